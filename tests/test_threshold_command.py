@@ -92,7 +92,7 @@ def test_without_a_threshold_nothing_is_written(tmp_path: Path, capsys: pytest.C
     assert not (tmp_path / "act.json").exists()
     often = columns(label=np.where(RNG.random(N) < 0.6, LABELS, np.where(LABELS == "ham", "spam", "ham")))
     assert run(table(tmp_path / "often.csv", often)) == 0
-    assert "None can be certified: even the surest answers are wrong too often" in capsys.readouterr().out
+    assert "None can be certified: even the surest 5% of the answers are wrong too often" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

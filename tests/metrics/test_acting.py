@@ -71,6 +71,8 @@ def test_too_few_is_told_apart_from_none() -> None:
     right_N[:40] = True  # the surest tenth is always right, and that is too few to say so
     few = trueodds.threshold(c_N, right_N)
     assert few.reason == "too_few" and few.more_labels is not None
+    hundred = trueodds.threshold(c_N[:100], np.arange(100) % 4 > 0)  # what the surest 5% would be is not seen
+    assert hundred.reason == "too_few" and hundred.more_labels == 59 * 20 - 100
     more = 400 + few.more_labels
     right_N = np.arange(more) % 3 > 0
     right_N[: more // 10] = True

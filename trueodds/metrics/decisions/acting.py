@@ -19,6 +19,8 @@ JUDGED = 20
 """Fewest of the surest labelled answers by which an error rate is estimated, for the number of labels still needed."""
 SURE = 0.99
 """Chance of passing, under the guess of `_first`, that is enough for the first threshold."""
+LEAST_SHARE = 0.05
+"""Share of the answers that is worth acting alone: "none" is said of shares from here on."""
 LOSSES = 200
 """Numbers of wrong answers, at most, that the choice of the first threshold looks at."""
 _MOST_LABELS = 10**8
@@ -54,9 +56,9 @@ class ActingThreshold:
     """Clopper-Pearson limit of the share at `confidence`, at the chosen threshold."""
     share_upper: float
     reason: Reason
-    """certified; too_few: labels are too few to tell; none: even the surest answers are wrong too often."""
+    """certified; too_few: labels are too few to tell; none: even the surest 5% of the answers are wrong too often."""
     more_labels: int | None = None
-    """Labels still needed, about, where they are too few; None: that cannot be estimated either."""
+    """Labels still needed, about, where they are too few; None: they would do, and the answers are no clear case."""
     tried: int = 0
     """Labelled answers above the first threshold that was tested; 0: there were not enough for one."""
     tried_wrong: int = 0
@@ -170,7 +172,8 @@ def _of_group(
     needed = least_count(limit, alpha)
     loss_L = total_L / most
     if n < needed:
-        return replace(empty, more_labels=_more(loss_L, limit, alpha, binary, needed) or needed - n)
+        more = _more(loss_L, limit, alpha, binary, needed)
+        return replace(empty, more_labels=more or math.ceil(needed / LEAST_SHARE) - n)
     start = _first(c_L, price_L / most, limit, alpha, binary)
     ends_K = np.append(np.flatnonzero(np.diff(c_L)), n - 1)  # the last of each run of equal confidences
     ends_K = ends_K[ends_K + 1 >= start]
@@ -181,9 +184,12 @@ def _of_group(
     passed = int(changed_M[fails_M.argmax()]) if fails_M.any() else len(ends_K)
     if not passed:
         more = _more(loss_L, limit, alpha, binary, needed)
-        if more is None and float(bdtr(math.ceil(loss_L[first]) - 1, first + 1, limit)) >= 1 - alpha:
-            return replace(tried, reason="none")
-        return replace(tried, more_labels=more)
+        surest = math.ceil(n * LEAST_SHARE)
+        if more is None and surest >= JUDGED:
+            sets = np.array([surest, first + 1])
+            if (bdtr(np.ceil(loss_L[sets - 1]) - 1, sets, limit) >= 1 - alpha).all():
+                return replace(tried, reason="none")
+        return replace(tried, more_labels=more or max(math.ceil(needed / LEAST_SHARE) - n, 0) or None)
     last = int(ends_K[passed - 1])
     return _certified(tried, c_N, float(c_L[last]), count_L, total_L, last + 1)
 
@@ -226,7 +232,7 @@ def _more(loss_L: Array, risk: float, alpha: float, binary: bool, needed: int) -
     """Estimate how many more labels would certify some threshold, if the surest answers stay as right as they are.
 
     The error rate of the k surest is taken as (loss + 1/2) / (k + 1); of all k the one that needs the fewest labels
-    counts. None: no k has a rate below the risk.
+    counts. None: no k has a rate below the risk. Then the labels that show the surest 5% are the ones to ask for.
     """
     n = len(loss_L)
     if n < needed and (n < JUDGED or not loss_L[-1]):

@@ -59,12 +59,12 @@ def _too_few(found: ActingThreshold) -> str:
     seen = ""
     if found.tried:
         seen = f" Of the surest {plural(found.tried, 'labelled answer')} {found.tried_wrong:,} are wrong."
-    unsure = "" if found.more_labels else " Whether more would help cannot be told from them."
+    unsure = "" if found.more_labels else " Whether more would help is not clear."
     return f"too few labels ({found.labels:,}) to let answers act alone{more}.{seen}{unsure}"
 
 
 def _none(found: ActingThreshold) -> str:
     return (
-        "none can be certified: even the surest answers are wrong too often, and more labels will hardly change that."
-        f" Of the surest {plural(found.tried, 'labelled answer')} {found.tried_wrong:,} are wrong."
+        "none can be certified: even the surest 5% of the answers are wrong too often, and more labels will not change"
+        f" that. Of the surest {plural(found.tried, 'labelled answer')} {found.tried_wrong:,} are wrong."
     )
