@@ -94,21 +94,16 @@ def records(folder: Path | None) -> Iterator[Record]:
             p_NC, y_N = file["predictions"].astype(np.float64), file["ground_truth"]
         top_N = p_NC.argmax(axis=1)
         name = path.stem.rpartition("-cifar")[0] or path.stem
-        record = Record(name, np.minimum(p_NC.max(axis=1), 1.0), top_N != y_N, top_N)
-        yield record
+        yield Record(name, np.minimum(p_NC.max(axis=1), 1.0), top_N != y_N, top_N)
     rng = np.random.default_rng(SEED)
     predicted_N = rng.integers(10, size=ROWS)
     confidence_N = 1 - 0.02 * rng.random(ROWS) ** 3
     yield Record("rare", confidence_N, rng.random(ROWS) < 0.8 * (1 - confidence_N), predicted_N)
     confidence_N = rng.uniform(0.5, 1, ROWS)
     yield Record("ties", confidence_N.round(1), rng.random(ROWS) < (1 - confidence_N) ** 1.5, predicted_N)
-    order_N = rng.permutation(ROWS)
-    every = np.arange(ROWS) * 502 // ROWS != (np.arange(ROWS) - 1) * 502 // ROWS
-    wrong_N = np.zeros(ROWS, bool)
-    wrong_N[order_N] = every  # spread evenly over the ranks: above every rank the risk is over 5%
-    confidence_N = np.empty(ROWS)
-    confidence_N[order_N] = np.linspace(1, 0.5, ROWS)
-    yield Record("edge", confidence_N, wrong_N, predicted_N)
+    rank_N = np.argsort(rng.permutation(ROWS))
+    wrong_N = rank_N * 502 // ROWS != (rank_N - 1) * 502 // ROWS  # spread evenly over the ranks
+    yield Record("edge", np.linspace(1, 0.5, ROWS)[rank_N], wrong_N, predicted_N)
 
 
 def mapie_shares(c_L: Array, wrong_L: npt.NDArray[np.bool_]) -> tuple[float | None, float | None]:
@@ -232,8 +227,8 @@ def allowed(runs: int) -> int:
 def summary(outcomes: list[Outcome]) -> dict[str, Any]:
     """Pick the worst settings, and what is certified in all beside MAPIE."""
     one = [o for o in outcomes if o.kind == "one threshold"]
-    beside = [(o.share, o.mapie or 0.0, o.mapie_bonferroni or 0.0) for o in one]
-    ours, mapie, bonferroni = np.mean(beside, axis=0).tolist()
+    shares = [(o.share, o.mapie or 0.0, o.mapie_bonferroni or 0.0) for o in one]
+    ours, mapie, bonferroni = np.mean(shares, axis=0).tolist()
     covered = [o.share_covered for o in one if o.share_covered is not None and o.certified >= 0.1]
     return {
         "settings": len(outcomes),
