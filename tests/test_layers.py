@@ -98,8 +98,8 @@ LAYERS = {
         scores
     """,
     "trueodds/metrics/decisions": """
-        costs
-        thresholds
+        acting costs
+        risk thresholds
     """,
     "trueodds/reports": """
         table
@@ -123,9 +123,9 @@ LAYERS = {
         shares
     """,
     "trueodds/reports/table": """
-        command
-        text report
-        evaluation sums reading
+        command threshold
+        text report arguments
+        acting evaluation promise sums reading
         notebook answers numbers
         classes
     """,

@@ -531,3 +531,11 @@ def test_costs_and_positive_classes_that_cannot_be_used(
     path, _, _ = binary(tmp_path / "scores.csv")
     assert run(path, *words) != 0
     assert message in capsys.readouterr().err
+
+
+def test_an_empty_label_beside_predicted_classes_is_no_label_in_any_form(tmp_path: Path) -> None:
+    data = {"confidence": [0.9, 0.8, 0.7], "predicted": ["cat", "dog", "cat"], "label": ["cat", None, "dog"]}
+    for form in ("csv", "parquet"):
+        answers = reading.read(table(tmp_path / f"a.{form}", data))
+        assert answers.labelled_N.tolist() == [True, False, True], form
+        assert answers.correct_N.tolist() == [True, False, False], form

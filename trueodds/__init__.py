@@ -19,6 +19,7 @@ ECE 0.154 -> 0.021; a calibrated model shows up to 0.031
 fit              the calibrator for some logits and labels: by name, or the one of least cross-validated NLL
 logits_of        logits for a model that gives probabilities only
 report           accuracy, ECE, NLL, Brier score and more, with intervals and the noise floor, to print or show
+threshold        the lowest confidence from which on answers may act alone, with a bound on their errors
 Calibrated       a scikit-learn estimator whose probabilities are calibrated by cross-fitting (extra `sklearn`)
 calibrators      every calibrator; Calibrator is their base
 Calibrator       logits in, probabilities out, JSON both ways
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
     from trueodds.calibrators import Calibrator, fit
     from trueodds.client import AsyncClient, Client
     from trueodds.errors import UserError
+    from trueodds.metrics.decisions.acting import threshold
     from trueodds.reports.table.evaluation import report
     from trueodds.sums.inputs import logits_of
     from trueodds.sums.sums import CalibrationSums
@@ -61,6 +63,7 @@ __all__ = [
     "logits_of",
     "metrics",
     "report",
+    "threshold",
 ]
 
 privacy.switch_off()  # before any module below imports what would report
@@ -76,6 +79,7 @@ _HOMES = {
     "fit": "trueodds.calibrators",
     "logits_of": "trueodds.sums.inputs",
     "report": "trueodds.reports.table.evaluation",
+    "threshold": "trueodds.metrics.decisions.acting",
 }
 
 if not TYPE_CHECKING:  # a type checker would take any name for public

@@ -277,7 +277,9 @@ def _read_parquet(path: Path, numbers: Sequence[str], texts: Sequence[str]) -> t
         coded = column.dictionary_encode().unify_dictionaries()
         codes = [np.asarray(chunk.indices.fill_null(-1)) for chunk in coded.chunks]
         distinct = coded.chunk(0).dictionary.to_pylist() if codes else []
-        columns[name] = Texts.of([*distinct, None], np.concatenate([np.zeros(0, np.intp), *codes]))
+        code_N = np.concatenate([np.zeros(0, np.intp), *codes])
+        # Only where a cell is empty: among predicted classes, "" would be a class that an empty label then names.
+        columns[name] = Texts.of([*distinct, None] if (code_N < 0).any() else distinct, code_N)
     return values, columns
 
 

@@ -1,6 +1,6 @@
 """The report and its parts, as they are answered."""
 
-from trueodds.reports.schemas.figures import Bin, Binning, Decisions, Ece, PositiveFigures, WorstBin
+from trueodds.reports.schemas.figures import Bin, Binning, Decisions, Ece, MayAct, PositiveFigures, WorstBin
 from trueodds.reports.schemas.groups import MOST_MINUTES, NO_TAG, ROUNDING, Confirmation, Slice, Trend, TrendPoint, Unit
 from trueodds.reports.schemas.labelling import (
     Crowded,
@@ -14,6 +14,7 @@ from trueodds.reports.schemas.labelling import (
 from trueodds.reports.schemas.report import Check, Held, KnownVersion, Report, Verdict, Window
 
 __all__ = [
+    "MayAct",
     "Bin",
     "Binning",
     "Decisions",

@@ -7,6 +7,7 @@ from typing import Literal
 from pydantic import BaseModel, Field
 
 from trueodds.metrics import DecisionCost, Threshold
+from trueodds.metrics.decisions.acting import ActingThreshold
 from trueodds.reports.schemas.labelling import LOWER, UPPER
 
 Binning = Literal["width", "mass"]
@@ -90,3 +91,10 @@ class Decisions(BaseModel):
     thresholds: list[Threshold]
     cost: DecisionCost | None = Field(None, description="with costs: at the threshold that they call for")
     reading: str = Field("", description="the cost in plain words")
+
+
+class MayAct(BaseModel):
+    """From which confidence on the answers of a table may act alone, at one look at its labels."""
+
+    threshold: ActingThreshold
+    reading: str = Field(description="the threshold and what it promises, in plain words")

@@ -8,7 +8,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, Field
 
 from trueodds.reports.alarm import Advice, Alarm
-from trueodds.reports.schemas.figures import Bin, Binning, Decisions, Ece, PositiveFigures, WorstBin
+from trueodds.reports.schemas.figures import Bin, Binning, Decisions, Ece, MayAct, PositiveFigures, WorstBin
 from trueodds.reports.schemas.groups import NO_TAG, Slice, Trend
 from trueodds.reports.schemas.labelling import LOWER, UPPER, Labelling
 from trueodds.texts import plural
@@ -173,6 +173,9 @@ class Report(BaseModel):
     positive: PositiveFigures | None = Field(None, description="of a model with a positive class, one of two")
     decisions: Decisions | None = Field(
         None, description="of a model with a positive class, but for one class or tag: alerts by p(positive)"
+    )
+    may_act: MayAct | None = Field(
+        None, description="of a table with labels: the confidence from which on its answers may act alone"
     )
     held: Held | None = Field(None, description="labels of the model that wait for their predictions; null: none")
     offline: dict[str, Any] = Field(description="the same numbers on the test set, from the model's card")

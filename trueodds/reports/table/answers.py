@@ -32,6 +32,7 @@ class Groups:
     time_ms_N: npt.NDArray[np.int64] | None = None
     note: str = ""
     """How the times were read."""
+    questions: Texts | None = None
 
 
 @dataclass(frozen=True, eq=False)

@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import get_args
 
 from trueodds.cli import Subparsers
-from trueodds.errors import MissingExtraError, UserError
+from trueodds.errors import MissingExtraError
 from trueodds.files import write_text
-from trueodds.metrics import Costs
 from trueodds.reports.options import Options
 from trueodds.reports.schemas import Report
 from trueodds.reports.table import reading
+from trueodds.reports.table.arguments import OptionsError, add_form, costs_of, form_of
 from trueodds.reports.table.report import By, report_of_answers
 from trueodds.reports.table.sums import TrendUnit
 from trueodds.reports.table.text import text_of
@@ -34,28 +34,10 @@ EXAMPLES = (
 )
 
 
-class OptionsError(UserError, ValueError):
-    """An option whose value cannot be used."""
-
-
 def add_parser(commands: Subparsers) -> None:
     epilog = "\n".join(["examples:", *(f"  trueodds {line}" for line in EXAMPLES)])
     parser = commands.add_parser("report", description=__doc__, epilog=epilog, intermixed=True)
-    parser.add_argument("answers", type=Path, help=reading.FORMS)
-    parser.add_argument("--labels", type=Path, metavar="FILE", help="the labels of an .npy of probabilities: an .npy")
-    words = f"the column of a table that holds the labels (default: {reading.LABEL})"
-    parser.add_argument("--label", default=reading.LABEL, metavar="COLUMN", help=words)
-    scale = parser.add_mutually_exclusive_group()
-    words = "the numbers of the classes are {}, where the file does not say so"
-    scale.add_argument("--probabilities", action="store_true", help=words.format("probabilities") + " (the default)")
-    scale.add_argument("--logits", action="store_true", help=words.format("logits"))
-    words = (
-        "names of the classes, with commas: the columns of a table that are classes, in the order of labels that are"
-    )
-    words += " numbers (--classes=-1,1 where a name begins with a minus)"
-    parser.add_argument("--classes", default="", metavar="NAMES", help=words)
-    words = "the number of the first class where labels are numbers (default: 0 if there is a 0; else it must be said)"
-    parser.add_argument("--first-label", type=int, choices=(0, 1), help=words)
+    add_form(parser)
     words = "the class of two that the model is asked about: figures of its probability, and alerts by it; a single"
     words += " column of probabilities is this class's, unless it is named as one"
     parser.add_argument("--positive", metavar="CLASS", help=words)
@@ -77,15 +59,7 @@ def add_parser(commands: Subparsers) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     options = _options(arguments)
-    form = reading.Form(
-        label=arguments.label,
-        scale="logits" if arguments.logits else "probabilities" if arguments.probabilities else None,
-        classes=tuple(name.strip() for name in arguments.classes.split(",") if name.strip()),
-        first_label=arguments.first_label,
-        labels=arguments.labels,
-        positive=arguments.positive,
-    )
-    answers = reading.read(arguments.answers, form)
+    answers = reading.read(arguments.answers, form_of(arguments))
     trend: TrendUnit | None = arguments.trend
     if arguments.html and trend is None and answers.groups.time_ms_N is not None:
         trend = "auto"
@@ -113,13 +87,7 @@ def _options(arguments: argparse.Namespace) -> Options:
         raise OptionsError(f"--{error}") from None
     if not 0 < arguments.tolerance < 1:
         raise OptionsError(f"--tolerance is {arguments.tolerance!r}; allowed is (0, 1), such as {TOLERANCE:g}")
-    if arguments.costs and not arguments.positive:
-        raise OptionsError(f"--costs {arguments.costs} without --positive: name the class that an alert is for")
-    try:
-        costs = Costs.parse(arguments.costs) if arguments.costs else None
-    except ValueError as error:
-        raise OptionsError(f"--costs: {error}") from None
-    return Options(bins=arguments.bins, binning=arguments.binning, level=arguments.level, costs=costs)
+    return Options(bins=arguments.bins, binning=arguments.binning, level=arguments.level, costs=costs_of(arguments))
 
 
 def _page(report: Report) -> str:

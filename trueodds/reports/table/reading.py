@@ -37,11 +37,11 @@ FORMS = (
     " column for each class, named as it, and one of the labels, or with confidence, predicted and label; or an .npy of"
     " probabilities beside --labels"
 )
-NOT_CLASSES = ("id", "tag", "time", "version", "confidence", "predicted", "correct")
+NOT_CLASSES = ("id", "question", "tag", "time", "version", "confidence", "predicted", "correct")
 """Columns of a table that have a meaning of their own."""
 _FRACTION = re.compile(r"[+-]?\d*\.\d*[1-9]\d*(e[+-]?\d+)?", re.IGNORECASE)
 """A number that is no class's name."""
-_COLUMNS = {"tag": "tags", "version": "versions", "time": "times"}
+_COLUMNS = {"question": "questions", "tag": "tags", "version": "versions", "time": "times"}
 """The column of a table, and the array that is the same."""
 
 
@@ -156,12 +156,14 @@ def _of_columns(path: Path, form: Form) -> Answers:
         raise _no_column(path, form.label, header, "--label")
     if not by_confidence and not of_classes:
         raise FileError(f"{path} has the columns {listed(header)}, and none of a class; expected {FORMS}")
-    texts = [name for name in dict.fromkeys((form.label, "predicted", "correct", "tag", "version")) if name in header]
+    known = (form.label, "predicted", "correct", "question", "tag", "version")
+    texts = [name for name in dict.fromkeys(known) if name in header]
     times = [name for name in ("time",) if name in header]
     table = columns.read(path, ["confidence"] if by_confidence else of_classes, texts, times)
     moments = table.times.get("time")
     note = "" if moments is None else time_note("time", moments.unit)
-    groups = Groups(table.texts.get("tag"), table.texts.get("version"), None if moments is None else moments.ms_N, note)
+    tags, versions, questions = (table.texts.get(name) for name in ("tag", "version", "question"))
+    groups = Groups(tags, versions, None if moments is None else moments.ms_N, note, questions)
     labels, predicted, correct = (table.texts.get(name) for name in (form.label, "predicted", "correct"))
     if by_confidence:
         confidence = table.numbers["confidence"]
@@ -237,14 +239,14 @@ def _groups(held: Mapping[str, npt.NDArray[Any] | Texts | None], rows: int, path
     for name, column in held.items():
         if column is not None and len(column) != rows:
             raise FileError(f"{path}: {_COLUMNS[name]} has {plural(len(column), 'row')} for {rows:,} answers")
-    tags, versions = (
+    tags, versions, questions = (
         column if column is None or isinstance(column, Texts) else Texts.of_array(column)
-        for column in (held["tag"], held["version"])
+        for column in (held["tag"], held["version"], held["question"])
     )
     if held["time"] is None:
-        return Groups(tags, versions)
+        return Groups(tags, versions, questions=questions)
     moments = columns.times_of(held["time"], "times")
-    return Groups(tags, versions, moments.ms_N, time_note("times", moments.unit))
+    return Groups(tags, versions, moments.ms_N, time_note("times", moments.unit), questions)
 
 
 def _one_of_logits(path: Path, what: str) -> FileError:

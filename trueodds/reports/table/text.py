@@ -27,6 +27,8 @@ def text_of(report: Report) -> str:
             parts[3].insert(0, "The more probable class")
         else:
             parts.append(_bins(report.bins, "confidence", "right"))
+        if report.may_act:
+            parts.append(["Acting alone", report.may_act.reading])
         if report.decisions:
             parts.append(_decisions(report.decisions))
     tables = {"version": report.versions, "predicted class": report.classes, "tag": report.tags}
