@@ -80,6 +80,7 @@ def _table_text(choice: Choice) -> str:
         else:
             mark = "  <" if line is choice.best and choice.better else f"  {line.problem}" if line.problem else ""
             lines.append(f"{name:<28}{line.nll:>10.4f}{line.gain:>12.4f}{line.gain_standard_error:>10.4f}{mark}")
+    lines += ["", f"{choice.best.name}: {choice.best.reason}"]
     for when, judged in (("before", choice.before), ("after", choice.after)):
         v = judged.values
         interval = f"{choice.settings.level:.0%} interval {v['ece_lower']:.4f} .. {v['ece_upper']:.4f}"

@@ -265,7 +265,7 @@ NAMES = calibrators.names()
 
 def test_names() -> None:
     assert NAMES[:4] == ["identity", "temperature", "ensemble_temperature", "bias_corrected_temperature"]
-    assert len(NAMES) == 16
+    assert len(NAMES) == 19
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -309,10 +309,10 @@ def test_unknown_names() -> None:
     for use in (calibrators.get, lambda name: calibrators.fit([[1.0]], [0], name)):
         with pytest.raises(
             ConfigError,
-            match=r"unknown calibrator 'temprature'; allowed: identity, .*(spline|select)\. Did you mean 'temperature'",
+            match=r"unknown calibrator 'temprature'; allowed: identity, .*(_curve|select)\. Did you mean 'temperature'",
         ):
             use("temprature")
-    with pytest.raises(ConfigError, match=r"unknown calibrator 'x'; allowed: identity, .*, spline\.$"):
+    with pytest.raises(ConfigError, match=r"unknown calibrator 'x'; allowed: identity, .*_curve\.$"):
         calibrators.get("x")
 
 

@@ -10,9 +10,11 @@ import numpy as np
 import numpy.typing as npt
 
 from trueodds.calibrators import registry
-from trueodds.calibrators.base import Calibrator, FitError, Labels, Logits, checked_fit_data, separates
+from trueodds.calibrators.base import Calibrator, FitError, checked_fit_data, separates
 from trueodds.calibrators.checks import check_number
-from trueodds.calibrators.held_out import FOLDS, nll_without, stratified
+from trueodds.calibrators.folds import Folds
+from trueodds.calibrators.held_out import FOLDS
+from trueodds.calibrators.identity import Identity
 from trueodds.errors import ConfigError, unknown
 from trueodds.sums.inputs import Array
 from trueodds.texts import short
@@ -30,11 +32,16 @@ CANDIDATES = (
     "structured_matrix",
 )
 """The default choice: those whose parameters are few or held by a penalty."""
-CURVES = ("beta", "quadratic")
+CURVES = ("beta", "quadratic", "venn_abers")
 """Candidates besides for two classes. Where the truth is affine in the log-odds they cost up to .0025 nats at 100 rows
 and .0004 at 1,000; where it is curved they gain about .001 and .006 (five worlds, log-odds of deviation 2.5, means of
 25 draws)."""
 
+TOP_CURVES = ("temperature_curve", "structured_curve", "spline", "bbq", "histogram")
+"""Candidates besides for more than two classes, from `PLENTY` rows on: they bend the top label's confidence."""
+PLENTY = 500
+"""Rows from which on these do no harm: where no curve is needed, they add .0002 nats at most (benchmarks/selection.py,
+part curves, 100 to 2,000 rows); on 100 rows up to .02."""
 
 ENOUGH = 20
 """Wrong rows that a calibrator with weights of each class needs. With fewer, cross-validation cannot tell which of
@@ -65,6 +72,8 @@ class Candidate:
     problem: str | None = None
     passed_over: str | None = None
     """Why it was not chosen although its NLL is lower than the chosen one's."""
+    chosen: str | None = None
+    """Why it was chosen, with its NLL and standard error; None of the others."""
 
 
 @dataclass(frozen=True)
@@ -82,9 +91,11 @@ class Selection:
     """Each candidate's held-out -ln p_y, row by row, for paired comparisons; None if it could not be fitted."""
 
 
-def default_candidates(classes: int) -> tuple[str, ...]:
-    """The candidates of `select` where none are named."""
-    return (*CANDIDATES, *CURVES) if classes == 2 else CANDIDATES
+def default_candidates(classes: int, rows: int) -> tuple[str, ...]:
+    """The candidates of `select` where none are named, for so many classes and rows."""
+    if classes == 2:
+        return (*CANDIDATES, *CURVES)
+    return (*CANDIDATES, *TOP_CURVES) if rows >= PLENTY else CANDIDATES
 
 
 def check(method: str, options: Mapping[str, object] | None = None) -> None:
@@ -150,13 +161,22 @@ def select(
 ) -> Selection:
     """The candidate of least cross-validated NLL, fitted on all rows; the earlier one of equals.
 
-    Passed over, while there is another: a fit on all rows that stopped at a bound or separates them, and, with fewer
-    than 20 wrong rows, a calibrator with weights of each class.
+    Where identity is a candidate, it stays unless that NLL is lower than its own by more than one standard error of
+    the rows' paired differences, and of two with fewer than 20 wrong rows, whose spread they do not know: a gain
+    within that may be a loss on other rows.
 
-    A candidate is a name or a pair (name, options); left out, there are six, and for two classes beta and quadratic
-    scaling besides. There are 5 folds, or one for each of fewer rows; they are
+    Passed over, while there is another: a fit on all rows that stopped at a bound or separates them, and, with fewer
+    than 20 wrong rows, a calibrator with weights of each class or a curve.
+
+    A candidate is a name or a pair (name, options). Left out, there are six; for two classes beta and quadratic
+    scaling and Venn-Abers besides, for more classes and 500 rows those that bend the top label's confidence. There
+    are 5 folds, or one for each of fewer rows; they are
     stratified and deterministic: the rows of a class go round the folds in their order. A candidate that cannot be
     fitted in some fold is out, and its line says why.
+
+    The curves of the top label share the fits of their bases among the folds: a curve that is judged on one fold was
+    fitted to scores of the others, whose bases had seen the rows of that fold. This moves its NLL by less than the
+    base's own change from four fifths of the rows to three.
 
     Raises:
         ConfigError: an unknown name or option.
@@ -172,49 +192,63 @@ def select(
         raise ValueError(f"logits has {len(logits)} row; cross-validation needs at least 2")
     folds = min(FOLDS, len(logits)) if folds is None else folds
     check_number("folds", folds, 2, len(logits), whole=True)
-    pairs = _pairs(default_candidates(logits.shape[1]) if candidates is None else candidates)
+    pairs = _pairs(default_candidates(logits.shape[1], len(logits)) if candidates is None else candidates)
     if not pairs:
         raise ValueError(f"candidates is empty; allowed: names such as {', '.join(CANDIDATES)}")
-    fold_N = stratified(labels, folds)
+    folded = Folds(logits, labels, folds)
     lost, problems = {}, {}
     for i, (name, options) in enumerate(pairs):
         try:
-            lost[i] = _held_out(name, options, logits, labels, fold_N)
+            lost[i] = folded.held_out(name, options)
         except FitError as error:
             problems[i] = str(error)
     if not lost:
         raise FitError("no candidate can be fitted: " + "; ".join(f"{pairs[i][0]}: {p}" for i, p in problems.items()))
-    ranked = sorted(lost, key=lambda i: (float(lost[i].mean()), i))
-    winner, best, passed = _first_sound(ranked, pairs, logits, labels)
-    table = tuple(
+    winner, best, passed = _first_sound(pairs, lost, folded)
+    table = [
         replace(_line(*pair, lost[i], lost[best]), passed_over=passed.get(i))
         if i in lost
         else Candidate(*pair, None, None, None, None, False, problems[i])
         for i, pair in enumerate(pairs)
-    )
-    return Selection(winner, table, tuple(lost.get(i) for i in range(len(pairs))))
+    ]
+    table[best] = replace(table[best], chosen=_reason(table[best], len(lost), len(passed)))
+    return Selection(winner, tuple(table), tuple(lost.get(i) for i in range(len(pairs))))
 
 
 def _first_sound(
-    ranked: Sequence[int], pairs: Sequence[tuple[str, dict[str, Any]]], logits_NC: Logits, labels_N: Labels
+    pairs: Sequence[tuple[str, dict[str, Any]]], lost: Mapping[int, Array], folds: Folds
 ) -> tuple[Calibrator, int, dict[int, str]]:
     """(calibrator, its number, why those before it were passed over): the first of all if none is sound."""
-    wrong = int((logits_NC.argmax(axis=1) != labels_N).sum())
+    ranked = sorted(lost, key=lambda i: (float(lost[i].mean()), i))
+    wrong = int((folds.logits_NC.argmax(axis=1) != folds.labels_N).sum())
+    plain = next((lost[i] for i in ranked if pairs[i][0] == Identity.name), None)
     passed: dict[int, str] = {}
     for i in ranked:
         name, options = pairs[i]
         if not registry.get(name).held and wrong < ENOUGH:
             passed[i] = f"{wrong} wrong rows are too few for weights of each class; {ENOUGH} are needed"
             continue
-        calibrator = registry.fit_by_name(name, logits_NC, labels_N, **options)
+        if plain is not None and plain is not lost[i]:
+            gain, error = mean_and_error(plain - lost[i])
+            if gain <= (1 if wrong >= ENOUGH else 2) * error:
+                within = "one standard error" if wrong >= ENOUGH else f"two standard errors ({wrong} wrong rows)"
+                passed[i] = f"no calibration is {gain:.4f} +- {error:.4f} behind: within {within}"
+                continue
+        calibrator = folds.fit(name, options)
         if calibrator.at_bound:
             passed[i] = "its fit on all rows stopped at a bound"
-        elif separates(calibrator, logits_NC, labels_N):
+        elif separates(calibrator, folds.logits_NC, folds.labels_N):
             passed[i] = "its fit separates the rows: it has no doubt left about any"
         else:
             return calibrator, i, passed
-    name, options = pairs[ranked[0]]
-    return registry.fit_by_name(name, logits_NC, labels_N, **options), ranked[0], {}
+    return folds.fit(*pairs[ranked[0]]), ranked[0], {}
+
+
+def _reason(line: Candidate, tried: int, passed: int) -> str:
+    """Why it was chosen: its NLL beside those of the others."""
+    among = "the only one" if tried == 1 else f"the least of {tried - passed}"
+    over = f" ({passed} with less passed over)" if passed else ""
+    return f"cross-validated NLL {line.nll:.4f} +- {line.standard_error:.4f}, {among}{over}"
 
 
 def _pairs(candidates: Sequence[str | tuple[str, Mapping[str, Any]]]) -> list[tuple[str, dict[str, Any]]]:
@@ -232,19 +266,12 @@ def _pairs(candidates: Sequence[str | tuple[str, Mapping[str, Any]]]) -> list[tu
     return pairs
 
 
-def _held_out(name: str, options: Mapping[str, Any], logits_NC: Logits, labels_N: Labels, fold_N: Labels) -> Array:
-    """-ln p_y of every row, by the fit on the other folds."""
-    registry.check_options(name, options)
-    nll_N = np.empty(len(labels_N))
-    for fold in range(int(fold_N.max()) + 1):
-        inside_N = fold_N == fold
-        nll_N[inside_N] = nll_without(registry.get(name), options, logits_NC, labels_N, inside_N)
-    return nll_N
-
-
 def _line(name: str, options: Mapping[str, Any], nll_N: Array, best_N: Array) -> Candidate:
-    root, behind_N = float(np.sqrt(len(nll_N))), nll_N - best_N
-    behind, error = float(behind_N.mean()), float(behind_N.std(ddof=1)) / root
-    return Candidate(
-        name, options, float(nll_N.mean()), float(nll_N.std(ddof=1)) / root, behind, error, bool(behind <= error)
-    )
+    nll, of_nll = mean_and_error(nll_N)
+    behind, error = mean_and_error(nll_N - best_N)
+    return Candidate(name, options, nll, of_nll, behind, error, behind <= error)
+
+
+def mean_and_error(value_N: Array) -> tuple[float, float]:
+    """The mean, and its standard error."""
+    return float(value_N.mean()), float(value_N.std(ddof=1) / np.sqrt(len(value_N)))

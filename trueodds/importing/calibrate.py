@@ -72,7 +72,7 @@ def run(arguments: argparse.Namespace) -> int:
         first = arguments.first_label or 0
         test = logit_rows.read(arguments.test, arguments.label, probabilities=arguments.probabilities, first=first)
         source = LogitRows(source.rows, test.test or test.rows)
-    names = default_candidates(source.rows.logits_NC.shape[1])
+    names = default_candidates(source.rows.logits_NC.shape[1], len(source.rows.labels_N))
     if arguments.candidates:
         names = tuple(name.strip() for name in arguments.candidates.split(","))
     comparison = compare(source.rows, source.test, calibrators.names() if names == (ALL,) else names)
@@ -120,7 +120,9 @@ def _text(path: Path, source: LogitRows, comparison: Comparison) -> str:
     measured = "" if source.test else "Measured on what each fold chose: "
     notes = [measured + comparison.after.reading, *comparison.calibrator.warnings]
     about = f"{path}: {plural(rows, 'row')}, {plural(classes, 'class', 'classes')}; {how}"
-    return "\n".join([about, "", *table, *problems, "", f"Chosen: {comparison.calibrator.name}. {' '.join(notes)}"])
+    passed = [f"  {line}" for line in comparison.passed_over]
+    chosen = f"Chosen: {comparison.calibrator.name} ({comparison.reason}). {' '.join(notes)}"
+    return "\n".join([about, "", *table, *problems, *passed, "", chosen])
 
 
 def _line(name: str, report: CalibrationReport) -> tuple[str, ...]:
