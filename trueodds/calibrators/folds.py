@@ -3,16 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from trueodds.calibrators import registry
-from trueodds.calibrators.base import Calibrator, Labels, Logits
+from trueodds.calibrators.base import Calibrator, Labels, Logits, row_blocks
 from trueodds.calibrators.curve import PIECES, TopCurve, top_scores
-from trueodds.calibrators.held_out import FOLDS, calibrated_nll, stratified
+from trueodds.calibrators.held_out import FOLDS, stratified
 from trueodds.sums.inputs import Array
+from trueodds.sums.losses import nll_of
+
+
+@dataclass(frozen=True)
+class HeldOut:
+    """What fits without each row say of it."""
+
+    nll_N: Array
+    """-ln p_y, in nats."""
+    confidence_N: Array
+    right_N: Array
+    """1 where the top label is right, else 0."""
 
 
 class Folds:
@@ -27,8 +39,8 @@ class Folds:
         self._fits: dict[tuple[str, str], list[Calibrator]] = {}
         self._scores: dict[str, tuple[Array, Array]] = {}
 
-    def held_out(self, name: str, options: Mapping[str, Any]) -> Array:
-        """-ln p_y of every row, by the fit on the other folds.
+    def held_out(self, name: str, options: Mapping[str, Any]) -> HeldOut:
+        """What the fit on the other folds says of every row.
 
         Raises:
             ConfigError: an unknown name or option.
@@ -36,11 +48,16 @@ class Folds:
             FitError: the rows without some fold do not determine this calibrator.
         """
         registry.check_options(name, options)
-        nll_N = np.empty(len(self.labels_N))
+        rows = len(self.labels_N)
+        held = HeldOut(np.empty(rows), np.empty(rows), np.empty(rows))
         for fold, calibrator in enumerate(self._without(name, options)):
-            inside_N = self._fold_N == fold
-            nll_N[inside_N] = calibrated_nll(calibrator, self.logits_NC[inside_N], self.labels_N[inside_N])
-        return nll_N
+            inside_N = np.flatnonzero(self._fold_N == fold)
+            for block in row_blocks(len(inside_N), self.logits_NC.shape[1]):
+                row_N = inside_N[block]
+                p_NC, y_N = calibrator(self.logits_NC[row_N]), self.labels_N[row_N]
+                held.nll_N[row_N] = nll_of(p_NC[np.arange(len(y_N)), y_N])
+                held.confidence_N[row_N], held.right_N[row_N] = p_NC.max(axis=1), p_NC.argmax(axis=1) == y_N
+        return held
 
     def fit(self, name: str, options: Mapping[str, Any]) -> Calibrator:
         """The calibrator of all rows, as `registry.fit_by_name` gives it."""

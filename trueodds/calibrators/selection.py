@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
 import numpy.typing as npt
 
 from trueodds.calibrators import registry
-from trueodds.calibrators.base import Calibrator, FitError, checked_fit_data, separates
+from trueodds.calibrators.base import Calibrator, checked_fit_data
 from trueodds.calibrators.checks import check_number
+from trueodds.calibrators.choosing import PLENTY, Candidate, choose
 from trueodds.calibrators.folds import Folds
 from trueodds.calibrators.held_out import FOLDS
-from trueodds.calibrators.identity import Identity
 from trueodds.errors import ConfigError, unknown
 from trueodds.sums.inputs import Array
 from trueodds.texts import short
@@ -39,41 +38,6 @@ and .0004 at 1,000; where it is curved they gain about .001 and .006 (five world
 
 TOP_CURVES = ("temperature_curve", "structured_curve", "spline", "bbq", "histogram")
 """Candidates besides for more than two classes, from `PLENTY` rows on: they bend the top label's confidence."""
-PLENTY = 500
-"""Rows from which on these do no harm: where no curve is needed, they add .0002 nats at most (benchmarks/selection.py,
-part curves, 100 to 2,000 rows); on 100 rows up to .02."""
-
-ENOUGH = 20
-"""Wrong rows that a calibrator with weights of each class needs. With fewer, cross-validation cannot tell which of
-these overfits: benchmarks/selection.py measures how often it takes one that does ("least")."""
-
-
-@dataclass(frozen=True)
-class Candidate:
-    """One line of the table; all numbers are over rows that the fit did not see.
-
-    >>> logits, labels = [[2, 0], [0, 2]] * 100, [0, 1, 0, 0, 0, 1, 1, 1] * 25
-    >>> calibrators.select(logits, labels).table[0].name
-    'identity'
-    """
-
-    name: str
-    options: Mapping[str, Any]
-    nll: float | None
-    """Mean, in nats; None if it could not be fitted."""
-    standard_error: float | None
-    """Of `nll`: the rows' standard deviation over sqrt(N)."""
-    behind: float | None
-    """nll minus the chosen one's: below 0 for those passed over."""
-    behind_standard_error: float | None
-    """Of `behind`, from the rows' paired differences."""
-    within_one_standard_error: bool
-    """behind <= behind_standard_error: these rows cannot tell it from the chosen one."""
-    problem: str | None = None
-    passed_over: str | None = None
-    """Why it was not chosen although its NLL is lower than the chosen one's."""
-    chosen: str | None = None
-    """Why it was chosen, with its NLL and standard error; None of the others."""
 
 
 @dataclass(frozen=True)
@@ -161,6 +125,9 @@ def select(
 ) -> Selection:
     """The candidate of least cross-validated NLL, fitted on all rows; the earlier one of equals.
 
+    From 500 rows on, the one of least held-out ECE (top label, 15 bins) among those whose NLL is within one standard
+    error of the least: the NLL cannot tell them apart, and hardly sees an error of the confidence of .02.
+
     Where identity is a candidate, it stays unless that NLL is lower than its own by more than one standard error of
     the rows' paired differences, and of two with fewer than 20 wrong rows, whose spread they do not know: a gain
     within that may be a loss on other rows.
@@ -195,60 +162,8 @@ def select(
     pairs = _pairs(default_candidates(logits.shape[1], len(logits)) if candidates is None else candidates)
     if not pairs:
         raise ValueError(f"candidates is empty; allowed: names such as {', '.join(CANDIDATES)}")
-    folded = Folds(logits, labels, folds)
-    lost, problems = {}, {}
-    for i, (name, options) in enumerate(pairs):
-        try:
-            lost[i] = folded.held_out(name, options)
-        except FitError as error:
-            problems[i] = str(error)
-    if not lost:
-        raise FitError("no candidate can be fitted: " + "; ".join(f"{pairs[i][0]}: {p}" for i, p in problems.items()))
-    winner, best, passed = _first_sound(pairs, lost, folded)
-    table = [
-        replace(_line(*pair, lost[i], lost[best]), passed_over=passed.get(i))
-        if i in lost
-        else Candidate(*pair, None, None, None, None, False, problems[i])
-        for i, pair in enumerate(pairs)
-    ]
-    table[best] = replace(table[best], chosen=_reason(table[best], len(lost), len(passed)))
-    return Selection(winner, tuple(table), tuple(lost.get(i) for i in range(len(pairs))))
-
-
-def _first_sound(
-    pairs: Sequence[tuple[str, dict[str, Any]]], lost: Mapping[int, Array], folds: Folds
-) -> tuple[Calibrator, int, dict[int, str]]:
-    """(calibrator, its number, why those before it were passed over): the first of all if none is sound."""
-    ranked = sorted(lost, key=lambda i: (float(lost[i].mean()), i))
-    wrong = int((folds.logits_NC.argmax(axis=1) != folds.labels_N).sum())
-    plain = next((lost[i] for i in ranked if pairs[i][0] == Identity.name), None)
-    passed: dict[int, str] = {}
-    for i in ranked:
-        name, options = pairs[i]
-        if not registry.get(name).held and wrong < ENOUGH:
-            passed[i] = f"{wrong} wrong rows are too few for weights of each class; {ENOUGH} are needed"
-            continue
-        if plain is not None and plain is not lost[i]:
-            gain, error = mean_and_error(plain - lost[i])
-            if gain <= (1 if wrong >= ENOUGH else 2) * error:
-                within = "one standard error" if wrong >= ENOUGH else f"two standard errors ({wrong} wrong rows)"
-                passed[i] = f"no calibration is {gain:.4f} +- {error:.4f} behind: within {within}"
-                continue
-        calibrator = folds.fit(name, options)
-        if calibrator.at_bound:
-            passed[i] = "its fit on all rows stopped at a bound"
-        elif separates(calibrator, folds.logits_NC, folds.labels_N):
-            passed[i] = "its fit separates the rows: it has no doubt left about any"
-        else:
-            return calibrator, i, passed
-    return folds.fit(*pairs[ranked[0]]), ranked[0], {}
-
-
-def _reason(line: Candidate, tried: int, passed: int) -> str:
-    """Why it was chosen: its NLL beside those of the others."""
-    among = "the only one" if tried == 1 else f"the least of {tried - passed}"
-    over = f" ({passed} with less passed over)" if passed else ""
-    return f"cross-validated NLL {line.nll:.4f} +- {line.standard_error:.4f}, {among}{over}"
+    calibrator, table, lost = choose(pairs, Folds(logits, labels, folds))
+    return Selection(calibrator, table, lost)
 
 
 def _pairs(candidates: Sequence[str | tuple[str, Mapping[str, Any]]]) -> list[tuple[str, dict[str, Any]]]:
@@ -264,14 +179,3 @@ def _pairs(candidates: Sequence[str | tuple[str, Mapping[str, Any]]]) -> list[tu
             case _:
                 raise ValueError(f"candidates holds {candidate!r}; allowed are names and pairs (name, options)")
     return pairs
-
-
-def _line(name: str, options: Mapping[str, Any], nll_N: Array, best_N: Array) -> Candidate:
-    nll, of_nll = mean_and_error(nll_N)
-    behind, error = mean_and_error(nll_N - best_N)
-    return Candidate(name, options, nll, of_nll, behind, error, behind <= error)
-
-
-def mean_and_error(value_N: Array) -> tuple[float, float]:
-    """The mean, and its standard error."""
-    return float(value_N.mean()), float(value_N.std(ddof=1) / np.sqrt(len(value_N)))
