@@ -99,7 +99,7 @@ STRAIGHT: dict[str, Draw] = {
     "10 classes, accuracy .96, 1.5 times too large": even(10, 40.5, 1.5),
 }
 """Truths that no curve can better: whatever curves change is harm."""
-LADDER = (100, 200, 500, 1000, 2000)
+LADDER = (100, 200, 500, 1000)
 PARTS = ("worlds", "curves", "records")
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from pipeline.cli import common
 from pipeline.recalibrate import LABELS, Choice, Outcome, Recalibration, client_of, recalibrate
-from trueodds.calibrators.selection import CANDIDATES, CURVES
+from trueodds.calibrators.selection import default_words
 from trueodds.cli import Parser, Subparsers
 
 
@@ -28,9 +28,7 @@ def add_parser(commands: Subparsers) -> None:
     parser.add_argument("--out", type=Path, default=Path("calibrator.json"), metavar="FILE", help=out)
     labels = f"the number of labels to fit on, at most; the last ones (default: {LABELS:,})"
     parser.add_argument("--labels", type=int, default=LABELS, metavar="N", help=labels)
-    candidates = (
-        f"calibrators to choose from (default: {', '.join(CANDIDATES)}; of two classes also {', '.join(CURVES)})"
-    )
+    candidates = f"calibrators to choose from (default: {default_words()})"
     parser.add_argument("--candidates", nargs="+", default=(), metavar="NAME", help=candidates)
 
 

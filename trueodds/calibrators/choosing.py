@@ -17,9 +17,9 @@ from trueodds.sums.inputs import Array
 
 BINS = 15
 PLENTY = 500
-"""Rows from which on these do no harm: where no curve is needed, they add .0002 nats at most (benchmarks/selection.py,
-part curves, 100 to 2,000 rows); on 100 rows up to .02."""
-
+"""Rows from which on curves of the top label are candidates, and the ECE breaks ties of the NLL. Where no curve is
+needed, candidates that bend it added up to .02 nats on 100 rows, and about .001 at most from 200 on
+(benchmarks/selection.py, part curves)."""
 ENOUGH = 20
 """Wrong rows that a calibrator with weights of each class needs. With fewer, cross-validation cannot tell which of
 these overfits: benchmarks/selection.py measures how often it takes one that does ("least")."""

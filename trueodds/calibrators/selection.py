@@ -62,6 +62,12 @@ def default_candidates(classes: int, rows: int) -> tuple[str, ...]:
     return (*CANDIDATES, *TOP_CURVES) if rows >= PLENTY else CANDIDATES
 
 
+def default_words() -> str:
+    """The default candidates in words, for the help of a command."""
+    two, more = ", ".join(CURVES), ", ".join(TOP_CURVES)
+    return f"{', '.join(CANDIDATES)}; of two classes also {two}; of more, from {PLENTY} rows on, also {more}"
+
+
 def check(method: str, options: Mapping[str, object] | None = None) -> None:
     """Refuses a method, an option or its value that `fit` would refuse whatever the rows: before anything long.
 

@@ -11,7 +11,7 @@ import argparse
 from pathlib import Path
 
 from trueodds import calibrators
-from trueodds.calibrators.selection import CANDIDATES, CURVES, default_candidates
+from trueodds.calibrators.selection import default_candidates, default_words
 from trueodds.cli import Subparsers
 from trueodds.errors import MissingExtraError, UserError
 from trueodds.files import write_json, write_text
@@ -47,8 +47,7 @@ def add_parser(commands: Subparsers) -> None:
     parser.add_argument("--label", default=LABEL, metavar="COLUMN", help=words)
     words = "the file holds probabilities in place of logits: their logarithms are taken"
     parser.add_argument("--probabilities", action="store_true", help=words)
-    default = f"{', '.join(CANDIDATES)}; of two classes also {', '.join(CURVES)}"
-    words = f"calibrators to choose from, with commas, or {ALL} (default: {default})"
+    words = f"calibrators to choose from, with commas, or {ALL} (default: {default_words()})"
     first = "the number of the first class in arrays of labels (default: 0 if there is a 0; else it must be said)"
     parser.add_argument("--first-label", type=int, choices=(0, 1), help=first)
     parser.add_argument("--candidates", default="", metavar="NAMES", help=words)
