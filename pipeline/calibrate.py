@@ -61,6 +61,7 @@ def fit(
     for line in table:
         held_out = f"held-out NLL {line.nll:.4f}, {line.behind:.4f} behind" if line.problem is None else line.problem
         held_out += f"; passed over: {line.passed_over}" if line.passed_over else ""
+        held_out += f"; chosen: {line.chosen}" if line.chosen else ""
         log.info("%s%s: %s", "* " if line.name == calibrator.name else "  ", line.name, held_out)
     for note in (*notes, *calibrator.warnings):
         log.warning(note)

@@ -161,3 +161,28 @@ def quadratic_of(calibrator: Quadratic, k: int) -> tuple[float, float, float]:
     a = (at_high - at_low) / (2 * (high - low))
     b = at_low - 2 * a * low
     return a, b, offset - a * low * low - b * low
+
+
+def venn_abers(scores: Vector, hits: Sequence[int], score: float, label: int) -> Fraction:
+    """The isotonic regression of all rows and one more of this score and label, read at that score."""
+    return isotonic([*scores, score], [*hits, label])[score]
+
+
+def top_curve(score: float, knots: Vector, slopes: Vector, height: float) -> float:
+    """g at a log-odds: from the first knot on, or back, piece by piece."""
+    if score <= knots[0]:
+        return height + slopes[0] * (score - knots[0])
+    total = height
+    for low, high, slope in zip(knots, [*knots[1:], math.inf], slopes[1:], strict=True):
+        total += slope * max(min(score, high) - low, 0.0)
+    return total
+
+
+def top_curve_loss(scores: Vector, hits: Sequence[int], knots: Vector, slopes: Vector, height: float) -> float:
+    """Mean logistic loss of the curve, and the pull of one row on each slope to 1 and on the height to the knot."""
+    total = []
+    for score, hit in zip(scores, hits, strict=True):
+        odds = top_curve(score, knots, slopes, height)
+        total.append(math.log1p(math.exp(-abs(odds))) + max(-odds if hit else odds, 0.0))
+    pull = math.fsum((slope - 1) ** 2 for slope in slopes) + (height - knots[0]) ** 2
+    return (math.fsum(total) + pull) / len(hits)

@@ -119,3 +119,14 @@ def test_one_column_and_names_of_classes() -> None:
 def test_bad_input(probabilities: object, labels: object, options: dict[str, int], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         trueodds.report(probabilities, labels, **options)  # type: ignore[arg-type]
+
+
+def test_an_error_that_the_nlls_limits_do_not_allow_for_is_said() -> None:
+    confidence = np.append(np.full(200, 0.8), np.full(40, 1 - 1e-9))
+    labels = np.append(np.arange(200) >= 40, np.ones(40, bool)).astype(int)
+    report = trueodds.report(np.stack([1 - confidence, confidence], axis=1), labels)
+    assert report.nll_unseen is not None
+    assert "not allowed for: one wrong answer at the surest confidence, unseen so far, would cost 20.7 nats" in str(
+        report
+    )
+    assert "not allowed for" not in str(trueodds.report([[0.3, 0.7], [0.6, 0.4]] * 200, [1, 0, 1, 1] * 100))

@@ -15,7 +15,7 @@ from tests.service import page_parts
 from tests.service.page_reports import full
 from tests.service.page_sentences import check_text
 from trueodds.metrics import CELLS, CalibrationSums, cell_of
-from trueodds.metrics.labelling.expected import misses_p_value
+from trueodds.metrics.labelling.expected import misses_p_value, visible_gaps
 from trueodds.reports import Options, trend_of
 from trueodds.reports.page.expectation import expectation_diagram
 from trueodds.reports.schemas import Confirmation, Trend
@@ -60,17 +60,61 @@ def test_the_chance_of_misses(misses: int, ranges: int) -> None:
     assert misses_p_value(misses, ranges, 0.9) == pytest.approx(wanted)
 
 
-def test_labels_confirm_what_was_expected() -> None:
-    """Of calibrated answers in 95% of 80 runs and more (72 or fewer have a chance of 5%), else in none."""
+def test_labels_contradict_what_was_not_so() -> None:
+    """Of calibrated answers in 5% of 80 runs at most (8 or more have a chance of 5%), else in all."""
     rng = np.random.default_rng(5)
     options = Options(bins=1)
-    found = [confirmation(trend_of("hour", hours(4, 25, rng), options)).confirmed for _ in range(80)]
-    assert sum(found) >= 73
+    found = [confirmation(trend_of("hour", hours(4, 25, rng), options)) for _ in range(80)]
+    assert sum(one.contradicted for one in found) < 8 and not any(one.confirmed for one in found)
     steady = confirmation(trend_of("hour", hours(6, 400, rng, off=0.05), options))
-    assert not steady.confirmed and steady.accuracy < steady.lower
+    assert steady.contradicted and not steady.confirmed and steady.accuracy < steady.lower
     uneven = [*hours(5, 300, rng, off=0.1), *((k + 5 * HOUR_MS, s) for k, s in hours(5, 300, rng, off=-0.1))]
     moved = confirmation(trend_of("hour", uneven, options))
-    assert not moved.confirmed and moved.p_value < 1e-4 and moved.within < moved.periods == 10
+    assert moved.contradicted and not moved.confirmed and moved.p_value < 1e-4 and moved.within < moved.periods == 10
+
+
+def test_fifty_labels_confirm_nothing_and_say_which_gap_they_would_have_shown() -> None:
+    """An error of 10 points passes in most samples of 50: what is said of them is that, with the gap that 80% show."""
+    rng = np.random.default_rng(7)
+    found = [confirmation(trend_of("hour", hours(1, 50, rng, off=0.1), Options(bins=1))) for _ in range(40)]
+    passed = [one for one in found if not one.contradicted]
+    assert len(passed) > 20 and not any(one.confirmed for one in passed)
+    for one in passed:
+        assert "do not contradict what was expected" in one.reading and "This is one look" in one.reading
+        assert one.visible_less is not None and one.visible_less > 0.1
+        assert f"{100 * one.visible_less:.1f} points less often" in one.reading
+    larger = [confirmation(trend_of("hour", hours(1, 50, rng, off=0.2), Options(bins=1))) for _ in range(60)]
+    power, least = np.mean([one.contradicted for one in larger]), np.mean([one.visible_less or 1.0 for one in larger])
+    assert least < 0.24 and power > 0.55
+
+
+def test_labels_confirm_where_the_gap_lies_within_the_tolerance() -> None:
+    rng = np.random.default_rng(8)
+    many = trend_of("hour", hours(4, 2500, rng), Options(bins=1))
+    told = confirmation(many)
+    assert told.confirmed and -0.02 < told.gap_lower < told.gap_upper < 0.02
+    assert "Labels confirm what was expected: the gap is within 2 points" in told.reading
+    narrow = confirmation(trend_of("hour", hours(4, 2500, np.random.default_rng(8)), Options(bins=1), tolerance=0.005))
+    assert not narrow.confirmed and not narrow.contradicted
+
+
+@pytest.mark.parametrize(
+    ("lower", "upper", "expected", "n"), [(0.75, 0.97, 0.88, 50), (0.5, 1.0, 0.9, 6), (0, 1, 0.5, 1)]
+)
+def test_gaps_that_would_have_shown(lower: float, upper: float, expected: float, n: int) -> None:
+    """Against sums of the binomial law: at the gap 80% of samples lie outside; none where no share is outside."""
+
+    def outside(p: float, below: bool) -> float:
+        return sum(
+            comb(n, k) * p**k * (1 - p) ** (n - k) for k in range(n + 1) if (k / n < lower if below else k / n > upper)
+        )
+
+    less, more = visible_gaps(lower, upper, expected, n)
+    assert (less is None) == (outside(0.0, True) == 0) and (more is None) == (outside(1.0, False) == 0)
+    if less is not None:
+        assert outside(expected - less, True) == pytest.approx(0.8, abs=1e-9)
+    if more is not None:
+        assert outside(expected + more, False) == pytest.approx(0.8, abs=1e-9)
 
 
 @pytest.mark.parametrize("change", [0, 12, 22])

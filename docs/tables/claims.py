@@ -231,7 +231,7 @@ CLAIMS = (
             "select": ("measurements", _WORLD, "select", "largest"),
             "plain": ("measurements", _WORLD, "plain", "largest"),
         },
-        "what-choosing-a-calibrator-on-50-rows-costs",
+        "what-select-takes-and-what-it-costs",
     ),
     Claim(
         "Temperature scaling is fast",

@@ -13,7 +13,7 @@ from pathlib import Path
 from pipeline.cli import common
 from pipeline.recalibrate import LABELS, Choice, Outcome, Recalibration, Rules, client_of, recalibrate
 from pipeline.recalibrate.gains import SMOOTHING
-from trueodds.calibrators.selection import CANDIDATES, CURVES
+from trueodds.calibrators.selection import default_words
 from trueodds.cli import Parser, Subparsers
 from trueodds.metrics.alarms.weighted import FLOOR
 
@@ -31,9 +31,7 @@ def add_parser(commands: Subparsers) -> None:
     parser.add_argument("--out", type=Path, default=Path("calibrator.json"), metavar="FILE", help=out)
     labels = f"the number of labels to fit on, at most; the last ones (default: {LABELS:,})"
     parser.add_argument("--labels", type=int, default=LABELS, metavar="N", help=labels)
-    candidates = (
-        f"calibrators to choose from (default: {', '.join(CANDIDATES)}; of two classes also {', '.join(CURVES)})"
-    )
+    candidates = f"calibrators to choose from (default: {default_words()})"
     parser.add_argument("--candidates", nargs="+", default=(), metavar="NAME", help=candidates)
 
 
@@ -101,6 +99,7 @@ def _table_text(choice: Choice) -> str:
         else:
             mark = "  <" if line is choice.best and choice.better else f"  {line.problem}" if line.problem else ""
             lines.append(f"{name:<28}{line.nll:>10.4f}{line.gain:>12.4f}{line.gain_standard_error:>10.4f}{mark}")
+    lines += ["", f"{choice.best.name}: {choice.best.reason}"]
     for when, judged in (("before", choice.before), ("after", choice.after)):
         v = judged.values
         interval = f"{choice.settings.level:.0%} interval {v['ece_lower']:.4f} .. {v['ece_upper']:.4f}"

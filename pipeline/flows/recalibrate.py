@@ -231,7 +231,8 @@ def candidate_rows(choice: Choice) -> list[dict[str, Any]]:
         chosen = "served" if line is choice.served else "best" if line is choice.best else ""
         numbers = {"NLL": line.nll, "gain": line.gain, "standard error": line.gain_standard_error}
         shown = {key: "" if value is None else f"{value:.4f}" for key, value in numbers.items()}
-        rows.append({"calibrator": line.name, "": chosen, **shown, "problem": line.problem or ""})
+        words = {"problem": line.problem or "", "reason": line.reason or ""}
+        rows.append({"calibrator": line.name, "": chosen, **shown, **words})
     return rows
 
 

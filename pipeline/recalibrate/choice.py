@@ -39,6 +39,8 @@ class CandidateScore:
     """From the labels' paired differences."""
     problem: str | None = None
     """Why it could not be fitted, or was passed over."""
+    reason: str | None = None
+    """Why it was chosen, with its NLL and standard error; None of the others."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,16 +85,16 @@ def choose(
         ConfigError: an unknown candidate.
         FitError: no candidate can be fitted.
     """
-    names = list(dict.fromkeys([served.name, *(candidates or default_candidates(logits_NC.shape[1]))]))
+    names = list(dict.fromkeys([served.name, *(candidates or default_candidates(logits_NC.shape[1], len(labels_N)))]))
     selection = calibrators.select(logits_NC, labels_N, candidates=names, folds=FOLDS)
     served_N = calibrated_nll(served, logits_NC, labels_N)
     table = tuple(
-        CandidateScore(c.name, c.nll, *_gain(served_N, nll_N), c.passed_over)
+        CandidateScore(c.name, c.nll, *_gain(served_N, nll_N), c.passed_over, c.chosen)
         if nll_N is not None
         else CandidateScore(c.name, None, None, None, c.problem)
         for c, nll_N in zip(selection.table, selection.nll_MN, strict=True)
     )
-    best = table[[c.name for c in selection.table].index(selection.calibrator.name)]
+    best = next(line for line in table if line.reason)
     settings = settings or Evaluation()
     p_NC, fold_N = np.empty(logits_NC.shape), stratified(labels_N.astype(np.intp), FOLDS)
     for inside in (fold_N == fold for fold in range(FOLDS)):

@@ -34,6 +34,7 @@ from trueodds.reports import (
 )
 from trueodds.reports.alarm import Advice, Alarm
 from trueodds.reports.schemas import NO_TAG, Check, Verdict
+from trueodds.reports.verdict import TOLERANCE
 from trueodds.sums.bins import COARSE_CELLS
 
 if TYPE_CHECKING:
@@ -205,7 +206,7 @@ def compose(data: ReportData, version: Version, query: ReportQuery, settings: Se
         versions=slices_of(data.versions, options),
         classes=slices_of(data.groups, options) if data.groups is not None and query.by == "class" else None,
         tags=tags_of(data.groups, options) if data.groups is not None and query.by == "tag" else None,
-        trend=trend_of(*data.trend, options) if data.trend else None,
+        trend=trend_of(*data.trend, options, alarm.nulls[0].tolerance if alarm else TOLERANCE) if data.trend else None,
         known=data.known,
         notes=notes,
         next_steps=None if settings.read_only else NEXT_STEPS,

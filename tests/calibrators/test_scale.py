@@ -102,6 +102,19 @@ def test_cosine_similarities_have_their_temperature() -> None:
     assert loss(large, 20_000 * z[fresh], labels[fresh]) < truth + 0.02
 
 
+@pytest.mark.parametrize("masked", [1, 3])
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_masked_classes_do_not_move_the_range(masked: int, dtype: type) -> None:
+    """Logits of -1e6 say "never": T is that of the others, whatever their number. It was 1,000, and no choice left."""
+    z, labels = drawn(2000, 4, 1.5)
+    mask = np.hstack([z, np.full((2000, masked + 3), -1e6)]).astype(dtype)
+    alone, with_mask = (calibrators.fit(own, labels, "temperature") for own in (z, mask))
+    assert with_mask.temperature == pytest.approx(alone.temperature, rel=1e-4)  # type: ignore[attr-defined]
+    assert not any("stopped" in warning for warning in with_mask.warnings)
+    brier = calibrators.fit(mask, labels, "temperature", objective="brier").temperature  # type: ignore[attr-defined]
+    assert brier == pytest.approx(calibrators.fit(z, labels, "temperature", objective="brier").temperature, rel=1e-4)  # type: ignore[attr-defined]
+
+
 def test_the_range_is_that_of_the_median_row() -> None:
     """Rows that say nothing, and up to half of the others at any size, do not move it; nor do reading parts of them."""
     z, labels = drawn(300, 4)

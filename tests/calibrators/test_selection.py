@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from tests.calibrators.test_calibrators import Array, Labels, drawn, mean_nll
 from trueodds import calibrators
 from trueodds.calibrators import FitError
-from trueodds.calibrators.held_out import stratified
+from trueodds.calibrators.held_out import is_worse, stratified
+from trueodds.calibrators.selection import default_candidates
 from trueodds.errors import ConfigError
 
 
@@ -161,3 +162,85 @@ def test_rows_that_are_separated_are_passed_over() -> None:
     assert (z.argmax(axis=1) != labels).sum() >= 20
     assert calibrator.calibrator.name == "structured_vector"
     assert calibrator.table[0].passed_over == "its fit separates the rows: it has no doubt left about any"
+
+
+def test_the_chosen_line_says_why() -> None:
+    z, labels = drawn(300, 3, 2.0)
+    table = calibrators.select(z, labels, candidates=("identity", "temperature", "vector")).table
+    (line,) = [line for line in table if line.chosen]
+    assert line.name == "temperature" and line.chosen is not None and line.ece is not None
+    assert line.chosen.startswith(
+        f"cross-validated NLL {line.nll:.4f} +- {line.standard_error:.4f}, ECE {line.ece:.4f}"
+    )
+    assert "of 3" in line.chosen
+
+
+def test_no_calibration_stays_within_one_standard_error() -> None:
+    """Calibrated logits: what lies below identity's NLL lies there by chance, and its line says so."""
+    taken = []
+    for seed in range(12):
+        z, labels = drawn(300, 4, 1.0, 2.0, seed=seed)
+        selection = calibrators.select(z, labels, candidates=("identity", "temperature", "structured_vector"))
+        taken.append(selection.calibrator.name == "identity")
+        for line in selection.table:
+            if line.passed_over and "no calibration is" in line.passed_over:
+                assert line.passed_over.endswith("within one standard error") and line.behind is not None
+                assert line.behind <= 0 or not taken[-1]
+    assert sum(taken) >= 9
+
+
+def test_of_equal_nll_the_ece_decides_from_500_rows_on() -> None:
+    """What is behind the least by more than its standard error is never taken for its ECE."""
+    z, labels = drawn(1500, 6, 1.6, 2.0)
+    selection = calibrators.select(z, labels)
+    lines = {line.name: line for line in selection.table}
+    chosen = lines[selection.calibrator.name]
+    least = min(selection.table, key=lambda line: line.nll or 9.0)
+    nll = dict(zip(lines, selection.nll_MN, strict=True))
+    own, best = nll[chosen.name], nll[least.name]
+    assert own is not None and best is not None
+    behind = own - best
+    assert behind.mean() <= behind.std(ddof=1) / np.sqrt(1500) + 1e-12
+    for line in selection.table:
+        if line.passed_over and "its ECE is less" in line.passed_over:
+            assert (line.ece or 0.0) >= (chosen.ece or 0.0)
+
+
+def test_curves_are_candidates_from_500_rows_on_and_venn_abers_of_two_classes() -> None:
+    assert "structured_curve" in default_candidates(3, 500) and "structured_curve" not in default_candidates(3, 499)
+    assert "venn_abers" in default_candidates(2, 20) and "spline" not in default_candidates(2, 5000)
+
+
+@pytest.mark.parametrize(
+    ("name", "spread", "rows"), [("vector", 27.0, 100), ("matrix", 27.0, 100), ("dirichlet", 27.0, 100)]
+)
+def test_a_catastrophic_fit_is_warned_of(name: str, spread: float, rows: int) -> None:
+    """Nats on fresh rows, from a few rows that cost a hundred: their spread hid the mean."""
+    z, labels = drawn(4000, 10, 1.0, spread)
+    for start in range(0, 400, 100):
+        own = slice(start, start + rows)
+        calibrator = calibrators.fit(z[own], labels[own], name)
+        fresh, truth = z[1000:], labels[1000:]
+        cost = -np.log(np.maximum(calibrator(fresh)[np.arange(3000), truth], 1e-300)).mean() - mean_nll(
+            fresh, truth, 1.0
+        )
+        assert cost < 0.5 or any(
+            "overfits" in warning or "free parameters" in warning for warning in calibrator.warnings
+        )
+
+
+def test_fewer_than_five_rows_a_parameter_are_always_warned_of() -> None:
+    """Whatever the held-out rows say: here the logits are four times too large, and any fit is better than none."""
+    z, labels = drawn(100, 10, 4.0, 12.0)
+    for name, warned in (("matrix", True), ("structured_matrix", False), ("temperature", False), ("spline", False)):
+        warnings = calibrators.fit(z, labels, name).warnings
+        assert any("free parameters for 100 rows" in w or "overfits" in w for w in warnings) == warned, (name, warnings)
+
+
+def test_a_trimmed_mean_sees_what_the_spread_of_a_few_hides() -> None:
+    rng = np.random.default_rng(0)
+    worse = np.append(rng.normal(0.3, 0.1, 98), [400.0, -380.0])
+    assert worse.mean() < worse.std() / 10 and is_worse(worse)
+    assert not is_worse(np.append(np.full(95, 0.1), np.full(5, -5.0)))  # right rows lose a little, wrong ones gain much
+    assert not is_worse(np.empty(0))
+    assert not is_worse(rng.permutation(np.linspace(-1, 1.02, 100)))

@@ -16,7 +16,7 @@ from tests.calibrators.test_calibrators import drawn, ends
 from trueodds import calibrators
 from trueodds.calibrators import Beta, FitError, Platt, Quadratic
 from trueodds.calibrators.affine import Vector
-from trueodds.calibrators.sigmoid import _Logistic, log_odds, log_pair
+from trueodds.calibrators.sigmoid import Logistic, log_odds, log_pair
 from trueodds.sums.inputs import softmax
 
 
@@ -124,7 +124,7 @@ def test_quadratic_keeps_the_order_of_any_rows(seed: int) -> None:
 def test_the_gradient_of_a_curve_is_that_of_its_loss() -> None:
     rng = np.random.default_rng(0)
     x_FN, theta = rng.normal(size=(3, 20)), rng.normal(size=3)
-    problem = _Logistic(x_FN, rng.random(20))
+    problem = Logistic(x_FN, rng.random(20))
     _, gradient = problem.value_and_gradient(theta)
     steps = 1e-6 * np.eye(3)
     above, below = ([problem.value_and_gradient(theta + sign * e)[0] for e in steps] for sign in (1, -1))

@@ -145,3 +145,27 @@ def test_input_is_checked() -> None:
         score_interval(CalibrationSums.from_top([0.5, 0.5], [1, 1]))
     with pytest.raises(ValueError, match="level is 1"):
         score_interval(sums_of([1.0], [1.0]), level=1)
+
+
+def test_one_dear_error_that_was_not_seen_is_named() -> None:
+    """200 rows at .8, 40 wrong, and 40 at 1 - 1e-9, all right: a wrong one of these would cost 9 log 10 nats."""
+    rng = np.random.default_rng(0)
+    confidence = np.append(np.full(200, 0.8), np.full(40, 1 - 1e-9))
+    right = np.append(rng.permutation(200) >= 40, np.ones(40, bool))
+    p = np.stack([1 - confidence, confidence], axis=1)
+    interval = score_interval(p, right.astype(int))
+    assert interval.unseen is not None and interval.unseen == pytest.approx(9 * math.log(10), abs=0.1)
+    n, wrong = len(right), right.copy()
+    assert interval.value + interval.unseen / n > interval.upper
+    wrong[-1] = False
+    seen = score_interval(p, wrong.astype(int))
+    assert seen.value > interval.upper and seen.unseen is None and seen.upper > seen.value + interval.unseen / n
+
+
+def test_nothing_is_named_where_one_error_changes_little() -> None:
+    rng = np.random.default_rng(1)
+    confidence = rng.uniform(0.6, 0.99, 5000)
+    right = rng.random(5000) < confidence
+    p = np.stack([1 - confidence, confidence], axis=1)
+    assert score_interval(p, right.astype(int)).unseen is None
+    assert score_interval(p, right.astype(int), score="brier").unseen is None

@@ -10,6 +10,7 @@ from tests.service.page_truth import (
     all_show,
     at,
     confirms,
+    contradicts,
     crowded,
     doubled,
     groups,
@@ -32,9 +33,11 @@ from tests.service.page_truth import (
     since,
     surprise,
     together,
+    undecided,
     unmarked,
     upper,
     weighted,
+    would_show,
 )
 from trueodds.reports.schemas import Report
 
@@ -396,7 +399,7 @@ TODO: list[tuple[str, Claim]] = [
     (
         rf"Answers from ([^.]*?) UTC(?: on)? are right {E} points (less|more) often than they say \({N} labels?\),"
         rf" those before {E} points (less|more) often \({N}\)(?:, those since {E} points (less|more) often \({N}\))?:"
-        r" the (minute|hour|day|month)s? that tells? them apart best\.",
+        r" the (minute|hour|day|month)s? that tells? them apart best, at one look\.",
         since,
     ),
     (
@@ -530,13 +533,29 @@ CONFIRMATION: list[tuple[str, Claim]] = [
         together,
     ),
     (
-        r"So far labels confirm what was expected\. Of answers without one it holds as long as the model stays"
-        r" calibrated and what the inputs mean stays the same \(no concept drift\)\.",
-        lambda r, t: confirms(r),
+        rf"Labels confirm what was expected: the gap is within {E} points, ([+−\d.]+) to ([+−\d.]+) points at {P}\.",
+        confirms,
+    ),
+    (r"So far labels do not contradict what was expected\.", lambda r, t: undecided(r)),
+    (
+        r"With a chance of 80% they would have shown it if answers were right ([\d.]+) points (less|more) often"
+        r"(?: or ([\d.]+) points (more) often)?, not if by less\.",
+        would_show,
+    ),
+    (r"So few would have shown no gap at all\.", lambda r, t: would_show(r, [])),
+    (
+        r"Of answers without one it holds as long as the model stays calibrated and what the inputs mean stays the same"
+        r" \(no concept drift\)\.",
+        lambda r, t: not contradicts(r),
     ),
     (
-        r"Labels do not confirm what was expected: do not rely on what is expected of answers without one\.",
-        lambda r, t: not confirms(r),
+        r"Labels contradict what was expected: do not rely on what is expected of answers without one\.",
+        lambda r, t: contradicts(r),
+    ),
+    (
+        rf"This is one look: of looks at calibrated answers, {P} contradict at most, and who looks again and again will"
+        r" meet one\.",
+        lambda r, t: all_show(t, 1 - r.level),
     ),
 ]
 CLAIMS = [

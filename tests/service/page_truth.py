@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 
 import numpy as np
+from scipy.stats import binom, binomtest
 
 from trueodds.reports.checks import clearness
 from trueodds.reports.schemas import PositiveFigures, Report, Slice, TrendPoint
@@ -238,7 +239,44 @@ def together(r: Report, texts: list[str]) -> bool:
     return all_show(texts, says, n, (1 + r.level) / 2, c.lower, c.upper, right)
 
 
-def confirms(r: Report) -> bool:
-    """Neither all labels together nor too many periods say otherwise."""
+def contradicts(r: Report) -> bool:
+    """All labels together, or too many periods, say otherwise."""
     c = r.trend.confirmation if r.trend else None
-    return c is not None and c.lower <= c.accuracy <= c.upper and c.p_value >= (1 - r.level) / 2
+    return c is not None and not (c.lower <= c.accuracy <= c.upper and c.p_value >= (1 - r.level) / 2)
+
+
+def confirms(r: Report, texts: list[str]) -> bool:
+    """The exact interval of the gap lies within the tolerance, and nothing contradicts."""
+    if (c := r.trend.confirmation if r.trend else None) is None or contradicts(r):
+        return False
+    low, high = (
+        float(end) - c.expected_accuracy
+        for end in binomtest(round(c.accuracy * c.labels), c.labels).proportion_ci(r.level, "exact")
+    )
+    tolerance = float(texts[0]) / 100
+    return all_show(texts[1:], 100 * low, 100 * high, r.level) and -tolerance <= low and high <= tolerance
+
+
+def undecided(r: Report) -> bool:
+    """Neither the one nor the other."""
+    c = r.trend.confirmation if r.trend else None
+    return c is not None and not contradicts(r) and not c.confirmed
+
+
+def would_show(r: Report, texts: list[str]) -> bool:
+    """By the binomial law: gaps as large contradict in 80 of 100 samples, and those below do not."""
+    if (c := r.trend.confirmation if r.trend else None) is None:
+        return False
+    texts = [text for text in texts if text]
+    said = dict(zip(texts[1::2], (float(text) / 100 for text in texts[::2] if text), strict=True)) if texts else {}
+    shown = c.lower * c.labels > 1e-9, c.upper * c.labels < c.labels - 1e-9
+    if set(said) != {way for way, seen in zip(("less", "more"), shown, strict=True) if seen}:
+        return False
+    k = np.arange(c.labels + 1)
+    outside = {"less": k < c.lower * c.labels - 1e-9, "more": k > c.upper * c.labels + 1e-9}
+    for way, gap in said.items():
+        p = c.expected_accuracy + (gap if way == "more" else -gap)
+        power = [float(binom.pmf(k, c.labels, p + step)[outside[way]].sum()) for step in (-0.001, 0.001)]
+        if not min(power) <= 0.8 <= max(power):
+            return False
+    return True

@@ -49,13 +49,15 @@ def test_the_clearest_of_those_off_by_more_than_chance() -> None:
 def test_since_when() -> None:
     (since,) = first_checks(trend(change=12))
     assert since.window is not None and since.window.since == START + timedelta(days=12)
-    before = r"those before \d\.\d points (more|less) often \([\d,]+\): the day that tells them apart best\."
+    before = (
+        r"those before \d\.\d points (more|less) often \([\d,]+\): the day that tells them apart best, at one look\."
+    )
     after = r"Answers from 4 Mar 2026 UTC on are right 1\d\.\d points less often than they say \([\d,]+ labels\), "
     assert re.fullmatch(after + before, since.reading), since.reading
     back = [p.model_copy(update={"start": p.start + timedelta(days=22)}) for p in trend(right).points]
     minutes = [p.model_copy(update={"start": NOW + k * timedelta(minutes=1)}) for k, p in enumerate(trend().points)]
     (within,) = first_checks(Trend(unit="minute", points=minutes))
-    assert within.reading.endswith(": the minute that tells them apart best.") and within.window is None
+    assert within.reading.endswith(": the minute that tells them apart best, at one look.") and within.window is None
     (passed,) = first_checks(Trend(unit="day", points=[*trend(change=12).points, *back]))
     assert passed.window is not None and (passed.window.since, passed.window.until) == (
         START + timedelta(days=12),
@@ -64,7 +66,7 @@ def test_since_when() -> None:
     episode = (
         r"Answers from 4 Mar 2026 to 14 Mar 2026 UTC are right 1.*, those before .*, those since \d\.\d points .*: the"
     )
-    assert re.fullmatch(episode + r" days that tell them apart best\.", passed.reading), passed.reading
+    assert re.fullmatch(episode + r" days that tell them apart best, at one look\.", passed.reading), passed.reading
     (over,) = first_checks(Trend(unit="day", points=[*trend(change=0).points, *back]))
     assert over.window is not None and (over.window.since, over.window.until) == (None, START + timedelta(days=22))
     (sound,) = first_checks(trend(right))

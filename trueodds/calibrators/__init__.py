@@ -9,6 +9,7 @@ array([[0.731, 0.269]])
 from trueodds.calibrators.affine import BiasCorrectedTemperature, Matrix, Vector
 from trueodds.calibrators.base import Calibrator, FitError
 from trueodds.calibrators.bbq import BBQ
+from trueodds.calibrators.curve import StructuredCurve, TemperatureCurve
 from trueodds.calibrators.dirichlet import Dirichlet
 from trueodds.calibrators.ensemble import EnsembleTemperature
 from trueodds.calibrators.histogram import Histogram
@@ -20,6 +21,7 @@ from trueodds.calibrators.sigmoid import Beta, Platt, Quadratic
 from trueodds.calibrators.spline import Spline
 from trueodds.calibrators.structured import StructuredMatrix, StructuredVector
 from trueodds.calibrators.temperature import Temperature
+from trueodds.calibrators.venn_abers import VennAbers
 
 __all__ = [
     "BBQ",
@@ -39,10 +41,13 @@ __all__ = [
     "SELECT",
     "Selection",
     "Spline",
+    "StructuredCurve",
     "StructuredMatrix",
     "StructuredVector",
     "Temperature",
+    "TemperatureCurve",
     "Vector",
+    "VennAbers",
     "check",
     "fit",
     "from_json",

@@ -93,6 +93,11 @@ class Calibrator(ABC):
         return sum(np.size(value) for f in fields(self) if isinstance(value := getattr(self, f.name), np.ndarray))
 
     @property
+    def free_parameters(self) -> int:
+        """How many of `parameters` only the rows hold: no prior, no penalty and no pooling of rows."""
+        return 0 if self.held else self.parameters
+
+    @property
     def at_bound(self) -> bool:
         """Whether a parameter stands at the end of its range because the rows of the fit have no optimum within."""
         return False

@@ -34,6 +34,11 @@ class Histogram(Curves):
         "bins": Number(1, 10_000, whole=True),
     }
 
+    @property
+    def free_parameters(self) -> int:
+        """All: each bin's share is of its own rows alone."""
+        return self.parameters
+
     @classmethod
     def fit(
         cls,

@@ -10,8 +10,9 @@ from typing import Any
 import numpy.typing as npt
 
 from trueodds.calibrators.affine import BiasCorrectedTemperature, Matrix, Vector
-from trueodds.calibrators.base import Calibrator, checked_fit_data
+from trueodds.calibrators.base import Calibrator, Labels, Logits, checked_fit_data
 from trueodds.calibrators.bbq import BBQ
+from trueodds.calibrators.curve import StructuredCurve, TemperatureCurve
 from trueodds.calibrators.dirichlet import Dirichlet
 from trueodds.calibrators.ensemble import EnsembleTemperature
 from trueodds.calibrators.held_out import out_of_scale, overfitting
@@ -22,6 +23,7 @@ from trueodds.calibrators.sigmoid import Beta, Platt, Quadratic
 from trueodds.calibrators.spline import Spline
 from trueodds.calibrators.structured import StructuredMatrix, StructuredVector
 from trueodds.calibrators.temperature import Temperature
+from trueodds.calibrators.venn_abers import VennAbers
 from trueodds.errors import unknown
 
 _CLASSES: tuple[type[Calibrator], ...] = (
@@ -38,9 +40,12 @@ _CLASSES: tuple[type[Calibrator], ...] = (
     StructuredMatrix,
     Dirichlet,
     Isotonic,
+    VennAbers,
     Histogram,
     BBQ,
     Spline,
+    TemperatureCurve,
+    StructuredCurve,
 )
 _BY_NAME: dict[str, type[Calibrator]] = {c.name: c for c in _CLASSES}
 
@@ -109,11 +114,17 @@ def fit_by_name(name: str, logits_NC: npt.ArrayLike, labels_N: npt.ArrayLike, **
     kind = get(name)
     check_options(name, options)
     logits, labels = checked_fit_data(logits_NC, labels_N)
-    calibrator = kind.fit(logits, labels, **options)
+    return with_warnings(kind.fit(logits, labels, **options), options, logits, labels)
+
+
+def with_warnings(
+    calibrator: Calibrator, options: Mapping[str, Any], logits_NC: Logits, labels_N: Labels
+) -> Calibrator:
+    """The calibrator of these rows, with what is wrong with it."""
     warnings = (
-        *calibrator._compared(logits, labels),
-        *overfitting(calibrator, options, logits, labels),
-        *out_of_scale(calibrator, options, logits, labels),
+        *calibrator._compared(logits_NC, labels_N),
+        *overfitting(calibrator, options, logits_NC, labels_N),
+        *out_of_scale(calibrator, options, logits_NC, labels_N),
         *calibrator._faults(),
     )
     return replace(calibrator, warnings=warnings)

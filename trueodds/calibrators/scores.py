@@ -81,10 +81,17 @@ class Curves(Calibrator):
     def parameters(self) -> int:
         return sum(len(np.asarray(values)) for values in self.values)
 
+    @property
+    def free_parameters(self) -> int:
+        """None: how many steps or points are stored follows the rows."""
+        return 0
+
     def _apply(self, logits_NC: Array) -> Array:
         q_NC = softmax(logits_NC)
         if self.form == "top_label":
-            p_NC = self._top(q_NC)
+            top_N = q_NC.argmax(axis=1)
+            top = np.ones(len(q_NC)) if q_NC.shape[1] == 1 else self._curve(q_NC[np.arange(len(q_NC)), top_N], 0)
+            p_NC = with_top(q_NC, top_N, top, 1 - top)
         else:
             p_NC = np.empty_like(q_NC)
             if self.form == "pooled":
@@ -96,20 +103,29 @@ class Curves(Calibrator):
             p_NC = np.where(total_N > 0, p_NC / np.where(total_N > 0, total_N, 1.0), q_NC)
         return (1 - self.mixed) * p_NC + self.mixed * q_NC
 
-    def _top(self, q_NC: Array) -> Array:
-        rows, top_N = np.arange(len(q_NC)), q_NC.argmax(axis=1)
-        top = self._curve(q_NC[rows, top_N], 0) if q_NC.shape[1] > 1 else np.ones(len(q_NC))
-        p_NC = q_NC.copy()
-        p_NC[rows, top_N] = 0.0
-        rest_N = p_NC.sum(axis=1)
-        bare_N = rest_N <= 0  # the others underflowed: they share evenly
-        p_NC[bare_N] = 1.0
-        p_NC[rows, top_N] = 0.0
-        rest_N[bare_N] = max(q_NC.shape[1] - 1, 1)
-        p_NC /= rest_N[:, None]
-        p_NC *= (1 - top)[:, None]
-        p_NC[rows, top_N] = top
-        return p_NC
+
+def with_top(
+    q_NC: Array, top_N: npt.NDArray[np.intp], own_N: Array, rest_N: Array, *, ahead: float | None = None
+) -> Array:
+    """Rows that say own_N for their top class, while the others share rest_N in the proportions of q.
+
+    With `ahead`, own_N is raised where it is below (1 + ahead) times the next class's share, and the rest lowered.
+    """
+    rows, p_NC = np.arange(len(q_NC)), q_NC.copy()
+    p_NC[rows, top_N] = 0.0
+    total_N = p_NC.sum(axis=1)
+    bare_N = total_N <= 0  # the others underflowed: they share evenly
+    p_NC[bare_N] = 1.0
+    p_NC[rows, top_N] = 0.0
+    total_N[bare_N] = max(q_NC.shape[1] - 1, 1)
+    p_NC /= total_N[:, None]
+    if ahead is not None:
+        next_N = p_NC.max(axis=1) * (1 + ahead)
+        behind_N = own_N < rest_N * next_N
+        own_N, rest_N = np.where(behind_N, next_N / (1 + next_N), own_N), np.where(behind_N, 1 / (1 + next_N), rest_N)
+    p_NC *= rest_N[:, None]
+    p_NC[rows, top_N] = own_N
+    return p_NC
 
 
 def columns(logits_NC: Logits, labels_N: Labels, form: Form, name: str) -> list[tuple[Array, Array]]:

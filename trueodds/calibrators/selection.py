@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
 import numpy.typing as npt
 
 from trueodds.calibrators import registry
-from trueodds.calibrators.base import Calibrator, FitError, Labels, Logits, checked_fit_data, separates
+from trueodds.calibrators.base import Calibrator, checked_fit_data
 from trueodds.calibrators.checks import check_number
-from trueodds.calibrators.held_out import FOLDS, nll_without, stratified
+from trueodds.calibrators.choosing import PLENTY, Candidate, choose
+from trueodds.calibrators.folds import Folds
+from trueodds.calibrators.held_out import FOLDS
 from trueodds.errors import ConfigError, unknown
 from trueodds.sums.inputs import Array
 from trueodds.texts import short
@@ -30,41 +31,13 @@ CANDIDATES = (
     "structured_matrix",
 )
 """The default choice: those whose parameters are few or held by a penalty."""
-CURVES = ("beta", "quadratic")
+CURVES = ("beta", "quadratic", "venn_abers")
 """Candidates besides for two classes. Where the truth is affine in the log-odds they cost up to .0025 nats at 100 rows
 and .0004 at 1,000; where it is curved they gain about .001 and .006 (five worlds, log-odds of deviation 2.5, means of
 25 draws)."""
 
-
-ENOUGH = 20
-"""Wrong rows that a calibrator with weights of each class needs. With fewer, cross-validation cannot tell which of
-these overfits: benchmarks/selection.py measures how often it takes one that does ("least")."""
-
-
-@dataclass(frozen=True)
-class Candidate:
-    """One line of the table; all numbers are over rows that the fit did not see.
-
-    >>> logits, labels = [[2, 0], [0, 2]] * 100, [0, 1, 0, 0, 0, 1, 1, 1] * 25
-    >>> calibrators.select(logits, labels).table[0].name
-    'identity'
-    """
-
-    name: str
-    options: Mapping[str, Any]
-    nll: float | None
-    """Mean, in nats; None if it could not be fitted."""
-    standard_error: float | None
-    """Of `nll`: the rows' standard deviation over sqrt(N)."""
-    behind: float | None
-    """nll minus the chosen one's: below 0 for those passed over."""
-    behind_standard_error: float | None
-    """Of `behind`, from the rows' paired differences."""
-    within_one_standard_error: bool
-    """behind <= behind_standard_error: these rows cannot tell it from the chosen one."""
-    problem: str | None = None
-    passed_over: str | None = None
-    """Why it was not chosen although its NLL is lower than the chosen one's."""
+TOP_CURVES = ("temperature_curve", "structured_curve", "spline", "bbq", "histogram")
+"""Candidates besides for more than two classes, from `PLENTY` rows on: they bend the top label's confidence."""
 
 
 @dataclass(frozen=True)
@@ -82,9 +55,17 @@ class Selection:
     """Each candidate's held-out -ln p_y, row by row, for paired comparisons; None if it could not be fitted."""
 
 
-def default_candidates(classes: int) -> tuple[str, ...]:
-    """The candidates of `select` where none are named."""
-    return (*CANDIDATES, *CURVES) if classes == 2 else CANDIDATES
+def default_candidates(classes: int, rows: int) -> tuple[str, ...]:
+    """The candidates of `select` where none are named, for so many classes and rows."""
+    if classes == 2:
+        return (*CANDIDATES, *CURVES)
+    return (*CANDIDATES, *TOP_CURVES) if rows >= PLENTY else CANDIDATES
+
+
+def default_words() -> str:
+    """The default candidates in words, for the help of a command."""
+    two, more = ", ".join(CURVES), ", ".join(TOP_CURVES)
+    return f"{', '.join(CANDIDATES)}; of two classes also {two}; of more, from {PLENTY} rows on, also {more}"
 
 
 def check(method: str, options: Mapping[str, object] | None = None) -> None:
@@ -150,13 +131,25 @@ def select(
 ) -> Selection:
     """The candidate of least cross-validated NLL, fitted on all rows; the earlier one of equals.
 
-    Passed over, while there is another: a fit on all rows that stopped at a bound or separates them, and, with fewer
-    than 20 wrong rows, a calibrator with weights of each class.
+    From 500 rows on, the one of least held-out ECE (top label, 15 bins) among those whose NLL is within one standard
+    error of the least: the NLL cannot tell them apart, and hardly sees an error of the confidence of .02.
 
-    A candidate is a name or a pair (name, options); left out, there are six, and for two classes beta and quadratic
-    scaling besides. There are 5 folds, or one for each of fewer rows; they are
+    Where identity is a candidate, it stays unless that NLL is lower than its own by more than one standard error of
+    the rows' paired differences, and of two with fewer than 20 wrong rows, whose spread they do not know: a gain
+    within that may be a loss on other rows.
+
+    Passed over, while there is another: a fit on all rows that stopped at a bound or separates them, and, with fewer
+    than 20 wrong rows, a calibrator with weights of each class or a curve.
+
+    A candidate is a name or a pair (name, options). Left out, there are six; for two classes beta and quadratic
+    scaling and Venn-Abers besides, for more classes and 500 rows those that bend the top label's confidence. There
+    are 5 folds, or one for each of fewer rows; they are
     stratified and deterministic: the rows of a class go round the folds in their order. A candidate that cannot be
     fitted in some fold is out, and its line says why.
+
+    The curves of the top label share the fits of their bases among the folds: a curve that is judged on one fold was
+    fitted to scores of the others, whose bases had seen the rows of that fold. This moves its NLL by less than the
+    base's own change from four fifths of the rows to three.
 
     Raises:
         ConfigError: an unknown name or option.
@@ -172,49 +165,11 @@ def select(
         raise ValueError(f"logits has {len(logits)} row; cross-validation needs at least 2")
     folds = min(FOLDS, len(logits)) if folds is None else folds
     check_number("folds", folds, 2, len(logits), whole=True)
-    pairs = _pairs(default_candidates(logits.shape[1]) if candidates is None else candidates)
+    pairs = _pairs(default_candidates(logits.shape[1], len(logits)) if candidates is None else candidates)
     if not pairs:
         raise ValueError(f"candidates is empty; allowed: names such as {', '.join(CANDIDATES)}")
-    fold_N = stratified(labels, folds)
-    lost, problems = {}, {}
-    for i, (name, options) in enumerate(pairs):
-        try:
-            lost[i] = _held_out(name, options, logits, labels, fold_N)
-        except FitError as error:
-            problems[i] = str(error)
-    if not lost:
-        raise FitError("no candidate can be fitted: " + "; ".join(f"{pairs[i][0]}: {p}" for i, p in problems.items()))
-    ranked = sorted(lost, key=lambda i: (float(lost[i].mean()), i))
-    winner, best, passed = _first_sound(ranked, pairs, logits, labels)
-    table = tuple(
-        replace(_line(*pair, lost[i], lost[best]), passed_over=passed.get(i))
-        if i in lost
-        else Candidate(*pair, None, None, None, None, False, problems[i])
-        for i, pair in enumerate(pairs)
-    )
-    return Selection(winner, table, tuple(lost.get(i) for i in range(len(pairs))))
-
-
-def _first_sound(
-    ranked: Sequence[int], pairs: Sequence[tuple[str, dict[str, Any]]], logits_NC: Logits, labels_N: Labels
-) -> tuple[Calibrator, int, dict[int, str]]:
-    """(calibrator, its number, why those before it were passed over): the first of all if none is sound."""
-    wrong = int((logits_NC.argmax(axis=1) != labels_N).sum())
-    passed: dict[int, str] = {}
-    for i in ranked:
-        name, options = pairs[i]
-        if not registry.get(name).held and wrong < ENOUGH:
-            passed[i] = f"{wrong} wrong rows are too few for weights of each class; {ENOUGH} are needed"
-            continue
-        calibrator = registry.fit_by_name(name, logits_NC, labels_N, **options)
-        if calibrator.at_bound:
-            passed[i] = "its fit on all rows stopped at a bound"
-        elif separates(calibrator, logits_NC, labels_N):
-            passed[i] = "its fit separates the rows: it has no doubt left about any"
-        else:
-            return calibrator, i, passed
-    name, options = pairs[ranked[0]]
-    return registry.fit_by_name(name, logits_NC, labels_N, **options), ranked[0], {}
+    calibrator, table, lost = choose(pairs, Folds(logits, labels, folds))
+    return Selection(calibrator, table, lost)
 
 
 def _pairs(candidates: Sequence[str | tuple[str, Mapping[str, Any]]]) -> list[tuple[str, dict[str, Any]]]:
@@ -230,21 +185,3 @@ def _pairs(candidates: Sequence[str | tuple[str, Mapping[str, Any]]]) -> list[tu
             case _:
                 raise ValueError(f"candidates holds {candidate!r}; allowed are names and pairs (name, options)")
     return pairs
-
-
-def _held_out(name: str, options: Mapping[str, Any], logits_NC: Logits, labels_N: Labels, fold_N: Labels) -> Array:
-    """-ln p_y of every row, by the fit on the other folds."""
-    registry.check_options(name, options)
-    nll_N = np.empty(len(labels_N))
-    for fold in range(int(fold_N.max()) + 1):
-        inside_N = fold_N == fold
-        nll_N[inside_N] = nll_without(registry.get(name), options, logits_NC, labels_N, inside_N)
-    return nll_N
-
-
-def _line(name: str, options: Mapping[str, Any], nll_N: Array, best_N: Array) -> Candidate:
-    root, behind_N = float(np.sqrt(len(nll_N))), nll_N - best_N
-    behind, error = float(behind_N.mean()), float(behind_N.std(ddof=1)) / root
-    return Candidate(
-        name, options, float(nll_N.mean()), float(nll_N.std(ddof=1)) / root, behind, error, bool(behind <= error)
-    )

@@ -73,14 +73,14 @@ class Sigmoids(Calibrator):
             spread_F[spread_F < 1e-12 * (1 + np.abs(mean_F))] = 1.0
             x_FN = np.vstack([(x_FN - mean_F[:, None]) / spread_F[:, None], np.ones(len(labels_N))])
             low_P, high_P = np.append(0 * spread_F, -np.inf), np.append(steepest * spread_F, np.inf)
-            problem = _Logistic(x_FN, cls.targets(labels_N == k))
+            problem = Logistic(x_FN, cls.targets(labels_N == k))
             theta_P = minimise(problem, np.zeros(len(x_FN)), low_P, high_P, f"{cls.name}, class {k},")
             slope_F = np.clip(theta_P[:-1] / spread_F, 0.0, steepest)
             fitted.append([*slope_F, theta_P[-1] - slope_F @ mean_F])
         return np.array(fitted).T
 
 
-class _Logistic:
+class Logistic:
     """mean_n [ln(1 + exp eta_n) - t_n eta_n], eta = x . theta."""
 
     def __init__(self, x_FN: Array, target_N: Array) -> None:

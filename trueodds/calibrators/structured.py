@@ -38,6 +38,11 @@ class StructuredVector(Vector):
     name: ClassVar[str] = "structured_vector"
     checks: ClassVar[Mapping[str, Check]] = {"diagonal": RIDGE, "intercept": RIDGE, "shrinkage": Number(0.0, 1e6)}
 
+    @property
+    def free_parameters(self) -> int:
+        """None: the penalty holds them."""
+        return 0
+
     @classmethod
     def fit(
         cls,
@@ -75,6 +80,11 @@ class StructuredMatrix(Matrix):
         "intercept": RIDGE,
         "shrinkage": Number(0.0, 1e6),
     }
+
+    @property
+    def free_parameters(self) -> int:
+        """None: the penalty holds them."""
+        return 0
 
     @classmethod
     def fit(  # type: ignore[override]  # every calibrator has keyword options of its own

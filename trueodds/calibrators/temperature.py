@@ -15,9 +15,9 @@ from trueodds.calibrators.fitting import objectives
 from trueodds.sums.inputs import Array
 
 SHARPEST, FLATTEST = 1 / 200, 100.0
-"""Ends of the range of T, in units of the logits' lead (`objectives.Rows.lead`). At the lower one the median row's top
-logit leads by 200 nats, which no share of errors asks for. At the upper one the softmax is uniform to 1%, and a larger
-T changes the NLL by less than 1e-4 nats."""
+"""Ends of the range of T, in units of the logits' margin and spread (`objectives.Rows.sizes`). At the lower one the
+median row's top logit leads the next one by 200 nats, which no share of errors asks for. At the upper one the softmax
+is uniform to 1%, and a larger T changes the NLL by less than 1e-4 nats."""
 SHRINKAGE = 2.0
 """Pseudo-errors. With 1, fits on 50 rows with 2 wrong ones expected were up to .06 nats worse than no calibration in
 200 draws (logits of two classes 1.5 times too large); benchmarks/selection.py measures 2."""
@@ -26,7 +26,7 @@ GRID = np.arange(1, 101) / 10
 GRID_ENDS = 0.2, 10.0
 """Temperatures of least NLL for which that grid is kept as published: below, its steps are coarser than a quarter."""
 STEPS = 54
-"""Temperatures of a scan: neighbours differ by a fifth."""
+"""Temperatures of a scan: neighbours differ by a fifth or a quarter."""
 
 Objective = Literal["nll", "brier", "ece", "adaptive_ece", "sb_ece", "sb_ece_label"]
 Bound = Literal["lower", "upper"] | None
@@ -34,7 +34,7 @@ Bound = Literal["lower", "upper"] | None
 
 @dataclass(frozen=True, eq=False)
 class Temperature(Calibrator):
-    """p = softmax(z / T), T in [d / 200, 100 d], d the median over rows of max z - mean z.
+    """p = softmax(z / T), T in [m / 200, 100 d], m and d the medians over rows of max z less the next z, or mean z.
 
     objective "nll" (default): sum_n -ln p_n,y + (shrinkage / e) mean_n sum_k -q_nk ln p_nk, q = softmax(z), e the share
     of wrong rows that the net expects, mean (1 - max q), or the share seen if that is larger. The second term is the
@@ -172,7 +172,8 @@ def bound_notes(temperature: float, bound: Bound, what: str) -> list[str]:
 
 def range_of(rows: objectives.Rows) -> tuple[float, float]:
     """Least and greatest temperature for logits of this size."""
-    return max(SHARPEST * rows.lead, 1e-300), min(FLATTEST * rows.lead, 1e300)
+    margin, spread = rows.sizes
+    return max(SHARPEST * margin, 1e-300), min(FLATTEST * spread, 1e300)
 
 
 def _alike(logits_NC: Logits) -> bool:

@@ -11,7 +11,7 @@ import argparse
 from pathlib import Path
 
 from trueodds import calibrators
-from trueodds.calibrators.selection import CANDIDATES, CURVES, default_candidates
+from trueodds.calibrators.selection import default_candidates, default_words
 from trueodds.cli import Subparsers
 from trueodds.errors import MissingExtraError, UserError
 from trueodds.files import write_json, write_text
@@ -47,8 +47,7 @@ def add_parser(commands: Subparsers) -> None:
     parser.add_argument("--label", default=LABEL, metavar="COLUMN", help=words)
     words = "the file holds probabilities in place of logits: their logarithms are taken"
     parser.add_argument("--probabilities", action="store_true", help=words)
-    default = f"{', '.join(CANDIDATES)}; of two classes also {', '.join(CURVES)}"
-    words = f"calibrators to choose from, with commas, or {ALL} (default: {default})"
+    words = f"calibrators to choose from, with commas, or {ALL} (default: {default_words()})"
     first = "the number of the first class in arrays of labels (default: 0 if there is a 0; else it must be said)"
     parser.add_argument("--first-label", type=int, choices=(0, 1), help=first)
     parser.add_argument("--candidates", default="", metavar="NAMES", help=words)
@@ -72,7 +71,7 @@ def run(arguments: argparse.Namespace) -> int:
         first = arguments.first_label or 0
         test = logit_rows.read(arguments.test, arguments.label, probabilities=arguments.probabilities, first=first)
         source = LogitRows(source.rows, test.test or test.rows)
-    names = default_candidates(source.rows.logits_NC.shape[1])
+    names = default_candidates(source.rows.logits_NC.shape[1], len(source.rows.labels_N))
     if arguments.candidates:
         names = tuple(name.strip() for name in arguments.candidates.split(","))
     comparison = compare(source.rows, source.test, calibrators.names() if names == (ALL,) else names)
@@ -120,7 +119,9 @@ def _text(path: Path, source: LogitRows, comparison: Comparison) -> str:
     measured = "" if source.test else "Measured on what each fold chose: "
     notes = [measured + comparison.after.reading, *comparison.calibrator.warnings]
     about = f"{path}: {plural(rows, 'row')}, {plural(classes, 'class', 'classes')}; {how}"
-    return "\n".join([about, "", *table, *problems, "", f"Chosen: {comparison.calibrator.name}. {' '.join(notes)}"])
+    passed = [f"  {line}" for line in comparison.passed_over]
+    chosen = f"Chosen: {comparison.calibrator.name} ({comparison.reason}). {' '.join(notes)}"
+    return "\n".join([about, "", *table, *problems, *passed, "", chosen])
 
 
 def _line(name: str, report: CalibrationReport) -> tuple[str, ...]:

@@ -35,7 +35,11 @@ class Comparison:
     before: CalibrationReport
     table: tuple[CandidateReport, ...]
     calibrator: Calibrator
-    """The candidate of least cross-validated NLL, fitted on all rows that are not for testing."""
+    """What `select` chose, fitted on all rows that are not for testing."""
+    reason: str
+    """Why: its cross-validated NLL and standard error, beside the others'."""
+    passed_over: tuple[str, ...]
+    """The candidates of less NLL, and why each was not taken."""
     after: CalibrationReport
     """Of the test rows; without them, of all rows by what the other folds alone would have chosen and fitted: the
     winner's own line in the table is that of rows it won on."""
@@ -50,7 +54,10 @@ def compare(rows: Logits, test: Logits | None, candidates: Sequence[str]) -> Com
         ConfigError: an unknown candidate.
         ValueError: logits or labels that cannot be used, two rows at least.
     """
-    chosen = calibrators.select(rows.logits_NC, rows.labels_N, candidates=candidates).calibrator
+    selection = calibrators.select(rows.logits_NC, rows.labels_N, candidates=candidates)
+    chosen, reason = selection.calibrator, next(line.chosen for line in selection.table if line.chosen)
+    passed = tuple(f"{line.name} was passed over: {line.passed_over}" for line in selection.table if line.passed_over)
+    why = chosen, reason, passed
     target = test or rows
     before = report(softmax(target.logits_NC), target.labels_N)
     table = []
@@ -64,9 +71,9 @@ def compare(rows: Logits, test: Logits | None, candidates: Sequence[str]) -> Com
         else:
             table.append(CandidateReport(name, report(p_NC, target.labels_N)))
     if test:
-        return Comparison(before, tuple(table), chosen, report(chosen(test.logits_NC), test.labels_N), 0)
+        return Comparison(before, tuple(table), *why, report(chosen(test.logits_NC), test.labels_N), 0)
     nested = _calibrated(calibrators.SELECT, rows, None, candidates=candidates)
-    return Comparison(before, tuple(table), chosen, report(nested, rows.labels_N), min(FOLDS, len(rows.labels_N)))
+    return Comparison(before, tuple(table), *why, report(nested, rows.labels_N), min(FOLDS, len(rows.labels_N)))
 
 
 def _calibrated(method: str, rows: Logits, test: Logits | None, **options: Sequence[str]) -> Array:

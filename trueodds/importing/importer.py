@@ -113,7 +113,7 @@ def import_model(
     positive_class = None if positive is None else PositiveClass.of(positive, scored.classes)
     val, held_out = scored.splits["val"], scored.splits["test"]
     selection = calibrators.select(val.logits_NC, val.labels_N)
-    judging = Judging(default_candidates(len(scored.classes)))
+    judging = Judging(default_candidates(len(scored.classes), len(val.labels_N)))
     judged = evaluate(selection.calibrator, val, held_out, judging, positive_class)
     out.mkdir(parents=True, exist_ok=True)
     step(f"trying the bundle of {model} as the service will use it")

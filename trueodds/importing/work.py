@@ -76,6 +76,7 @@ def summary(imported: Imported) -> str:
         "",
         *aligned(rows, "<" * len(COLUMNS)),
         "",
+        *(f"{one.name} was chosen: {one.chosen}." for one in imported.selection.table if one.chosen),
         *(f"{one.name} was passed over: {one.passed_over}." for one in imported.selection.table if one.passed_over),
         *_of_positive(named),
         "On the test rows, but for the NLL that chose: cross-validated, on the calibration rows. *: chosen, of the"

@@ -71,7 +71,7 @@ def _since(trend: Trend) -> Check | None:
         f"Answers {when} are right {_points(first.gap)} often than they say ({plural(first.labels, 'label')}),"
         f" those before {_points(before.gap)} often ({before.labels:,})"
         + "".join(f", those since {_points(part.gap)} often ({part.labels:,})" for part in after)
-        + f": {split}."
+        + f": {split}, at one look."
     )
     return Check(about="time", reading=reading, window=window)
 

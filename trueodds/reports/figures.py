@@ -102,6 +102,7 @@ def _scores(sums: CalibrationSums, level: float) -> Figures:
         "nll": nll.value,
         "nll_lower": nll.lower,
         "nll_upper": nll.upper if math.isfinite(nll.upper) else None,
+        "nll_unseen": nll.unseen,
         "brier": brier.value,
         "brier_lower": brier.lower,
         "brier_upper": brier.upper,

@@ -8,12 +8,14 @@ from datetime import UTC, datetime
 import numpy as np
 
 from trueodds import metrics
-from trueodds.metrics.labelling.expected import CENTRE_C, calibrated_range, misses_p_value
+from trueodds.metrics.labelling.expected import CENTRE_C, calibrated_range, misses_p_value, visible_gaps
 from trueodds.reports.memo import memoised
 from trueodds.reports.options import Options
 from trueodds.reports.schemas import NO_TAG, ROUNDING, Confirmation, Slice, Trend, TrendPoint, Unit
+from trueodds.reports.verdict.rules import TOLERANCE
 from trueodds.reports.words import level as percent_of
 from trueodds.reports.words import p_value as chance_of
+from trueodds.reports.words import signed
 from trueodds.sums.answers import AnswerSums
 from trueodds.sums.bins import COARSE_CELLS, Binning
 from trueodds.sums.inputs import Array
@@ -21,6 +23,10 @@ from trueodds.sums.sums import CalibrationSums
 from trueodds.texts import plural
 
 FALSE_DISCOVERY_RATE = 0.05
+CONDITION = (
+    "Of answers without one it holds as long as the model stays calibrated and what the inputs mean stays the same (no"
+    " concept drift)."
+)
 
 
 def slices_of(sums_by_name: Mapping[str, AnswerSums], options: Options) -> list[Slice]:
@@ -39,8 +45,12 @@ def tags_of(sums_by_tag: Mapping[str, AnswerSums], options: Options) -> list[Sli
     return sorted(rows, key=lambda row: (-row.answers, row.name))
 
 
-def trend_of(unit: Unit, periods: Iterable[tuple[int, AnswerSums]], options: Options) -> Trend:
+def trend_of(
+    unit: Unit, periods: Iterable[tuple[int, AnswerSums]], options: Options, tolerance: float = TOLERANCE
+) -> Trend:
     """One point for each period, which begins at a time in Unix milliseconds.
+
+    `tolerance`: labels confirm what was expected where the gap's interval lies within it.
 
     4 ms for each point whose sums have changed since it was last computed; the others are memoised.
     """
@@ -50,11 +60,13 @@ def trend_of(unit: Unit, periods: Iterable[tuple[int, AnswerSums]], options: Opt
         figures = _point_figures(sums, options.bins, options.binning, options.level)
         points.append(TrendPoint.model_validate({"start": start, **_counts(sums), **figures}))
         labelled += sums.labelled.cells
-    confirmation = _confirmation(unit, points, CalibrationSums(labelled), options.level)
+    confirmation = _confirmation(unit, points, CalibrationSums(labelled), options.level, tolerance)
     return Trend(unit=unit, points=points, confirmation=confirmation)
 
 
-def _confirmation(unit: Unit, points: list[TrendPoint], labels: CalibrationSums, level: float) -> Confirmation | None:
+def _confirmation(
+    unit: Unit, points: list[TrendPoint], labels: CalibrationSums, level: float, tolerance: float
+) -> Confirmation | None:
     """Of each period, and of all labels: many small periods may each agree where all together do not.
 
     Each of the two tests takes half of 1 - level.
@@ -65,31 +77,56 @@ def _confirmation(unit: Unit, points: list[TrendPoint], labels: CalibrationSums,
     within = sum(p.is_as_promised for p in known)
     p_value, each = misses_p_value(len(known) - within, len(known), level), (1 + level) / 2
     lower, upper = _range(labels.cells[0], labels.cells[1], each)
-    expected, accuracy = metrics.mean_confidence(labels), metrics.accuracy(labels)
-    confirmed = p_value >= 1 - each and lower - ROUNDING <= accuracy <= upper + ROUNDING
+    expected, accuracy, n = metrics.mean_confidence(labels), metrics.accuracy(labels), labels.n
+    contradicted = p_value < 1 - each or not lower - ROUNDING <= accuracy <= upper + ROUNDING
+    least, most = (float(end[0]) - expected for end in metrics.binomial_interval([accuracy * n], [n], level=level))
+    confirmed = not contradicted and max(-least, most) <= tolerance
+    less, more = visible_gaps(lower, upper, expected, n)
     outside = f"; {len(known) - within:,} outside, {chance_of(p_value)}" if within < len(known) else ""
     reading = (
         f"In {within:,} of {plural(len(known), unit)} with labels, as many answers were right as confidences promised"
-        f" ({percent_of(level)} range{outside}). Together, {expected:.1%} of {plural(labels.n, 'label')} were expected"
+        f" ({percent_of(level)} range{outside}). Together, {expected:.1%} of {plural(n, 'label')} were expected"
         f" to be right ({percent_of(each)} range {lower:.1%} to {upper:.1%}), and {accuracy:.1%} are. "
-    ) + (
-        "So far labels confirm what was expected. Of answers without one it holds as long as the model stays calibrated"
-        " and what the inputs mean stays the same (no concept drift)."
-        if confirmed
-        else "Labels do not confirm what was expected: do not rely on what is expected of answers without one."
+    )
+    if contradicted:
+        reading += "Labels contradict what was expected: do not rely on what is expected of answers without one."
+    elif confirmed:
+        reading += (
+            f"Labels confirm what was expected: the gap is within {100 * tolerance:g} points, {signed(least, '')} to"
+            f" {signed(most)} at {percent_of(level)}. {CONDITION}"
+        )
+    else:
+        reading += f"So far labels do not contradict what was expected. {_visible(less, more)} {CONDITION}"
+    reading += (
+        f" This is one look: of looks at calibrated answers, {percent_of(1 - level)} contradict at most, and who looks"
+        " again and again will meet one."
     )
     return Confirmation(
         periods=len(known),
         within=within,
         p_value=p_value,
-        labels=labels.n,
+        labels=n,
         expected_accuracy=expected,
         lower=lower,
         upper=upper,
         accuracy=accuracy,
+        gap_lower=least,
+        gap_upper=most,
+        visible_less=less,
+        visible_more=more,
+        contradicted=contradicted,
         confirmed=confirmed,
         reading=reading,
     )
+
+
+def _visible(less: float | None, more: float | None) -> str:
+    """Which gaps so many labels would have shown."""
+    gaps = ((less, "less"), (more, "more"))
+    shown = [f"{100 * gap:.1f} points {way} often" for gap, way in gaps if gap is not None]
+    if not shown:
+        return "So few would have shown no gap at all."
+    return f"With a chance of 80% they would have shown it if answers were right {' or '.join(shown)}, not if by less."
 
 
 def _range(count_C: Array, confidence_C: Array, level: float) -> tuple[float, float]:

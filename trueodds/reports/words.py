@@ -50,6 +50,13 @@ def span(lower: float | None, upper: float | None, how: str = "decimal", digits:
     return f"{low} {DASH} {high}"
 
 
+def unseen(nats: float | None) -> str:
+    """What NLL's limits leave out, if anything: 9.21 -> one wrong answer at the surest confidence, none seen ..."""
+    if nats is None:
+        return ""
+    return f"not allowed for: one wrong answer at the surest confidence, unseen so far, would cost {nats:.1f} nats"
+
+
 def count(value: int) -> str:
     """12345 -> 12,345"""
     return f"{value:,}"
@@ -85,6 +92,7 @@ def period(start: datetime, unit: Unit) -> str:
 
 FILTERS = {
     "level": level,
+    "unseen": unseen,
     "percent": percent,
     "decimal": decimal,
     "signed": signed,

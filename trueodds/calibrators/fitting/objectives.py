@@ -74,19 +74,26 @@ class Rows:
         self._prior_mean = mean / n
 
     @cached_property
-    def lead(self) -> float:
-        """Median of max_k z_k - mean_k z_k over the rows whose logits differ: the unit of a temperature.
+    def sizes(self) -> tuple[float, float]:
+        """Medians over rows of max z less the next z, and of max z - mean z: the units of a temperature's range.
 
-        A factor on all logits is a factor on it, and half of the rows may hold logits of any other size. Read from
-        evenly spaced rows where there are more than `WARM` values. 1 where all logits of each row are equal.
+        A factor on all logits is a factor on both, and half of the rows may hold logits of any other size. The next z
+        is not moved by classes that are masked, with -1e6 or so; the mean is, and then the range is only wider. Rows
+        where they are 0 are left out; a margin of 0 everywhere gives way to the other, and both are 1 where all logits
+        of each row are equal. Read from evenly spaced rows where there are more than `WARM` values.
         """
         for step in sorted({max(self.logits_NC.size // WARM, 1), 1}, reverse=True):
             z_NC = self.logits_NC[::step]
-            mean_N = np.concatenate([z_NC[block].mean(axis=1, dtype=np.float64) for block in row_blocks(*z_NC.shape)])
-            differ_N = z_NC.min(axis=1) < z_NC.max(axis=1)
-            if differ_N.any():
-                return float(np.median((self._top_N[::step, 0] - mean_N)[differ_N]))
-        return 1.0
+            top_N, mean_N, next_N = self._top_N[::step, 0], np.empty(len(z_NC)), np.empty(len(z_NC))
+            for block in row_blocks(*z_NC.shape):
+                mean_N[block] = z_NC[block].mean(axis=1, dtype=np.float64)
+                next_N[block] = np.partition(z_NC[block], -2, axis=1)[:, -2] if z_NC.shape[1] > 1 else z_NC[block, 0]
+            spread_N = (top_N - mean_N)[z_NC.min(axis=1) < z_NC.max(axis=1)]
+            margin_N = (top_N - next_N)[top_N > next_N]
+            if len(spread_N):
+                spread = float(np.median(spread_N))
+                return float(np.median(margin_N)) if len(margin_N) else spread, spread
+        return 1.0, 1.0
 
     def brier(self, beta: float) -> tuple[float, float]:
         """The mean Brier score sum_k p_k^2 - 2 p_y + 1, and its derivative in beta.

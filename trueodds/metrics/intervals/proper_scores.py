@@ -37,17 +37,22 @@ class ScoreInterval:
     lower: float
     upper: float
     level: float
+    unseen: float | None = None
+    """What a wrong row at the surest confidence would cost, where none as dear was seen and one alone would lift the
+    mean above `upper`: the limits do not allow for it. None elsewhere."""
 
 
 @dataclass(frozen=True)
 class Parts:
-    """Sums of a score over the right rows and over the wrong ones, and what one more wrong row costs."""
+    """Sums of a score over the right rows and over the wrong ones, what one more wrong row costs on average, and at
+    the surest confidence of cells in which none was seen (0 where it is less than what errors have cost)."""
 
     right: float
     right_squared: float
     wrong: float
     wrong_squared: float
     dearest: float
+    unseen: float
 
 
 def score_interval(
@@ -74,7 +79,7 @@ def score_interval(
     Measured coverage at a nominal 95% (benchmarks/score_coverage.py, 96 settings, 50 to 5,000 rows): at least 95%
     where fewer than 20 errors are to be expected, 93% elsewhere. Not promised where no error was seen and errors would
     prefer the surest answers, or classes that the model thinks least of: then one costs more than w. Nor where one row
-    in thousands costs a hundred times the others.
+    in thousands costs a hundred times the others. `unseen` says where a single such row would lie outside.
 
     Raises:
         ValueError: bad input, no rows, sums without the score, an unknown score, or a level outside (0, 1).
@@ -101,7 +106,9 @@ def score_interval(
     if right < min(RARE, n - right):
         _, most = binomial_interval([right], [n], level=level)
         lower = min(lower, (1 - float(most[0])) * parts.wrong / max(n - right, 1))
-    return ScoreInterval(mean, max(lower, 0.0), min(upper, MOST[score]), level)
+    upper = min(upper, MOST[score])
+    unseen = parts.unseen if mean + parts.unseen / n > upper else None
+    return ScoreInterval(mean, max(lower, 0.0), upper, level, unseen)
 
 
 def _rare_errors(parts: Parts, n: int, t: float, q: float) -> tuple[float, float]:
@@ -138,6 +145,7 @@ def _parts(sums: CalibrationSums, score: Score) -> Parts:
         np.where(wrong > 0, np.maximum(v, 0.0), 0.0) for v in (total - right * of_right, squares - right * of_right**2)
     )
     seen = np.sqrt(np.divide(squares_of_wrong, wrong, out=np.zeros_like(wrong), where=wrong > 0)).max()
+    surest = float(if_wrong[wrong <= 0].max(initial=0.0))
     sure, sure_squared = (
         np.where(wrong > 0, expected, v) for v, expected in ((total, right * of_right), (squares, right * of_right**2))
     )
@@ -147,6 +155,7 @@ def _parts(sums: CalibrationSums, score: Score) -> Parts:
         wrong=float(of_wrong.sum()),
         wrong_squared=float(squares_of_wrong.sum()),
         dearest=max(float(if_wrong @ count) / sums.n, float(seen)),
+        unseen=surest if surest > seen else 0.0,
     )
 
 

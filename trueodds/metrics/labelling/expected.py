@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import bdtrc, ndtri
+from scipy.optimize import brentq
+from scipy.special import bdtr, bdtrc, ndtri
 
 from trueodds.metrics.labelling.strata import answer_counts
 from trueodds.sums.bins import CELLS
@@ -15,6 +17,8 @@ from trueodds.sums.sums import CalibrationSums
 
 EXACT_BELOW = 150.0
 """Of sum c(1-c): below it the exact law of the number of wrong answers, from it on the normal one."""
+ROUNDING = 1e-9
+"""Of a share times a number of labels."""
 CENTRE_C: Array = (np.arange(CELLS) + 0.5) / CELLS
 
 
@@ -94,6 +98,32 @@ def misses_p_value(misses: int, ranges: int, level: float) -> float:
     """
     check_level(level)
     return float(bdtrc(misses - 1, ranges, 1 - level)) if misses else 1.0
+
+
+def visible_gaps(
+    lower: float, upper: float, expected: float, labels: int, power: float = 0.8
+) -> tuple[float | None, float | None]:
+    """(less, more): how much less, and more, often than `expected` answers would have to be right for a share outside
+    of [lower, upper] with probability `power` among so many labels.
+
+    The smallest d with P(X / n < lower) = power, X ~ Binomial(n, expected - d), and the same above. The binomial law is
+    the widest of answers with this mean (Hoeffding 1956), so confidences that differ show a gap a little sooner. None:
+    no gap shows on that side.
+
+    Raises:
+        ValueError: a power outside (0, 1).
+
+    >>> [round(gap, 3) for gap in visible_gaps(0.75, 0.97, 0.88, 50)]
+    [0.188, 0.104]
+    """
+    check_level(power)
+    least, most = math.ceil(lower * labels - ROUNDING) - 1, math.floor(upper * labels + ROUNDING)
+    less = more = None
+    if least >= 0:
+        less = expected - float(brentq(lambda p: bdtr(least, labels, p) - power, 0.0, 1.0))
+    if most < labels:
+        more = float(brentq(lambda p: bdtrc(most, labels, p) - power, 0.0, 1.0)) - expected
+    return less, more
 
 
 def _wrong_answers(count_M: Array, wrong_M: Array, mean: float, variance: float) -> tuple[int, Array]:

@@ -77,6 +77,9 @@ class PositiveFigures(BaseModel):
     nll: float | None = Field(None, description="as that of the report: of two classes it is the same")
     nll_lower: float | None = None
     nll_upper: float | None = None
+    nll_unseen: float | None = Field(
+        None, description="nats that a wrong answer at the surest confidence would cost, where the limits leave it out"
+    )
     brier: float | None = Field(None, description="mean of (p(positive) - [label is positive])^2, 0 to 1")
     brier_scale: str = Field("0 to 1", description="of `brier`: half of that over both classes")
     brier_lower: float | None = None

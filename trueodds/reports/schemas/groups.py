@@ -70,7 +70,7 @@ class TrendPoint(BaseModel):
 
 
 class Confirmation(BaseModel):
-    """Whether labels that have come confirm what the confidences promised before: how many answers are right."""
+    """Whether labels that have come confirm or contradict what the confidences promised: how many are right."""
 
     periods: int = Field(description="of the trend, with labels")
     within: int = Field(description="of them, with `accuracy` between calibrated_lower and calibrated_upper")
@@ -80,9 +80,19 @@ class Confirmation(BaseModel):
     lower: float = Field(description="with `upper`, where their accuracy lies at (1 + level) / 2 if calibrated")
     upper: float
     accuracy: float
-    confirmed: bool = Field(
-        description="accuracy lies within, and p_value >= (1 - level) / 2: so at `level` of looks at calibrated answers"
+    gap_lower: float = Field(
+        description="with `gap_upper`, the exact interval of accuracy minus expected_accuracy at `level`, at one look"
     )
+    gap_upper: float
+    visible_less: float | None = Field(
+        description="how much less often answers would have to be right to contradict with a chance of 80%; null: none"
+    )
+    visible_more: float | None = Field(description="the same, more often")
+    contradicted: bool = Field(
+        description="accuracy lies outside of `lower` to `upper`, or p_value < (1 - level) / 2: so of calibrated"
+        " answers in 1 - level of looks at most"
+    )
+    confirmed: bool = Field(description="not contradicted, and gap_lower and gap_upper lie within the tolerance")
     reading: str
 
 

@@ -165,6 +165,9 @@ class Report(BaseModel):
     )
     nll_lower: float | None = None
     nll_upper: float | None = None
+    nll_unseen: float | None = Field(
+        None, description="nats that a wrong answer at the surest confidence would cost, where the limits leave it out"
+    )
     brier: float | None = Field(None, description="Brier score over all classes, 0 to 2")
     brier_scale: str = Field("0 to 2, over all classes", description="of `brier`; that of `positive` has its own")
     brier_lower: float | None = None

@@ -27,7 +27,7 @@ from trueodds.reports.verdict import (
     reading_at_one_look,
     verdict_at_one_look,
 )
-from trueodds.reports.words import decimal, percent, signed, span
+from trueodds.reports.words import decimal, percent, signed, span, unseen
 from trueodds.sums.answers import AnswerSums
 from trueodds.sums.bins import Binning
 from trueodds.sums.inputs import as_array, both_classes, check_level, without_tensors
@@ -91,6 +91,8 @@ class CalibrationReport:
     nll_lower: float
     nll_upper: float | None
     """None: no limit, for some true class has probability 0."""
+    nll_unseen: float | None
+    """What a wrong row at the surest confidence would cost, where one alone would lift the NLL above its limit."""
     brier: float
     """Over all classes, 0 to 2."""
     brier_lower: float
@@ -165,7 +167,12 @@ def figure_rows(figures: Mapping[str, Any]) -> list[tuple[str, str, str, str]]:
         ("smooth ECE", decimal(figures["smooth_ece"], 4), "", "without bins"),
         *([classwise] if "classwise_ece" in figures else []),
         ("worst bin (MCE)", decimal(figures["mce"], 4), "", place),
-        ("NLL, nats", decimal(figures["nll"], 4), limits("nll") if not scores else "", scores),
+        (
+            "NLL, nats",
+            decimal(figures["nll"], 4),
+            limits("nll") if not scores else "",
+            scores or unseen(figures.get("nll_unseen")),
+        ),
         (
             "Brier score",
             decimal(figures["brier"], 4),

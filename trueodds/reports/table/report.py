@@ -63,7 +63,7 @@ def report_of_answers(
         versions=slices_of(versions, options) if len(versions) > 1 else (),
         classes=slices_of(_sums_by(answers, "classes", answers.predicted), options) if by == "class" else None,
         tags=tags_of(_sums_by(answers, "tags", groups.tags), options) if by == "tag" else None,
-        trend=trend_of(*sums_by_period(answers, trend), options) if trend else None,
+        trend=trend_of(*sums_by_period(answers, trend), options, tolerance) if trend else None,
         notes=answers.notes,
         next_steps=NEXT_STEPS,
     )

@@ -1,0 +1,224 @@
+"""Calibrates the whole vector first, and then the top label's confidence by a rising curve of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import numpy.typing as npt
+from scipy.special import expit
+
+from trueodds.calibrators.base import Calibrator, FitError, Labels, Logits, frozen_array, row_blocks
+from trueodds.calibrators.checks import Check, Number
+from trueodds.calibrators.fitting.newton import minimise
+from trueodds.calibrators.held_out import FOLDS, stratified
+from trueodds.calibrators.scores import with_top
+from trueodds.calibrators.sigmoid import Logistic
+from trueodds.calibrators.structured import StructuredMatrix
+from trueodds.calibrators.temperature import Temperature
+from trueodds.sums.inputs import Array
+from trueodds.sums.losses import SMALLEST_PROBABILITY
+
+PIECES = 8
+RIDGE = 1.0
+"""Weight, in rows, of (slope - 1)^2 of each piece: a piece without wrong rows stays near the base's own confidence."""
+AHEAD = 1e-9
+"""Relative lead that the top class keeps over the next one."""
+
+
+@dataclass(frozen=True, eq=False)
+class TopCurve(Calibrator):
+    """p_top = sigma(g(s)), s = ln q_top - ln(1 - q_top) of the base's probabilities q; the others share 1 - p_top in
+    the proportions of q.
+
+    g is continuous, rising and linear in `pieces` (8) pieces between the quantiles of the fitted s. It minimises the
+    top label's logistic loss plus (1/N) [sum over pieces (slope - 1)^2 + (g(first knot) - first knot)^2]. Where the top
+    label does not change, the NLL of the row is that loss plus a part that does not depend on g. The s of the fit are
+    held out: each fifth of the rows is scored by the base's fit on the others, as the base is too sure of its own rows.
+
+    The top class of the base stays on top: p_top is never below the next one's share.
+    """
+
+    checks: ClassVar[Mapping[str, Check]] = {"pieces": Number(2, 100, whole=True)}
+    base_kind: ClassVar[type[Calibrator]]
+
+    base: Calibrator
+    """Fitted on all rows."""
+    knot_K: npt.ArrayLike
+    """Ascending log-odds where the slope changes."""
+    slope_P: npt.ArrayLike
+    """A slope >= 0 of each piece, one more than knots."""
+    height: float
+    """g at the first knot."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        base: Any = self.base
+        if isinstance(base, Mapping):
+            base = self.base_kind(**{key: value for key, value in base.items() if key != "calibrator"})
+        if not isinstance(base, self.base_kind):
+            raise ValueError(f"base is {base!r}; allowed is a calibrator {self.base_kind.name!r} or its to_json")
+        object.__setattr__(self, "base", base)
+        knot_K = frozen_array(self.knot_K, "knot_K", (None,))
+        slope_P = frozen_array(self.slope_P, "slope_P", (len(knot_K) + 1,))
+        if not len(knot_K) or (np.diff(knot_K) <= 0).any():
+            raise ValueError(f"knot_K is {knot_K.tolist()}; allowed are one or more rising numbers")
+        if (slope_P < 0).any():
+            raise ValueError(f"slope_P holds {slope_P.min()}; allowed are numbers >= 0")
+        object.__setattr__(self, "knot_K", knot_K)
+        object.__setattr__(self, "slope_P", slope_P)
+        object.__setattr__(self, "height", float(frozen_array(self.height, "height", ())))
+
+    @classmethod
+    def fit(cls, logits_NC: Logits, labels_N: Labels, *, pieces: int = PIECES) -> Self:
+        cls.check_values(pieces=pieces)
+        base = cls.base_kind.fit(logits_NC, labels_N)
+        score_N, hit_N = top_scores(base, logits_NC, labels_N)
+        fold_N = stratified(labels_N, FOLDS)
+        for inside_N in (fold_N == fold for fold in range(FOLDS if len(labels_N) > 1 else 0)):
+            if inside_N.any():
+                part = cls.base_kind.fit(logits_NC[~inside_N], labels_N[~inside_N])
+                score_N[inside_N], hit_N[inside_N] = top_scores(part, logits_NC[inside_N], labels_N[inside_N])
+        return cls.of_scores(base, score_N, hit_N, pieces)
+
+    @classmethod
+    def of_scores(cls, base: Calibrator, score_N: Array, hit_N: Array, pieces: int = PIECES) -> Self:
+        """The base with the curve of these scores, which fits without the row have given."""
+        return cls(base, *solve(score_N, hit_N, pieces))
+
+    @property
+    def classes(self) -> int | None:
+        return self.base.classes
+
+    @property
+    def parameters(self) -> int:
+        """Of the curve; those of the base are held by its own prior or penalty."""
+        return super().parameters + 1
+
+    @property
+    def free_parameters(self) -> int:
+        """None: the pull towards the base holds them."""
+        return 0
+
+    @property
+    def at_bound(self) -> bool:
+        return self.base.at_bound
+
+    def _faults(self) -> list[str]:
+        return self.base._faults()
+
+    def curve(self, score_N: Array) -> Array:
+        """g of log-odds."""
+        knot_K = np.asarray(self.knot_K)
+        value: Array = np.asarray(self.slope_P) @ ramps(score_N, knot_K) + self.height
+        return value
+
+    def _apply(self, logits_NC: Array) -> Array:
+        q_NC = self.base._apply(logits_NC)
+        if q_NC.shape[1] == 1:
+            return q_NC
+        score_N, top_N = log_odds_of_top(q_NC)
+        odds_N = self.curve(score_N)
+        return with_top(q_NC, top_N, expit(odds_N), expit(-odds_N), ahead=AHEAD)
+
+    def to_json(self) -> dict[str, Any]:
+        return super().to_json() | {"base": self.base.to_json()}
+
+
+@dataclass(frozen=True, eq=False)
+class TemperatureCurve(TopCurve):
+    """p = softmax(z / T), T the fit of `temperature`; then p_top = sigma(g(s)), s the top label's log-odds, g a rising
+    curve.
+
+    g is linear in `pieces` (8) pieces of equally many rows. See `TopCurve` for what is minimised. The predicted class
+    never changes, and the order of the others neither.
+
+    >>> logits, labels = [[2, 0], [0, 2]] * 100, [0, 1, 0, 0, 0, 1, 1, 1] * 25
+    >>> calibrators.fit(logits, labels, "temperature_curve")([[2, 0]]).round(3)
+    array([[0.75, 0.25]])
+    """
+
+    name: ClassVar[str] = "temperature_curve"
+    base_kind: ClassVar[type[Calibrator]] = Temperature
+
+    @property
+    def keeps_argmax(self) -> bool:
+        return True
+
+
+@dataclass(frozen=True, eq=False)
+class StructuredCurve(TopCurve):
+    """q of `structured_matrix`; then p_top = sigma(g(s)), s = ln q_top - ln(1 - q_top), g a rising curve.
+
+    g is linear in `pieces` (8) pieces of equally many rows. See `TopCurve` for what is minimised. Mends both what the
+    classes have got wrong and what a matrix cannot bend: the confidence as a whole.
+
+    >>> logits, labels = [[2, 0], [0, 2]] * 100, [0, 1, 0, 0, 0, 1, 1, 1] * 25
+    >>> calibrators.fit(logits, labels, "structured_curve")([[2, 0]]).round(3)
+    array([[0.75, 0.25]])
+    """
+
+    name: ClassVar[str] = "structured_curve"
+    base_kind: ClassVar[type[Calibrator]] = StructuredMatrix
+
+    @property
+    def keeps_argmax(self) -> bool:
+        return False
+
+
+def log_odds_of_top(q_NC: Array) -> tuple[Array, npt.NDArray[np.intp]]:
+    """(ln q - ln of the sum of the others, number) of each row's top class; the sum itself keeps what 1 - q loses."""
+    rows, top_N = np.arange(len(q_NC)), q_NC.argmax(axis=1)
+    own_N = q_NC[rows, top_N]
+    others_NC = q_NC.copy()
+    others_NC[rows, top_N] = 0.0
+    return np.log(own_N) - np.log(np.maximum(others_NC.sum(axis=1), SMALLEST_PROBABILITY)), top_N
+
+
+def top_scores(calibrator: Calibrator, logits_NC: Logits, labels_N: Labels) -> tuple[Array, Array]:
+    """(log-odds, whether right: 0 or 1) of each row's top label."""
+    score_N, hit_N = np.empty(len(labels_N)), np.empty(len(labels_N))
+    for block in row_blocks(*logits_NC.shape):
+        score_N[block], top_N = log_odds_of_top(calibrator(logits_NC[block]))
+        hit_N[block] = top_N == labels_N[block]
+    return score_N, hit_N
+
+
+def ramps(score_N: Array, knot_K: Array) -> Array:
+    """The pieces' features, P x N, all 0 at the first knot: their combination by slopes is g less its height there."""
+    low_P, high_P = np.append(-np.inf, knot_K), np.append(knot_K, np.inf)
+    below_N = np.minimum(score_N, knot_K[0]) - knot_K[0]
+    above = [np.clip(score_N, low, high) - low for low, high in zip(low_P[1:], high_P[1:], strict=True)]
+    return np.stack([below_N, *above])
+
+
+def solve(score_N: Array, hit_N: Array, pieces: int) -> tuple[Array, Array, float]:
+    """(knots, slopes, height at the first knot) of the penalised logistic fit.
+
+    Raises:
+        FitError: numbers that leave the range of float64.
+    """
+    if not len(score_N):
+        raise FitError("a curve cannot be fitted on no rows; add rows")
+    knot_K = np.unique(np.quantile(score_N, np.arange(1, pieces) / pieces))
+    target_P = np.append(np.ones(len(knot_K) + 1), knot_K[0])
+    problem = _Held(np.vstack([ramps(score_N, knot_K), np.ones(len(score_N))]), hit_N, target_P)
+    low_P = np.append(np.zeros(len(knot_K) + 1), -np.inf)
+    theta_P = minimise(problem, target_P, low_P, np.full(len(low_P), np.inf), "the curve of the top label")
+    return knot_K, theta_P[:-1], float(theta_P[-1])
+
+
+class _Held(Logistic):
+    """The logistic loss and a pull of RIDGE rows towards `goal_P`."""
+
+    def __init__(self, x_PN: Array, target_N: Array, goal_P: Sequence[float] | Array) -> None:
+        super().__init__(x_PN, target_N)
+        self._goal_P, self._pull = np.asarray(goal_P), RIDGE / x_PN.shape[1]
+
+    def value_and_gradient(self, theta_P: Array) -> tuple[float, Array]:
+        value, gradient_P = super().value_and_gradient(theta_P)
+        off_P = theta_P - self._goal_P
+        self._hessian_FF = self._hessian_FF + 2 * self._pull * np.eye(len(theta_P))
+        return value + self._pull * float(off_P @ off_P), gradient_P + 2 * self._pull * off_P

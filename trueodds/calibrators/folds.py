@@ -1,0 +1,100 @@
+"""Candidates' fits among folds: the held-out NLL of each, and its fit on all rows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from trueodds.calibrators import registry
+from trueodds.calibrators.base import Calibrator, Labels, Logits, row_blocks
+from trueodds.calibrators.curve import PIECES, TopCurve, top_scores
+from trueodds.calibrators.held_out import FOLDS, stratified
+from trueodds.sums.inputs import Array
+from trueodds.sums.losses import nll_of
+
+
+@dataclass(frozen=True)
+class HeldOut:
+    """What fits without each row say of it."""
+
+    nll_N: Array
+    """-ln p_y, in nats."""
+    confidence_N: Array
+    right_N: Array
+    """1 where the top label is right, else 0."""
+
+
+class Folds:
+    """Rows in stratified folds, and what calibrators fitted without each of them say of it.
+
+    A `TopCurve` costs no fit of its base where that is a candidate too: they share them.
+    """
+
+    def __init__(self, logits_NC: Logits, labels_N: Labels, folds: int) -> None:
+        self.logits_NC, self.labels_N, self._folds = logits_NC, labels_N, folds
+        self._fold_N = stratified(labels_N, folds)
+        self._fits: dict[tuple[str, str], list[Calibrator]] = {}
+        self._scores: dict[str, tuple[Array, Array]] = {}
+
+    def held_out(self, name: str, options: Mapping[str, Any]) -> HeldOut:
+        """What the fit on the other folds says of every row.
+
+        Raises:
+            ConfigError: an unknown name or option.
+            ValueError: a value that an option does not take.
+            FitError: the rows without some fold do not determine this calibrator.
+        """
+        registry.check_options(name, options)
+        rows = len(self.labels_N)
+        held = HeldOut(np.empty(rows), np.empty(rows), np.empty(rows))
+        for fold, calibrator in enumerate(self._without(name, options)):
+            inside_N = np.flatnonzero(self._fold_N == fold)
+            for block in row_blocks(len(inside_N), self.logits_NC.shape[1]):
+                row_N = inside_N[block]
+                p_NC, y_N = calibrator(self.logits_NC[row_N]), self.labels_N[row_N]
+                held.nll_N[row_N] = nll_of(p_NC[np.arange(len(y_N)), y_N])
+                held.confidence_N[row_N], held.right_N[row_N] = p_NC.max(axis=1), p_NC.argmax(axis=1) == y_N
+        return held
+
+    def fit(self, name: str, options: Mapping[str, Any]) -> Calibrator:
+        """The calibrator of all rows, as `registry.fit_by_name` gives it."""
+        kind = registry.get(name)
+        if not issubclass(kind, TopCurve) or self._folds != FOLDS:
+            return registry.fit_by_name(name, self.logits_NC, self.labels_N, **options)
+        base = kind.base_kind.fit(self.logits_NC, self.labels_N)
+        calibrator = kind.of_scores(base, *self._scored(kind), options.get("pieces", PIECES))
+        calibrator = replace(calibrator, fitted_classes=self.logits_NC.shape[1])
+        return registry.with_warnings(calibrator, options, self.logits_NC, self.labels_N)
+
+    def _without(self, name: str, options: Mapping[str, Any]) -> list[Calibrator]:
+        """The fit without each fold in turn."""
+        key = name, repr(sorted(options.items()))
+        if key not in self._fits:
+            kind = registry.get(name)
+            outside = [self._fold_N != fold for fold in range(self._folds)]
+            if issubclass(kind, TopCurve):
+                bases, pieces = self._without(kind.base_kind.name, {}), options.get("pieces", PIECES)
+                score_N, hit_N = self._scored(kind)
+                self._fits[key] = [
+                    kind.of_scores(base, score_N[rows_N], hit_N[rows_N], pieces)
+                    for base, rows_N in zip(bases, outside, strict=True)
+                ]
+            else:
+                self._fits[key] = [
+                    kind.fit(self.logits_NC[rows_N], self.labels_N[rows_N], **options) for rows_N in outside
+                ]
+        return self._fits[key]
+
+    def _scored(self, kind: type[TopCurve]) -> tuple[Array, Array]:
+        """(log-odds, whether right) of every row's top label, by the base's fit on the other folds."""
+        if (base := kind.base_kind.name) not in self._scores:
+            score_N, hit_N = np.empty(len(self.labels_N)), np.empty(len(self.labels_N))
+            for fold, calibrator in enumerate(self._without(base, {})):
+                inside_N = self._fold_N == fold
+                scored = top_scores(calibrator, self.logits_NC[inside_N], self.labels_N[inside_N])
+                score_N[inside_N], hit_N[inside_N] = scored
+            self._scores[base] = score_N, hit_N
+        return self._scores[base]
