@@ -66,7 +66,7 @@ LAYERS = {
         shift
         results shifted_logits
         measurement
-        entries human_labels improvement splits
+        differences entries human_labels improvement splits
     """,
     "trueodds/importing": """
         calibrate command work
@@ -121,9 +121,10 @@ LAYERS = {
         shares
     """,
     "trueodds/reports/table": """
-        command
-        text report
-        evaluation sums reading
+        command compare_command
+        text report matching
+        comparing sums reading
+        evaluation
         notebook answers numbers
         classes
     """,

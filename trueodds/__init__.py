@@ -19,6 +19,7 @@ ECE 0.154 -> 0.021; a calibrated model shows up to 0.031
 fit              the calibrator for some logits and labels: by name, or the one of least cross-validated NLL
 logits_of        logits for a model that gives probabilities only
 report           accuracy, ECE, NLL, Brier score and more, with intervals and the noise floor, to print or show
+compare          models on the same rows: which is better, and which is better calibrated
 Calibrated       a scikit-learn estimator whose probabilities are calibrated by cross-fitting (extra `sklearn`)
 calibrators      every calibrator; Calibrator is their base
 Calibrator       logits in, probabilities out, JSON both ways
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
     from trueodds.calibrators import Calibrator, fit
     from trueodds.client import AsyncClient, Client
     from trueodds.errors import UserError
+    from trueodds.reports.table.comparing import compare
     from trueodds.reports.table.evaluation import report
     from trueodds.sums.inputs import logits_of
     from trueodds.sums.sums import CalibrationSums
@@ -57,6 +59,7 @@ __all__ = [
     "Client",
     "UserError",
     "calibrators",
+    "compare",
     "fit",
     "logits_of",
     "metrics",
@@ -73,6 +76,7 @@ _HOMES = {
     "Calibrator": "trueodds.calibrators",
     "Client": "trueodds.client",
     "UserError": "trueodds.errors",
+    "compare": "trueodds.reports.table.comparing",
     "fit": "trueodds.calibrators",
     "logits_of": "trueodds.sums.inputs",
     "report": "trueodds.reports.table.evaluation",

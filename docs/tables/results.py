@@ -32,7 +32,7 @@ COMMANDS = {
     "human_labels": "python -m benchmarks.human_labels",
     "decisions": "python -m benchmarks.decisions --runs 1000",
     "significance": "python -m benchmarks.significance",
-    "ece-differences": "python -m benchmarks.ece_differences",
+    "calibration_differences": "python -m benchmarks.calibration_differences",
     "slices": "python -m benchmarks.slices",
     "labelling": "python -m benchmarks.labelling",
     "sequential": "python -m benchmarks.sequential",

@@ -12,9 +12,10 @@ from scipy import stats
 
 from benchmarks import ece_differences
 from pipeline.config import Evaluation
-from pipeline.studies.chance import cohens_d, holm, is_plug_in, of_rows, of_seeds, over_seeds
+from pipeline.studies.chance import cohens_d, is_plug_in, over_seeds
 from trueodds.calibrators import Identity
 from trueodds.evaluation.measurement import measure
+from trueodds.metrics.significance.differences import holm, of_rows, of_seeds
 from trueodds.metrics.significance.power import detectable
 
 NUMBERS = st.lists(st.floats(-100, 100).map(lambda x: round(x, 3)), min_size=2, max_size=8)
@@ -131,5 +132,6 @@ def test_what_is_a_plug_in_estimate() -> None:
             "ks_error", "smooth_ece", "kde_ece", "sece", "classwise_ece", "classwise_adaptive_ece",
             "top_brier_reliability"} <= estimates  # fmt: skip
     assert not {"error_rate", "accuracy", "nll", "brier", "top_brier", "mean_confidence", "mean_entropy", "phi_nll",
-                "refinement_nll", "temperature", "seconds"} & estimates  # fmt: skip
+                "refinement_nll", "temperature", "seconds",
+                "squared_calibration_error"} & estimates  # fmt: skip
     assert is_plug_in("val_ece") and is_plug_in("val_adaptive_ece_l2") and not is_plug_in("val_error_rate")
