@@ -1,6 +1,6 @@
 """How often tests call two methods with the same calibration different, and what they find where it is not the same.
 
-    python -m benchmarks.calibration_differences        # three minutes on one core
+    python -m benchmarks.calibration_differences        # two minutes on one core
     python -m benchmarks.calibration_differences --quick
 
 The nets of one method have confidences from .3 to .9, those of the other from .95 to 1, both uniform. A top label is
@@ -133,11 +133,11 @@ def scores_reject(one: Nets, other: Nets) -> tuple[bool, bool]:
     return of_nll, of_brier
 
 
-def measure(setting: Setting, runs: int, seed: int, *, beside: bool = True) -> dict[str, Any]:
+def measure(setting: Setting, runs: int, seed: int, *, beside: bool = True, sets: int = SETS) -> dict[str, Any]:
     """Shares of runs in which each test calls the two methods different; `beside`: the other tests, too."""
     rng = np.random.default_rng([seed, setting.rows, setting.seeds, *(round(1e4 * g) for g in _gaps(setting))])
     found = dict.fromkeys(("squared", "nll", "brier", "bootstrap", "seeds"), 0)
-    sets = min(SETS, runs)
+    sets = min(sets, runs)
     bootstraps = 0
     for k in range(sets):
         wide, sharp, twin = (nets(ends, setting, rng) for ends in (WIDE, SHARP, WIDE))

@@ -98,9 +98,9 @@ CLAIMS = (
     ),
     Claim(
         "Two methods with the same calibration are hardly ever told apart, however unlike their sharpness",
-        "{settings} settings of 300 to 4,000 rows and 1 to 10 seeds, calibrated or equally miscalibrated, {runs:,} pairs"
+        "{settings} settings of 300 to 4,000 rows and 1 to 10 seeds, calibrated or equally off, {runs:,} pairs"
         " each, level 5%",
-        "in {size:.1%} of the pairs at most; a bootstrap of the plug-in ECE tells {low:.0%} to {high:.0%} of calibrated"
+        "in {size:.2%} of the pairs at most; a bootstrap of the plug-in ECE tells {low:.0%} to {high:.0%} of calibrated"
         " pairs apart",
         "It needs many rows: 5 points of confidences .3 to .9 are found in {few:.0%} with 1,000 rows and one seed, in"
         " {many:.0%} with 4,000. Gaps of unlike sign within a bin cancel",

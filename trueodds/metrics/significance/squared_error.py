@@ -15,6 +15,9 @@ from trueodds.sums.inputs import Array, check_level
 from trueodds.sums.rows import top_labels
 from trueodds.sums.sums import CalibrationSums
 
+ROUNDING = 1e-15
+"""What adding residuals in another order may change."""
+
 
 @dataclass(frozen=True)
 class SquaredCalibrationError:
@@ -30,7 +33,7 @@ class SquaredCalibrationError:
     lower: float
     upper: float
     p_value: float
-    """Of the null that every bin's accuracy is its mean confidence."""
+    """Chance of as large a value where every confidence is the probability of being right."""
 
 
 def squared_calibration_error(
@@ -50,7 +53,8 @@ def squared_calibration_error(
 
     The interval is T plus and minus the wider of two widths. One is the quantile of |T| where labels are drawn from the
     confidences; at calibration T has no normal limit. The other is Student's, with the delete-one jackknife's variance,
-    which is too large on average (Efron and Stein 1981). The p-value is the larger of theirs.
+    which is too large on average (Efron and Stein 1981). The p-value is the share of drawn values that are as large.
+    Its null, a calibrated model, needs no jackknife. So it may be small where the interval holds 0.
 
     Args:
         predictions: Probabilities N x C beside `labels_N`; or sums, whose rows count at their cell's mean confidence.
@@ -72,9 +76,11 @@ def squared_calibration_error(
         0.225
     """
     net = Nets.of([_rows(predictions, labels_N)], bins)
-    found = judged(net.values_S, net.left_out_SN, net.null(), level)
-    assert found.lower is not None and found.upper is not None and found.p_value is not None
-    return SquaredCalibrationError(found.mean, found.lower, found.upper, found.p_value)
+    null_R = net.null()
+    found = judged(net.values_S, net.left_out_SN, null_R, level)
+    assert found.lower is not None and found.upper is not None
+    p_value = (1 + int((null_R >= found.mean - ROUNDING).sum())) / (1 + len(null_R))
+    return SquaredCalibrationError(found.mean, found.lower, found.upper, p_value)
 
 
 def squared_calibration_difference(
@@ -92,7 +98,7 @@ def squared_calibration_difference(
     - Student's, with the delete-one jackknife over rows, and for several seeds the variance over them:
       se^2 = Var_s(T_one,s - T_other,s) / S + the jackknife's variance, degrees of freedom by Welch and Satterthwaite.
 
-    One seed speaks of two nets, not of two methods.
+    The p-value is the larger of theirs. One seed speaks of two nets, not of two methods.
 
     Args:
         one: For each seed, the confidences and whether each answer was right (N, and N).
@@ -148,7 +154,7 @@ def judged(values_S: Array, left_out_SN: Array, null_R: Array, level: float) -> 
     assert found.error is not None and found.lower is not None and found.p_value is not None
     far_R = np.abs(null_R)
     half = max(found.mean - found.lower, float(np.quantile(far_R, level, method="higher")))
-    p_value = (1 + int((far_R >= abs(found.mean) - 1e-15).sum())) / (1 + len(far_R))
+    p_value = (1 + int((far_R >= abs(found.mean) - ROUNDING).sum())) / (1 + len(far_R))
     return Difference(
         found.mean,
         found.seeds,

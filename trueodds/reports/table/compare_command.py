@@ -86,10 +86,9 @@ def _check(arguments: argparse.Namespace) -> None:
     except ValueError as error:
         raise OptionsError(f"--{error}") from None
     if len(arguments.tables) < 2:
-        cure = "give the tables of two or more models: trueodds compare old.csv new.csv"
-        raise OptionsError(
-            f"{arguments.tables[0]} is one table; {cure}. For one: trueodds report {arguments.tables[0]}"
-        )
+        one = arguments.tables[0]
+        cure = f"give those of two or more models: trueodds compare {one} new.csv. For one: trueodds report {one}"
+        raise OptionsError(f"{one} is one table; {cure}")
     if len(set(arguments.tables)) < len(arguments.tables):
         twice = next(path for path in arguments.tables if arguments.tables.count(path) > 1)
         raise OptionsError(f"{twice} is given twice; give tables of different models")
