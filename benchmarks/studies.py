@@ -8,8 +8,8 @@ A study whose runs are not all done here keeps what an earlier call wrote of it.
 new keys, and then none is done.
 
 The files lie in benchmarks/study_files/. The data set is made of cifar100 (TRUEODDS_DATA, or the download): its first
-20 classes, 10,000 training and 2,000 test images, as datasets/cifar100-20.npz. Differences of error and NLL are
-tested on the same test rows and seeds, and corrected for their number; those of the ECE are numbers.
+20 classes, 10,000 training and 2,000 test images, as datasets/cifar100-20.npz. Differences of error, NLL, Brier score
+and squared calibration error are tested on the same test rows and seeds, and corrected for their number.
 """
 
 from __future__ import annotations

@@ -68,7 +68,7 @@ LAYERS = {
         shift
         results shifted_logits
         measurement
-        entries human_labels improvement splits
+        differences entries human_labels improvement splits
     """,
     "trueodds/importing": """
         calibrate command work
@@ -104,9 +104,9 @@ LAYERS = {
     "trueodds/reports": """
         table
         composition page
-        checks labelling
+        checks labelling slices
         verdict
-        decisions estimands figures slices reliability
+        decisions estimands figures reliability
         axis words
         memo options
         rows schemas style
@@ -123,8 +123,9 @@ LAYERS = {
         shares
     """,
     "trueodds/reports/table": """
-        command threshold
-        text report arguments
+        command threshold compare_command
+        text report arguments matching
+        comparing
         acting evaluation promise sums reading
         notebook answers numbers
         classes

@@ -20,6 +20,7 @@ fit              the calibrator for some logits and labels: by name, or the one 
 logits_of        logits for a model that gives probabilities only
 report           accuracy, ECE, NLL, Brier score and more, with intervals and the noise floor, to print or show
 threshold        the lowest confidence from which on answers may act alone, with a bound on their errors
+compare          models on the same rows: which is better, and which is better calibrated
 Calibrated       a scikit-learn estimator whose probabilities are calibrated by cross-fitting (extra `sklearn`)
 calibrators      every calibrator; Calibrator is their base
 Calibrator       logits in, probabilities out, JSON both ways
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
     from trueodds.client import AsyncClient, Client
     from trueodds.errors import UserError
     from trueodds.metrics.decisions.acting import threshold
+    from trueodds.reports.table.comparing import compare
     from trueodds.reports.table.evaluation import report
     from trueodds.sums.inputs import logits_of
     from trueodds.sums.sums import CalibrationSums
@@ -59,6 +61,7 @@ __all__ = [
     "Client",
     "UserError",
     "calibrators",
+    "compare",
     "fit",
     "logits_of",
     "metrics",
@@ -76,6 +79,7 @@ _HOMES = {
     "Calibrator": "trueodds.calibrators",
     "Client": "trueodds.client",
     "UserError": "trueodds.errors",
+    "compare": "trueodds.reports.table.comparing",
     "fit": "trueodds.calibrators",
     "logits_of": "trueodds.sums.inputs",
     "report": "trueodds.reports.table.evaluation",

@@ -10,11 +10,11 @@ import re
 from collections.abc import Callable
 
 from benchmarks import (
+    calibration_differences,
     calibrators,
     checkpoints,
     classwise_coverage,
     decisions,
-    ece_differences,
     finetuning,
     headline,
     human_labels,
@@ -79,7 +79,7 @@ RESULTS: dict[str, Callable[[Result], str]] = {
     "decisions": decisions.markdown,
     "threshold": threshold.markdown,
     "significance": significance.markdown,
-    "ece-differences": ece_differences.markdown,
+    "calibration_differences": calibration_differences.markdown,
     "slices": slices.markdown,
     "labelling": labelling.markdown,
     "sequential": sequential.markdown,

@@ -33,7 +33,7 @@ COMMANDS = {
     "decisions": "python -m benchmarks.decisions --runs 250",
     "threshold": "python -m benchmarks.threshold --records FOLDER",
     "significance": "python -m benchmarks.significance",
-    "ece-differences": "python -m benchmarks.ece_differences",
+    "calibration_differences": "python -m benchmarks.calibration_differences",
     "slices": "python -m benchmarks.slices",
     "labelling": "python -m benchmarks.labelling",
     "sequential": "python -m benchmarks.sequential",

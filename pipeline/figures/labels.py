@@ -13,7 +13,8 @@ _WORDS = {
 _WHOLE = {"learning_rate": "learning rate"}
 _FRACTIONS = {"ece", "mce", "sece", "ks", "error", "accuracy", "confidence", "p"}
 _NATS = {"nll", "entropy"}
-_SIGNED = {"phi", "debiased", "estimate"}
+_SQUARED = "squared"
+_SIGNED = {"phi", "debiased", "estimate", _SQUARED}
 """Improvements and unbiased estimates, which may be below 0."""
 
 
@@ -25,6 +26,8 @@ def name(column: str) -> str:
 def label(column: str) -> str:
     """`val_error_rate` -> validation error (fraction)"""
     parts = column.split("_")
+    if _SQUARED in parts:
+        return f"{name(column)} (squared fraction)"
     unit = " (nats)" if _NATS & {*parts} else " (fraction)" if _FRACTIONS & {*parts} else ""
     return name(column) + unit
 

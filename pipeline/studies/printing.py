@@ -8,12 +8,21 @@ from statistics import fmean, stdev
 from typing import Any
 
 from pipeline.studies import chance, choice
-from pipeline.studies.chance import LEVEL, Difference
 from pipeline.studies.choice import Chosen, Setting
-from pipeline.studies.format import CALIBRATOR, SECONDS, SPREADS, TEMPERATURE, Study, published_keys
+from pipeline.studies.format import CALIBRATOR, SECONDS, SPREADS, TEMPERATURE, VALIDATION, Study, published_keys
 from pipeline.studies.measuring import DEVICE, PROBLEM
+from trueodds.evaluation.differences import LEVEL
+from trueodds.metrics.significance.differences import Difference, holm, of_seeds
 
 PERCENT = 100.0
+SQUARED = "squared_calibration_error"
+FLOORS = {
+    "ece": "floor_mean",
+    "adaptive_ece": "adaptive_floor_mean",
+    "mce": "mce_floor_mean",
+    "classwise_ece": "classwise_floor",
+}
+"""Plug-in calibration errors, and the columns that hold what calibrated models show on average."""
 SCORES = ("nll", "refinement_nll", "phi_", "brier", "mean_entropy", "sweep_bins", "calibration_p_value", TEMPERATURE)
 """How columns begin that are no fractions."""
 Row = Mapping[str, Any]
@@ -28,7 +37,8 @@ def markdown(of: Sequence[Sequence[str]]) -> list[str]:
 
 def cells(study: Study, table: Sequence[Row]) -> list[list[str]]:
     """A head, and a row for each setting, seeds taken together: mean and standard deviation; one seed: its
-    interval. Fractions are in %. Beside a published number stand the difference and the noise floor of an ECE.
+    interval. Fractions are in %, the squared calibration error in squared points. A plug-in calibration error stands
+    beside its noise floor, a published number beside the difference to it.
     """
     axes = choice.leaves_of(study)
     printed = [[*axes, CALIBRATOR, "runs", *study.report]]
@@ -75,9 +85,9 @@ def times(study: Study, table: Sequence[Row]) -> list[str]:
     for one in settings:
         beside = _baseline(study, one, settings)
         if beside is not None and beside is not one and (logs := _log_ratios(one.rows, beside.rows)):
-            found.append((one.name, chance.of_seeds(logs)))
+            found.append((one.name, of_seeds(logs)))
     tested = [difference.p_value for _, difference in found if difference.p_value is not None]
-    adjusted = iter(chance.holm(tested))
+    adjusted = iter(holm(tested))
     return [_time(name, d, None if d.p_value is None else next(adjusted), len(tested)) for name, d in found]
 
 
@@ -117,6 +127,8 @@ def scale_of(column: str) -> tuple[float, int]:
     """What a column is multiplied by, and its decimals: scores are as they are."""
     if column == SECONDS:
         return 1.0, 0
+    if column.removeprefix(VALIDATION) == SQUARED:
+        return PERCENT**2, 2
     return (1.0, 4) if column.startswith(SCORES) else (PERCENT, 2)
 
 
@@ -127,11 +139,23 @@ def _cell(column: str, rows: Sequence[Row]) -> str:
     if not values:
         return "not defined"
     scale, digits = scale_of(column)
-    mean = f"{scale * fmean(values):.{digits}f}"
-    if len(values) > 1:
-        return f"{mean} ± {scale * stdev(values):.{digits}f}"
+    words = f"{scale * fmean(values):.{digits}f}"
     low, high = (rows[0].get(f"{column}_{end}") for end in ("lower", "upper"))
-    return mean if low is None or high is None else f"{mean} [{scale * low:.{digits}f}, {scale * high:.{digits}f}]"
+    if len(values) > 1:
+        words += f" ± {scale * stdev(values):.{digits}f}"
+    elif low is not None and high is not None:
+        words += f" [{scale * low:.{digits}f}, {scale * high:.{digits}f}]"
+    return words + _floor(column, rows)
+
+
+def _floor(column: str, rows: Sequence[Row]) -> str:
+    """The noise floor of a plug-in calibration error, its mean over the rows; "" for other columns."""
+    name = column.removeprefix(VALIDATION)
+    if name not in FLOORS:
+        return ""
+    key, (scale, digits) = column[: len(column) - len(name)] + FLOORS[name], scale_of(column)
+    floors = [row[key] for row in rows if row.get(key) is not None]
+    return f", floor {scale * fmean(floors):.{digits}f}" if floors else ""
 
 
 def _beside(study: Study, column: str, theirs: Row, rows: Sequence[Row], baseline: Setting | None) -> str:
@@ -154,8 +178,7 @@ def _beside(study: Study, column: str, theirs: Row, rows: Sequence[Row], baselin
         words += " more than the baseline"
     if values and beside is not None:
         words += f" ({scale * (fmean(values) - beside) - number:+.{digits}f})"
-    floor = [row["floor_mean"] for row in rows if row.get("floor_mean") is not None]
-    return f"{words}, floor {scale * fmean(floor):.{digits}f}" if column == "ece" and floor else words
+    return words
 
 
 def _baseline(study: Study, setting: Setting, settings: Sequence[Setting]) -> Setting | None:

@@ -10,11 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from benchmarks import ece_differences
+from benchmarks import calibration_differences
 from pipeline.config import Evaluation
-from pipeline.studies.chance import cohens_d, holm, is_plug_in, of_rows, of_seeds, over_seeds
+from pipeline.studies.chance import cohens_d, is_plug_in, over_seeds
 from trueodds.calibrators import Identity
 from trueodds.evaluation.measurement import measure
+from trueodds.metrics.significance.differences import holm, of_rows, of_seeds
 from trueodds.metrics.significance.power import detectable
 
 NUMBERS = st.lists(st.floats(-100, 100).map(lambda x: round(x, 3)), min_size=2, max_size=8)
@@ -118,9 +119,10 @@ def test_the_interval_covers_the_mean_over_other_seeds_and_rows(spread: float) -
 
 
 def test_a_bootstrap_of_the_difference_of_two_eces_calls_calibrated_models_different() -> None:
-    """The fault for which studies test none: 40 pairs of calibrated models, one sharp; NLL's test keeps its level."""
-    found = ece_differences.measure((0.95, 0.3), 1000, runs=40, seed=2)
-    assert found["ece"] > 0.6 and found["nll"] < 0.2
+    """The fault for which studies test none: 40 pairs of calibrated models, one sharp; the tests beside it hold."""
+    setting = calibration_differences.Setting(1000, 1, 0.0, 0.0)
+    found = calibration_differences.measure(setting, runs=40, seed=2, sets=2)
+    assert found["bootstrap"] > 0.6 and max(found["squared"], found["nll"], found["brier"]) < 0.2
 
 
 def test_what_is_a_plug_in_estimate() -> None:
@@ -131,5 +133,6 @@ def test_what_is_a_plug_in_estimate() -> None:
             "ks_error", "smooth_ece", "kde_ece", "sece", "classwise_ece", "classwise_adaptive_ece",
             "top_brier_reliability"} <= estimates  # fmt: skip
     assert not {"error_rate", "accuracy", "nll", "brier", "top_brier", "mean_confidence", "mean_entropy", "phi_nll",
-                "refinement_nll", "temperature", "seconds"} & estimates  # fmt: skip
+                "refinement_nll", "temperature", "seconds",
+                "squared_calibration_error"} & estimates  # fmt: skip
     assert is_plug_in("val_ece") and is_plug_in("val_adaptive_ece_l2") and not is_plug_in("val_error_rate")

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from pipeline.studies import comparison, measuring, printing, running
+from pipeline.studies.chance import is_plug_in
 from pipeline.studies.expansion import expand
 from pipeline.studies.format import Study, parse
 from pipeline.studies.running import Place
@@ -86,15 +87,15 @@ def test_seeds_are_taken_together_and_compared(tmp_path: Path) -> None:
     assert lines[0] == "| method | calibrator | runs | error_rate | ece | nll | temperature |"
     of = {tuple(cell.strip() for cell in line.split("|")[1:4]): line.split("|")[4:8] for line in lines[2:]}
     eces = [100 * row["ece"] for row in table if row["method"] == "ce" and row["calibrator"] == "identity"]
-    assert of["ce", "identity", "2"][1].strip() == f"{np.mean(eces):.2f} ± {np.std(eces, ddof=1):.2f}"
+    floors = [100 * row["floor_mean"] for row in table if row["method"] == "ce" and row["calibrator"] == "identity"]
+    spread = f"{np.mean(eces):.2f} ± {np.std(eces, ddof=1):.2f}"
+    assert of["ce", "identity", "2"][1].strip() == f"{spread}, floor {np.mean(floors):.2f}"
     one = next(row for row in table if row["method"] == "fl3" and row["calibrator"] == "identity")
     interval = f"[{100 * one['ece_lower']:.2f}, {100 * one['ece_upper']:.2f}]"
-    assert of["fl3", "identity", "1"][1].strip() == f"{100 * one['ece']:.2f} {interval}"
+    floor = f"floor {100 * one['floor_mean']:.2f}"
+    assert of["fl3", "identity", "1"][1].strip() == f"{100 * one['ece']:.2f} {interval}, {floor}"
     published = [line for line in lines if "| published |" in line]
-    floor = np.mean(
-        [100 * row["floor_mean"] for row in table if row["method"] == "ce" and row["calibrator"] == "identity"]
-    )
-    assert f"| 5.00 ({np.mean(eces) - 5:+.2f}), floor {floor:.2f} | 0.7000 (" in published[0]
+    assert f"| 5.00 ({np.mean(eces) - 5:+.2f}) | 0.7000 (" in published[0]
     assert len(published) == 2 and "| 2.0000 (" in published[1]
 
 
@@ -103,39 +104,33 @@ def test_chance_explains_what_differs_by_chance_alone(tmp_path: Path) -> None:
     study = parse({**STUDY, "baseline": {"method": "ce"}})
     places = done(tmp_path, study)
     compared = comparison.compare(study, places)
-    assert {(one.setting, one.calibrator, one.difference.seeds) for one in compared} == {
+    assert {(one.setting, one.calibrator, one.tested.difference.seeds) for one in compared} == {
         ("method=fl3", "identity", 1), ("method=fl3", T, 1),
     }  # fmt: skip
-    tested = "Chance explains all 3 tested differences (error, NLL) to the baseline."
+    names = "error, NLL, Brier score, squared calibration error"
+    tested = f"Chance explains all 7 tested differences ({names}) to the baseline."
     assert comparison.summary(compared).startswith(f"{tested} A difference of ")
-    assert comparison.summary(compared).endswith(" nats of NLL would have been seen in 80% of repetitions.")
+    end = " squared points of squared calibration error would have been seen in 80% of repetitions."
+    assert comparison.summary(compared).endswith(end)
     for one in compared:
-        if one.measure != "ece":
-            assert one.detectable is not None and one.difference.lower is not None
-            assert one.detectable > one.difference.mean - one.difference.lower, "more than the half width"
-            assert " would have been seen in 80% of repetitions (p " in one.sentence()
-    assert [one.measure for one in compared].count("error_rate") == 1, "which temperature scaling leaves as it is"
-    assert all(("chance explains it; a difference of " in one.sentence()) == (one.measure != "ece") for one in compared)
+        d, detectable = one.tested.difference, one.tested.detectable
+        assert detectable is not None and d.lower is not None
+        assert detectable > d.mean - d.lower, "more than the half width"
+        assert " would have been seen in 80% of repetitions (p " in one.sentence()
+        assert "one seed, which speaks of two nets, not of two methods)." in one.sentence()
+    measures = [one.tested.measure for one in compared]
+    assert measures.count("error_rate") == 1, "which temperature scaling leaves as it is"
+    assert not [name for name in measures if is_plug_in(name)]
     for place in places[:2]:
         parts = {split: logits.read(place.folder / running.LOGITS, split) for split in ("val", "test")}
         sure = {split: Logits(3 * part.logits_NC, part.labels_N) for split, part in parts.items()}
         logits.write(place.folder / running.LOGITS, sure, [])
-    again = {(one.calibrator, one.measure): one for one in comparison.compare(study, places)}
-    better = again["identity", "nll"]
-    assert (
-        better.adjusted_p is not None
-        and better.adjusted_p < 0.05
-        and "lower than the baseline's (p " in better.sentence()
-    )
-    error, ece = again["identity", "error_rate"], again["identity", "ece"]
-    assert error.adjusted_p is not None and error.adjusted_p > 0.05
-    assert (ece.adjusted_p, ece.difference.p_value, ece.difference.lower, ece.difference.upper) == (None,) * 4
-    rows = [row for row in measuring.rows_of(places, study.calibrators) if row["calibrator"] == "identity"]
-    eces = {row["method"]: [of["ece"] for of in rows if of["method"] == row["method"]] for row in rows}
-    assert ece.difference.mean == pytest.approx(eces["fl3"][0] - eces["ce"][0]) and ece.difference.mean < -0.05
-    sentence = f"method=fl3, identity: ECE {100 * ece.difference.mean:+.2f} points, a difference of plug-in estimates"
-    assert ece.sentence() == f"{sentence} without a test (one seed, which says nothing of others)."
-    assert "p 0" not in ece.sentence() and "than the baseline" not in ece.sentence()
+    again = {(one.calibrator, one.tested.measure): one for one in comparison.compare(study, places)}
+    for measure in ("nll", "brier", "squared_calibration_error"):
+        better = again["identity", measure]
+        assert better.tested.adjusted_p < 0.05 and "lower than the baseline's (p " in better.sentence()
+    assert " squared points [" in again["identity", "squared_calibration_error"].sentence()
+    assert again["identity", "error_rate"].tested.adjusted_p > 0.05
     assert not comparison.compare(parse(STUDY), places)
 
 

@@ -15,6 +15,7 @@ from trueodds.evaluation import human_labels
 from trueodds.evaluation.improvement import post_hoc_improvement, refinement_nll
 from trueodds.metrics import CalibrationSums
 from trueodds.metrics.intervals.classwise import ClassCells, interval_of_cells
+from trueodds.metrics.significance.nets import FEWEST
 from trueodds.sums.inputs import Array
 from trueodds.sums.losses import SMALLEST_PROBABILITY
 from trueodds.sums.positive import PositiveClass
@@ -104,6 +105,7 @@ def measure_probabilities(
         "adaptive_ece": metrics.adaptive_ece(p_NC, labels_N, bins=bins),
         "adaptive_ece_l2": metrics.adaptive_ece(p_NC, labels_N, bins=bins, norm="l2"),
         "debiased_ece": metrics.debiased_ece(p_NC, labels_N, bins=bins),
+        **_squared(p_NC, labels_N, settings),
         "sweep_ece": sweep.ece,
         "sweep_bins": sweep.bins,
         "ks_error": metrics.ks_error(p_NC, labels_N),
@@ -152,6 +154,15 @@ def _uncertainty(
         "mce_floor_mean": largest.mean,
         "mce_floor_p95": largest.p95,
     }
+
+
+def _squared(p_NC: Array, labels_N: npt.ArrayLike, settings: Settings) -> dict[str, float]:
+    """The squared calibration error with its limits; NaN where rows are too few for them."""
+    name, ends = "squared_calibration_error", ("lower", "upper")
+    if len(p_NC) < FEWEST:
+        return {name: np.nan, **{f"{name}_{end}": np.nan for end in ends}}
+    found = metrics.squared_calibration_error(p_NC, labels_N, bins=settings.bins, level=settings.level)
+    return {name: found.value, **{f"{name}_{end}": getattr(found, end) for end in ends}}
 
 
 def _improvement(before_NC: Array, p_NC: Array, labels_N: npt.ArrayLike, level: float) -> dict[str, float]:

@@ -68,9 +68,15 @@ from trueodds.metrics.scores import (
     signed_gap,
 )
 from trueodds.metrics.significance.calibration import CalibrationTest, calibration_test
+from trueodds.metrics.significance.differences import Difference
 from trueodds.metrics.significance.drift import ConfidenceDrift, confidence_drift
 from trueodds.metrics.significance.expected_calibration_error import EceTest, ece_test
 from trueodds.metrics.significance.kolmogorov_smirnov import KsTest, ks_test
+from trueodds.metrics.significance.squared_error import (
+    SquaredCalibrationError,
+    squared_calibration_difference,
+    squared_calibration_error,
+)
 from trueodds.metrics.smooth import kde_ece, sece, smooth_ece
 from trueodds.metrics.summary import summary
 from trueodds.sums.bins import CELLS, Bins, cell_of
@@ -91,6 +97,7 @@ __all__ = [
     "Costs",
     "CrowdedCellError",
     "DecisionCost",
+    "Difference",
     "EProcess",
     "EceInterval",
     "EceTest",
@@ -109,6 +116,7 @@ __all__ = [
     "Sensitivity",
     "Share",
     "ShiryaevRoberts",
+    "SquaredCalibrationError",
     "SweepEce",
     "Threshold",
     "WeightedEProcess",
@@ -164,6 +172,8 @@ __all__ = [
     "signed_gap",
     "smooth_ece",
     "softmax",
+    "squared_calibration_difference",
+    "squared_calibration_error",
     "summary",
     "sweep_ece",
     "thresholds",

@@ -239,7 +239,7 @@ def report(
     p_NC = both_classes(probabilities)
     if classes is not None and len(classes) != p_NC.shape[1]:
         raise ConfigError(f"classes has {len(classes)} names for {p_NC.shape[1]} columns; give one for each, in order")
-    labels_N = labels if classes is None else _indices(labels, list(classes))
+    labels_N = labels if classes is None else indices(labels, list(classes))
     sums = CalibrationSums.from_probabilities(p_NC, labels_N)
     figures = figures_of(sums, bins, binning, level, False)
     p_value = calibration_p_value(sums, bins, binning)
@@ -276,7 +276,7 @@ def _judged(
     return verdict_at_one_look(shown, within=within, positive=of_p_certainly is not None)
 
 
-def _indices(labels: npt.ArrayLike, classes: list[object]) -> list[int]:
+def indices(labels: npt.ArrayLike, classes: list[object]) -> list[int]:
     """Labels by their place among the classes.
 
     Raises:

@@ -14,6 +14,7 @@ from trueodds.reports.table.answers import Answers
 from trueodds.sums.answers import AnswerSums
 from trueodds.sums.bins import CELLS, cell_of
 from trueodds.sums.hours import MINUTE_MS
+from trueodds.sums.inputs import Array
 from trueodds.sums.positive import CLASSES, PositiveClass, PositiveSums
 from trueodds.sums.sums import CalibrationSums
 
@@ -43,9 +44,22 @@ def positive_sums_of(answers: Answers, name: str) -> PositiveSums:
         FileError: nothing names the classes of the answers.
         ConfigError: not two classes, or none of that name.
     """
+    positive, p_N, is_positive_N = positive_rows_of(answers, name)
+    known_N = answers.labelled_N
+    answers_C = np.bincount(cell_of(p_N), minlength=CELLS)
+    labelled = positive.sums_of(p_N[known_N], is_positive_N[known_N]) if known_N.any() else CalibrationSums.zero()
+    return PositiveSums(name, AnswerSums(answers_C, labelled))
+
+
+def positive_rows_of(answers: Answers, name: str) -> tuple[PositiveClass, Array, npt.NDArray[np.bool_]]:
+    """The positive class, its probability in each answer, and whether that is the true class of a labelled one.
+
+    Raises:
+        FileError, ConfigError: as `positive_sums_of`.
+    """
     if answers.predicted is None:
         raise FileError(f"{answers.source} names no predicted classes, which a positive class needs")
-    classes, known_N = answers.predicted.values, answers.labelled_N
+    classes = answers.predicted.values
     if answers.probabilities_NC is None or answers.label_N is None:
         classes = tuple(dict.fromkeys((*classes, *answers.label_names)))
         if name in classes or len(classes) < CLASSES:  # perhaps no answer and no label names it
@@ -53,14 +67,10 @@ def positive_sums_of(answers: Answers, name: str) -> PositiveSums:
         positive = PositiveClass.of(name, classes)
         is_top_N = np.array([value == name for value in answers.predicted.values])[answers.predicted.code_N]
         p_N = positive.probability_of_top(answers.confidence_N, is_top_N)
-        is_positive_N = is_top_N == answers.correct_N
-    else:
-        positive = PositiveClass.of(name, classes)
-        p_N = np.clip(positive.probability(answers.probabilities_NC), 0, 1).astype(np.float64)
-        is_positive_N = answers.label_N == positive.index
-    answers_C = np.bincount(cell_of(p_N), minlength=CELLS)
-    labelled = positive.sums_of(p_N[known_N], is_positive_N[known_N]) if known_N.any() else CalibrationSums.zero()
-    return PositiveSums(name, AnswerSums(answers_C, labelled))
+        return positive, p_N, is_top_N == answers.correct_N
+    positive = PositiveClass.of(name, classes)
+    p_N = np.clip(positive.probability(answers.probabilities_NC), 0, 1).astype(np.float64)
+    return positive, p_N, answers.label_N == positive.index
 
 
 def labelled_rows(answers: Answers) -> tuple[npt.NDArray[np.floating], npt.NDArray[np.intp]]:

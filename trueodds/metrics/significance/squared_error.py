@@ -1,0 +1,177 @@
+"""The binned squared calibration error without the part that chance adds, of one model and of two on the same rows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from trueodds.metrics.scores import Predictions, as_sums
+from trueodds.metrics.significance.differences import Difference, of_estimates
+from trueodds.metrics.significance.nets import Nets, Seed
+from trueodds.sums.inputs import Array, check_level
+from trueodds.sums.rows import top_labels
+from trueodds.sums.sums import CalibrationSums
+
+ROUNDING = 1e-15
+"""What adding residuals in another order may change."""
+
+
+@dataclass(frozen=True)
+class SquaredCalibrationError:
+    """The binned squared calibration error of a model, and what chance explains of it.
+
+    >>> sums = metrics.CalibrationSums.from_top([0.9, 0.8, 0.6, 0.7] * 25, [True, True, False, False] * 25)
+    >>> round(metrics.squared_calibration_error(sums).value, 4)
+    0.225
+    """
+
+    value: float
+    """In squared fractions: .0025 is a gap of five points in every bin. It may be below 0 by chance."""
+    lower: float
+    upper: float
+    p_value: float
+    """Chance of as large a value where every confidence is the probability of being right."""
+
+
+def squared_calibration_error(
+    predictions: Predictions, labels_N: npt.ArrayLike | None = None, *, bins: int = 15, level: float = 0.95
+) -> SquaredCalibrationError:
+    """Estimate sum_b w_b g_b^2 without bias, where g_b = E[a - c] in bin b and w_b is the share of rows there.
+
+    With d = a - c (right or not, minus the confidence), R_b = sum d and Q_b = sum d^2 over the n_b rows of a bin,
+
+        T = 1/n sum_b (R_b^2 - Q_b) / (n_b - 1),    over the bins with n_b >= 2.
+
+    (R_b^2 - Q_b) / (n_b (n_b - 1)) is the mean of d_i d_j over pairs of different rows. It is also the product of the
+    mean gaps of two halves, averaged over all splits, and the plug-in square less its variance s_b^2 / n_b. So
+    E[T] = sum_b w_b g_b^2 (1 - (1 - w_b)^{n-1}), the last factor for bins of a single row. The bins are equal widths of
+    confidence, fixed before the labels are seen. Errors of unlike sign within a bin cancel: the estimand is the binned
+    error, which is at most the squared error over single confidences.
+
+    The interval is T plus and minus the wider of two widths. One is the quantile of |T| where labels are drawn from the
+    confidences; at calibration T has no normal limit. The other is Student's, with the delete-one jackknife's variance,
+    which is too large on average (Efron and Stein 1981). The p-value is the share of drawn values that are as large.
+    Its null, a calibrated model, needs no jackknife. So it may be small where the interval holds 0.
+
+    Args:
+        predictions: Probabilities N x C beside `labels_N`; or sums, whose rows count at their cell's mean confidence.
+        labels_N: The true classes.
+        bins: A divisor of 3,000.
+        level: Nominal coverage.
+
+    Raises:
+        ValueError: bad input, no rows, bins that do not divide 3,000, a level outside (0, 1).
+
+    References:
+        Bröcker 2012, Estimating reliability and resolution of probability forecasts through decomposition of the
+        empirical score. Ferro and Fricker 2012, A bias-corrected decomposition of the Brier score. Kumar et al. 2019,
+        Verified uncertainty calibration, section 5.
+
+    Examples:
+        >>> sums = metrics.CalibrationSums.from_top([0.9, 0.8, 0.6, 0.7] * 25, [True, True, False, False] * 25)
+        >>> round(metrics.squared_calibration_error(sums).value, 4)
+        0.225
+    """
+    net = Nets.of([_rows(predictions, labels_N)], bins)
+    null_R = net.null()
+    found = judged(net.values_S, net.left_out_SN, null_R, level)
+    assert found.lower is not None and found.upper is not None
+    p_value = (1 + int((null_R >= found.mean - ROUNDING).sum())) / (1 + len(null_R))
+    return SquaredCalibrationError(found.mean, found.lower, found.upper, p_value)
+
+
+def squared_calibration_difference(
+    one: Sequence[Seed], other: Sequence[Seed], *, bins: int = 15, level: float = 0.95
+) -> Difference:
+    """Test the difference of the binned squared calibration errors of two methods on the same rows.
+
+    The mean over seeds of T_one - T_other, with T as in `squared_calibration_error`. Seed s of one method is paired
+    with seed s of the other, and row n with row n. The null is that both estimands are equal. The interval is the
+    difference plus and minus the wider of two widths:
+
+    - The quantile of |difference| where both methods are calibrated and labels are drawn from their confidences. One
+      uniform number a row decides for all seeds of a method, which makes their labels as alike as they can be. The two
+      methods' labels are independent. Both make the width larger than the rows' own dependence does.
+    - Student's, with the delete-one jackknife over rows, and for several seeds the variance over them:
+      se^2 = Var_s(T_one,s - T_other,s) / S + the jackknife's variance, degrees of freedom by Welch and Satterthwaite.
+
+    The p-value is the larger of theirs. One seed speaks of two nets, not of two methods.
+
+    Args:
+        one: For each seed, the confidences and whether each answer was right (N, and N).
+        other: The same of the other method, as many seeds.
+        bins: A divisor of 3,000; equal widths of confidence.
+        level: Nominal coverage.
+
+    Raises:
+        ValueError: no seed, other numbers of seeds or rows, confidences outside [0, 1], fewer than three rows.
+
+    Examples:
+        >>> right = ([0.8] * 100, [True] * 80 + [False] * 20)
+        >>> off = ([0.9] * 100, [True] * 70 + [False] * 30)
+        >>> found = metrics.squared_calibration_difference([off], [right])
+        >>> round(found.mean, 2), found.p_value < 0.05
+        (0.04, True)
+    """
+    if not one or len(one) != len(other):
+        raise ValueError(f"{len(one)} and {len(other)} seeds; give as many of both, one or more: they are paired")
+    first, second = Nets.of(one, bins), Nets.of(other, bins)
+    if first.rows != second.rows:
+        raise ValueError(f"{first.rows:,} and {second.rows:,} rows; give the same rows of both: they are paired")
+    return difference(first, second, null_of(first, second), level)
+
+
+def null_of(first: Nets, second: Nets) -> Array:
+    """Draw the difference where both methods are calibrated; it depends on the confidences alone."""
+    nulls = first.null(seed=1), second.null(seed=2)
+    draws = min(map(len, nulls))
+    drawn_R: Array = nulls[0][:draws] - nulls[1][:draws]
+    return drawn_R
+
+
+def difference(first: Nets, second: Nets, null_R: Array, level: float = 0.95) -> Difference:
+    """Test as `squared_calibration_difference`, with draws of `null_of`."""
+    return judged(first.values_S - second.values_S, first.left_out_SN - second.left_out_SN, null_R, level)
+
+
+def judged(values_S: Array, left_out_SN: Array, null_R: Array, level: float) -> Difference:
+    """Give an estimate the wider of its two widths.
+
+    Args:
+        values_S: The estimate of each seed.
+        left_out_SN: The same without row n.
+        null_R: Draws of the mean over seeds where all nets are calibrated.
+        level: Nominal coverage.
+    """
+    check_level(level)
+    rows = left_out_SN.shape[1]
+    left_out_N = left_out_SN.mean(axis=0)
+    variance = (rows - 1) / rows * float(np.square(left_out_N - left_out_N.mean()).sum())
+    found = of_estimates(values_S, variance, rows - 1, level)
+    assert found.error is not None and found.lower is not None and found.p_value is not None
+    far_R = np.abs(null_R)
+    half = max(found.mean - found.lower, float(np.quantile(far_R, level, method="higher")))
+    p_value = (1 + int((far_R >= abs(found.mean) - ROUNDING).sum())) / (1 + len(far_R))
+    return Difference(
+        found.mean,
+        found.seeds,
+        found.mean - half,
+        found.mean + half,
+        max(found.p_value, p_value),
+        max(found.error, float(null_R.std())),
+        found.freedom,
+    )
+
+
+def _rows(predictions: Predictions, labels_N: npt.ArrayLike | None) -> tuple[Array, npt.NDArray[np.bool_]]:
+    if not isinstance(predictions, CalibrationSums) and labels_N is not None:
+        return top_labels(predictions, labels_N)
+    count_M, confidence_M, correct_M = as_sums(predictions, labels_N).cells[:3]
+    held = np.flatnonzero(count_M > 0)
+    count, right = (np.rint(values[held]).astype(np.intp) for values in (count_M, correct_M))
+    parts = np.stack([right, count - right], axis=1).ravel()
+    confidence_N = np.repeat(np.clip(confidence_M[held] / count_M[held], 0.0, 1.0), count)
+    return confidence_N, np.repeat(np.tile([True, False], len(held)), parts)

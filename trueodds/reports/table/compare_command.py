@@ -1,0 +1,100 @@
+"""Compares models by their tables of answers on the same labelled rows: which is better, which is better calibrated?
+
+A column `id` (an .npz: `ids`) matches the rows where every table has one, else their order does. Each table is compared
+with the first by the paired differences of error, NLL, Brier score and squared calibration error. The plug-in ECE,
+AdaECE, MCE and class-wise ECE stand beside their noise floors. Their differences are not tested.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+
+from trueodds.cli import Subparsers
+from trueodds.errors import UserError
+from trueodds.files import write_text
+from trueodds.reports.table import reading
+from trueodds.reports.table.comparing import of_nets
+from trueodds.reports.table.matching import ids_of, nets_of
+from trueodds.sums.bins import check_bins
+from trueodds.sums.inputs import check_level
+
+EXAMPLES = (
+    "compare old.csv new.csv",
+    "compare old.npz new.npz newer.npz --json compared.json",
+    "compare old.csv new.csv --positive malignant",
+)
+
+
+class OptionsError(UserError, ValueError):
+    """An option whose value cannot be used."""
+
+
+def add_parser(commands: Subparsers) -> None:
+    epilog = "\n".join(["examples:", *(f"  trueodds {line}" for line in EXAMPLES)])
+    parser = commands.add_parser("compare", description=__doc__, epilog=epilog, intermixed=True)
+    parser.add_argument("tables", type=Path, nargs="+", metavar="TABLE", help=f"two or more; each {reading.FORMS}")
+    words = "the labels of the rows of .npy files: an .npy"
+    parser.add_argument("--labels", type=Path, metavar="FILE", help=words)
+    words = f"the column of a table that holds the labels (default: {reading.LABEL})"
+    parser.add_argument("--label", default=reading.LABEL, metavar="COLUMN", help=words)
+    scale = parser.add_mutually_exclusive_group()
+    words = "the numbers of the classes are {}, where the file does not say so"
+    scale.add_argument("--probabilities", action="store_true", help=words.format("probabilities") + " (the default)")
+    scale.add_argument("--logits", action="store_true", help=words.format("logits"))
+    words = "names of the classes, with commas, as in `trueodds report`"
+    parser.add_argument("--classes", default="", metavar="NAMES", help=words)
+    words = "the number of the first class where labels are numbers (default: 0 if there is a 0; else it must be said)"
+    parser.add_argument("--first-label", type=int, choices=(0, 1), help=words)
+    words = "the class of two whose probability is compared, over all of [0, 1]"
+    parser.add_argument("--positive", metavar="CLASS", help=words)
+    parser.add_argument("--bins", type=int, default=15, help="bins of confidence: a divisor of 3,000 (default: 15)")
+    words = "nominal coverage of the intervals (default: 0.95)"
+    parser.add_argument("--level", type=float, default=0.95, help=words)
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write all numbers")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    _check(arguments)
+    form = reading.Form(
+        label=arguments.label,
+        scale="logits" if arguments.logits else "probabilities" if arguments.probabilities else None,
+        classes=tuple(name.strip() for name in arguments.classes.split(",") if name.strip()),
+        first_label=arguments.first_label,
+        labels=arguments.labels,
+        positive=arguments.positive,
+    )
+    names = _names(arguments.tables)
+    tables = {name: reading.read(path, form) for name, path in zip(names, arguments.tables, strict=True)}
+    ids = {name: ids_of(path) for name, path in zip(names, arguments.tables, strict=True)}
+    nets, notes = nets_of(tables, ids, arguments.positive)
+    read = [f"{name}: {note}" for name, answers in tables.items() for note in answers.notes]
+    of = {name: [net] for name, net in nets.items()}
+    found = of_nets(of, bins=arguments.bins, level=arguments.level, notes=[*notes, *read])
+    print(found)
+    if arguments.json:
+        write_text(arguments.json, json.dumps(found.as_dict(), indent=2) + "\n")
+        print(f"\nWritten: {arguments.json}")
+    return 0
+
+
+def _check(arguments: argparse.Namespace) -> None:
+    try:
+        check_bins(arguments.bins)
+        check_level(arguments.level)
+    except ValueError as error:
+        raise OptionsError(f"--{error}") from None
+    if len(arguments.tables) < 2:
+        one = arguments.tables[0]
+        cure = f"give those of two or more models: trueodds compare {one} new.csv. For one: trueodds report {one}"
+        raise OptionsError(f"{one} is one table; {cure}")
+    if len(set(arguments.tables)) < len(arguments.tables):
+        twice = next(path for path in arguments.tables if arguments.tables.count(path) > 1)
+        raise OptionsError(f"{twice} is given twice; give tables of different models")
+
+
+def _names(paths: list[Path]) -> list[str]:
+    """The files' names without a suffix, or as they are given where two are alike."""
+    stems = [path.stem for path in paths]
+    return stems if len(set(stems)) == len(stems) else [str(path) for path in paths]

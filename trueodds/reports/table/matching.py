@@ -1,0 +1,138 @@
+"""The same rows of several tables of answers: found by their ids, else by their order."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from trueodds.evaluation.differences import Scores
+from trueodds.files import FileError, read_npz
+from trueodds.inputs import columns
+from trueodds.inputs.columns import Texts
+from trueodds.reports.table.answers import Answers
+from trueodds.reports.table.comparing import Net
+from trueodds.reports.table.sums import positive_rows_of
+from trueodds.texts import plural, short
+
+ID, IDS = "id", "ids"
+"""The column of a table, and the array of an .npz."""
+Rows = npt.NDArray[np.intp]
+NO_PROBABILITIES = (
+    "A table without the probabilities of all classes is among them: NLL and Brier score are those of the confidence of"
+    " being right, of all models."
+)
+
+
+def ids_of(path: Path) -> list[str] | None:
+    """The ids of a table's rows; None where it has none.
+
+    Raises:
+        FileError: an empty id, or one that comes twice.
+    """
+    if path.suffix in columns.SUFFIXES:
+        column = columns.read(path, [], [ID]).texts[ID] if ID in columns.names(path) else None
+    elif path.suffix == ".npz":
+        array = read_npz(path).get(IDS)
+        column = None if array is None else Texts.of_array(array)
+    else:
+        column = None
+    if column is None:
+        return None
+    ids = column.as_list()
+    if not column.is_known_N.all():
+        raise FileError(f"{path}: row {int(column.is_known_N.argmin()) + 1} has no id; give each row one, or no ids")
+    if len(set(ids)) < len(ids):
+        seen: set[str] = set()
+        twice = next(name for name in ids if name in seen or seen.add(name))  # type: ignore[func-returns-value]
+        raise FileError(f"{path} has the id {short(twice)} twice; give each row its own")
+    return ids
+
+
+def nets_of(
+    tables: Mapping[str, Answers], ids: Mapping[str, Sequence[str] | None], positive: str | None = None
+) -> tuple[dict[str, Net], list[str]]:
+    """The rows that are labelled in every table, in one order, and sentences on what was left out.
+
+    Args:
+        tables: Answers by the name of their model.
+        ids: The ids of each table's rows, or None.
+        positive: The class of two whose probability is compared.
+
+    Raises:
+        FileError: some tables with ids and some without, other numbers of rows without ids, no common row, or another
+            label of the same row.
+    """
+    rows, notes = _common(tables, ids)
+    labelled_N = np.logical_and.reduce([answers.labelled_N[rows[name]] for name, answers in tables.items()])
+    if not labelled_N.any():
+        raise FileError(f"{' and '.join(tables)} have no row with a label in each; give the labels of the same rows")
+    if not labelled_N.all():
+        notes.append(f"{plural(int((~labelled_N).sum()), 'row')} without a label in every table left out.")
+    rows = {name: row_N[labelled_N] for name, row_N in rows.items()}
+    _check_labels(tables, rows)
+    full = all(answers.probabilities_NC is not None for answers in tables.values())
+    if not full and positive is None:
+        notes.append(NO_PROBABILITIES)
+    return {name: _net(answers, rows[name], positive, full) for name, answers in tables.items()}, notes
+
+
+def _common(
+    tables: Mapping[str, Answers], ids: Mapping[str, Sequence[str] | None]
+) -> tuple[dict[str, Rows], list[str]]:
+    """The places of the rows that all tables have, in the order of the first."""
+    without = [name for name in tables if ids[name] is None]
+    if without and len(without) < len(tables):
+        other = next(name for name in tables if name not in without)
+        raise FileError(f"{other} has ids and {without[0]} has none; give both a column {ID} (.npz: {IDS}), or none")
+    if without:
+        lengths = {name: len(answers) for name, answers in tables.items()}
+        first, *others = lengths
+        for name in others:
+            if lengths[name] != lengths[first]:
+                problem = f"{first} has {lengths[first]:,} rows and {name} {lengths[name]:,}"
+                raise FileError(f"{problem}; give the same rows in one order, or a column {ID} (.npz: {IDS}) in each")
+        return {name: np.arange(lengths[first]) for name in tables}, []
+    places = {name: {key: row for row, key in enumerate(ids[name] or ())} for name in tables}
+    first, *others = places
+    shared = [key for key in places[first] if all(key in places[name] for name in others)]
+    if not shared:
+        raise FileError(f"{' and '.join(tables)} share no id; give tables of the same rows")
+    rows = {name: np.array([place[key] for key in shared], np.intp) for name, place in places.items()}
+    left = {name: len(place) - len(shared) for name, place in places.items() if len(place) > len(shared)}
+    notes = [f"{plural(more, 'row')} of {name} left out: not in every table." for name, more in left.items()]
+    return rows, notes
+
+
+def _check_labels(tables: Mapping[str, Answers], rows: Mapping[str, Rows]) -> None:
+    """Raises FileError for a row whose labels are known and differ."""
+    (first, theirs), *others = ((name, _labels(answers, rows[name])) for name, answers in tables.items())
+    for name, ours in others:
+        for a, b, row in zip(theirs, ours, rows[first].tolist(), strict=True):
+            if a and b and a != b:
+                problem = f"row {row + 1} of {first} has the label {a!r}, and {b!r} in {name}"
+                cure = f"give the same rows with the same labels; a column {ID} (.npz: {IDS}) matches them"
+                raise FileError(f"{problem}; {cure}")
+
+
+def _labels(answers: Answers, row_N: Rows) -> list[str]:
+    """The labels' names; "" where a table does not say."""
+    if answers.predicted is None:
+        return [""] * len(row_N)
+    names = answers.predicted.values
+    if answers.label_N is not None:
+        return [names[k] for k in answers.label_N[row_N].tolist()]
+    codes, right = answers.predicted.code_N[row_N].tolist(), answers.correct_N[row_N].tolist()
+    return [names[code] if correct else "" for code, correct in zip(codes, right, strict=True)]
+
+
+def _net(answers: Answers, row_N: Rows, positive: str | None, full: bool) -> Net:
+    if positive is not None:
+        _, p_N, is_positive_N = positive_rows_of(answers, positive)
+        return Net(Scores.of_positive(p_N[row_N], is_positive_N[row_N]))
+    if not full or answers.probabilities_NC is None or answers.label_N is None:
+        return Net(Scores.of_confidence(answers.confidence_N[row_N], answers.correct_N[row_N]))
+    p_NC, label_N = answers.probabilities_NC[row_N].astype(np.float64), answers.label_N[row_N]
+    return Net(Scores.of_probabilities(p_NC, label_N), p_NC, label_N)
