@@ -16,6 +16,8 @@ class Options:
     window: Window = field(default_factory=Window)
     bins: int = 15
     binning: Binning = "width"
+    binning_of_positive: Binning = "mass"
+    """Of p(positive): where positives are rare, nearly all answers lie in the first bin of equal width."""
     level: float = 0.95
     cells: int = CELLS
     """Cells of confidence on which the answers are counted: a divisor of 3,000."""
