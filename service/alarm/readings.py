@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from service.alarm.advice import advice_of
 from service.alarm.evidence import Evidence
-from service.alarm.state import PAGING, AlarmState
+from service.alarm.state import AlarmState
+from service.alarm.watched import PAGING
 from service.store.rows import LabelBlock
 from trueodds.bundle.shadows import is_shadow
 from trueodds.reports.alarm import (

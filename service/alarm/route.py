@@ -15,8 +15,9 @@ from service.alarm import forms, webhooks
 from service.alarm.evidence import StoredAcknowledgement
 from service.alarm.readings import Standing, alarm_of, standing
 from service.alarm.schemas import AlarmTest, WebhookTest
-from service.alarm.state import ALARM, NULLS, AlarmState
+from service.alarm.state import ALARM, AlarmState
 from service.alarm.watch import taking
+from service.alarm.watched import NULLS
 from service.errors import ServiceError
 from service.http import documentation, error_answers, json_body, keys, signed_body
 from service.http.signed_body import Name, SignedBody

@@ -10,7 +10,6 @@ import math
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 import numpy as np
-import numpy.typing as npt
 from pydantic import Field, ValidationError
 
 from service.alarm.evidence import (
@@ -25,9 +24,10 @@ from service.alarm.evidence import (
     WeightedTest,
     reads,
 )
+from service.alarm.watched import NULLS, PAGING, chosen, rows_of_positive, start_of, thinned
 from service.store import StoreError
 from service.store.rows import LabelBlock
-from trueodds.metrics import MOST_RATIO, EProcess, PositiveEProcess, Prequential, ShiryaevRoberts, WeightedEProcess
+from trueodds.metrics import PositiveEProcess, Prequential, ShiryaevRoberts, WeightedEProcess
 from trueodds.metrics.alarms.sequential import BLOCK
 from trueodds.metrics.alarms.weighted import FLOOR
 from trueodds.reports.alarm import Watched
@@ -39,11 +39,6 @@ if TYPE_CHECKING:
 
 ALARM = "alarm"
 """Name of the state in the store."""
-NULLS: tuple[Watched, ...] = ("ece", "positive", "point")
-"""Those that page first; "positive" is watched of versions with a positive class only."""
-PAGING: tuple[Watched, ...] = ("ece", "positive")
-POINTS = 192
-"""Most points of the history; the first, the alarm and the present come to them."""
 
 
 class AlarmState(Frozen):
@@ -104,7 +99,7 @@ class AlarmState(Frozen):
     def start(cls, settings: Settings) -> Self:
         """Before any label."""
         tolerance, run_length = settings.alarm_tolerance, settings.alarm_run_length
-        nulls: dict[Watched, Evidence] = {null: _start(null, tolerance, run_length) for null in ("ece", "point")}
+        nulls: dict[Watched, Evidence] = {null: start_of(null, tolerance, run_length) for null in ("ece", "point")}
         return cls(
             tolerance=tolerance,
             ratio_tolerance=settings.alarm_ratio_tolerance,
@@ -190,9 +185,9 @@ class AlarmState(Frozen):
         number_B = self.labels // BLOCK + 1 + np.arange(whole // BLOCK)
         at_ms_B = block.arrived_ms_L[(np.arange(len(number_B)) + 1) * BLOCK - 1 - waiting]
         taken = confidence_N[:whole], correct_N[:whole]
-        p_N, positive_N = self._of_positive(block, positive)
+        p_N, positive_N = rows_of_positive(block, positive, self.rest_p, self.rest_positive)
         blocks, at_ms = (*self.history_blocks, *number_B.tolist()), (*self.history_ms, *at_ms_B.tolist())
-        kept = _thinned(blocks)
+        kept = thinned(blocks)
         nulls, deliveries = {}, self.deliveries
         for null, evidence in self.nulls.items():
             of_null = (p_N[:whole], positive_N[:whole]) if null == "positive" else taken
@@ -206,7 +201,7 @@ class AlarmState(Frozen):
                     acknowledged = None
                 if null in PAGING and self.paging is None:
                     deliveries = {key: d for key, d in deliveries.items() if d.fired_ms == fired.at_ms}
-            change = {"process": process, "detector": detector, "fired": fired, "log_e": _chosen(log_e, kept)}
+            change = {"process": process, "detector": detector, "fired": fired, "log_e": chosen(log_e, kept)}
             nulls[null] = evidence.model_copy(update={**change, "acknowledged": acknowledged})
         after = {
             "labels": self.labels + len(block),
@@ -216,22 +211,14 @@ class AlarmState(Frozen):
             "rest_correct": tuple(correct_N[whole:].tolist()),
             "rest_p": tuple(p_N[whole:].tolist()),
             "rest_positive": tuple(positive_N[whole:].tolist()),
-            "history_blocks": _chosen(blocks, kept),
-            "history_ms": _chosen(at_ms, kept),
+            "history_blocks": chosen(blocks, kept),
+            "history_ms": chosen(at_ms, kept),
             "nulls": nulls,
             "weighted": self._weighted(block),
             "prequential": self.prequential.advance_each(*taken),
             "deliveries": deliveries,
         }
         return self.model_copy(update=after)
-
-    def _of_positive(self, block: LabelBlock, positive: PositiveClass | None) -> tuple[Array, npt.NDArray[np.bool_]]:
-        """p(positive) of the labels that wait and of those that came, and whether each is positive."""
-        if positive is None or "positive" not in self.nulls:
-            return np.zeros(0), np.zeros(0, bool)
-        p_L = positive.probability_of_top(block.confidence_L, block.predicted_L)
-        positive_L = (block.predicted_L == positive.index) == block.first_correct_L
-        return np.concatenate([self.rest_p, p_L]), np.concatenate([np.array(self.rest_positive, bool), positive_L])
 
     def _weighted(self, block: LabelBlock) -> WeightedTest | None:
         if self.weighted is None and not np.isfinite(block.propensity_L).any():
@@ -278,7 +265,7 @@ class AlarmState(Frozen):
             return None
         nulls = {}
         for null, evidence in self.nulls.items():
-            start = _start(null, self.tolerance, self.run_length, self.ratio_tolerance)
+            start = start_of(null, self.tolerance, self.run_length, self.ratio_tolerance)
             nulls[null] = start.model_copy(update={"acknowledged": evidence.acknowledged})
         return type(self)(
             tolerance=self.tolerance,
@@ -320,28 +307,3 @@ class AlarmState(Frozen):
 
     def with_delivery(self, key: str, delivery: Delivery) -> Self:
         return self.model_copy(update={"deliveries": {**self.deliveries, key: delivery}})
-
-
-def _start(null: Watched, tolerance: float, run_length: int | None, ratio: float = MOST_RATIO) -> Evidence:
-    """Evidence before any label; the quicker rule is that of the nulls of the more probable class."""
-    if null == "positive":
-        return Evidence(process=PositiveEProcess.start(tolerance, ratio), detector=None)
-    detector = None if run_length is None else ShiryaevRoberts.start(null, tolerance)
-    return Evidence(process=EProcess.start(null, tolerance), detector=detector)
-
-
-def _thinned(blocks: tuple[int, ...]) -> list[int]:
-    """Places of the points to keep: the first, and every 2^k-th block with the least k that leaves few enough.
-
-    It depends on the number of blocks only, so it does not matter how often it was done on the way.
-    """
-    if not blocks:
-        return []
-    step = 1
-    while blocks[-1] // step > POINTS:
-        step *= 2
-    return [i for i, block in enumerate(blocks) if block == 1 or block % step == 0]
-
-
-def _chosen(values: tuple[Any, ...], places: list[int]) -> tuple[Any, ...]:
-    return tuple(values[i] for i in places)

@@ -12,7 +12,8 @@ import onnxruntime as ort
 from prometheus_client.core import GaugeMetricFamily, Metric
 
 from service.alarm.readings import Standing
-from service.alarm.state import NULLS, AlarmState
+from service.alarm.state import AlarmState
+from service.alarm.watched import NULLS
 from service.store.rows import HeldLabels, Version
 from service.telemetry.metrics import KEY
 from trueodds.metrics import EceInterval, ece_interval

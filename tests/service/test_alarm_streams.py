@@ -11,7 +11,7 @@ import pytest
 from benchmarks.sequential import PUBLISHED
 from benchmarks.streams import Pool, pool
 from service.alarm import AlarmState
-from service.alarm.state import NULLS
+from service.alarm.watched import NULLS
 from service.settings import Settings
 from tests.service.alarms import labels
 from trueodds.metrics import EProcess

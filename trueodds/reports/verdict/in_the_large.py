@@ -54,10 +54,8 @@ def shares(*values: float) -> list[str]:
     for value in values:
         digits = 0 if value >= 0.1 or not value else min(max(-math.floor(math.log10(value)) - 1, 0), 4)
         texts.append(f"{100 * value:.{digits}f}%")
-    different = len(set(texts)) == len(set(values)) and all(
-        (t == "100%") == (v == 1) for t, v in zip(texts, values, strict=True)
-    )
-    return texts if different else told_apart(*values)
+    rounded_to_1 = any(text == "100%" and value < 1 for text, value in zip(texts, values, strict=True))
+    return told_apart(*values) if rounded_to_1 or len(set(texts)) < len(set(values)) else texts
 
 
 def rounded(count: int) -> int:
