@@ -118,6 +118,7 @@ LAYERS = {
     "trueodds/reports/verdict": """
         headline cautions
         examples rules
+        in_the_large
         shares
     """,
     "trueodds/reports/table": """

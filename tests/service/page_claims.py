@@ -64,7 +64,8 @@ COUNTS: list[tuple[str, Claim]] = [
         lambda r, t: all_show(t, r.mean_confidence, r.accuracy) and lead(r) is r,
     ),
     (
-        rf"On them p\((.*)\) is {P} on average, and {P} are (.*?): expected / observed is {E} \(interval {E} to {E}\)\.",
+        rf"On them p\((.*)\) is {P} on average, and {P} are (.*?): expected / observed is {E} \(interval {E} to"
+        rf" {E}\)\.",
         lambda r, t: (
             t[0] == t[3]
             and of_positive(
@@ -474,8 +475,9 @@ ALARM: list[tuple[str, Claim]] = [
         lambda r, t: bool(r.alarm and r.alarm.nulls[1].state != "quiet"),
     ),
     (
-        rf"(?:ALARM: i|Notice: i|I)n the answers that get labels p\((.*?)\) was wrong on the whole at some time: expected"
-        rf" / observed (.*?) was not between {E} and {E}, or the mean of p\((.*?)\) more than {E} off their share\.",
+        rf"(?:ALARM: i|Notice: i|I)n the answers that get labels p\((.*?)\) was wrong on the whole at some time:"
+        rf" expected / observed (.*?) was not between {E} and {E}, or the mean of p\((.*?)\) more than {E} off their"
+        rf" share\.",
         lambda r, t: bool(r.positive and r.alarm and r.alarm.of_positive_fired and t[0] == r.positive.label),
     ),
     (
@@ -511,8 +513,8 @@ ALARM: list[tuple[str, Claim]] = [
 ]
 CAUTIONS: list[tuple[str, Claim]] = [
     (
-        r"Two alarms watch: one the number of (.*?) that p\((.*?)\) expects, the other the more probable class\. Errors of"
-        r" p\((.*?)\) that cancel in both do not show there\.",
+        r"Two alarms watch: one the number of (.*?) that p\((.*?)\) expects, the other the more probable class\. Errors"
+        r" of p\((.*?)\) that cancel in both do not show there\.",
         lambda r, t: r.alarm is not None and r.positive is not None and set(t) == {r.positive.label},
     ),
     (

@@ -108,8 +108,8 @@ def _in_the_large(sums: CalibrationSums, level: float, ratio_tolerance: float) -
 
 
 def calibration_p_value(sums: CalibrationSums, bins: int, binning: Binning) -> float:
-    """Of the null that every confidence is the probability of being right; bins of equal mass: over 15 equal ones."""
-    return metrics.calibration_test(sums, bins=bins if binning == "width" else 15).p_value
+    """Of the null that every confidence is the probability of being right."""
+    return metrics.calibration_test(sums, bins=bins, binning=binning).p_value
 
 
 def _scores(sums: CalibrationSums, level: float) -> Figures:
