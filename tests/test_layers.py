@@ -239,6 +239,7 @@ LAYERS = {
         readings schemas forms
         advice webhooks
         state
+        watched
         evidence
     """,
 }
