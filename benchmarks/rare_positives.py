@@ -148,7 +148,7 @@ def alarms(prevalence: float, factor: float, count: int, runs: int, seed: int) -
             if fired is None and either_B.any():
                 fired = first + float((np.argmax(either_B) + 1) * BLOCK)
             fired_before |= bool((of_top_B >= math.log(1 / ALPHA)).any())
-            if fired is not None and (fired_before or prevalence < 0.01):
+            if fired is not None and fired_before:
                 break
         at += [] if fired is None else [fired]
         before += fired_before
@@ -184,27 +184,32 @@ def summary(found: list[Verdicts], fired: list[Alarms]) -> dict[str, Any]:
     }
 
 
+GROUPS = ((0.0, 100.0, "under 100"), (100.0, 324.0, "100 to 323"), (324.0, math.inf, "324 and more"))
+"""Tables by their positives, on average of the setting."""
+
+
 def markdown(found: dict[str, Any]) -> str:
-    rows = [
-        "| prevalence | p too high by | labels | positives | green | before | p < .05 |",
-        "|---|---|---|---|---|---|---|",
-    ]
-    rows += [
-        f"| {r['prevalence']:g} | {r['factor']:g} | {r['labels']:,} | {r['positives']:,.1f} | {r['green']:.3f} |"
-        f" {r['green_before']:.3f} | {r['more_than_chance']:.3f} |"
-        for r in found["verdicts"]
-    ]
-    rows += [
-        "",
-        "| prevalence | p too high by | alarm | before | labels (median) | positives |",
-        "|---|---|---|---|---|---|",
-    ]
+    rows = ["| p too high by | positives | tables | green | before | p < .05 |", "|---|---|---|---|---|---|"]
+    for factor in FACTORS:
+        for least, below, name in GROUPS:
+            these = [r for r in found["verdicts"] if r["factor"] == factor and least <= r["positives"] < below]
+            if these:
+                shares = (np.mean([r[key] for r in these]) for key in ("green", "green_before", "more_than_chance"))
+                cells = [
+                    f"{factor:g}",
+                    name,
+                    f"{sum(r['runs'] for r in these):,}",
+                    *(f"{share:.1%}" for share in shares),
+                ]
+                rows.append(f"| {' | '.join(cells)} |")
+    rows += ["", "| prevalence | p too high by | streams | alarm | before | labels (median) | positives |"]
+    rows.append("|---|---|---|---|---|---|---|")
     for r in found["alarms"]:
         median = "–" if r["median"] is None else f"{r['median']:,.0f}"
         positives = "–" if r["median_positives"] is None else f"{r['median_positives']:,.0f}"
         rows.append(
-            f"| {r['prevalence']:g} | {r['factor']:g} | {r['fired']:.3f} | {r['fired_before']:.3f} | {median} |"
-            f" {positives} |"
+            f"| {r['prevalence']:.1%} | {r['factor']:g} | {r['runs']} | {r['fired']:.1%} | {r['fired_before']:.1%} |"
+            f" {median} | {positives} |"
         )
     return "\n".join(rows)
 

@@ -31,6 +31,7 @@ COMMANDS = {
     "score_coverage": "python -m benchmarks.score_coverage --runs 1000",
     "human_labels": "python -m benchmarks.human_labels",
     "decisions": "python -m benchmarks.decisions --runs 1000",
+    "rare_positives": "python -m benchmarks.rare_positives",
     "significance": "python -m benchmarks.significance",
     "ece-differences": "python -m benchmarks.ece_differences",
     "slices": "python -m benchmarks.slices",
