@@ -41,8 +41,8 @@ def test_the_limits_cover_the_mean_of_unlike_tosses(level: float) -> None:
 def test_a_known_case_and_what_is_said_of_none() -> None:
     found = calibration_ratio(sums([0.02] * 1000, [True] * 5 + [False] * 995))
     low, high = stats.binomtest(5, 1000).proportion_ci(method="exact")
-    assert (found.expected, found.observed) == (pytest.approx(20), 5)
-    assert (found.lower, found.upper) == (pytest.approx(0.02 / high), pytest.approx(0.02 / low))
+    assert found.expected == pytest.approx(20) and found.observed == 5
+    assert found.lower == pytest.approx(0.02 / high) and found.upper == pytest.approx(0.02 / low)
     none = calibration_ratio(sums([0.01] * 300, [False] * 300))
     assert none.ratio == none.upper == math.inf and none.lower == pytest.approx(3 / (300 * (1 - 0.025 ** (1 / 300))))
     assert not none.is_within() and none.positives_to_come() == positives_needed()

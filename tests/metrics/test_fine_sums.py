@@ -32,7 +32,8 @@ def test_every_fine_cell_lies_in_one_equal_cell() -> None:
 def test_they_add_subtract_and_merge() -> None:
     whole, half = PositiveClass.sums_of(P, Y), len(P) // 2
     one, other = PositiveClass.sums_of(P[:half], Y[:half]), PositiveClass.sums_of(P[half:], Y[half:])
-    assert isinstance(whole, FineSums) and (one + other).cells[0].tolist() == whole.cells[0].tolist()
+    assert isinstance(whole, FineSums) and isinstance(one, FineSums)
+    assert (one + other).cells[0].tolist() == whole.cells[0].tolist()
     for sums in (one + other, CalibrationSums.zero() + one + other, sum([one, other])):
         assert isinstance(sums, FineSums) and sums.fine == pytest.approx(whole.fine)
     left = (one + other) - other

@@ -79,7 +79,7 @@ COUNTS: list[tuple[str, Claim]] = [
         lambda r, t: (
             t[0] == t[3] == t[4]
             and of_positive(r, t[0], [*t[1:3], *t[5:]], "mean_probability", "prevalence", "expected", "ratio_lower")
-            and not r.positive.observed
+            and bool(r.positive and not r.positive.observed)
         ),
     ),
     (

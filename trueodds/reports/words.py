@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from datetime import datetime
 from typing import Any
 
@@ -50,6 +51,15 @@ def span(lower: float | None, upper: float | None, how: str = "decimal", digits:
     return f"{low} {DASH} {high}"
 
 
+def digits_of(edges: Iterable[float]) -> int:
+    """Digits of percents that tell the ends of ranges apart: 1 as a rule, 4 at most where ranges are narrow."""
+    different = sorted(set(edges))
+    for digits in range(1, 4):
+        if len({f"{100 * edge:.{digits}f}" for edge in different}) == len(different):
+            return digits
+    return 4
+
+
 def count(value: int) -> str:
     """12345 -> 12,345"""
     return f"{value:,}"
@@ -84,6 +94,7 @@ def period(start: datetime, unit: Unit) -> str:
 
 
 FILTERS = {
+    "digits_of": digits_of,
     "level": level,
     "percent": percent,
     "decimal": decimal,

@@ -15,6 +15,8 @@ from trueodds.metrics.intervals.binomial import binomial_interval
 from trueodds.metrics.scores import Predictions, as_sums
 from trueodds.sums.inputs import check_level
 
+MOST_LABELS = 1e12
+"""Beyond, nobody waits."""
 CHANCE = 0.8
 """Chance of a calibrated model to be told so, for which positives are counted."""
 
@@ -65,11 +67,11 @@ class CalibrationRatio:
         return max(math.ceil((2.8 / room) ** 2) - self.observed, 1)
 
     def labels_to_come(self, most: float = MOST_RATIO) -> int | None:
-        """The number of labels that bring `positives_to_come`, at the rate so far; None where there is none."""
-        positives = self.positives_to_come(most)
-        if positives is None or not max(self.observed, self.expected):
+        """The number of labels that bring `positives_to_come`, at the rate so far; None: none, or over 10^12."""
+        positives, rate = self.positives_to_come(most), (self.observed or self.expected) / self.n
+        if positives is None or positives >= MOST_LABELS * rate:
             return None
-        return math.ceil(positives * self.n / (self.observed or self.expected))
+        return math.ceil(positives / rate)
 
 
 def calibration_ratio(
