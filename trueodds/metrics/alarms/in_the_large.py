@@ -14,7 +14,7 @@ from trueodds.metrics.alarms.anytime import AnytimeTest
 from trueodds.metrics.alarms.payoffs import payoffs
 from trueodds.metrics.alarms.sequential import BLOCK, EProcess
 from trueodds.metrics.alarms.stored import StoredState
-from trueodds.sums.inputs import Array, check_top, is_number, is_whole
+from trueodds.sums.inputs import Array, as_numbers, is_number, is_whole, without_noise
 
 MOST_RATIO = 1.2
 """Expected / observed, or observed / expected, that is put up with, if nobody says otherwise."""
@@ -58,6 +58,20 @@ def log_payoffs(p_N: Array, positive_N: npt.NDArray[np.bool_], tolerance: float,
     relative = [L * (p_N / ratio - y_N) for L in TOO_HIGH] + [L / ratio * (y_N - ratio * p_N) for L in TOO_LOW]
     points = [L * (sign * (p_N - y_N) - tolerance) for sign in (1.0, -1.0) for L in BY_POINTS]
     return np.log1p(np.stack([*relative, *points], axis=1))
+
+
+def _checked(p_N: npt.ArrayLike, positive_N: npt.ArrayLike) -> tuple[Array, npt.NDArray[np.bool_]]:
+    known_N, y_N = as_numbers(p_N, "p"), as_numbers(positive_N, "positive")
+    if known_N.ndim != 1 or y_N.shape != known_N.shape:
+        raise ValueError(f"p {known_N.shape} and positive {y_N.shape} must be vectors of one length")
+    known_N = without_noise(known_N.astype(np.float64, copy=False))
+    for name, values_N, sound_N, allowed in (
+        ("p", known_N, (known_N >= 0) & (known_N <= 1), "[0, 1]"),
+        ("positive", y_N, (y_N == 0) | (y_N == 1), "only 0 and 1 (or False and True)"),
+    ):
+        if not sound_N.all():
+            raise ValueError(f"{name} holds {values_N[~sound_N][0]}; allowed is {allowed}")
+    return known_N, y_N.astype(bool)
 
 
 @dataclass(frozen=True)
@@ -113,9 +127,10 @@ class PositiveEProcess(StoredState, AnytimeTest):
         The same to the last bit however a stream is cut into calls. Memory: N x 14 numbers.
 
         Raises:
-            ValueError: a size that does not divide N, or what `CalibrationSums.from_top` refuses.
+            ValueError: a size that does not divide N, shapes that disagree, a p outside [0, 1], or what is neither
+                positive nor not.
         """
-        p_N, y_N = check_top(p_N, positive_N)
+        p_N, y_N = _checked(p_N, positive_N)
         if not (is_whole(size) and size >= 1) or len(p_N) % size:
             raise ValueError(f"{len(p_N)} labels in blocks of {size!r}; allowed are whole blocks only")
         if not len(p_N):
