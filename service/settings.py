@@ -234,6 +234,9 @@ class Settings(BaseSettings):
     database_connections: int = Field(8, ge=2, description="connections to PostgreSQL that one process opens at most")
 
     alarm_tolerance: float = Field(0.02, ge=0, lt=0.5, description="calibration error that is put up with")
+    alarm_ratio_tolerance: float = Field(
+        1.2, gt=1, le=100, description="expected / observed positives that is put up with, or observed / expected"
+    )
     alarm_alpha: float = Field(
         0.05, gt=0, lt=1, description="share of sound versions that may alarm falsely, ever; it fires at 1/alpha"
     )

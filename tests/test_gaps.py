@@ -44,6 +44,8 @@ BY_NAME: dict[str, Array] = {
     "confidence_N": TOP,
     "confidence": TOP,
     "correct_N": RIGHT,
+    "p_N": P[:, 1],
+    "positive_N": Y == 1,
     "nll_N": TOP,
     "brier_N": TOP,
     "human_NC": VOTES,
@@ -75,6 +77,7 @@ GIVEN: dict[str, Any] = {
 """Of the others without a default."""
 STARTED: dict[type, Any] = {
     metrics.EProcess: lambda: metrics.EProcess.start(null="ece", tolerance=0.02),
+    metrics.PositiveEProcess: lambda: metrics.PositiveEProcess.start(),
     metrics.Prequential: lambda: metrics.Prequential.start(),
     metrics.ShiryaevRoberts: lambda: metrics.ShiryaevRoberts.start(null="ece", tolerance=0.02),
     metrics.WeightedEProcess: lambda: metrics.WeightedEProcess.start(floor=0.1),

@@ -120,6 +120,7 @@ LAYERS = {
     "trueodds/reports/verdict": """
         headline cautions
         examples rules
+        in_the_large
         shares
     """,
     "trueodds/reports/table": """
@@ -242,6 +243,7 @@ LAYERS = {
         readings schemas forms
         advice webhooks
         state
+        watched
         evidence
     """,
 }

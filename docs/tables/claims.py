@@ -195,6 +195,39 @@ CLAIMS = (
         short=True,
     ),
     Claim(
+        "A p(positive) that is half as high again, or more, gets no green word",
+        "prevalence .1% to 50%, 200 to 100,000 labels, {tables:.0f} tables with expected / observed {wrong} or more",
+        "{green:.1%} of the tables; by the verdict before this one {before:.1%}",
+        "A calibrated p(positive) gets it in {enough:.0%} of the tables with {needed:.0f} positives or more, and hardly"
+        " ever with fewer: not yet known",
+        "rare_positives",
+        {
+            "tables": ("summary", "tables_off"),
+            "wrong": ("wrong_ratio",),
+            "green": ("summary", "green_off"),
+            "before": ("summary", "green_off_before"),
+            "enough": ("summary", "green_enough"),
+            "needed": ("summary", "positives_needed"),
+        },
+        "rare-positives-the-verdict-and-the-alarm-of-ppositive",
+    ),
+    Claim(
+        "The alarm on p(positive) finds a rare class's p that is too high",
+        "p twice too high or more, streams of 100,000 labels with 100 positives or more",
+        "{power:.0%} of the streams alarm; by the more probable class alone {before:.0%}",
+        "Of {streams:.0f} calibrated streams {false:.1%} alarm falsely. At a prevalence of .1% a p that is 4 times too"
+        " high takes {labels:,.0f} labels (median)",
+        "rare_positives",
+        {
+            "power": ("summary", "power_from_2"),
+            "before": ("summary", "power_from_2_before"),
+            "streams": ("summary", "streams"),
+            "false": ("summary", "false_alarms"),
+            "labels": ("summary", "labels_to_alarm_at_.001_and_4"),
+        },
+        "rare-positives-the-verdict-and-the-alarm-of-ppositive",
+    ),
+    Claim(
         "The alarm comes soon",
         "100 classes, logits 1.5 times too large from the start",
         "after {labels:.0f} labels (median)",

@@ -32,6 +32,7 @@ COMMANDS = {
     "human_labels": "python -m benchmarks.human_labels",
     "decisions": "python -m benchmarks.decisions --runs 250",
     "threshold": "python -m benchmarks.threshold --records FOLDER",
+    "rare_positives": "python -m benchmarks.rare_positives",
     "significance": "python -m benchmarks.significance",
     "calibration_differences": "python -m benchmarks.calibration_differences",
     "slices": "python -m benchmarks.slices",

@@ -9,13 +9,21 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, PlainSerializer, PlainValidator
 
 from service.store.rows import LabelBlock
-from trueodds.metrics import EProcess, Prequential, ShiryaevRoberts, WeightedEProcess
+from trueodds.metrics import EProcess, PositiveEProcess, Prequential, ShiryaevRoberts, WeightedEProcess
 
 T = TypeVar("T", EProcess, ShiryaevRoberts, Prequential, WeightedEProcess)
+Process = EProcess | PositiveEProcess
 
 
 def reads(form: type[T]) -> PlainValidator:
     return PlainValidator(lambda value: value if isinstance(value, form) else form.from_json(value))
+
+
+def _process(value: Process | dict[str, object]) -> Process:
+    if isinstance(value, EProcess | PositiveEProcess):
+        return value
+    form = PositiveEProcess if isinstance(value, dict) and value.get("form") == PositiveEProcess.form else EProcess
+    return form.from_json(value)
 
 
 WRITES = PlainSerializer(lambda state: state.to_json())
@@ -74,7 +82,7 @@ class Delivery(Frozen):
 class Evidence(Frozen):
     """Against one null hypothesis."""
 
-    process: Annotated[EProcess, reads(EProcess), WRITES]
+    process: Annotated[Process, PlainValidator(_process), WRITES]
     detector: Annotated[ShiryaevRoberts, reads(ShiryaevRoberts), WRITES] | None
     fired: Firing | None = None
     acknowledged: StoredAcknowledgement | None = None

@@ -7,11 +7,20 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from service.alarm.advice import advice_of
 from service.alarm.evidence import Evidence
-from service.alarm.state import NULLS, AlarmState
+from service.alarm.state import AlarmState
+from service.alarm.watched import PAGING
 from service.store.rows import LabelBlock
 from trueodds.bundle.shadows import is_shadow
-from trueodds.metrics.alarms.payoffs import Null
-from trueodds.reports.alarm import Acknowledgement, Advice, Alarm, AlarmOf, EvidencePoint, Rearming, WeightedEvidence
+from trueodds.reports.alarm import (
+    Acknowledgement,
+    Advice,
+    Alarm,
+    AlarmOf,
+    EvidencePoint,
+    Rearming,
+    Watched,
+    WeightedEvidence,
+)
 from trueodds.reports.labelling import choice_of
 from trueodds.sums.answers import AnswerSums
 from trueodds.texts import plural
@@ -78,12 +87,12 @@ def alarm_of(
     """The report's part about the alarm. A shadow (by its `model`) pages nobody: what fires there is a notice.
 
     `sums`: of all answers of the version, to say whether those that get labels are like them. `corrected`: whether
-    any label was corrected after it came. `positive`: the version's positive class, which the evidence is not about:
-    the sentences say so.
+    any label was corrected after it came. `positive`: the version's positive class, whose probability has evidence of
+    its own: the sentences say which is about what.
     """
-    shadow = is_shadow(model)
+    shadow, state = is_shadow(model), state.watching(positive is not None)
     whose = "" if positive is None else " of the more probable class"
-    nulls = [_null(state, null, whose, pages=null == "ece" and not shadow) for null in NULLS]
+    nulls = [_null(state, null, whose, positive, pages=null in PAGING and not shadow) for null in state.watched]
     weighted = _weighted(state, whose)
     choice = choice_of(sums)
     notice = DIFFERS if state.labels and choice and choice.warning else None
@@ -119,9 +128,10 @@ def alarm_of(
 
 def standing(state: AlarmState, model: str) -> Standing:
     """The alarm's state in a word: that of the null that pages, else whether there is something to notice."""
-    of_null = {null: _standing(state.nulls[null]) for null in NULLS}
-    if of_null["ece"] != "quiet" and not is_shadow(model):
-        return of_null["ece"]
+    of_null = {null: _standing(state.nulls[null]) for null in state.watched}
+    paging = [of_null[null] for null in PAGING if of_null.get(null, "quiet") != "quiet"]
+    if paging and not is_shadow(model):
+        return "fired" if "fired" in paging else "acknowledged"
     if "fired" in of_null.values() or (state.weighted and state.weighted.fired):
         return "notice"
     return "acknowledged" if "acknowledged" in of_null.values() else "quiet"
@@ -133,15 +143,16 @@ def _standing(evidence: Evidence) -> Literal["quiet", "fired", "acknowledged"]:
     return "acknowledged" if evidence.acknowledged else "fired"
 
 
-def _null(state: AlarmState, null: Null, whose: str, *, pages: bool) -> AlarmOf:
+def _null(state: AlarmState, null: Watched, whose: str, positive: str | None, *, pages: bool) -> AlarmOf:
     evidence, log_e = state.nulls[null], state.log_e(null)
     acknowledged = evidence.acknowledged
     return AlarmOf(
         null=null,
-        statement=_statement(null, state.tolerance, whose),
+        statement=_statement(null, state, whose, positive),
         pages=pages,
         tolerance=state.tolerance,
-        threshold=1 / state.alpha,
+        ratio_tolerance=state.ratio_tolerance if null == "positive" else None,
+        threshold=1 / state.alpha_of_each,
         state=_standing(evidence),
         labels=state.labels,
         log_e=log_e,
@@ -199,8 +210,15 @@ def _history(state: AlarmState, evidence: Evidence, log_e: float) -> list[Eviden
     return [EvidencePoint(labels=n, at=_time(at), log_e=value) for n, (at, value) in sorted(points.items())]
 
 
-def _statement(null: Null, tolerance: float, whose: str) -> str:
+def _statement(null: Watched, state: AlarmState, whose: str, positive: str | None) -> str:
     """`whose`: " of the more probable class" where that has to be said."""
+    tolerance = state.tolerance
+    if null == "positive":
+        return (
+            f"In the answers that get labels p({positive}) was wrong on the whole at some time: expected / observed"
+            f" {positive} was not between {1 / state.ratio_tolerance:.2g} and {state.ratio_tolerance:g}, or the mean of"
+            f" p({positive}) more than {tolerance:g} off their share."
+        )
     if null == "ece":
         error = f"The calibration error (ECE){whose and f'{whose},'} of the answers that get labels"
         return f"{error}{whose and ','} was above {tolerance:g} at some time."
@@ -209,22 +227,27 @@ def _statement(null: Null, tolerance: float, whose: str) -> str:
 
 
 def _reading(state: AlarmState, nulls: list[AlarmOf], shadow: bool, labelled: int, positive: str | None) -> str:
-    ece, point = nulls
-    if ece.state == point.state == "quiet":
+    fired = next((null for null in nulls if state.nulls[null.null] is state.paging), None)
+    point, title = nulls[-1], "ALARM: "
+    if fired is None and point.state == "quiet":
         if not state.labels:
             return f"No alarm: {_none_taken(state, labelled)}."
-        cancels = "" if positive is None else f" Errors of p({positive}) that cancel in the more probable class do not."
+        others = ""
+        if positive is not None:
+            ratio = f"{1 / state.ratio_tolerance:.2g} and {state.ratio_tolerance:g}"
+            others = f" Nor has it shown that expected / observed {positive} is not between {ratio}."
         return (
             f"No alarm after {plural(state.labels, 'label')}: in the answers that get labels no calibration error above"
-            f" {state.tolerance:g} has shown.{cancels} That does not prove a smaller one, least of all while labels are"
+            f" {state.tolerance:g} has shown.{others} That does not prove a smaller one, least of all while labels are"
             f" few. You may look as often as you like: {_promise(state)}"
         )
-    fired, title = (ece, "ALARM: ") if ece.state != "quiet" else (point, "Notice: ")
+    if fired is None:
+        fired, title = point, "Notice: "
     parts = [("Notice: " if shadow else title) + fired.statement[0].lower() + fired.statement[1:]]
     evidence = state.nulls[fired.null]
-    if evidence.process.alarmed(state.alpha):
-        rare = _one_in(1 / state.alpha)
-        within = "its ECE" if fired is ece else "every range"
+    if evidence.process.alarmed(state.alpha_of_each):
+        rare = _one_in(1 / state.alpha_of_each)
+        within = {"ece": "its ECE", "positive": "it", "point": "every range"}[fired.null]
         parts.append(
             f"Had {within} been within that at every label, given what came before, at most {rare} versions would ever"
             " show as much, however long one looks."
@@ -243,7 +266,7 @@ def _reading(state: AlarmState, nulls: list[AlarmOf], shadow: bool, labelled: in
         parts.append("This version is a shadow and answers nobody, so nobody is called.")
     elif not known:
         parts.append("It stays until somebody acknowledges it.")
-    if fired is ece:
+    if fired.null == "ece":
         parts.append("The ECE of all answers, or over the whole time, may be smaller.")
     return " ".join(parts)
 
@@ -279,7 +302,7 @@ def _promise(state: AlarmState) -> str:
 
 def _deliveries(state: AlarmState, settings: Settings) -> str:
     """A sentence on webhooks that do not take the news; the log, which not everybody sees, names them."""
-    if state.nulls["ece"].fired is None:
+    if state.paging is None:
         return ""
     keys = {hook.key for hook in settings.alarm_webhook}
     failed = [d for key, d in state.deliveries.items() if key in keys and d.attempts and d.delivered_ms is None]
@@ -295,6 +318,7 @@ def _settings(state: AlarmState, settings: Settings) -> str:
     settings_of = {
         "tolerance": (state.tolerance, settings.alarm_tolerance),
         "alpha": (state.alpha, settings.alarm_alpha),
+        "ratio tolerance": (state.ratio_tolerance, settings.alarm_ratio_tolerance),
         "run length": (state.run_length, settings.alarm_run_length),
         "propensity floor": (state.propensity_floor, settings.alarm_propensity_floor),
     }

@@ -80,7 +80,8 @@ async def rearm(request: Request) -> Response:
 
 
 async def _rearm(runtime: Runtime, version: Version, body: RearmingBody) -> Alarm:
-    settings, take, at_ms = runtime.settings, taking(runtime.settings), time.time_ns() // 1_000_000
+    settings, at_ms = runtime.settings, time.time_ns() // 1_000_000
+    take = taking(settings, version.positive_class)
     key = version.model, version.version
 
     def step(tree: Any, block: LabelBlock) -> Any:

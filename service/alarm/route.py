@@ -15,16 +15,16 @@ from service.alarm import forms, webhooks
 from service.alarm.evidence import StoredAcknowledgement
 from service.alarm.readings import Standing, alarm_of, standing
 from service.alarm.schemas import AlarmTest, WebhookTest
-from service.alarm.state import ALARM, NULLS, AlarmState
+from service.alarm.state import ALARM, AlarmState
 from service.alarm.watch import taking
+from service.alarm.watched import NULLS
 from service.errors import ServiceError
 from service.http import documentation, error_answers, json_body, keys, signed_body
 from service.http.signed_body import Name, SignedBody
 from service.settings import Webhook
 from service.store import StoreError
 from service.store.rows import LabelBlock, Version
-from trueodds.metrics.alarms.payoffs import Null
-from trueodds.reports.alarm import Alarm
+from trueodds.reports.alarm import Alarm, Watched
 from trueodds.texts import plural, short
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ class AcknowledgementBody(SignedBody):
 
     model: Name
     version: Name
-    null: Null | None = None
+    null: Watched | None = None
 
 
 class UndecidedBody(SignedBody):
@@ -183,15 +183,16 @@ async def read_alarm(runtime: Runtime, model: str, version: str) -> tuple[AlarmS
 
 async def _acknowledge(runtime: Runtime, version: Version, body: AcknowledgementBody) -> Alarm:
     key = version.model, version.version
-    settings, take = runtime.settings, taking(runtime.settings)
-    nulls: tuple[Null, ...] = (body.null,) if body.null else NULLS
+    settings, take = runtime.settings, taking(runtime.settings, version.positive_class)
+    nulls: tuple[Watched, ...] = (body.null,) if body.null else NULLS
     by = StoredAcknowledgement(who=body.who, why=body.why, at_ms=time.time_ns() // 1_000_000)
 
     def step(tree: Any, block: LabelBlock) -> Any:
         state = AlarmState.read(take(tree, block), settings)
         changed = state.acknowledge(nulls, by)
-        if not any(changed.nulls[null].acknowledged is by for null in nulls) and by not in _known(state, nulls):
-            raise _nothing(state, nulls, "/".join(key))
+        watched = tuple(null for null in nulls if null in state.nulls)
+        if not any(changed.nulls[null].acknowledged is by for null in watched) and by not in _known(state, watched):
+            raise _nothing(state, watched or nulls, "/".join(key))
         return changed.tree()
 
     await runtime.store.update_state(*key, ALARM, take)  # what has come meanwhile may fire
@@ -201,12 +202,12 @@ async def _acknowledge(runtime: Runtime, version: Version, body: Acknowledgement
     return await asyncio.to_thread(alarm_of, state, settings, model=version.model, sums=sums, positive=positive)
 
 
-def _known(state: AlarmState, nulls: tuple[Null, ...]) -> list[StoredAcknowledgement]:
+def _known(state: AlarmState, nulls: tuple[Watched, ...]) -> list[StoredAcknowledgement]:
     """Earlier acknowledgements; ours among them where a transaction is tried again or more labels have come."""
-    return [known for null in nulls if (known := state.nulls[null].acknowledged)]
+    return [known for null in nulls if null in state.nulls and (known := state.nulls[null].acknowledged)]
 
 
-def _nothing(state: AlarmState, nulls: tuple[Null, ...], name: str) -> ServiceError:
+def _nothing(state: AlarmState, nulls: tuple[Watched, ...], name: str) -> ServiceError:
     words = f"nothing has fired of {name} ({', '.join(nulls)}), after {plural(state.labels, 'label')}"
     if known := _known(state, nulls):
         words = f"{known[0].who} has acknowledged the alarm of {name} already: {short(known[0].why)}"

@@ -18,36 +18,38 @@ from service.alarm.evidence import (
     Evidence,
     Firing,
     Frozen,
+    Process,
     StoredAcknowledgement,
     StoredRearming,
     WeightedTest,
     reads,
 )
+from service.alarm.watched import NULLS, PAGING, chosen, rows_of_positive, start_of, thinned
 from service.store import StoreError
 from service.store.rows import LabelBlock
-from trueodds.metrics import EProcess, Prequential, ShiryaevRoberts, WeightedEProcess
-from trueodds.metrics.alarms.payoffs import Null
+from trueodds.metrics import PositiveEProcess, Prequential, ShiryaevRoberts, WeightedEProcess
 from trueodds.metrics.alarms.sequential import BLOCK
 from trueodds.metrics.alarms.weighted import FLOOR
+from trueodds.reports.alarm import Watched
 from trueodds.sums.inputs import Array
+from trueodds.sums.positive import PositiveClass
 
 if TYPE_CHECKING:
     from service.settings import Settings
 
 ALARM = "alarm"
 """Name of the state in the store."""
-NULLS: tuple[Null, ...] = ("ece", "point")
-"""The one that pages first."""
-POINTS = 192
-"""Most points of the history; the first, the alarm and the present come to them."""
 
 
 class AlarmState(Frozen):
     """See the module. The settings it began with stay: to change a test after having seen its data voids it."""
 
-    form: Literal[1] = 1
+    form: Literal[2] = 2
     tolerance: float
+    ratio_tolerance: float
+    """Of expected / observed positives."""
     alpha: float
+    """Of all that page together."""
     run_length: int | None
     propensity_floor: float = FLOOR
     labels: int = Field(0, ge=0)
@@ -60,9 +62,12 @@ class AlarmState(Frozen):
     """Arrival of the last label."""
     rest_confidence: tuple[float, ...] = Field((), max_length=BLOCK - 1)
     rest_correct: tuple[bool, ...] = Field((), max_length=BLOCK - 1)
+    rest_p: tuple[float, ...] = Field((), max_length=BLOCK - 1)
+    """p(positive) of the labels that wait; empty where there is no positive class."""
+    rest_positive: tuple[bool, ...] = Field((), max_length=BLOCK - 1)
     history_blocks: tuple[int, ...] = ()
     history_ms: tuple[int, ...] = ()
-    nulls: dict[Null, Evidence]
+    nulls: dict[Watched, Evidence]
     weighted: WeightedTest | None = None
     """None before the first label that has a propensity."""
     prequential: Annotated[Prequential, reads(Prequential), WRITES]
@@ -74,19 +79,30 @@ class AlarmState(Frozen):
         """Labels at the points of the history."""
         return [block * BLOCK for block in self.history_blocks]
 
+    @property
+    def watched(self) -> tuple[Watched, ...]:
+        """The nulls there is evidence about, those that page first."""
+        return tuple(null for null in NULLS if null in self.nulls)
+
+    @property
+    def paging(self) -> Evidence | None:
+        """The evidence that calls somebody: of the nulls that page and have fired, the one that fired first."""
+        fired = [self.nulls[null] for null in PAGING if null in self.nulls and self.nulls[null].fired]
+        return min(fired, key=lambda one: one.fired.after if one.fired else 0, default=None)
+
+    @property
+    def alpha_of_each(self) -> float:
+        """The level of each null. Two that page share `alpha` in halves, so both together alarm falsely no oftener."""
+        return self.alpha / 2 if "positive" in self.nulls else self.alpha
+
     @classmethod
     def start(cls, settings: Settings) -> Self:
         """Before any label."""
         tolerance, run_length = settings.alarm_tolerance, settings.alarm_run_length
-        nulls = {
-            null: Evidence(
-                process=EProcess.start(null, tolerance),
-                detector=None if run_length is None else ShiryaevRoberts.start(null, tolerance),
-            )
-            for null in NULLS
-        }
+        nulls: dict[Watched, Evidence] = {null: start_of(null, tolerance, run_length) for null in ("ece", "point")}
         return cls(
             tolerance=tolerance,
+            ratio_tolerance=settings.alarm_ratio_tolerance,
             alpha=settings.alarm_alpha,
             run_length=run_length,
             propensity_floor=settings.alarm_propensity_floor,
@@ -118,8 +134,11 @@ class AlarmState(Frozen):
     def _check(self) -> None:
         """Raises ValueError unless the parts are of the same labels and settings."""
         blocks = self.labels // BLOCK
-        if set(self.nulls) != set(NULLS):
-            raise ValueError(f"there is evidence of {sorted(self.nulls)}; expected {sorted(NULLS)}")
+        if not {"ece", "point"} <= set(self.nulls):
+            raise ValueError(f"there is evidence of {sorted(self.nulls)}; expected ece and point")
+        waiting = self.labels % BLOCK if "positive" in self.nulls else 0
+        if not len(self.rest_p) == len(self.rest_positive) == waiting:
+            raise ValueError(f"{len(self.rest_p)} p(positive) wait for their block; {waiting} labels do")
         if not len(self.rest_confidence) == len(self.rest_correct) == self.labels % BLOCK:
             raise ValueError(f"{len(self.rest_confidence)} labels wait for their block; {self.labels} arrived")
         if self.weighted and (self.weighted.process.tolerance, self.weighted.process.floor) != (
@@ -127,9 +146,13 @@ class AlarmState(Frozen):
             self.propensity_floor,
         ):
             raise ValueError("the weighted evidence is of another tolerance or floor")
-        tests: list[EProcess | ShiryaevRoberts | Prequential] = [self.prequential]
+        tests: list[Process | ShiryaevRoberts | Prequential] = [self.prequential]
         for null, evidence in self.nulls.items():
-            if (evidence.process.null, evidence.process.tolerance) != (null, self.tolerance):
+            process = evidence.process
+            of = "positive" if isinstance(process, PositiveEProcess) else process.null
+            if isinstance(process, PositiveEProcess) and process.ratio != self.ratio_tolerance:
+                raise ValueError("the evidence of positive is of another ratio")
+            if (of, process.tolerance) != (null, self.tolerance):
                 raise ValueError(f"the evidence of {null} is of another null or tolerance")
             if not len(evidence.log_e) == len(self.history_blocks) == len(self.history_ms):
                 raise ValueError(f"the history of {null} has lost points")
@@ -141,10 +164,20 @@ class AlarmState(Frozen):
         """The state as JSON writes it; `read` restores it exactly."""
         return self.model_dump(mode="json")
 
-    def take(self, block: LabelBlock) -> Self:
-        """The state after the labels that came next."""
+    def watching(self, positive: bool) -> Self:
+        """The state that watches p(positive), too, of a version that has a positive class; before any label only."""
+        if not positive or "positive" in self.nulls or self.labels:
+            return self
+        start = PositiveEProcess.start(self.tolerance, self.ratio_tolerance)
+        return self.model_copy(update={"nulls": {**self.nulls, "positive": Evidence(process=start, detector=None)}})
+
+    def take(self, block: LabelBlock, positive: PositiveClass | None = None) -> Self:
+        """The state after the labels that came next; `positive`: the version's positive class."""
         if not len(block):
             return self
+        return self.watching(positive is not None)._take(block, positive)
+
+    def _take(self, block: LabelBlock, positive: PositiveClass | None) -> Self:
         waiting = len(self.rest_confidence)
         confidence_N = np.concatenate([self.rest_confidence, block.confidence_L])
         correct_N = np.concatenate([np.array(self.rest_correct, bool), block.first_correct_L])
@@ -152,11 +185,13 @@ class AlarmState(Frozen):
         number_B = self.labels // BLOCK + 1 + np.arange(whole // BLOCK)
         at_ms_B = block.arrived_ms_L[(np.arange(len(number_B)) + 1) * BLOCK - 1 - waiting]
         taken = confidence_N[:whole], correct_N[:whole]
+        p_N, positive_N = rows_of_positive(block, positive, self.rest_p, self.rest_positive)
         blocks, at_ms = (*self.history_blocks, *number_B.tolist()), (*self.history_ms, *at_ms_B.tolist())
-        kept = _thinned(blocks)
+        kept = thinned(blocks)
         nulls, deliveries = {}, self.deliveries
         for null, evidence in self.nulls.items():
-            process, log_e_B = evidence.process.advance_each(*taken)
+            of_null = (p_N[:whole], positive_N[:whole]) if null == "positive" else taken
+            process, log_e_B = evidence.process.advance_each(*of_null)
             detector, log_r_B = evidence.detector.advance_each(*taken) if evidence.detector else (None, None)
             log_e = (*evidence.log_e, *(round(x, 4) for x in log_e_B.tolist()))
             fired = evidence.fired or self._fired(log_e_B, log_r_B, number_B, at_ms_B)
@@ -164,9 +199,9 @@ class AlarmState(Frozen):
             if fired and evidence.fired is None:  # before, if labels were voided, it may have fired on other labels
                 if acknowledged and acknowledged.at_ms < fired.at_ms:
                     acknowledged = None
-                if null == "ece":
+                if null in PAGING and self.paging is None:
                     deliveries = {key: d for key, d in deliveries.items() if d.fired_ms == fired.at_ms}
-            change = {"process": process, "detector": detector, "fired": fired, "log_e": _chosen(log_e, kept)}
+            change = {"process": process, "detector": detector, "fired": fired, "log_e": chosen(log_e, kept)}
             nulls[null] = evidence.model_copy(update={**change, "acknowledged": acknowledged})
         after = {
             "labels": self.labels + len(block),
@@ -174,8 +209,10 @@ class AlarmState(Frozen):
             "last_ms": int(block.arrived_ms_L[-1]),
             "rest_confidence": tuple(confidence_N[whole:].tolist()),
             "rest_correct": tuple(correct_N[whole:].tolist()),
-            "history_blocks": _chosen(blocks, kept),
-            "history_ms": _chosen(at_ms, kept),
+            "rest_p": tuple(p_N[whole:].tolist()),
+            "rest_positive": tuple(positive_N[whole:].tolist()),
+            "history_blocks": chosen(blocks, kept),
+            "history_ms": chosen(at_ms, kept),
             "nulls": nulls,
             "weighted": self._weighted(block),
             "prequential": self.prequential.advance_each(*taken),
@@ -191,7 +228,7 @@ class AlarmState(Frozen):
 
     def _fired(self, log_e_B: Array, log_r_B: Array | None, number_B: Any, at_ms_B: Any) -> Firing | None:
         """The first of these blocks at which a threshold is reached, if any."""
-        reached_B = log_e_B >= -math.log(self.alpha)
+        reached_B = log_e_B >= -math.log(self.alpha_of_each)
         by_detector_B = np.zeros_like(reached_B)
         if log_r_B is not None and self.run_length is not None:
             by_detector_B = log_r_B >= math.log(self.run_length / BLOCK)
@@ -201,19 +238,20 @@ class AlarmState(Frozen):
         by: Literal["e-process", "shiryaev-roberts"] = "e-process" if reached_B[b] else "shiryaev-roberts"
         return Firing(at_ms=int(at_ms_B[b]), after=int(number_B[b]) * BLOCK, log_e=float(log_e_B[b]), by=by)
 
-    def log_e(self, null: Null) -> float:
+    def log_e(self, null: Watched) -> float:
         """log E of all labels, those of the unfinished block too: its stakes were laid when it began."""
         process = self.nulls[null].process
         if not self.rest_confidence:
             return process.log_e
-        return float(process.advance_each(self.rest_confidence, self.rest_correct, len(self.rest_correct))[1][0])
+        rest = (self.rest_p, self.rest_positive) if null == "positive" else (self.rest_confidence, self.rest_correct)
+        return float(process.advance_each(*rest, len(rest[0]))[1][0])
 
-    def acknowledge(self, nulls: tuple[Null, ...], by: StoredAcknowledgement) -> Self:
+    def acknowledge(self, nulls: tuple[Watched, ...], by: StoredAcknowledgement) -> Self:
         """The state in which the fired ones of these nulls are acknowledged; those that were, stay as they are."""
         changed = {
             null: self.nulls[null].model_copy(update={"acknowledged": by})
             for null in nulls
-            if self.nulls[null].fired and self.nulls[null].acknowledged is None
+            if null in self.nulls and self.nulls[null].fired and self.nulls[null].acknowledged is None
         }
         return self.model_copy(update={"nulls": {**self.nulls, **changed}})
 
@@ -227,11 +265,11 @@ class AlarmState(Frozen):
             return None
         nulls = {}
         for null, evidence in self.nulls.items():
-            start = EProcess.start(null, self.tolerance)
-            detector = evidence.detector and ShiryaevRoberts.start(null, self.tolerance)
-            nulls[null] = Evidence(process=start, detector=detector, acknowledged=evidence.acknowledged)
+            start = start_of(null, self.tolerance, self.run_length, self.ratio_tolerance)
+            nulls[null] = start.model_copy(update={"acknowledged": evidence.acknowledged})
         return type(self)(
             tolerance=self.tolerance,
+            ratio_tolerance=self.ratio_tolerance,
             alpha=self.alpha,
             run_length=self.run_length,
             propensity_floor=self.propensity_floor,
@@ -250,7 +288,7 @@ class AlarmState(Frozen):
         of the sound versions alarm falsely in each watch, and in k + 1 of them at most the sum of their alphas (union
         bound). To spend less on each later watch, alpha / 2^k, would make those slower that have the most to find.
         """
-        fired = self.nulls["ece"].fired
+        fired = self.paging.fired if self.paging else None
         ended = StoredRearming(
             who=who,
             why=why,
@@ -265,24 +303,7 @@ class AlarmState(Frozen):
             "rearmings": (*self.rearmings, ended),
             "last_ms": self.last_ms,
         }
-        return self.start(settings).model_copy(update=change)
+        return self.start(settings).watching("positive" in self.nulls).model_copy(update=change)
 
     def with_delivery(self, key: str, delivery: Delivery) -> Self:
         return self.model_copy(update={"deliveries": {**self.deliveries, key: delivery}})
-
-
-def _thinned(blocks: tuple[int, ...]) -> list[int]:
-    """Places of the points to keep: the first, and every 2^k-th block with the least k that leaves few enough.
-
-    It depends on the number of blocks only, so it does not matter how often it was done on the way.
-    """
-    if not blocks:
-        return []
-    step = 1
-    while blocks[-1] // step > POINTS:
-        step *= 2
-    return [i for i, block in enumerate(blocks) if block == 1 or block % step == 0]
-
-
-def _chosen(values: tuple[Any, ...], places: list[int]) -> tuple[Any, ...]:
-    return tuple(values[i] for i in places)

@@ -23,6 +23,7 @@ from service.store.rows import LabelBlock
 from service.telemetry.metrics import Telemetry
 from trueodds.bundle.shadows import is_shadow
 from trueodds.metrics import ece
+from trueodds.sums.positive import PositiveClass
 
 POLL_SECONDS = 1.0
 CLAIM_MS = int(1000 * (SEND_SECONDS + 5))
@@ -37,15 +38,21 @@ Key = tuple[str, str]
 """Model and version."""
 
 
-def taking(settings: Settings) -> Callable[[Any, LabelBlock], Any]:
-    """The step of `store.fold` that takes labels."""
+def taking(settings: Settings, positive: PositiveClass | None = None) -> Callable[[Any, LabelBlock], Any]:
+    """The step of `store.fold` that takes labels; `positive`: the version's positive class."""
 
     def step(tree: Any, block: LabelBlock) -> Any:
         if tree is not None and not len(block):
             return tree
-        return AlarmState.read(tree, settings).take(block).tree()
+        return AlarmState.read(tree, settings).take(block, positive).tree()
 
     return step
+
+
+async def taking_of(store: Store, settings: Settings, model: str, version: str) -> Callable[[Any, LabelBlock], Any]:
+    """As `taking`, of a version by its name."""
+    known = {(v.model, v.version): v.positive_class for v in await store.read_versions()}
+    return taking(settings, known.get((model, version)))
 
 
 def restarting(settings: Settings) -> Callable[[Any, int], tuple[Any, int] | None]:
@@ -73,6 +80,7 @@ class Watch:
         """Labels taken by the states that this process has seen."""
         self._due: dict[Key, int] = {}
         """When a webhook is to be called again, Unix milliseconds."""
+        self._positive: dict[Key, PositiveClass | None] = {}
         self._logged: set[str] = set()
         self._sending: dict[Key, asyncio.Task[None]] = {}
 
@@ -109,7 +117,7 @@ class Watch:
 
     async def _update(self, key: Key, arrived: int, taken: int) -> None:
         if arrived > taken:
-            tree = await self._store.update_state(*key, ALARM, taking(self._settings))
+            tree = await self._store.update_state(*key, ALARM, await self._taking(key))
         elif self._seen.get(key) != taken:
             tree = await self._store.read_state(*key, ALARM)
         elif key not in self._due or key in self._sending or _now() < self._due[key]:
@@ -127,8 +135,8 @@ class Watch:
 
     def _undelivered(self, key: Key, state: AlarmState) -> list[Webhook]:
         """Webhooks that have not taken the news of this version's alarm; of a new one, only while it is open."""
-        evidence = state.nulls["ece"]
-        if is_shadow(key[0]) or evidence.fired is None:
+        evidence = state.paging
+        if is_shadow(key[0]) or evidence is None:
             return []
         return [hook for hook in self._webhooks if _is_undelivered(state.deliveries.get(hook.key), evidence)]
 
@@ -162,7 +170,7 @@ class Watch:
 
         state = await self._change(key, hook, claim)
         mine = state.deliveries.get(hook.key)
-        if mine is None or state.nulls["ece"].fired is None:  # the labels that fired it were voided
+        if mine is None or state.paging is None:  # the labels that fired it were voided
             return None
         if mine.delivered_ms is not None:
             return None
@@ -196,11 +204,11 @@ class Watch:
 
     async def _change(self, key: Key, hook: Webhook, change: Callable[[Delivery], Delivery]) -> AlarmState:
         """Change what is stored of a delivery, with all workers taking turns."""
-        take = taking(self._settings)
+        take = await self._taking(key)
 
         def step(tree: Any, block: LabelBlock) -> Any:
             state = AlarmState.read(take(tree, block), self._settings)
-            fired = state.nulls["ece"].fired
+            fired = state.paging.fired if state.paging else None
             if fired is None:
                 return state.tree()
             before = state.deliveries.get(hook.key, Delivery(fired_ms=fired.at_ms))
@@ -208,23 +216,29 @@ class Watch:
 
         return AlarmState.read(await self._store.update_state(*key, ALARM, step), self._settings)
 
+    async def _taking(self, key: Key) -> Callable[[Any, LabelBlock], Any]:
+        if key not in self._positive:  # a version never changes
+            self._positive |= {(v.model, v.version): v.positive_class for v in await self._store.read_versions()}
+        return taking(self._settings, self._positive.get(key))
+
     async def _news(self, key: Key, state: AlarmState) -> dict[str, Any]:
         state = state.model_copy(update={"deliveries": {}})  # the same news at every try
         sums = await self._store.read_sums(*key)
         known = {(v.model, v.version): v for v in await self._store.read_versions()}
         positive = known[key].positive
         alarm = await asyncio.to_thread(alarm_of, state, self._settings, model=key[0], sums=sums, positive=positive)
-        ece_test, fired = alarm.nulls[0], state.nulls["ece"].fired
-        assert fired is not None and ece_test.fired_at is not None
+        test, fired = alarm.refuted, state.paging.fired if state.paging else None
+        assert fired is not None and test is not None and test.fired_at is not None
         numbers = {
-            "fired_at": ece_test.fired_at.isoformat(),
+            "fired_at": test.fired_at.isoformat(),
             "fired_after": fired.after,
             "log_e": fired.log_e,
-            "threshold": ece_test.threshold,
-            "tolerance": ece_test.tolerance,
+            "threshold": test.threshold,
+            "tolerance": test.tolerance,
+            "ratio_tolerance": test.ratio_tolerance,
             "ece": ece(sums.labelled),
         }
-        return news(*key, "ece", numbers, reading=alarm.reading, address=self._settings.address)
+        return news(*key, test.null, numbers, reading=alarm.reading, address=self._settings.address)
 
 
 def _is_undelivered(known: Delivery | None, evidence: Evidence) -> bool:

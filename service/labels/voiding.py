@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from starlette.responses import Response
 
 from service.alarm.state import ALARM
-from service.alarm.watch import restarting, taking
+from service.alarm.watch import restarting, taking_of
 from service.errors import ServiceError
 from service.http import documentation, error_answers, json_body, keys, signed_body
 from service.http.signed_body import Name, SignedBody
@@ -127,7 +127,8 @@ async def void_labels(request: Request) -> Response:
     if not body.dry_run:
         for model, version in counts:
             with contextlib.suppress(StoreError):  # the watch over the alarm takes what is left, or says what is wrong
-                await runtime.store.update_state(model, version, ALARM, taking(runtime.settings))
+                take = await taking_of(runtime.store, runtime.settings, model, version)
+                await runtime.store.update_state(model, version, ALARM, take)
     answer = LabelsVoided(
         dry_run=body.dry_run,
         labels=sum(voided.labels for voided in counts.values()),

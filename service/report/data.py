@@ -19,6 +19,7 @@ from trueodds.metrics import CalibrationSums
 from trueodds.reports import LabelledRows
 from trueodds.reports.schemas import MOST_MINUTES, KnownVersion, Unit
 from trueodds.sums.answers import AnswerSums
+from trueodds.sums.fine import FineSums
 from trueodds.sums.hours import MINUTE_MS, hour_of, hours_of, within
 from trueodds.sums.positive import PositiveSums
 
@@ -267,7 +268,7 @@ async def _positive(
         all_sums = await store.read_sums(*key, positive=True)
         columns = block.confidence_L, block.predicted_L, block.label_L, block.nll_L
         p_L, is_positive_L, nll_L, brier_L = await asyncio.to_thread(positive.rows_of_top, *columns)
-        labelled = CalibrationSums.from_top(p_L, is_positive_L, nll_N=nll_L, brier_N=brier_L)
+        labelled = FineSums.of(p_L, is_positive_L, nll_N=nll_L, brier_N=brier_L)
         sums = AnswerSums(all_sums.answers_C, labelled)
     elif class_and_tag is not None:
         sums = class_and_tag.total(positive)

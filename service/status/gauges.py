@@ -12,7 +12,8 @@ import onnxruntime as ort
 from prometheus_client.core import GaugeMetricFamily, Metric
 
 from service.alarm.readings import Standing
-from service.alarm.state import NULLS, AlarmState
+from service.alarm.state import AlarmState
+from service.alarm.watched import NULLS
 from service.store.rows import HeldLabels, Version
 from service.telemetry.metrics import KEY
 from trueodds.metrics import EceInterval, ece_interval
@@ -143,13 +144,14 @@ def _left_out(count: int) -> Metric:
 def _evidence(states: Sequence[VersionState]) -> list[Metric]:
     alarm = GaugeMetricFamily(
         "trueodds_calibration_alarm",
-        "0: quiet, 1: notice, 2: fired (the ECE of the labelled answers was above the tolerance at some time),"
+        "0: quiet, 1: notice, 2: fired (the labelled answers were off by more than is put up with at some time),"
         " 3: acknowledged; NaN: evidence is damaged",
         labels=KEY,
     )
     log_e = GaugeMetricFamily(
         "trueodds_calibration_log_evalue",
-        "Natural logarithm of the evidence against a null hypothesis; it fires at log(1/alpha), 3.0 by default",
+        "Natural logarithm of the evidence against a null hypothesis; it fires at log(1/alpha), 3.0 by default,"
+        " 3.7 where p(positive) is watched, too",
         labels=[*KEY, "null"],
     )
     age = GaugeMetricFamily(
@@ -158,7 +160,9 @@ def _evidence(states: Sequence[VersionState]) -> list[Metric]:
     for state in states:
         evidence = state.evidence
         alarm.add_metric(state.key, ALARM_STATES.index(state.standing) if evidence else float("nan"))
-        for null in NULLS:
+        if evidence:
+            evidence = evidence.watching(state.version.positive is not None)
+        for null in evidence.watched if evidence else NULLS:
             log_e.add_metric([*state.key, null], evidence.log_e(null) if evidence else float("nan"))
         if evidence and evidence.last_ms is not None:
             age.add_metric(state.key, max(0.0, time.time() - evidence.last_ms / 1000))

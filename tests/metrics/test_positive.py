@@ -154,7 +154,8 @@ def test_a_report_has_figures_of_p_positive() -> None:
     by_p = AnswerSums(np.bincount(metrics.cell_of(p_N), minlength=metrics.CELLS), positive.sums(p_NC, labels_N))
     top = metrics.CalibrationSums.from_probabilities(p_NC, labels_N)
     sums = AnswerSums(np.bincount(metrics.cell_of(p_NC.max(axis=1)), minlength=metrics.CELLS), top)
-    report = report_of("tumours", "1", sums, Options(bins=10), positive=PositiveSums("malignant", by_p))
+    options = Options(bins=10, binning_of_positive="width")
+    report = report_of("tumours", "1", sums, options, positive=PositiveSums("malignant", by_p))
     figures = report.positive
     assert figures is not None and figures.label == "malignant"
     assert figures.prevalence == positive_N.mean()

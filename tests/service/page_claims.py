@@ -47,6 +47,12 @@ N, P, E = r"([\d,]+)", r"((?:over |under )?[\d.]+%)", r"([\d.]+)"
 Claim = Callable[[Report, list[str]], bool]
 """Whether it is so: of the report, and of the numbers and words in the sentence."""
 
+
+def _ratio_holds(r: Report) -> bool:
+    p, most = r.positive, r.ratio_tolerance or 0.0
+    return p is not None and 1 / most <= (p.ratio_lower or 0.0) and (p.ratio_upper or 1e9) <= most
+
+
 COUNTS: list[tuple[str, Claim]] = [
     (rf"{N} of {N} answers? (?:has a label|have labels)\.", lambda r, t: all_show(t, r.labelled, r.answers)),
     (
@@ -61,8 +67,32 @@ COUNTS: list[tuple[str, Claim]] = [
         lambda r, t: all_show(t, r.mean_confidence, r.accuracy) and lead(r) is r,
     ),
     (
-        rf"On them p\((.*)\) is {P} on average, and {P} are (.*?)\.",
-        lambda r, t: t[0] == t[3] and of_positive(r, t[0], t[1:3], "mean_probability", "prevalence"),
+        rf"On them p\((.*)\) is {P} on average, and {P} are (.*?): expected / observed is {E} \(interval {E} to"
+        rf" {E}\)\.",
+        lambda r, t: (
+            t[0] == t[3]
+            and of_positive(
+                r, t[0], [*t[1:3], *t[4:]], "mean_probability", "prevalence", "ratio", "ratio_lower", "ratio_upper"
+            )
+        ),
+    ),
+    (
+        rf"On them p\((.*)\) is {P} on average, and {P} are (.*?): none is (.*?) where {E} were expected \(expected /"
+        rf" observed is {E} or more\)\.",
+        lambda r, t: (
+            t[0] == t[3] == t[4]
+            and of_positive(r, t[0], [*t[1:3], *t[5:]], "mean_probability", "prevalence", "expected", "ratio_lower")
+            and bool(r.positive and not r.positive.observed)
+        ),
+    ),
+    (
+        rf"That expected / observed lies between {E} and {E} is not known yet: it takes about {N} more (.*?), some {N}"
+        r" labels\.",
+        lambda r, t: r.positive is not None and t[3] == r.positive.label and not _ratio_holds(r),
+    ),
+    (
+        rf"That expected / observed lies between {E} and {E} is not known yet; more labels will tell\.",
+        lambda r, t: r.positive is not None and r.positive.positives_to_come is None and not _ratio_holds(r),
     ),
     (
         rf"[Ww]here p\((.*?)\) is {P} to {P}, {P} on average, {P} are (.*?) \({N} answers?\)[.;]",
@@ -104,6 +134,16 @@ ERRORS: list[tuple[str, Claim]] = [
         ),
     ),
     (
+        rf"it is within {E} at 95%, for this one look \({P} interval {E} to {E}\), and expected / observed between {E}"
+        rf" and {E}\.",
+        lambda r, t: (
+            all_show(t[:4], r.tolerance, r.level, lead(r).ece_lower, lead(r).ece_upper)
+            and all_show(t[4:], 1 / (r.ratio_tolerance or 0.0), r.ratio_tolerance)
+            and _ratio_holds(r)
+            and (r.level != 0.95 or upper(r) <= r.tolerance)
+        ),
+    ),
+    (
         r"but at some time there was an error: the alarm's evidence, label by label as they came, shows it\.",
         lambda r, t: refuted(r),
     ),
@@ -141,10 +181,6 @@ WORDS: list[tuple[str, Claim]] = [
     (
         r"only the alarm's evidence settles such a question, and it is about all labels so far\.",
         lambda r, t: not r.window.is_everything,
-    ),
-    (
-        r"only evidence of all labels so far settles it: the alarm's, or the interval of the gap\.",
-        lambda r, t: r.positive is not None and r.window.is_everything and not settled(r),
     ),
     (
         r"The alarm had found an error before it was re-armed: only evidence of the labels since settles whether it"
@@ -238,12 +274,18 @@ STATES: list[tuple[str, Claim]] = [
         lambda r, t: bool(r.labelled) and not is_more(r) and upper(r) > r.tolerance,
     ),
     (
-        r"Cannot tell yet Of p\((.*)\) no more than chance has shown, which is not enough to be sure\.",
+        r"Not yet known Of p\((.*)\) no more than chance has shown, which is not enough to be sure\.",
         lambda r, t: r.positive is not None and not is_more(r) and t[0] == r.positive.label,
     ),
     (
-        rf"Within {E} At 95%, for this one look, p\((.*)\) is off by {E} at most on average\.",
-        lambda r, t: r.positive is not None and t[1] == r.positive.label and t[0] == t[2] == f"{r.tolerance:g}",
+        rf"Within {E} and a factor of {E} At 95%, for this one look, p\((.*)\) is off by {E} at most on average, and as"
+        rf" many are (.*) as it says, up to a factor of {E}\.",
+        lambda r, t: (
+            r.positive is not None
+            and t[2] == t[4] == r.positive.label
+            and t[0] == t[3] == f"{r.tolerance:g}"
+            and t[1] == t[5] == f"{r.ratio_tolerance:g}"
+        ),
     ),
     *(
         (rf"p\(([^)]*)\) {verb} {word} (?=\w|p\()", partial(_says_of_positive, sign=sign, strong=verb == "is"))
@@ -357,7 +399,7 @@ TODO: list[tuple[str, Claim]] = [
     ),
     (
         rf"The alarm fired on [^.]* UTC, after {N} labels?\.",
-        lambda r, t: at(r, t) and bool(r.alarm and r.alarm.nulls[0].state != "quiet"),
+        lambda r, t: at(r, t) and bool(r.alarm and r.alarm.refuted and r.alarm.refuted.pages),
     ),
     (
         rf"A notice, which calls nobody, was given on [^.]* UTC, after {N} labels?\.",
@@ -428,7 +470,7 @@ ALARM: list[tuple[str, Claim]] = [
     (
         r"(?:Notice: i|I)n some range and at some time, the more probable class was right more or less often than it"
         r" says, by more than [\d.]+\.",
-        lambda r, t: bool(r.positive and r.alarm and r.alarm.nulls[1].state != "quiet"),
+        lambda r, t: bool(r.positive and r.alarm and r.alarm.nulls[2].state != "quiet"),
     ),
     (
         r"(?:Notice: i|I)n some range and at some time, this version was right more or less often than it says,"
@@ -436,7 +478,13 @@ ALARM: list[tuple[str, Claim]] = [
         lambda r, t: bool(r.alarm and r.alarm.nulls[1].state != "quiet"),
     ),
     (
-        r"Had (?:its ECE|every range) been within that at every label, given what came before, at most 1 of 20"
+        rf"(?:ALARM: i|Notice: i|I)n the answers that get labels p\((.*?)\) was wrong on the whole at some time:"
+        rf" expected / observed (.*?) was not between {E} and {E}, or the mean of p\((.*?)\) more than {E} off their"
+        rf" share\.",
+        lambda r, t: bool(r.positive and r.alarm and r.alarm.of_positive_fired and t[0] == r.positive.label),
+    ),
+    (
+        r"Had (?:its ECE|every range|it) been within that at every label, given what came before, at most 1 of [24]0"
         r" versions would ever show as much, however long one looks\.",
         lambda r, t: refuted(r),
     ),
@@ -468,9 +516,9 @@ ALARM: list[tuple[str, Claim]] = [
 ]
 CAUTIONS: list[tuple[str, Claim]] = [
     (
-        r"The alarm watches the probability of the more probable class: where p\((.*?)\) is right, that is right too,"
-        r" but errors of the two classes can cancel in it\.",
-        lambda r, t: r.alarm is not None and r.positive is not None and t == [r.positive.label],
+        r"Two alarms watch: one the number of (.*?) that p\((.*?)\) expects, the other the more probable class\. Errors"
+        r" of p\((.*?)\) that cancel in both do not show there\.",
+        lambda r, t: r.alarm is not None and r.positive is not None and set(t) == {r.positive.label},
     ),
     (
         r"Fewer than 500 labels: the interval's coverage was measured from 500 on, so take it as a rough guide\.",

@@ -11,7 +11,6 @@ import pytest
 from benchmarks.sequential import PUBLISHED
 from benchmarks.streams import Pool, pool
 from service.alarm import AlarmState
-from service.alarm.state import NULLS
 from service.settings import Settings
 from tests.service.alarms import labels
 from trueodds.metrics import EProcess
@@ -20,6 +19,9 @@ from trueodds.metrics.alarms.sequential import BLOCK
 
 FOLDED = 10_000
 """Labels in one transaction of `fold`."""
+
+
+BOTH: tuple[Null, ...] = ("ece", "point")
 
 
 @pytest.fixture(scope="module")
@@ -49,7 +51,7 @@ def test_calibrated_streams_hardly_ever_alarm(pools: dict[str, Pool]) -> None:
             for rows in pools.values()
             for seed in range(67)
         )
-        for null in NULLS
+        for null in BOTH
     }
     assert max(alarms.values()) <= 10
 
@@ -76,7 +78,7 @@ def test_the_state_fires_when_the_e_process_does(pools: dict[str, Pool], truth: 
     for first in range(0, len(confidence_N), FOLDED):
         rows = slice(first, first + FOLDED)
         state = state.take(labels(confidence_N[rows], correct_N[rows], first))
-    for null in NULLS:
+    for null in BOTH:
         fired = state.nulls[null].fired
         assert (fired.after if fired else math.inf) == first_alarm(confidence_N, correct_N, null)
     assert (state.nulls["point"].fired is None) == (truth == "calibrated")

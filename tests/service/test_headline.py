@@ -23,6 +23,7 @@ from trueodds.reports.page.state import state_of
 from trueodds.reports.schemas import Bin, Finding, Labelling, Report, WeightedFigures
 from trueodds.reports.verdict import clearest_range, is_within, told_apart, verdict_of
 from trueodds.sums.answers import AnswerSums
+from trueodds.sums.positive import PositiveClass
 
 SETTINGS = Settings()
 STRONG = ("over_confident", "under_confident", "uneven", "off_at_times")
@@ -34,8 +35,11 @@ class Stream:
     def __init__(self) -> None:
         self.state, self.sums, self.count = AlarmState.start(SETTINGS), CalibrationSums.zero(), 0
 
-    def add(self, confidence_N: Any, correct_N: Any) -> None:
-        self.state = self.state.take(labels(confidence_N, correct_N, self.count))
+    positive: PositiveClass | None = None
+
+    def add(self, confidence_N: Any, correct_N: Any, predicted_N: Any = None) -> None:
+        block = labels(confidence_N, correct_N, self.count, predicted_N=predicted_N)
+        self.state = self.state.take(block, self.positive)
         ones = np.ones(len(confidence_N))
         self.sums = self.sums + CalibrationSums.from_top(confidence_N, correct_N, nll_N=ones, brier_N=ones)
         self.count += len(confidence_N)

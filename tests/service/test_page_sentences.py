@@ -13,7 +13,7 @@ import pytest
 
 from service.alarm.advice import NEEDS
 from service.alarm.evidence import StoredAcknowledgement
-from service.alarm.state import NULLS
+from service.alarm.watched import NULLS
 from service.report import pages
 from tests.service.app_client import Client
 from tests.service.hooks import until

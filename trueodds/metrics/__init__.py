@@ -8,6 +8,7 @@ Examples in docstrings assume `import numpy as np` and `from trueodds import cal
 """
 
 from trueodds.metrics.alarms.gain_sequence import GainSequence, gain_evidence, gain_sequence
+from trueodds.metrics.alarms.in_the_large import MOST_RATIO, PositiveEProcess
 from trueodds.metrics.alarms.prequential import Prequential
 from trueodds.metrics.alarms.sequential import EProcess, ShiryaevRoberts, blocks
 from trueodds.metrics.alarms.weighted import WeightedEProcess
@@ -35,6 +36,7 @@ from trueodds.metrics.human_labels import (
 )
 from trueodds.metrics.intervals.binomial import binomial_interval
 from trueodds.metrics.intervals.calibration_error import EceInterval, NoiseFloor, ece_interval, noise_floor
+from trueodds.metrics.intervals.calibration_ratio import CalibrationRatio, calibration_ratio, positives_needed
 from trueodds.metrics.intervals.classwise import classwise_ece_interval, classwise_noise_floor, noise_floor_per_class
 from trueodds.metrics.intervals.confidence_sequence import GapSequence, gap_sequence
 from trueodds.metrics.intervals.mce import MceInterval, mce_interval, mce_noise_floor
@@ -88,8 +90,10 @@ from trueodds.sums.sums import CalibrationSums
 __all__ = [
     "CELLS",
     "COLUMNS",
+    "MOST_RATIO",
     "Bins",
     "BrierDecomposition",
+    "CalibrationRatio",
     "CalibrationSums",
     "CalibrationTest",
     "ChoiceOfLabels",
@@ -110,6 +114,7 @@ __all__ = [
     "LabelDelay",
     "MceInterval",
     "NoiseFloor",
+    "PositiveEProcess",
     "Prequential",
     "SamplewiseInterval",
     "ScoreInterval",
@@ -127,6 +132,7 @@ __all__ = [
     "blocks",
     "brier",
     "brier_decomposition",
+    "calibration_ratio",
     "calibration_test",
     "cell_of",
     "choice_of_labels",
@@ -162,6 +168,7 @@ __all__ = [
     "nll",
     "noise_floor",
     "noise_floor_per_class",
+    "positives_needed",
     "samplewise_error",
     "samplewise_interval",
     "samplewise_noise_floor",

@@ -137,18 +137,18 @@ def whole_bins(sums: CalibrationSums, bins: int, binning: Binning) -> Bins:
         return sums.bins(bins)
     if binning != "mass":
         raise unknown("binning", binning, BINNINGS)
-    bins, cell_G = check_bins(bins, binning), np.flatnonzero(sums.cells[0])
-    count_G, confidence_G, correct_G = sums.cells[:3, cell_G]
+    bins = check_bins(bins, binning)
+    count_G, confidence_G, correct_G, upper_G = sums.groups()
     end_G = np.cumsum(count_G)
     at_B = np.arange(1, bins) * end_G[-1] / bins
     after_B = np.searchsorted(end_G, at_B)
     before_B = np.maximum(after_B - 1, 0)
     nearest_B = np.where(at_B - end_G[before_B] < end_G[after_B] - at_B, before_B, after_B)
-    last_B = np.unique(np.append(np.where(at_B < end_G[0] / 2, 0, nearest_B), len(cell_G) - 1))
+    last_B = np.unique(np.append(np.where(at_B < end_G[0] / 2, 0, nearest_B), len(count_G) - 1))
     start_B = np.concatenate([[0], last_B[:-1] + 1])
     mean_G = np.clip(confidence_G / count_G, 0.0, 1.0)
     columns = (count_G, confidence_G, correct_G, count_G * mean_G * (1 - mean_G))
-    edge_B = np.concatenate([[0.0], EDGES[cell_G[last_B[:-1]] + 1], [1.0]])
+    edge_B = np.concatenate([[0.0], upper_G[last_B[:-1]], [1.0]])
     return Bins(edge_B[:-1], edge_B[1:], *(np.add.reduceat(column, start_B) for column in columns))
 
 

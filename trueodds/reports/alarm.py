@@ -7,7 +7,8 @@ from typing import Literal
 
 from pydantic import BaseModel, Field
 
-from trueodds.metrics.alarms.payoffs import Null
+Watched = Literal["ece", "point", "positive"]
+"""Nulls that are watched: two of the more probable class; of p(positive) one, where there is a positive class."""
 
 
 class EvidencePoint(BaseModel):
@@ -38,13 +39,15 @@ class AlarmOf(BaseModel):
     """The sequential test of one null hypothesis; it may be looked at after every label, for ever.
 
     ece: at every label, given what came before, the ECE of the answers that get labels is within the tolerance. point:
-    so is every confidence. Neither is about all answers or about an average over time.
+    so is every confidence. positive: at every label expected / observed positives are within the ratio tolerance, and
+    mean p(positive) within the tolerance of their share. None is about all answers or about an average over time.
     """
 
-    null: Null
+    null: Watched
     statement: str = Field(description="what has been refuted once it has fired, in plain words")
     pages: bool = Field(description="whether it calls the webhook; otherwise a notice only")
     tolerance: float
+    ratio_tolerance: float | None = Field(None, description="of the null positive: of expected / observed positives")
     threshold: float = Field(description="it fires when the e-value reaches this")
     state: Literal["quiet", "fired", "acknowledged"]
     labels: int
@@ -80,15 +83,31 @@ class Alarm(BaseModel):
         description="fired: the null that pages is refuted; notice: another one is"
     )
     reading: str
-    nulls: list[AlarmOf] = Field(description="the one that pages first; both are about the labelled traffic")
+    nulls: list[AlarmOf] = Field(description="those that page first; all are about the labelled traffic")
     weighted: WeightedEvidence | None = Field(None, description="about all answers; null where no propensity was given")
     notice: str | None = Field(None, description="where the labelled traffic is not like all traffic")
     rearmings: list[Rearming] = Field(default_factory=list, description="all else is of the labels since the last")
 
     @property
     def refuted(self) -> AlarmOf | None:
-        """The null that is refuted, the one that pages first."""
-        return next((null for null in self.nulls if null.state != "quiet"), None)
+        """The null that is refuted, one that pages first, of those the one that fired first."""
+        refuted = [null for null in self.nulls if null.state != "quiet"]
+        return min(refuted, key=lambda null: (not null.pages, null.fired_after or 0), default=None)
+
+    @property
+    def of_positive(self) -> AlarmOf | None:
+        """The null of p(positive), where it is watched."""
+        return next((null for null in self.nulls if null.null == "positive"), None)
+
+    @property
+    def of_positive_fired(self) -> bool:
+        """Whether p(positive) itself is refuted."""
+        return self.of_positive is not None and self.of_positive.state != "quiet"
+
+    @property
+    def ratio_tolerance(self) -> float | None:
+        """Expected / observed positives that are put up with; None where p(positive) is not watched."""
+        return None if self.of_positive is None else self.of_positive.ratio_tolerance
 
 
 class Advice(BaseModel):

@@ -15,10 +15,11 @@ from trueodds.reports.options import Options
 from trueodds.reports.schemas import KnownVersion, Labelling, PositiveFigures, Report, Slice, Trend, Verdict
 from trueodds.reports.verdict import (
     CERTAIN,
+    RATIO_TOLERANCE,
     TOLERANCE,
+    beside,
     cautions,
     headline,
-    is_refuted,
     is_within,
     of_positive,
     verdict_at_one_look,
@@ -39,6 +40,7 @@ def report_of(
     offline: Mapping[str, Any] | None = None,
     labelling: Labelling | None = None,
     tolerance: float | None = None,
+    ratio_tolerance: float | None = None,
     alarm: Alarm | None = None,
     advice: Advice | None = None,
     corrected: int = 0,
@@ -54,8 +56,9 @@ def report_of(
 
     `positive`: the same answers by the probability of the positive class, of a model that has one. `labelling`: by
     `labelling_of`; without it, that of the sums alone. `alarm` and `advice`: of all labels so far; without them
-    nothing counts as shown, unless `options.one_look`: then a test of these labels tells. `tolerance`: the alarm's,
-    without an alarm 0.02. `notes`: more cautions. `next_steps`: see `headline`.
+    nothing counts as shown, unless `options.one_look`: then a test of these labels tells. `tolerance` and
+    `ratio_tolerance` (of expected / observed positives): the alarm's, without an alarm 0.02 and 1.2. `notes`: more
+    cautions. `next_steps`: see `headline`.
     """
     options = options or Options()
     everything = options.window.is_everything and not options.one_look
@@ -66,26 +69,31 @@ def report_of(
     figures, labelling = figures_at(options.level), labelling or labelling_of(sums, options)
     if tolerance is None:
         tolerance = alarm.nulls[0].tolerance if alarm else TOLERANCE
-    of_p = None if positive is None else positive_figures(positive, options)
-    of_p_certainly = None if positive is None else positive_figures(positive, replace(options, level=CERTAIN))
+    if ratio_tolerance is None:
+        ratio_tolerance = (alarm.ratio_tolerance if alarm else None) or RATIO_TOLERANCE
+    of_p, of_p_certainly = None, None
+    if positive is not None:
+        of_p = positive_figures(positive, options, ratio_tolerance)
+        of_p_certainly = positive_figures(positive, replace(options, level=CERTAIN), ratio_tolerance)
     certain = figures_at(CERTAIN)
     if options.one_look and sums.labelled.n:
         p_value = calibration_p_value(sums.labelled, options.bins, options.binning)
         figures = figures | {"calibration_p_value": p_value}  # a new one: what is memoised is shared
 
     def judged(shown: dict[str, Any], of_p: PositiveFigures | None = None) -> Verdict:
-        within = is_within(sums, certain, labelling, tolerance, of_p)
+        within = is_within(sums, certain, labelling, tolerance, of_p, ratio_tolerance)
         if options.one_look and sums.labelled.n:
             return verdict_at_one_look(shown, within=within, positive=of_p is not None)
         of_all = alarm if everything else None
-        refuted = of_all is not None and of_p is not None and not corrected and is_refuted(of_p, tolerance)
-        return verdict_of(sums, shown, of_all, advice, within=within, positive=of_p is not None, refuted=refuted)
+        return verdict_of(sums, shown, of_all, advice, within=within, positive=of_p is not None)
 
     shown = of_positive(of_p) if of_p else figures
     verdict = judged(shown, of_p_certainly)
     of_top_label = judged(figures) if of_p and sums.labelled.n else None
+    if of_p and of_top_label and options.one_look:
+        of_top_label = beside(of_p, of_top_label)
     rearmed = alarm is not None and any(past.fired_at for past in alarm.rearmings)
-    first = headline(verdict, sums, shown, options, tolerance, next_steps, of_p, of_top_label, rearmed)
+    first = headline(verdict, sums, shown, options, tolerance, next_steps, of_p, of_top_label, rearmed, ratio_tolerance)
     tables = {"classes": classes, "tags": tags}
     second = [*cautions(sums, labelling, tables, one_look=options.one_look, positive=of_p, alarm=alarm), *notes]
     return Report(
@@ -95,6 +103,7 @@ def report_of(
         verdict=verdict,
         top_label_verdict=of_top_label,
         tolerance=tolerance,
+        ratio_tolerance=None if of_p is None else ratio_tolerance,
         reading=" ".join([first, *second]),
         headline=first,
         cautions=second,

@@ -77,20 +77,39 @@ NAMES_OF_POSITIVE = {
 """What sums of p(positive) say under the names of the top label."""
 
 
-def positive_figures(positive: PositiveSums, options: Options) -> PositiveFigures:
-    """The figures of p(positive); bins alone where there are no labels."""
-    sums, level = positive.sums.labelled, options.level
+def positive_figures(
+    positive: PositiveSums, options: Options, ratio_tolerance: float = metrics.MOST_RATIO
+) -> PositiveFigures:
+    """The figures of p(positive); bins alone where there are no labels.
+
+    `ratio_tolerance`: of expected / observed, for the number of positives that are still to come.
+    """
+    sums, level, binning = positive.sums.labelled, options.level, options.binning_of_positive
     everything = options.window.is_everything and not options.one_look
-    figures = figures_of(sums, options.bins, options.binning, level, everything, True)
+    figures = figures_of(sums, options.bins, binning, level, everything, True)
     named = {NAMES_OF_POSITIVE.get(name, name): value for name, value in figures.items() if name != "error_rate"}
     if sums.n:
-        named["calibration_p_value"] = calibration_p_value(sums, options.bins, options.binning)
-    return PositiveFigures(label=positive.name, **named)
+        named["calibration_p_value"] = calibration_p_value(sums, options.bins, binning)
+        named |= _in_the_large(sums, level, ratio_tolerance)
+    return PositiveFigures(label=positive.name, binning=binning, **named)
+
+
+def _in_the_large(sums: CalibrationSums, level: float, ratio_tolerance: float) -> Figures:
+    found, certain = metrics.calibration_ratio(sums, level=level), metrics.calibration_ratio(sums)
+    return {
+        "expected": found.expected,
+        "observed": found.observed,
+        "ratio": found.ratio if found.observed else None,
+        "ratio_lower": found.lower,
+        "ratio_upper": found.upper if math.isfinite(found.upper) else None,
+        "positives_to_come": certain.positives_to_come(ratio_tolerance),
+        "labels_to_come": certain.labels_to_come(ratio_tolerance),
+    }
 
 
 def calibration_p_value(sums: CalibrationSums, bins: int, binning: Binning) -> float:
-    """Of the null that every confidence is the probability of being right; bins of equal mass: over 15 equal ones."""
-    return metrics.calibration_test(sums, bins=bins if binning == "width" else 15).p_value
+    """Of the null that every confidence is the probability of being right."""
+    return metrics.calibration_test(sums, bins=bins, binning=binning).p_value
 
 
 def _scores(sums: CalibrationSums, level: float) -> Figures:

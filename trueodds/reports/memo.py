@@ -13,6 +13,7 @@ import numpy as np
 
 from trueodds.reports.rows import LabelledRows
 from trueodds.sums.answers import AnswerSums
+from trueodds.sums.fine import FineSums
 from trueodds.sums.sums import CalibrationSums
 
 Data = CalibrationSums | AnswerSums | LabelledRows
@@ -61,6 +62,9 @@ def digest(data: Data) -> bytes:
         cell_A = np.flatnonzero(data.answers_C)
         content.update(b"answers" + len(cell_A).to_bytes(4, "little"))
         content.update(cell_A.tobytes() + data.answers_C[cell_A].tobytes())
+    if isinstance(sums, FineSums):
+        cell_F = np.flatnonzero(sums.fine[0])
+        content.update(b"fine" + cell_F.tobytes() + sums.fine[:, cell_F].tobytes())
     cell_L = np.flatnonzero(sums.cells[0])
     content.update(cell_L.tobytes() + sums.cells[:, cell_L].tobytes())
     return content.digest()

@@ -23,3 +23,5 @@ class Options:
     """Of a missed positive and a false alarm, of a model with a positive class."""
     one_look: bool = False
     """The answers are those of a table, all there at once. Otherwise they come in, and people look again and again."""
+    binning_of_positive: Binning = "mass"
+    """Of p(positive): where positives are rare, nearly all answers lie in the first bin of equal width."""

@@ -12,6 +12,7 @@ import numpy.typing as npt
 from trueodds.errors import ConfigError, unknown
 from trueodds.sums.answers import AnswerSums
 from trueodds.sums.bins import CELLS
+from trueodds.sums.fine import FineSums
 from trueodds.sums.inputs import Array, as_array, as_numbers, check_labels, check_probabilities
 from trueodds.sums.losses import nll_of
 from trueodds.sums.sums import CalibrationSums
@@ -95,7 +96,8 @@ class PositiveClass:
 
         "confidence" is p(positive), "correct" whether the label is positive; NLL is -log p_y, and the Brier score
         (p(positive) - [label is positive])^2 in [0, 1], half of that over both classes. So every metric of sums
-        is one of p(positive), but for the accuracy: it is the share of positive labels.
+        is one of p(positive), but for the accuracy: it is the share of positive labels. Near 0 they have finer cells
+        (`trueodds.sums.fine`).
 
         Raises:
             ValueError: as `probability`; labels that are no class indices.
@@ -114,7 +116,7 @@ class PositiveClass:
         """As `sums`, of p(positive) and whether each row is positive."""
         p_N = np.clip(p_N.astype(np.float64), 0.0, 1.0)  # 1e-3 more is a probability of 1
         nll_N = nll_of(np.where(positive_N, p_N, 1 - p_N))
-        return CalibrationSums.from_top(p_N, positive_N, nll_N=nll_N, brier_N=(p_N - positive_N) ** 2)
+        return FineSums.of(p_N, positive_N, nll_N=nll_N, brier_N=(p_N - positive_N) ** 2)
 
 
 def folded(sums: CalibrationSums) -> CalibrationSums:

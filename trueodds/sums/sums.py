@@ -8,7 +8,7 @@ import zlib
 from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import chain
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -24,6 +24,15 @@ MOST_BRIER = 2 + 1e-6  # 2, and what float32 makes of it
 
 _BLOB = struct.Struct("<4sBH")
 _MAGIC = b"tosu"
+
+
+class Groups(NamedTuple):
+    """Neighbouring groups of rows: their number, sums of confidence and of correctness, and upper edges."""
+
+    count_G: Array
+    confidence_G: Array
+    correct_G: Array
+    edge_G: Array
 
 
 @dataclass(frozen=True, eq=False)
@@ -164,6 +173,12 @@ class CalibrationSums:
     def n(self) -> int:
         """Number of rows."""
         return int(self.cells[0].sum())
+
+    def groups(self) -> Groups:
+        """The cells that hold rows, in ascending order."""
+        cell_G = np.flatnonzero(self.cells[0])
+        count_G, confidence_G, correct_G = self.cells[:3, cell_G]
+        return Groups(count_G, confidence_G, correct_G, EDGES[cell_G + 1])
 
     @property
     def has_scores(self) -> bool:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from service.store.rows import Unit
-from service.store.work.deltas import BY_CLASS, BY_TAG, OTHER_KEY, TOTAL, Deltas, answer_deltas, label_deltas
+from service.store.work.deltas import BY_CLASS, BY_TAG, OTHER_KEY, POSITIVE, TOTAL, Deltas, answer_deltas, label_deltas
 from service.store.work.period_sums import UNIT_OF, PeriodSums, by_period, check_number, start_ms
 from service.store.work.reading import MergedTotals, sums
 from service.store.work.statements import Query, Work
@@ -44,7 +44,8 @@ class RowSums:
 
     def total(self, positive: PositiveClass | None = None) -> AnswerSums:
         """Of all rows; by p(positive) where a positive class is given."""
-        return PeriodSums.of(self.deltas(positive), TOTAL).stored(TOTAL)[0]
+        kind = TOTAL if positive is None else POSITIVE
+        return PeriodSums.of(self.deltas(positive), kind).stored(kind)[0]
 
     def periods(self, name: Unit, most: int) -> list[tuple[int, AnswerSums]]:
         """The start of each period with rows, in Unix milliseconds, and its sums.
@@ -69,7 +70,8 @@ class RowSums:
             of_labels = positive.rows_of_top(confidence_L, predicted_L, label_L, nll_L)
             confidence_L, correct_L, nll_L, brier_L = of_labels
         answers = answer_deltas(created_N, confidence_N, predicted_N, tag_N)
-        return Deltas(answers, label_deltas(created_L, confidence_L, predicted_L, tag_L, correct_L, nll_L, brier_L))
+        columns = created_L, confidence_L, predicted_L, tag_L, correct_L, nll_L, brier_L
+        return Deltas(answers, label_deltas(*columns, positive=positive is not None))
 
 
 def read(version: int, predicted: int, tag: int, hours: Hours, *, totals: MergedTotals) -> Work[list[tuple[Any, ...]]]:

@@ -17,6 +17,7 @@ from service.store.rows import Integers, StoreDamagedError
 from service.store.work.statements import Insert, Query, Work
 from trueodds.metrics import CELLS, COLUMNS, cell_of
 from trueodds.sums.bins import COARSE_CELLS
+from trueodds.sums.fine import equal_cell_of, fine_cell_of
 from trueodds.sums.hours import Hours, minute_of, within
 from trueodds.sums.inputs import Array
 
@@ -31,7 +32,8 @@ TOTAL, BY_CLASS, BY_TAG, POSITIVE, POSITIVE_BY_CLASS, POSITIVE_BY_TAG = range(6)
 """Kinds of sums: by the confidence of the predicted class, and by p(positive) of versions with a positive class."""
 
 ANSWERS, LABELS, POSITIVE_ANSWERS, POSITIVE_LABELS = range(4)
-"""Kinds of deltas. In the last two, "confidence" is p(positive), "correct" whether the label is positive."""
+"""Kinds of deltas. In the last two, "confidence" is p(positive), "correct" whether the label is positive; the cells of
+the last are those of `fine_cell_of`."""
 SUMS_OF = {
     (ANSWERS, LABELS): (TOTAL, BY_CLASS, BY_TAG),
     (POSITIVE_ANSWERS, POSITIVE_LABELS): (POSITIVE, POSITIVE_BY_CLASS, POSITIVE_BY_TAG),
@@ -67,10 +69,13 @@ def label_deltas(
     nll_N: npt.ArrayLike,
     brier_N: npt.ArrayLike,
     sign_N: npt.ArrayLike = 1,
+    *,
+    positive: bool = False,
 ) -> DeltaRows:
-    """Deltas of N labels, with signs as `answer_deltas` has them."""
+    """Deltas of N labels, with signs as `answer_deltas` has them; `positive`: by p(positive), on finer cells near 0."""
     rows_N = np.zeros(len(confidence_N), LABEL)
-    rows_N["minute"], rows_N["cell"] = minute_of(created_ms_N), cell_of(confidence_N)
+    rows_N["minute"] = minute_of(created_ms_N)
+    rows_N["cell"] = fine_cell_of(confidence_N) if positive else cell_of(confidence_N)
     rows_N["tag"], rows_N["predicted"], rows_N["sign"] = tag_N, predicted_N, sign_N
     rows_N["correct"], rows_N["confidence"] = correct_N, confidence_N
     rows_N["nll"], rows_N["brier"] = nll_N, brier_N
@@ -138,6 +143,7 @@ def keys_of(rows_N: DeltaRows, kind: int) -> Integers:
     cell_N = rows_N["cell"].astype(np.int64)
     if kind in (TOTAL, POSITIVE):
         return cell_N
+    cell_N = equal_cell_of(cell_N)
     group_N = rows_N["predicted" if kind in (BY_CLASS, POSITIVE_BY_CLASS) else "tag"].astype(np.int64)
     return group_N * COARSE_CELLS + cell_N // (CELLS // COARSE_CELLS)
 

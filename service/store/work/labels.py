@@ -201,7 +201,7 @@ def deltas_of(scored: Scored, positive: PositiveClass | None = None) -> tuple[de
             of_labels = positive.rows_of_top(confidence_L, predicted_L, label_L, nll_L)
         c_L, correct_L, nll_L, brier_L = (column[which] for column in of_labels)
         of_answers = created_L[which], c_L, predicted_L[which], tag_L[which]
-        return deltas.label_deltas(*of_answers, correct_L, nll_L, brier_L, sign)
+        return deltas.label_deltas(*of_answers, correct_L, nll_L, brier_L, sign, positive=positive is not None)
 
     old_L = ~scored.fresh_L
     before = rows(old_L, scored.before_L, scored.nll_before_L, scored.brier_before_L, -1)

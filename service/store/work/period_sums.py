@@ -16,6 +16,7 @@ from service.store.work.deltas import POSITIVE, TOTAL, DeltaRows, Deltas, column
 from trueodds.metrics import CELLS, COLUMNS, CalibrationSums
 from trueodds.sums.answers import AnswerSums
 from trueodds.sums.bins import COARSE_CELLS
+from trueodds.sums.fine import COARSE, FINE, FineSums, equal_cell_of
 from trueodds.sums.hours import MINUTE_MS, Hours
 from trueodds.sums.inputs import Array
 
@@ -163,8 +164,14 @@ class PeriodSums:
         sums = self.cleared()
         if kind in (TOTAL, POSITIVE):
             answers_C, cells = np.zeros(CELLS, np.int64), np.zeros((len(COLUMNS), CELLS))
-            answers_C[sums.answer_keys_A], cells[:, sums.label_keys_L] = sums.answers_A, sums.columns_7L
-            return {0: AnswerSums(answers_C, CalibrationSums(cells))}
+            answers_C[sums.answer_keys_A] = sums.answers_A
+            np.add.at(cells.T, equal_cell_of(sums.label_keys_L), sums.columns_7L.T)
+            labelled = CalibrationSums(cells)
+            if kind == POSITIVE and not (sums.label_keys_L < COARSE).any():  # those are of stores before the fine cells
+                fine, is_fine_L = np.zeros((3, FINE)), sums.label_keys_L >= CELLS
+                fine[:, sums.label_keys_L[is_fine_L] - CELLS] = sums.columns_7L[:3, is_fine_L]
+                labelled = FineSums(cells, fine)
+            return {0: AnswerSums(answers_C, labelled)}
         by_group: dict[int, AnswerSums] = {}
         label_group_L, answer_group_A = sums.label_keys_L // COARSE_CELLS, sums.answer_keys_A // COARSE_CELLS
         for group in np.unique(answer_group_A).tolist():

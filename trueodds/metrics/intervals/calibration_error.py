@@ -18,7 +18,7 @@ from trueodds.metrics.intervals.inversion import GapTerms, Search
 from trueodds.metrics.intervals.rare_errors import exact_floor, rare_counts
 from trueodds.metrics.ranked import whole_bins
 from trueodds.metrics.scores import Predictions, as_sums
-from trueodds.sums.bins import CELLS, EDGES, Binning, Bins
+from trueodds.sums.bins import CELLS, Binning, Bins
 from trueodds.sums.inputs import Array, check_level
 from trueodds.sums.sums import CalibrationSums
 
@@ -96,12 +96,11 @@ def noise_floor(
 
 
 def _rare_floor(sums: CalibrationSums, table: Bins) -> NoiseFloor:
-    cell_I = np.flatnonzero(sums.cells[0])
-    bin_I = np.searchsorted(table.hi_B, EDGES[cell_I + 1])
+    count_I, confidence_I, _, edge_I = sums.groups()
+    bin_I = np.searchsorted(table.hi_B, edge_I)
     bin_B, start_B = np.unique(bin_I, return_index=True)
     wrong_B = table.count_B - table.confidence_B
     is_wrong_rarer_I = (wrong_B <= table.confidence_B)[bin_I]
-    count_I, confidence_I = sums.cells[:2, cell_I]
     share_I = np.clip(confidence_I / count_I, 0.0, 1.0)
     probability_BK = rare_counts(count_I, np.where(is_wrong_rarer_I, 1 - share_I, share_I), start_B)
     mean, p95 = exact_floor(probability_BK, np.minimum(wrong_B, table.confidence_B)[bin_B], 0.95)

@@ -9,8 +9,9 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
+from trueodds.metrics.ranked import whole_bins
 from trueodds.metrics.scores import Predictions, as_sums
-from trueodds.sums.bins import CELLS, check_bins
+from trueodds.sums.bins import Binning, check_bins
 from trueodds.sums.inputs import Array
 
 Pattern = Literal["shift", "smooth", "jagged", "impossible"]
@@ -47,7 +48,7 @@ class CalibrationTest:
 
 
 def calibration_test(
-    predictions: Predictions, labels_N: npt.ArrayLike | None = None, *, bins: int = 15
+    predictions: Predictions, labels_N: npt.ArrayLike | None = None, *, bins: int = 15, binning: Binning = "width"
 ) -> CalibrationTest:
     """P-value of the null that every confidence is the probability of being right: a ~ Bernoulli(c), independent.
 
@@ -69,16 +70,16 @@ def calibration_test(
     and .50 for the plug-in ECE. A fixed-n test: for looking again and again there are `EProcess` and `gap_sequence`.
 
     Raises:
-        ValueError: bad input, no rows, or bins that do not divide 3,000.
+        ValueError: bad input, no rows, an unknown binning, or bins that `ece` refuses.
 
     >>> sums = metrics.CalibrationSums.from_top([0.9, 0.8, 0.6, 0.7] * 25, [True, True, False, False] * 25)
     >>> metrics.calibration_test(sums).p_value < 0.001
     True
     """
     sums = as_sums(predictions, labels_N)
-    bins = check_bins(bins)
-    cell = np.flatnonzero(sums.cells[0])
-    count_M, confidence_M, correct_M = sums.cells[:3, cell]
+    bins = check_bins(bins, binning)
+    count_M, confidence_M, correct_M, edge_M = sums.groups()
+    bin_M = np.searchsorted(whole_bins(sums, bins, binning).hi_B, edge_M)
     mean_M = np.clip(confidence_M / count_M, 0.0, 1.0)
     variance_M = count_M * mean_M * (1 - mean_M)
     gap_M = correct_M - confidence_M
@@ -88,7 +89,7 @@ def calibration_test(
     if not possible.any():
         return CalibrationTest(1.0, 0.0, "shift")
     count_M, mean_M, variance_M, gap_M = (v[possible] for v in (count_M, mean_M, variance_M, gap_M))
-    load_MJ = _loadings(variance_M, cell[possible] // (CELLS // bins))
+    load_MJ = _loadings(variance_M, bin_M[possible])
     bin_variance_B = np.square(load_MJ[:, WAVES:]).T @ variance_M
     if variance_M.sum() < EXACT_BELOW:
         rng = np.random.default_rng(20260101)

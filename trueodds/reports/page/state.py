@@ -46,9 +46,12 @@ _STATES: dict[Verdict, State] = {
 _FEWER, _SOME_MORE = "fewer answers are {label} than it says", "more answers are {label} than it says"
 _BOTH_WAYS = "p({label}) is too high in some ranges and too low in others"
 _STATES_OF_POSITIVE: dict[Verdict, State] = _STATES | {
-    "cannot_tell": State("waiting", "Cannot tell yet", f"Of p({{label}}) {_NO_MORE[0].lower()}{_NO_MORE[1:]}"),
+    "cannot_tell": State("waiting", "Not yet known", f"Of p({{label}}) {_NO_MORE[0].lower()}{_NO_MORE[1:]}"),
     "within_tolerance": State(
-        "fine", "Within {tolerance}", "At 95%, for this one look, p({label}) is off by {tolerance} at most on average."
+        "fine",
+        "Within {tolerance} and a factor of {ratio}",
+        "At 95%, for this one look, p({label}) is off by {tolerance} at most on average, and as many are {label} as it"
+        " says, up to a factor of {ratio}.",
     ),
     "off_at_times": State(
         "off",
@@ -77,5 +80,6 @@ def state_of(report: Report) -> State:
         )
     positive = report.positive
     state = (_STATES if positive is None else _STATES_OF_POSITIVE)[report.verdict]
-    values = {"tolerance": f"{report.tolerance:g}", "label": positive.label if positive else ""}
+    ratio = "" if report.ratio_tolerance is None else f"{report.ratio_tolerance:g}"
+    values = {"tolerance": f"{report.tolerance:g}", "ratio": ratio, "label": positive.label if positive else ""}
     return State(state.name, state.word.format(**values), state.text.format(**values))

@@ -59,6 +59,18 @@ class PositiveFigures(BaseModel):
     signed_gap: float | None = Field(None, description="prevalence - mean probability; negative: p is too high")
     signed_gap_lower: float | None = Field(None, description="as that of the report")
     signed_gap_upper: float | None = None
+    expected: float | None = Field(None, description="sum of p(positive) over the labels: the positives it expects")
+    observed: int | None = Field(None, description="positive labels")
+    ratio: float | None = Field(
+        None, description="expected / observed, calibration in the large; above 1: p is too high; null: none observed"
+    )
+    ratio_lower: float | None = Field(None, description="exact for one look, with few positives, too")
+    ratio_upper: float | None = Field(None, description="null: no limit, for none was observed")
+    positives_to_come: int | None = Field(
+        None, description="about how many more would show the ratio within its tolerance, at 95%; null: none would"
+    )
+    labels_to_come: int | None = Field(None, description="how many labels bring them, at the rate so far")
+    binning: Binning = Field("mass", description="of `ece`, `bins` and the test")
     ece: float | None = Field(None, description="plug-in: mean |share of positive labels - mean probability| over bins")
     ece_estimate: float | None = Field(None, description="the part that chance adds taken out")
     ece_lower: float | None = Field(None, description=LOWER)

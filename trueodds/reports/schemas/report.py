@@ -116,6 +116,9 @@ class Report(BaseModel):
         None, description="of a model with a positive class: that of the more probable class's confidence"
     )
     tolerance: float = Field(0.02, description="calibration error (ECE) that is put up with: the alarm's")
+    ratio_tolerance: float | None = Field(
+        None, description="of a model with a positive class: expected / observed positives that are put up with"
+    )
     reading: str = Field(description="what the numbers mean, in plain words")
     headline: str = Field(description="the reading's first part: what was found")
     cautions: list[str] = Field(description="the reading's second part: what to keep in mind")

@@ -21,7 +21,7 @@ from trueodds.reports.table.arguments import OptionsError, add_form, costs_of, f
 from trueodds.reports.table.report import By, report_of_answers
 from trueodds.reports.table.sums import TrendUnit
 from trueodds.reports.table.text import text_of
-from trueodds.reports.verdict import TOLERANCE
+from trueodds.reports.verdict import RATIO_TOLERANCE, TOLERANCE
 from trueodds.sums.bins import Binning, check_bins
 from trueodds.sums.inputs import check_level
 
@@ -44,8 +44,8 @@ def add_parser(commands: Subparsers) -> None:
     words = "with --positive: what a missed one and a false alarm cost, in one unit: miss=10,alarm=1"
     parser.add_argument("--costs", metavar="COSTS", help=words)
     parser.add_argument("--bins", type=int, default=15, help="bins of confidence: a divisor of 3,000 (default: 15)")
-    words = "bins of equal width (default), or of about as many answers each"
-    parser.add_argument("--binning", choices=get_args(Binning), default="width", help=words)
+    words = "bins of equal width, or of about as many answers each (default: width; of p(positive): mass)"
+    parser.add_argument("--binning", choices=get_args(Binning), help=words)
     words = "nominal coverage of the intervals (default: 0.95)"
     parser.add_argument("--level", type=float, default=0.95, help=words)
     parser.add_argument("--by", choices=get_args(By), help="also a table by predicted class, or by tag")
@@ -53,6 +53,9 @@ def add_parser(commands: Subparsers) -> None:
     parser.add_argument("--trend", choices=get_args(TrendUnit), help=words)
     words = f"calibration error (ECE) that is put up with (default: {TOLERANCE:g})"
     parser.add_argument("--tolerance", type=float, default=TOLERANCE, metavar="ECE", help=words)
+    words = "with --positive: expected / observed positives that is put up with, or observed / expected"
+    words += f" (default: {RATIO_TOLERANCE:g})"
+    parser.add_argument("--ratio-tolerance", type=float, metavar="RATIO", help=words)
     parser.add_argument("--html", type=Path, metavar="FILE", help="write the report as a page, which needs no server")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write all numbers")
 
@@ -64,7 +67,13 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.html and trend is None and answers.groups.time_ms_N is not None:
         trend = "auto"
     report = report_of_answers(
-        answers, options, by=arguments.by, trend=trend, tolerance=arguments.tolerance, positive=arguments.positive
+        answers,
+        options,
+        by=arguments.by,
+        trend=trend,
+        tolerance=arguments.tolerance,
+        ratio_tolerance=arguments.ratio_tolerance or RATIO_TOLERANCE,
+        positive=arguments.positive,
     )
     print(text_of(report))
     files: dict[Path, str] = {}
@@ -81,13 +90,26 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _options(arguments: argparse.Namespace) -> Options:
     try:
-        check_bins(arguments.bins, arguments.binning)
+        check_bins(arguments.bins, arguments.binning or "width")
         check_level(arguments.level)
     except ValueError as error:
         raise OptionsError(f"--{error}") from None
     if not 0 < arguments.tolerance < 1:
         raise OptionsError(f"--tolerance is {arguments.tolerance!r}; allowed is (0, 1), such as {TOLERANCE:g}")
-    return Options(bins=arguments.bins, binning=arguments.binning, level=arguments.level, costs=costs_of(arguments))
+    ratio = arguments.ratio_tolerance
+    if ratio is not None and not 1 < ratio <= 100:
+        allowed = f"more than 1 and at most 100, such as {RATIO_TOLERANCE:g}"
+        raise OptionsError(f"--ratio-tolerance is {ratio!r}; allowed is {allowed}")
+    if ratio is not None and not arguments.positive:
+        raise OptionsError(f"--ratio-tolerance {ratio:g} without --positive: name the class whose number is expected")
+    given: Binning | None = arguments.binning
+    return Options(
+        bins=arguments.bins,
+        binning=given or "width",
+        binning_of_positive=given or "mass",
+        level=arguments.level,
+        costs=costs_of(arguments),
+    )
 
 
 def _page(report: Report) -> str:

@@ -20,14 +20,15 @@ from trueodds.reports.table import notebook
 from trueodds.reports.verdict import (
     CERTAIN,
     MEASURED_FROM,
-    OF_TOP_LABEL,
     TOLERANCE,
+    beside,
     is_within,
     of_positive,
     reading_at_one_look,
+    reading_of_top_label,
     verdict_at_one_look,
 )
-from trueodds.reports.words import decimal, percent, signed, span, unseen
+from trueodds.reports.words import DASH, decimal, percent, signed, span, unseen
 from trueodds.sums.answers import AnswerSums
 from trueodds.sums.bins import Binning
 from trueodds.sums.inputs import as_array, both_classes, check_level, without_tensors
@@ -109,7 +110,8 @@ class CalibrationReport:
         figures = of_positive(self.positive) if self.positive else vars(self)
         reading = reading_at_one_look(self.verdict, figures, TOLERANCE, self.positive)
         if self.top_label_verdict:
-            reading = f"{reading} {OF_TOP_LABEL[self.top_label_verdict].format(tolerance=TOLERANCE)}"
+            of_top = reading_of_top_label(self.top_label_verdict, TOLERANCE, self.positive, one_look=True)
+            reading = f"{reading} {of_top}"
         return reading + n
 
     def table(self) -> list[tuple[str, str, str, str]]:
@@ -190,11 +192,19 @@ def positive_rows(positive: PositiveFigures) -> list[tuple[str, str, str, str]]:
         return span(figures[f"{name}_lower"], figures[f"{name}_upper"], how, digits=4)
 
     floor = f"of calibrated ones; up to {decimal(positive.floor_p95, 4)} by chance"
+    kind = "width" if positive.binning == "width" else "count"
+
+    def ratio(value: float | None) -> str:
+        return "∞" if value is None else f"{value:.3g}"
+
+    between = f"{ratio(positive.ratio_lower)} {DASH} {ratio(positive.ratio_upper)}"
     return [
         (f"{positive.label}, share", percent(positive.prevalence), limits("prevalence", "percent"), ""),
         ("mean p", percent(positive.mean_probability), "", "should equal the share"),
+        ("expected", decimal(positive.expected, 1), "", f"{positive.observed or 0:,} observed"),
+        ("  over observed", ratio(positive.ratio), between, ""),
         ("gap, points", signed(positive.signed_gap, ""), limits("signed_gap", "signed"), ""),
-        ("ECE of p", decimal(positive.ece, 4), "", f"{len(positive.bins)} bins over 0% to 100%"),
+        ("ECE of p", decimal(positive.ece, 4), "", f"{len(positive.bins)} bins of equal {kind}"),
         ("  estimate", decimal(positive.ece_estimate, 4), limits("ece"), "without what chance adds"),
         ("  noise floor", decimal(positive.floor_mean, 4), "", floor),
         ("Brier score of p", decimal(positive.brier, 4), limits("brier"), "0 to 1"),
@@ -255,7 +265,8 @@ def report(
         options = Options(bins=bins, binning=binning, level=level, one_look=True)
         positive = positive_figures(of_p, options)
         of_p_certainly = positive_figures(of_p, replace(options, level=CERTAIN))
-        of_top_label, verdict = verdict, _judged(answers, of_positive(positive), certain, of_p_certainly)
+        of_top_label = beside(positive, verdict)
+        verdict = _judged(answers, of_positive(positive), certain, of_p_certainly)
     return CalibrationReport(
         n=sums.n,
         classes=p_NC.shape[1],

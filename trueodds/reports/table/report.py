@@ -16,7 +16,7 @@ from trueodds.reports.table.acting import acting_threshold
 from trueodds.reports.table.answers import Answers
 from trueodds.reports.table.promise import may_act
 from trueodds.reports.table.sums import TrendUnit, positive_sums_of, sums_by, sums_by_period, sums_of
-from trueodds.reports.verdict import TOLERANCE
+from trueodds.reports.verdict import RATIO_TOLERANCE, TOLERANCE
 from trueodds.sums.answers import AnswerSums
 
 By = Literal["class", "tag"]
@@ -32,6 +32,7 @@ def report_of_answers(
     by: By | None = None,
     trend: TrendUnit | None = None,
     tolerance: float = TOLERANCE,
+    ratio_tolerance: float = RATIO_TOLERANCE,
     positive: str | None = None,
 ) -> Report:
     """The report; where the model is off, with what to look at first: time, tag, class.
@@ -39,7 +40,7 @@ def report_of_answers(
     There is no alarm: the evidence of an alarm is for labels that go on coming in. Of a table that is there as a whole
     the test of calibration at one look knows more.
 
-    `positive`: the class of two whose probability leads.
+    `positive`: the class of two whose probability leads; `ratio_tolerance` is of its expected / observed number.
 
     Raises:
         FileError: a table that does not say what `by`, `trend` or `positive` asks for.
@@ -60,6 +61,7 @@ def report_of_answers(
         options,
         positive=None if positive is None else positive_sums_of(answers, positive),
         tolerance=tolerance,
+        ratio_tolerance=ratio_tolerance,
         versions=slices_of(versions, options) if len(versions) > 1 else (),
         classes=slices_of(_sums_by(answers, "classes", answers.predicted), options) if by == "class" else None,
         tags=tags_of(_sums_by(answers, "tags", groups.tags), options) if by == "tag" else None,

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from trueodds.reports.schemas import Bin, Decisions, Report, Slice, TrendPoint
 from trueodds.reports.table.evaluation import aligned, figure_rows, positive_rows
-from trueodds.reports.words import DASH, decimal, level, percent, period, signed, span
+from trueodds.reports.words import DASH, decimal, digits_of, level, percent, period, signed, span
 from trueodds.texts import plural
 
 MOST_LINES = 40
@@ -50,12 +50,13 @@ def _readings(report: Report) -> list[str]:
 
 def _bins(bins: Sequence[Bin], said: str, came: str) -> list[str]:
     rows = [(said, "labels", "says", came, "interval", "gap")]
+    digits = digits_of(edge for b in bins for edge in (b.lo, b.hi))
     rows += [
         (
-            f"{percent(b.lo)} {DASH} {percent(b.hi)}",
+            f"{percent(b.lo, digits)} {DASH} {percent(b.hi, digits)}",
             f"{b.count:,}",
-            percent(b.mean_confidence),
-            percent(b.accuracy),
+            percent(b.mean_confidence, digits),
+            percent(b.accuracy, digits),
             span(b.accuracy_lower, b.accuracy_upper, "percent"),
             signed(b.gap, ""),
         )

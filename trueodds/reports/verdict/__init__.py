@@ -2,13 +2,14 @@
 
 from trueodds.reports.verdict.cautions import MEASURED_FROM, cautions
 from trueodds.reports.verdict.examples import clearest_range
-from trueodds.reports.verdict.headline import OF_TOP_LABEL, headline, reading_at_one_look
+from trueodds.reports.verdict.headline import headline, reading_at_one_look, reading_of_top_label
+from trueodds.reports.verdict.in_the_large import RATIO_TOLERANCE
 from trueodds.reports.verdict.rules import (
     CERTAIN,
     LEANS,
     TOLERANCE,
+    beside,
     direction_of,
-    is_refuted,
     is_within,
     of_positive,
     verdict_at_one_look,
@@ -20,18 +21,19 @@ __all__ = [
     "CERTAIN",
     "LEANS",
     "MEASURED_FROM",
-    "OF_TOP_LABEL",
+    "RATIO_TOLERANCE",
     "TOLERANCE",
+    "beside",
     "cautions",
     "clearest_range",
     "direction_of",
     "headline",
     "is_within",
-    "is_refuted",
     "labelled",
     "of_positive",
     "percent",
     "reading_at_one_look",
+    "reading_of_top_label",
     "told_apart",
     "verdict_at_one_look",
     "verdict_of",

@@ -61,8 +61,8 @@ def cautions(
         )
     if positive and alarm:
         sentences.append(
-            f"The alarm watches the probability of the more probable class: where p({positive.label}) is right, that"
-            " is right too, but errors of the two classes can cancel in it."
+            f"Two alarms watch: one the number of {positive.label} that p({positive.label}) expects, the other the more"
+            f" probable class. Errors of p({positive.label}) that cancel in both do not show there."
         )
     for name, rows in tables.items():
         with_labels = [row for row in rows or [] if row.labelled]

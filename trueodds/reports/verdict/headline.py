@@ -9,6 +9,7 @@ from trueodds.reports.figures import Figures
 from trueodds.reports.options import Options
 from trueodds.reports.schemas import PositiveFigures, Verdict
 from trueodds.reports.verdict.examples import examples
+from trueodds.reports.verdict.in_the_large import RATIO_TOLERANCE, allowed, not_yet_known, ratio_words, shares
 from trueodds.reports.verdict.rules import LEANS, SURE
 from trueodds.reports.verdict.shares import labelled, percent
 from trueodds.sums.answers import AnswerSums
@@ -17,7 +18,6 @@ from trueodds.texts import plural
 _ONE_LOOK = "At 1 look in 20 chance alone passes that limit, and who looks often will meet one:"
 _SETTLES = "only the alarm's evidence settles it."
 _ELSEWHERE = "only the alarm's evidence settles such a question, and it is about all labels so far."
-_SETTLES_OF_POSITIVE = "only evidence of all labels so far settles it: the alarm's, or the interval of the gap."
 _REARMED = (
     "The alarm had found an error before it was re-armed: only evidence of the labels since settles whether it lasts."
 )
@@ -34,7 +34,10 @@ MEANS: dict[str, str] = {
     "leans_under_confident": "It leans to being under-confident.",
     "leans_uneven": "It leans to being too sure in some ranges and not sure enough in others.",
 }
+_UNTESTED = "The more probable class is not tested beside it: one look, one test."
 MEANS_OF_POSITIVE: dict[str, str] = MEANS | {
+    "within_tolerance": "it is within {tolerance:g} at 95%, for this one look ({level}), and expected / observed"
+    " {allowed}.",
     "too_high": "p({label}) is too high: fewer answers are {label} than it says.",
     "too_low": "p({label}) is too low: more answers are {label} than it says.",
     "uneven": "p({label}) is too high in some ranges and too low in others; the diagram shows where.",
@@ -66,12 +69,13 @@ def headline(
     positive: PositiveFigures | None = None,
     of_top_label: Verdict | None = None,
     rearmed: bool = False,
+    ratio_tolerance: float = RATIO_TOLERANCE,
 ) -> str:
     """The first thing that a newcomer should know.
 
     `next_steps`: how to get answers (no_answers), or labels (no_labels), while there are none. `positive`: where
     `verdict` and `figures` are those of p(positive); `of_top_label` is then the verdict of the more probable class.
-    `rearmed`: whether an alarm had fired before the watch that is on now.
+    `rearmed`: whether an alarm had fired before the watch that is on now. `ratio_tolerance`: of expected / observed.
     """
     window, next_step = options.window, (next_steps or {}).get(verdict)
     if verdict == "no_answers" and not window.is_everything:
@@ -83,11 +87,12 @@ def headline(
         unknown = f"{answers}, none with a label yet, so nobody knows how often the model is right."
         return " ".join(filter(None, (unknown, next_step)))
     if options.one_look:
-        sentences = [_at_one_look(verdict, sums, figures, tolerance, positive)]
+        sentences = [_at_one_look(verdict, sums, figures, tolerance, positive, ratio_tolerance)]
     else:
-        sentences = [_as_they_come(verdict, sums, figures, options, tolerance, positive, rearmed)]
+        words_ = _as_they_come(verdict, sums, figures, options, tolerance, positive, rearmed, ratio_tolerance)
+        sentences = [words_]
     if of_top_label:
-        sentences.append(OF_TOP_LABEL[of_top_label].format(tolerance=tolerance))
+        sentences.append(reading_of_top_label(of_top_label, tolerance, positive, one_look=options.one_look))
     return " ".join(sentences)
 
 
@@ -99,6 +104,7 @@ def _as_they_come(
     tolerance: float,
     positive: PositiveFigures | None,
     rearmed: bool,
+    ratio_tolerance: float,
 ) -> str:
     n, window = sums.labelled.n, options.window
     counts = f"{labelled(n, sums.answers)}."
@@ -107,7 +113,7 @@ def _as_they_come(
     whose = f"The calibration error (ECE) of p({positive.label})" if positive else "Its calibration error (ECE)"
     ece, p95 = f"{whose} is {figures['ece']:.3f}", f"{figures['floor_p95']:.3f}"
     level = f"{100 * options.level:.6g}% interval {figures['ece_lower']:.3f} to {figures['ece_upper']:.3f}"
-    means = _means(verdict, positive, tolerance=tolerance, upper=figures["ece_upper"], level=level)
+    means = _means(verdict, positive, ratio_tolerance, tolerance=tolerance, upper=figures["ece_upper"], level=level)
     if verdict in ("cannot_tell", "off_at_times", "within_tolerance"):
         chance = "no larger" if figures["ece"] <= figures["floor_p95"] else "larger"
         standing = (
@@ -115,11 +121,13 @@ def _as_they_come(
         )
         return f"{standing}; {means}"
     shown = _examples(verdict, figures, positive)
-    settles = _ELSEWHERE if not window.is_everything else _SETTLES_OF_POSITIVE if positive else _SETTLES
+    settles = _SETTLES if window.is_everything else _ELSEWHERE
     more = figures["ece"] > figures["floor_p95"]
     if verdict in LEANS.values():
         reason = _REARMED if rearmed and window.is_everything else f"{_ONE_LOOK} {settles}" if more else _ADVICE
         means = f"{means} {reason}"
+    if positive and positive.ratio_lower is not None:
+        shown = f"On them {_claims(figures, positive)}" + (f". {shown[0].upper()}{shown[1:]}" if shown else "")
     return (
         f"{counts} {_sentence(shown)}{ece} ({level}); chance alone would show up to {p95} at 19 looks"
         f" in 20: {'this is more' if more else 'this is not'}. {means}"
@@ -132,11 +140,12 @@ def _at_one_look(
     figures: Figures,
     tolerance: float,
     positive: PositiveFigures | None,
+    ratio_tolerance: float,
 ) -> str:
     sentences = [
         f"{labelled(sums.labelled.n, sums.answers)}.",
         f"On them {_claims(figures, positive)}.",
-        reading_at_one_look(verdict, figures, tolerance, positive),
+        reading_at_one_look(verdict, figures, tolerance, positive, ratio_tolerance),
     ]
     if verdict not in ("within_tolerance", "cannot_tell"):
         sentences.append(_sentence(_examples(verdict, figures, positive)))
@@ -147,34 +156,54 @@ def _claims(figures: Figures, positive: PositiveFigures | None) -> str:
     if positive is None or positive.mean_probability is None or positive.prevalence is None:
         claimed, right = percent(figures["mean_confidence"]), percent(figures["accuracy"])
         return f"the model claims {claimed} on average and is right {right} of the time"
-    mean, prevalence = percent(positive.mean_probability), percent(positive.prevalence)
-    return f"p({positive.label}) is {mean} on average, and {prevalence} are {positive.label}"
+    mean, prevalence = shares(positive.mean_probability, positive.prevalence)
+    return f"p({positive.label}) is {mean} on average, and {prevalence} are {positive.label}: {ratio_words(positive)}"
 
 
 def _examples(verdict: Verdict, figures: Figures, positive: PositiveFigures | None) -> str:
     return examples(verdict, figures["bins"], positive.label if positive else None)
 
 
-def _means(verdict: Verdict, positive: PositiveFigures | None, **values: object) -> str:
+def _means(verdict: Verdict, positive: PositiveFigures | None, ratio_tolerance: float, **values: object) -> str:
     if positive is None:
         return MEANS[verdict].format(**values)
-    return MEANS_OF_POSITIVE[verdict].format(label=positive.label, **values)
+    values |= {"label": positive.label, "allowed": allowed(ratio_tolerance)}
+    means = MEANS_OF_POSITIVE[verdict].format(**values)
+    missing = not_yet_known(positive, ratio_tolerance) if verdict == "cannot_tell" else ""
+    return f"{means} {missing[0].upper()}{missing[1:]}." if missing else means
 
 
 def _sentence(words: str) -> str:
     return f"{words[0].upper()}{words[1:]}. " if words else ""
 
 
+def reading_of_top_label(
+    verdict: Verdict, tolerance: float, positive: PositiveFigures | None, *, one_look: bool
+) -> str:
+    """What the verdict of the more probable class means, beside that of p(positive)."""
+    p_value = positive.calibration_p_value if positive else None
+    if one_look and verdict == "cannot_tell" and p_value is not None and p_value >= SURE:
+        return _UNTESTED
+    return OF_TOP_LABEL[verdict].format(tolerance=tolerance)
+
+
 def reading_at_one_look(
-    verdict: Verdict, figures: Figures, tolerance: float, positive: PositiveFigures | None = None
+    verdict: Verdict,
+    figures: Figures,
+    tolerance: float,
+    positive: PositiveFigures | None = None,
+    ratio_tolerance: float = RATIO_TOLERANCE,
 ) -> str:
     """What such a verdict of these figures means. `positive`: they are those of p(positive)."""
     p_value, whose = figures["calibration_p_value"], f" of p({positive.label})" if positive else ""
     p = words.p_value(p_value)
     more = "more than chance" if p_value < SURE else "no larger than chance makes them"
     if verdict == "within_tolerance":
-        return f"The calibration error{whose} is within {tolerance:g} at 95%. The gaps are {more} ({p})."
+        ratio = f", and expected / observed {allowed(ratio_tolerance)}" if positive else ""
+        return f"The calibration error{whose} is within {tolerance:g} at 95%{ratio}. The gaps are {more} ({p})."
     if verdict == "cannot_tell":
         upper = f"{figures['ece_upper']:.3f}"
+        if positive and (missing := not_yet_known(positive, ratio_tolerance)):
+            return f"The gaps{whose} are {more} ({p}), but {missing}."
         return f"The gaps{whose} are {more} ({p}), but an ECE of up to {upper} would fit these rows as well."
-    return f"The gaps{whose} are {more} ({p}). {_means(verdict, positive)}"
+    return f"The gaps{whose} are {more} ({p}). {_means(verdict, positive, ratio_tolerance)}"

@@ -7,6 +7,7 @@ from typing import Literal
 from trueodds.reports.alarm import Advice, Alarm
 from trueodds.reports.figures import Figures
 from trueodds.reports.schemas import Labelling, PositiveFigures, Verdict
+from trueodds.reports.verdict.in_the_large import RATIO_TOLERANCE, ratio_holds
 from trueodds.sums.answers import AnswerSums
 
 TOLERANCE = 0.02
@@ -35,28 +36,15 @@ def of_positive(positive: PositiveFigures) -> Figures:
     return {name: getattr(positive, name) for name in OF_POSITIVE}
 
 
-def room_of(positive: PositiveFigures, tolerance: float) -> float:
-    """Error of p(positive) that is put up with: `tolerance` at a prevalence of one half, less where a class is rare.
+def room_of(positive: PositiveFigures, tolerance: float, ratio_tolerance: float) -> float:
+    """Error of p(positive) that is put up with: `tolerance`, less where one class is rare.
 
-        room = 2 tolerance min(upper limit of the prevalence, 1 - its lower limit, 1/2)
+        room = min(tolerance, (ratio tolerance - 1) min(upper limit of the prevalence, 1 - its lower limit))
 
     An error of .01 is a fiftieth of a prevalence of one half. It is ten times a prevalence of .001.
     """
     rarer = min(positive.prevalence_upper or 0.0, 1 - (positive.prevalence_lower or 0.0))
-    return 2 * tolerance * min(rarer, 0.5)
-
-
-def is_refuted(positive: PositiveFigures, tolerance: float) -> bool:
-    """Whether the confidence sequence of the gap of p(positive) leaves none that is put up with.
-
-    `positive`: of all labels so far, at the level CERTAIN. Of versions whose p(positive) is calibrated, at most 1 in 20
-    is ever refuted, however often one looks (`trueodds.metrics.gap_sequence`).
-    """
-    lower, upper = positive.signed_gap_lower, positive.signed_gap_upper
-    if lower is None or upper is None:
-        return False
-    room = room_of(positive, tolerance)
-    return lower > room or upper < -room
+    return min(tolerance, (ratio_tolerance - 1) * rarer)
 
 
 def is_within(
@@ -65,19 +53,23 @@ def is_within(
     labelling: Labelling,
     tolerance: float,
     positive: PositiveFigures | None = None,
+    ratio_tolerance: float = RATIO_TOLERANCE,
 ) -> bool:
     """Whether the ECE is at most `tolerance`: the upper end of its 95% interval is, at this one look.
 
     Where the labelled answers are not like all answers, the weighted figures must be within it, too, and there must be
     some. `certain`: the figures at the level CERTAIN. `positive`: those of p(positive) at that level, which must be
-    within it as well, and whose lower end must be within `room_of`; weighted ones there are none of.
+    within it as well, and whose lower end must be within `room_of`; weighted ones there are none of. The whole interval
+    of expected / observed positives must lie between 1 / `ratio_tolerance` and `ratio_tolerance`.
     """
     if not sums.labelled.n:
         return False
     uppers = [certain["ece_upper"]]
     if positive is not None and positive.ece_upper is not None:
         uppers.append(positive.ece_upper)
-        if (positive.ece_lower or 0.0) > room_of(positive, tolerance):
+        if not ratio_holds(positive, ratio_tolerance):
+            return False
+        if (positive.ece_lower or 0.0) > room_of(positive, tolerance, ratio_tolerance):
             return False
     if labelling.choice and labelling.choice.warning:
         if not labelling.weighted or positive is not None:
@@ -94,7 +86,6 @@ def verdict_of(
     *,
     within: bool,
     positive: bool = False,
-    refuted: bool = False,
 ) -> Verdict:
     """How things stand. Whatever is said without "leans" against a version holds however often one looks.
 
@@ -103,8 +94,9 @@ def verdict_of(
     sound version does. So does one at which recalibrating is known to help, unless the ECE is within the tolerance.
     off_at_times: there is evidence, and all labels together show no more than chance: the error is over, or young.
 
-    `positive`: the figures are those of p(positive). The alarm is evidence against it, too: where p(positive) is
-    calibrated, so is the confidence. `refuted`: it `is_refuted`.
+    `positive`: the figures are those of p(positive). The alarm of the more probable class is evidence against it, too:
+    where p(positive) is calibrated, so is the confidence. Where the alarm on p(positive) itself has fired, its
+    direction is that of the sums, whatever chance could have made of them.
     """
     if not sums.answers:
         return "no_answers"
@@ -112,10 +104,8 @@ def verdict_of(
         return "no_labels"
     more = figures["ece"] > figures["floor_p95"]
     direction = direction_of(figures["signed_gap"], figures["ece"], positive=positive)
-    if refuted:
-        return direction
     if alarm is not None and alarm.state != "quiet":
-        return direction if more else "off_at_times"
+        return direction if more or (positive and alarm.of_positive_fired) else "off_at_times"
     if within:
         return "within_tolerance"
     if more or (advice is not None and advice.helps == "yes"):
@@ -135,6 +125,17 @@ def verdict_at_one_look(figures: Figures, *, within: bool, positive: bool = Fals
         return "cannot_tell"
     direction = direction_of(figures["signed_gap"], figures["ece"], positive=positive)
     return direction if p_value < PLAIN else LEANS[direction]
+
+
+def beside(positive: PositiveFigures, of_top_label: Verdict) -> Verdict:
+    """The verdict of the more probable class at one look beside that of p(positive): one test, not two.
+
+    Where p(positive) is calibrated, so is the more probable class. So it is tested only if the test of p(positive) has
+    rejected: of tables with a calibrated p(positive) at most 1 in 20 is told that either is off (closed testing:
+    Marcus, Peritz and Gabriel 1976).
+    """
+    rejected = positive.calibration_p_value is not None and positive.calibration_p_value < SURE
+    return of_top_label if rejected or of_top_label == "within_tolerance" else "cannot_tell"
 
 
 def direction_of(signed_gap: float, ece: float, *, positive: bool = False) -> Direction:

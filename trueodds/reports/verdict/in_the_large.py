@@ -1,0 +1,69 @@
+"""Calibration in the large of p(positive) in words: expected / observed positives, and how many are still to come."""
+
+from __future__ import annotations
+
+import math
+
+from trueodds.metrics import MOST_RATIO
+from trueodds.reports.schemas import PositiveFigures
+from trueodds.reports.verdict.shares import told_apart
+from trueodds.texts import plural
+
+RATIO_TOLERANCE = MOST_RATIO
+"""Expected / observed positives that is put up with, or observed / expected, where no alarm names its own."""
+
+
+def ratio_holds(positive: PositiveFigures, most: float) -> bool:
+    """Whether the whole interval of expected / observed lies between 1 / `most` and `most`."""
+    lower, upper = positive.ratio_lower, positive.ratio_upper
+    return lower is not None and upper is not None and 1 / most <= lower and upper <= most
+
+
+def ratio_words(positive: PositiveFigures) -> str:
+    """expected / observed is 3.6 (interval 2.1 to 6.6)"""
+    if positive.ratio_lower is None or positive.expected is None:
+        return ""
+    if positive.ratio is None or positive.ratio_upper is None:
+        return (
+            f"none is {positive.label} where {figure(positive.expected)} were expected (expected / observed is"
+            f" {figure(positive.ratio_lower)} or more)"
+        )
+    limits = f"{figure(positive.ratio_lower)} to {figure(positive.ratio_upper)}"
+    return f"expected / observed is {figure(positive.ratio)} (interval {limits})"
+
+
+def allowed(most: float) -> str:
+    """between 0.83 and 1.2"""
+    return f"between {figure(1 / most)} and {most:g}"
+
+
+def not_yet_known(positive: PositiveFigures, most: float) -> str:
+    """Why it is not known, and how many more positives it takes; "" where the ratio is not what is missing."""
+    if ratio_holds(positive, most):
+        return ""
+    known = f"that expected / observed lies {allowed(most)} is not known yet"
+    if positive.positives_to_come is None:
+        return f"{known}; more labels will tell"
+    labels = "" if positive.labels_to_come is None else f", some {plural(rounded(positive.labels_to_come), 'label')}"
+    return f"{known}: it takes about {rounded(positive.positives_to_come):,} more {positive.label}{labels}"
+
+
+def shares(*values: float) -> list[str]:
+    """Shares in percent with two figures, more where they would read the same: .02, .0056 -> 2.0%, 0.56%"""
+    texts = []
+    for value in values:
+        digits = 0 if value >= 0.1 or not value else min(max(-math.floor(math.log10(value)) - 1, 0), 4)
+        texts.append(f"{100 * value:.{digits}f}%")
+    rounded_to_1 = any(text == "100%" and value < 1 for text, value in zip(texts, values, strict=True))
+    return told_apart(*values) if rounded_to_1 or len(set(texts)) < len(set(values)) else texts
+
+
+def rounded(count: int) -> int:
+    """Two figures, upwards: 323 -> 330."""
+    unit = int(10 ** max(math.floor(math.log10(max(count, 1))) - 1, 0))
+    return -(-count // unit) * unit
+
+
+def figure(value: float) -> str:
+    """Two figures, all whole ones: 0.833 -> 0.83, 2 -> 2.0, 123.4 -> 123"""
+    return f"{value:,.0f}" if value >= 10 else f"{value:.1f}" if value >= 1 else f"{value:.2g}"
