@@ -49,12 +49,12 @@ LAYERS = {
         opening
         bucket
         model_folder
-        published single copying
+        published single copying promising
         contents audit_log trial
         bundle locks role_files
         model_card unloadable
         card
-        risk_coverage shadows
+        act_alone risk_coverage shadows
     """,
     "trueodds/bundle/bucket": """
         models cached

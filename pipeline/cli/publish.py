@@ -7,19 +7,25 @@ from __future__ import annotations
 
 import argparse
 import sys
+import tempfile
 from pathlib import Path
 
 from pipeline import stages
 from pipeline.cli import common
 from pipeline.trial import try_bundle
-from trueodds.bundle import Role
+from trueodds.bundle import ActAlone, Bundle, Role, with_act_alone
 from trueodds.cli import Subparsers
 
 ROLES: dict[str, Role | None] = {"default": "default", "shadow": "shadow", common.NONE: None}
 
 
 def add_parser(commands: Subparsers) -> None:
-    epilog = common.examples("publish", 'publish --bundle elsewhere/bundle --role shadow --why "retrained on May"')
+    epilog = common.examples(
+        "publish",
+        'publish --bundle elsewhere/bundle --role shadow --why "retrained on May"',
+        "publish --act-alone threshold.json",
+        "publish --act-alone threshold=.93,risk=.05,confidence=.95",
+    )
     parser = commands.add_parser("publish", description=__doc__, epilog=epilog)
     common.add_models(parser)
     common.add_why(parser)
@@ -31,6 +37,11 @@ def add_parser(commands: Subparsers) -> None:
     bundle.add_argument("--bundle", type=Path, metavar="FOLDER", help=another)
     role = "for its own model: answer; be scored beside what answers, if anything does; none (default: default)"
     parser.add_argument("--role", choices=ROLES, default="default", help=role)
+    promise = (
+        "the promise to act alone that the version is published with: a file of `trueodds threshold --out FILE`, or"
+        " threshold=.93,risk=.05,confidence=.95; none: without one (default: that of the bundle, if it has one)"
+    )
+    parser.add_argument("--act-alone", metavar="FILE|TEXT", help=promise)
     parser.add_argument("--unnamed", action="store_true", help="answer calls that name no model, too")
 
 
@@ -39,7 +50,12 @@ def run(arguments: argparse.Namespace) -> int:
     role = ROLES[arguments.role]
     if note := try_bundle(arguments.bundle):
         print(note, file=sys.stderr)
-    path = arguments.models.publish(arguments.bundle, role, unnamed=arguments.unnamed, why=why)
+    with tempfile.TemporaryDirectory(prefix="trueodds-") as folder:
+        bundle = arguments.bundle
+        if arguments.act_alone is not None:
+            promise = None if arguments.act_alone == common.NONE else ActAlone.read(arguments.act_alone)
+            bundle = with_act_alone(Bundle.load(bundle), promise, Path(folder) / "bundle").directory
+        path = arguments.models.publish(bundle, role, unnamed=arguments.unnamed, why=why)
     key = path.parent.name, path.name
     print(arguments.models.address(*key), arguments.models.standing(*key), sep="\n")
     return 0

@@ -121,6 +121,7 @@ def write_candidate(served: Bundle, choice: Choice, out: Path) -> Bundle:
         "training": served.card.training | {RECALIBRATION: origin},
         "metrics": {key: table[key] for key in METRICS},
         "risk_coverage": RiskCoverage.of(choice.after.sums, "live labelled"),
+        "act_alone": None,  # a promise is of the confidences that its version gives
         "notes": [
             f"Recalibrated from version {served.version} on the {choice.rows:,} live labels that arrived last: the same"
             f" net, a new calibrator. Its metrics are of these labels, 'before' by the calibrator of {served.version},"

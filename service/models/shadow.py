@@ -44,7 +44,8 @@ class Shadow:
     """Its queue is its own and it never holds up an answer: what does not fit is left out, and counted."""
 
     def __init__(self, model: Model, store: Store, telemetry: VersionTelemetry, *, max_waiting: int) -> None:
-        self.version = replace(model.version, model=shadow_of(model.version.model))
+        # A shadow does not act, so it has no promise.
+        self.version = replace(model.version, model=shadow_of(model.version.model), act_alone=None)
         self._model, self._store, self._telemetry = model, store, telemetry
         # One answered batch at a time: its rows must stay one batch of the store.
         self._batcher: Lanes[_Answered, PredictionBatch, None] = Lanes(

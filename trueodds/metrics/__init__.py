@@ -8,6 +8,7 @@ Examples in docstrings assume `import numpy as np` and `from trueodds import cal
 """
 
 from trueodds.metrics.alarms.prequential import Prequential
+from trueodds.metrics.alarms.promise import RiskEProcess, labels_to_notice
 from trueodds.metrics.alarms.sequential import EProcess, ShiryaevRoberts, blocks
 from trueodds.metrics.alarms.weighted import WeightedEProcess
 from trueodds.metrics.binned import (
@@ -38,6 +39,7 @@ from trueodds.metrics.intervals.classwise import classwise_ece_interval, classwi
 from trueodds.metrics.intervals.confidence_sequence import GapSequence, gap_sequence
 from trueodds.metrics.intervals.mce import MceInterval, mce_interval, mce_noise_floor
 from trueodds.metrics.intervals.proper_scores import ScoreInterval, score_interval
+from trueodds.metrics.intervals.risk_sequence import RiskSequence, risk_sequence
 from trueodds.metrics.labelling.coverage import (
     ChoiceOfLabels,
     LabelDelay,
@@ -102,6 +104,8 @@ __all__ = [
     "MceInterval",
     "NoiseFloor",
     "Prequential",
+    "RiskEProcess",
+    "RiskSequence",
     "SamplewiseInterval",
     "ScoreInterval",
     "Sensitivity",
@@ -142,6 +146,7 @@ __all__ = [
     "ks_test",
     "label_binned_ece",
     "label_delay",
+    "labels_to_notice",
     "mce",
     "mce_interval",
     "mce_noise_floor",
@@ -150,6 +155,7 @@ __all__ = [
     "nll",
     "noise_floor",
     "noise_floor_per_class",
+    "risk_sequence",
     "samplewise_error",
     "samplewise_interval",
     "samplewise_noise_floor",
