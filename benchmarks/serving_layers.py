@@ -146,7 +146,9 @@ def layers(model: Model, body: bytes, batch: int) -> dict[str, dict[str, float]]
         repeated={},
     )
     call = PredictionCall(inputs, "r")
-    engine: Any = type("Answering", (), {"version": model.version, "audit_share": 0.0, "input": kind, "card": model.bundle.card})
+    engine: Any = type(
+        "Answering", (), {"version": model.version, "audit_share": 0.0, "input": kind, "card": model.bundle.card}
+    )
     logits = alone(lambda: model.logits(many), batch)
     return {
         "event loop": {

@@ -112,7 +112,7 @@ LAYERS = {
     """,
     "trueodds/reports/schemas": """
         report
-        figures groups
+        acting figures groups
         labelling
     """,
     "trueodds/reports/verdict": """
@@ -233,11 +233,11 @@ LAYERS = {
         addresses query recent
     """,
     "service/alarm": """
-        route rearming
+        route rearming promise_watch
         watch
-        readings schemas forms
+        readings promise_readings schemas forms
         advice webhooks
-        state
+        state promise
         evidence
     """,
 }

@@ -70,6 +70,11 @@ class AlarmState(Frozen):
     """By a hash of the webhook's URL: a URL may hold a secret."""
 
     @property
+    def paging(self) -> Evidence:
+        """The evidence that calls webhooks."""
+        return self.nulls["ece"]
+
+    @property
     def history_labels(self) -> list[int]:
         """Labels at the points of the history."""
         return [block * BLOCK for block in self.history_blocks]

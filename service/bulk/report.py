@@ -83,7 +83,8 @@ async def take(
 ) -> Response:
     """Store what the blocks hold; a summary, or with `rows_wanted` one line for each row.
 
-    `store` says what became of each row that it gets, `beside` what else its line has; `count` gets outcomes, and codes of refusals, with their numbers.
+    `store` says what became of each row that it gets, `beside` what else its line has; `count`
+    gets outcomes, and codes of refusals, with their numbers.
 
     Raises:
         ServiceError: a bad header (422), a body or a line that is too long (413), or the store failed (503). What was

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Annotated, Literal
+from typing import Annotated, Literal, NotRequired
 
 from pydantic import Field
 from typing_extensions import TypedDict
 
 from service.store.rows import Version
+from trueodds.bundle import ActAlone
 from trueodds.bundle.shadows import is_shadow, shadowed_by
 
 Role = Literal["default", "shadow"]
@@ -27,6 +28,9 @@ class PublishedVersion(TypedDict):
     ]
     meant_as: list[Role]
     reason: Annotated[str | None, Field(description="why it is refused, or how its files differ")]
+    act_alone: NotRequired[
+        Annotated[ActAlone, Field(description="of a version that is loaded: its promise to act alone, if it has one")]
+    ]
 
 
 class PublishedModel(TypedDict):
@@ -74,6 +78,8 @@ def stored_models(versions: Iterable[Version]) -> list[PublishedModel]:
                 version.version,
                 {"version": version.version, "state": "stored", "meant_as": [], "reason": None},
             )
+            if version.act_alone and not is_shadow(version.model):
+                row["act_alone"] = version.act_alone
             if is_shadow(version.model):
                 row["meant_as"] = ["shadow"]
     return [

@@ -54,7 +54,15 @@ def shared_of(
     """
     names = None
     if classes is not None:
-        names = check_classes([name.strip() for name in next(csv.reader([classes], skipinitialspace=True), [])])
+        try:
+            cells = next(csv.reader([classes], skipinitialspace=True), [])
+        except csv.Error:  # a line break outside quotes
+            raise ServiceError(
+                422,
+                "invalid_parameter",
+                f"classes is {short(classes)}, which is not one line of CSV; send names with commas between them",
+            ) from None
+        names = check_classes([name.strip() for name in cells])
     promise = None if act_alone is None else promise_of(act_alone)
     now = time.time_ns() // 1_000_000
     return Shared(now, model, version, names, check_tag(tag, "tag"), shadow, positive, promise)

@@ -68,9 +68,9 @@ class Storing:
                 continue
             rows = batch.rows
             columns = rows.ids, rows.confidence_N.tolist(), rows.tags, rows.propensities
-            for number, before, *row, propensity in zip(batch.numbers, known, *columns, strict=True):
-                stored = propensity if before is None else before.propensity
-                self._acting[number] = acting_of(promise, self._audit_share, *row, stored)
+            for number, before, id_, confidence, tag, own in zip(batch.numbers, known, *columns, strict=True):
+                propensity = own if before is None else before.propensity
+                self._acting[number] = acting_of(promise, self._audit_share, id_, confidence, tag, propensity)
 
     async def _batches(
         self, rows: list[Observation], *, all_or_none: bool = False

@@ -119,7 +119,9 @@ class ActAlone(BaseModel):
         """
         if not isinstance(tree, Mapping) or (missing := [name for name in STATED if name not in tree]):
             lacks = "is no object" if not isinstance(tree, Mapping) else f"lacks {' and '.join(missing)}"
-            raise ConfigError(f"{what} {lacks}; expected threshold, risk and confidence, as `trueodds threshold` writes")
+            raise ConfigError(
+                f"{what} {lacks}; expected threshold, risk and confidence, as `trueodds threshold` writes"
+            )
         kept = {name: tree[name] for name in (*STATED, *_COUNTS) if tree.get(name) is not None}
         tags = tree.get("tags") or {}
         if tree.get("by") == "tag" and (groups := tree.get("groups")):

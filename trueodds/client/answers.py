@@ -63,7 +63,7 @@ class Predictions:
     positive_N: npt.NDArray[np.float64] | None = None
     """Its probability, row by row; NaN where an earlier version without one had answered."""
     acts_N: npt.NDArray[np.bool_] | None = None
-    """Whether each row acts alone (`decision: act`), of a version with a promise; a row without a decision escalates."""
+    """Whether each row acts alone (`decision: act`), of a version with a promise; None without one."""
     audit_N: npt.NDArray[np.bool_] | None = None
     """Rows that act, and whose true label the service asks for; None without a promise."""
     repeated: dict[int, str] = field(default_factory=dict)

@@ -17,7 +17,10 @@ class PredictOptions(TypedDict, total=False):
 
 
 class ObserveOptions(TypedDict, total=False):
-    """What is said of answers of another server: `logits`, `positive`, `act_alone` and `shadow` of all, the others row by row."""
+    """What is said of answers of another server: `logits`, `positive`, `act_alone` and `shadow` of all rows.
+
+    The others are said row by row.
+    """
 
     predicted: Iterable[str | int] | None
     index: Iterable[int] | None

@@ -34,7 +34,8 @@ TOTALS = (TOTAL, POSITIVE, ACTED)
 """Those on 3,000 cells, of all answers together."""
 
 ANSWERS, LABELS, POSITIVE_ANSWERS, POSITIVE_LABELS, ACTED_ANSWERS, ACTED_LABELS = range(6)
-"""Kinds of deltas; there are none of the last. In POSITIVE, "confidence" is p(positive), "correct" whether the label is positive."""
+"""Kinds of deltas; there are none of the last. In those of POSITIVE, "confidence" is p(positive), "correct" whether the
+label is positive."""
 SUMS_OF = {
     (ANSWERS, LABELS): (TOTAL, BY_CLASS, BY_TAG),
     (POSITIVE_ANSWERS, POSITIVE_LABELS): (POSITIVE, POSITIVE_BY_CLASS, POSITIVE_BY_TAG),

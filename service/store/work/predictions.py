@@ -115,8 +115,8 @@ def _rows(batch: PredictionBatch, model: int, version: int, tag_keys: list[int])
 
 def _earlier(ids: list[str], model: int) -> Work[dict[str, tuple[Any, ...]]]:
     rows = yield Query(
-        "SELECT p.id, v.version, p.digest, p.logits, p.tag, p.propensity FROM predictions p JOIN versions v ON v.key = p.version"
-        " WHERE p.id = ANY($1) AND p.model = $2",
+        "SELECT p.id, v.version, p.digest, p.logits, p.tag, p.propensity FROM predictions p"
+        " JOIN versions v ON v.key = p.version WHERE p.id = ANY($1) AND p.model = $2",
         (sorted(set(ids)), model),
     )
     return {id_: tuple(row) for id_, *row in rows}

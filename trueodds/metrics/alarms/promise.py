@@ -1,4 +1,4 @@
-"""Evidence that a promised error rate is broken, from right and wrong answers; it may be looked at after every label."""
+"""Evidence that a promised error rate is broken, from right and wrong answers, valid after every label."""
 
 from __future__ import annotations
 
@@ -147,7 +147,7 @@ def _value(log_wealth_NK: Array, number_N: npt.NDArray[np.int64]) -> Array:
 
 
 def labels_to_notice(risk: float, actual: float, alpha: float = 0.05) -> int:
-    """Count the labels after which `RiskEProcess` alarms on a typical stream whose error rate is `actual` from the start.
+    """Count the labels, about, after which `RiskEProcess` alarms where the error rate is `actual` from the start.
 
     The number n at which the capital laid on the first label, growing at its mean rate, reaches 1 / alpha:
     mean_k exp(n (actual log wrong_k + (1 - actual) log right_k)) / 2 = 1 / alpha. Streams scatter around it.
