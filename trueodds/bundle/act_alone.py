@@ -20,6 +20,8 @@ from trueodds.texts import short
 Decision = Literal["act", "escalate"]
 Confidence = Annotated[float, Field(ge=0, le=1)]
 EXAMPLE = "threshold=.93,risk=.05,confidence=.95"
+UNTAGGED, UNTAGGED_GROUP = "", "(no tag)"
+"""Answers without a tag: among the thresholds of tags, and among the groups of `trueodds threshold --by tag`."""
 STATED = ("threshold", "risk", "confidence")
 """The parts of a promise that a text states."""
 _COUNTS = ("labels", "acted", "wrong", "share", "share_lower", "share_upper")
@@ -38,7 +40,7 @@ class ActAlone(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     threshold: Confidence | None
-    """The answer acts from this confidence on; None: it never acts, unless its tag has a threshold."""
+    """The answer acts from this confidence on; None: it never acts, unless `tags` has a threshold for it."""
     risk: float = Field(gt=0, lt=1)
     """The largest share of wrong answers among those that act."""
     confidence: float = Field(gt=0, lt=1)
@@ -54,7 +56,7 @@ class ActAlone(BaseModel):
     share_lower: float | None = Field(None, ge=0, le=1)
     share_upper: float | None = Field(None, ge=0, le=1)
     tags: dict[str, Confidence | None] = Field(default_factory=dict)
-    """Thresholds of tags in place of `threshold`; None: answers with the tag never act."""
+    """Thresholds of tags in place of `threshold`, under "" that of answers without a tag; None: they never act."""
 
     @model_validator(mode="after")
     def _acts_somewhere(self) -> Self:
@@ -118,15 +120,25 @@ class ActAlone(BaseModel):
             ConfigError: a key that is missing, or a value out of range.
         """
         if not isinstance(tree, Mapping) or (missing := [name for name in STATED if name not in tree]):
+            costs = isinstance(tree, Mapping) and "mean_cost" in tree
+            if costs:
+                raise ConfigError(f"{what} bounds a mean cost; a promise bounds errors: choose it without --costs")
             lacks = "is no object" if not isinstance(tree, Mapping) else f"lacks {' and '.join(missing)}"
             raise ConfigError(
                 f"{what} {lacks}; expected threshold, risk and confidence, as `trueodds threshold` writes"
             )
         kept = {name: tree[name] for name in (*STATED, *_COUNTS) if tree.get(name) is not None}
         tags = tree.get("tags") or {}
-        if tree.get("by") == "tag" and (groups := tree.get("groups")):
-            rows = groups.items() if isinstance(groups, Mapping) else [(row.get("group"), row) for row in groups]
-            tags = {name: row.get("threshold") for name, row in rows}
+        if by := tree.get("by"):
+            if by != "tag":
+                raise ConfigError(f"{what} has thresholds by {by}; allowed are one of all answers, and those by tag")
+            try:
+                groups = {row["group"]: row["threshold"] for row in tree["groups"]}
+            except (LookupError, TypeError):
+                raise ConfigError(
+                    f"{what} is by tag, and its groups have no names or thresholds; make it anew"
+                ) from None
+            tags = {UNTAGGED if name == UNTAGGED_GROUP else name: threshold for name, threshold in groups.items()}
         return cls._of({"threshold": None, **kept, "tags": tags}, what)
 
     @classmethod
@@ -140,7 +152,7 @@ class ActAlone(BaseModel):
 
     def decision(self, confidence: float, tag: str | None = None) -> Decision:
         """Decide on one answer by its confidence and its tag."""
-        threshold = self.threshold if tag is None else self.tags.get(tag, self.threshold)
+        threshold = self.tags.get(tag or UNTAGGED, self.threshold)
         return "act" if threshold is not None and confidence >= threshold else "escalate"
 
     def acts(self, confidence_N: Array, tags_N: Sequence[str | None] | None = None) -> npt.NDArray[np.bool_]:
@@ -150,7 +162,7 @@ class ActAlone(BaseModel):
             acts_N: npt.NDArray[np.bool_] = confidence_N >= threshold
             return acts_N
         by_tag = self._by_tag
-        return confidence_N >= np.array([threshold if tag is None else by_tag.get(tag, threshold) for tag in tags_N])
+        return confidence_N >= np.array([by_tag.get(tag or UNTAGGED, threshold) for tag in tags_N], np.float64)
 
     @cached_property
     def _by_tag(self) -> dict[str, float]:
@@ -178,12 +190,13 @@ class ActAlone(BaseModel):
         """What the promise rests on, in one sentence."""
         if self.labels is None or self.acted is None or self.wrong is None:
             return "It was stated by hand: what it rests on, this version does not know."
-        share = "" if self.share is None else f" ({100 * self.share:.3g}%"
-        if share:
-            ends = (self.share_lower, self.share_upper)
-            share += "" if None in ends else f", interval {100 * (ends[0] or 0):.3g}% to {100 * (ends[1] or 0):.3g}%"
-            share += ")"
+        share = ""
+        if self.share is not None:
+            share = f" {100 * self.share:.3g}% of all answers acted"
+            if self.share_lower is not None and self.share_upper is not None:
+                share += f" (interval {100 * self.share_lower:.3g}% to {100 * self.share_upper:.3g}%)"
+            share += "."
         return (
-            f"It was chosen on {self.labels:,} labelled answers: {self.acted:,}{share} were at or above it, and"
-            f" {self.wrong:,} of these were wrong."
+            f"It was chosen on {self.labels:,} labelled answers: {self.acted:,} of them acted, {self.wrong:,} of these"
+            f" were wrong.{share}"
         )

@@ -10,6 +10,7 @@ from typing import Any
 
 import yaml
 
+from trueodds.bundle.act_alone import UNTAGGED_GROUP
 from trueodds.bundle.card import Description, Reference
 from trueodds.calibrators import Calibrator
 
@@ -107,7 +108,10 @@ def _acting(description: Description) -> dict[str, str]:
         return {}
     lines = [promise.words, promise.evidence]
     if promise.tags:
-        rows = ((_code(tag), "never acts" if at is None else f"{at:.6g}") for tag, at in promise.tags.items())
+        rows = (
+            (_code(tag or UNTAGGED_GROUP), "never acts" if at is None else f"{at:.6g}")
+            for tag, at in promise.tags.items()
+        )
         lines += ["", _markdown(("tag", "acts from"), rows)]
     lines += [
         "",
