@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from service.alarm.promise import PromiseState
-from trueodds.metrics import binomial_interval, labels_to_notice, risk_sequence
+from trueodds.metrics import binomial_interval, risk_sequence
 from trueodds.reports.schemas.acting import ActingAlone, BrokenPromise
 from trueodds.texts import plural
 
@@ -59,11 +59,14 @@ def acting_alone(state: PromiseState, settings: Settings, *, answers: int, acted
 
 
 def more_labels(state: PromiseState) -> int | None:
-    """Labels of acting answers that are lacking until a break of twice the risk is found, about; None once it fired."""
+    """Labels of acting answers until a break to twice the risk would be found, about; None once it fired."""
     if state.fired is not None:
         return None
-    actual = min(WORSE * state.promise.risk, 1.0)
-    return max(labels_to_notice(state.promise.risk, actual, state.alpha) - state.process.labels, 0)
+    return state.process.labels_to_notice(_worse(state.promise.risk), state.alpha)
+
+
+def _worse(risk: float) -> float:
+    return min(WORSE * risk, (1 + risk) / 2)
 
 
 def statement(state: PromiseState) -> str:
@@ -115,7 +118,7 @@ def _labels(part: ActingAlone) -> str:
     if not part.more_labels:
         return ""
     lacking = plural(part.more_labels, "more label") + " of acting answers"
-    worse = f"to notice an error rate of {_percent(min(WORSE * part.promised_risk, 1.0))}, it takes about {lacking}"
+    worse = f"to notice an error rate of {_percent(_worse(part.promised_risk))} from now on, it takes about {lacking}"
     if part.audit_share:
         answers = f"{part.more_labels / part.audit_share:,.0f} of them"
         return f"{worse[0].upper()}{worse[1:]}: with an audit of {_percent(part.audit_share)}, those of {answers}."

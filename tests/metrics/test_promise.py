@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from tests import reference_promise as twin
-from trueodds.metrics import RiskEProcess, labels_to_notice, risk_sequence
+from trueodds.metrics import RiskEProcess, risk_sequence
 
 RISKS = (0.01, 0.05, 0.3)
 
@@ -71,15 +71,17 @@ def test_a_break_after_a_long_good_past_is_found() -> None:
 
 
 def test_about_the_stated_number_of_labels_finds_a_break() -> None:
-    expected = labels_to_notice(0.05, 0.1)
+    expected = RiskEProcess.start(0.05).labels_to_notice(0.1)
     wrong_RN = np.random.default_rng(7).random((200, expected)) < 0.1
     share = np.mean([RiskEProcess.start(0.05).advance(wrong_N)[0].alarmed() for wrong_N in wrong_RN])
     assert 0.5 <= share <= 0.98
-    assert labels_to_notice(0.05, 0.15) < expected < labels_to_notice(0.05, 0.075)
+    assert RiskEProcess.start(0.05).labels_to_notice(0.15) < expected < RiskEProcess.start(0.05).labels_to_notice(0.075)
+    past, _ = RiskEProcess.start(0.05).advance([False] * 2000)
+    assert past.labels_to_notice(0.1) > expected  # little capital is laid on a label that comes so late
     with pytest.raises(ValueError, match="an error rate above the promised one"):
-        labels_to_notice(0.05, 0.05)
+        RiskEProcess.start(0.05).labels_to_notice(0.05)
     with pytest.raises(ValueError, match="too near"):
-        labels_to_notice(0.05, 0.0501)
+        RiskEProcess.start(0.05).labels_to_notice(0.0501)
 
 
 @pytest.mark.parametrize("bad", [{"labels": -1}, {"wrong": 9}, {"log_wealth": [0.0]}, {"risk": 2}, {"peak": -1.0}])

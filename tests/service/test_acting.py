@@ -26,7 +26,7 @@ from tests.service.hooks import Hook, until
 from tests.service.tiny_bundle import CLASSES, pictures, write_bundle
 from trueodds.bundle import ActAlone, Bundle, ModelFolder, with_act_alone
 from trueodds.client.answers import Predictions
-from trueodds.metrics import RiskEProcess, labels_to_notice
+from trueodds.metrics import RiskEProcess
 
 TEXT = "threshold=.8,risk=.05,confidence=.95"
 HALF = ActAlone.of_text(TEXT)
@@ -273,7 +273,7 @@ def test_labels_that_the_audit_had_not_asked_for_are_left_out() -> None:
 
 
 def test_what_is_lacking_is_said() -> None:
-    lacking = labels_to_notice(0.05, 0.1)
+    lacking = RiskEProcess.start(0.05).labels_to_notice(0.1)
     state = PromiseState.start(HALF, Settings()).take(block([0.5] * 30, [True] * 30), 0.0)
     part = acting_alone(state, Settings(), answers=100, acted=40)
     assert part.more_labels == lacking and part.escalated_labels == 30

@@ -8,7 +8,7 @@ Examples in docstrings assume `import numpy as np` and `from trueodds import cal
 """
 
 from trueodds.metrics.alarms.prequential import Prequential
-from trueodds.metrics.alarms.promise import RiskEProcess, labels_to_notice
+from trueodds.metrics.alarms.promise import RiskEProcess
 from trueodds.metrics.alarms.sequential import EProcess, ShiryaevRoberts, blocks
 from trueodds.metrics.alarms.weighted import WeightedEProcess
 from trueodds.metrics.binned import (
@@ -146,7 +146,6 @@ __all__ = [
     "ks_test",
     "label_binned_ece",
     "label_delay",
-    "labels_to_notice",
     "mce",
     "mce_interval",
     "mce_noise_floor",

@@ -17,11 +17,9 @@ from trueodds.sums.inputs import Array, as_numbers, check_alpha, is_number, is_w
 
 ODDS = (1.25, 1.5, 2.0, 3.0, 5.0, 10.0, 30.0)
 """The bets: how many times as large as promised the odds of an error are."""
-FIRST = 0.5
-"""Share of the capital that is laid on the first label."""
 
 
-class _Payoffs(NamedTuple):
+class Payoffs(NamedTuple):
     """Logarithms of what each bet pays on one label."""
 
     log_wrong_K: Array
@@ -29,9 +27,9 @@ class _Payoffs(NamedTuple):
 
 
 @lru_cache(maxsize=64)
-def _payoffs(risk: float) -> _Payoffs:
+def payoffs_of(risk: float) -> Payoffs:
     odds_K = np.array(ODDS) * risk / (1 - risk)
-    return _Payoffs(np.log(odds_K / (1 + odds_K) / risk), -np.log1p(odds_K) - math.log1p(-risk))
+    return Payoffs(np.log(odds_K / (1 + odds_K) / risk), -np.log1p(odds_K) - math.log1p(-risk))
 
 
 @dataclass(frozen=True)
@@ -95,7 +93,7 @@ class RiskEProcess(StoredState, AnytimeTest):
         if not len(given_N):
             return self, np.zeros(0)
         wrong_mask_N = given_N.astype(bool)
-        payoffs = _payoffs(self.risk)
+        payoffs = payoffs_of(self.risk)
         paid_NK = np.where(wrong_mask_N[:, None], payoffs.log_wrong_K, payoffs.log_right_K)
         number_N = self.labels + 1 + np.arange(len(wrong_mask_N))
         laid_N = log_laid(number_N)
@@ -112,6 +110,47 @@ class RiskEProcess(StoredState, AnytimeTest):
             peak=max(self.peak, float(log_e_N.max())),
         )
         return end, log_e_N
+
+    def labels_to_notice(self, actual: float, alpha: float = 0.05) -> int:
+        """Count the labels from now on, about, after which it alarms where the error rate is `actual` from now on.
+
+        The number n at which the wealth, growing at its mean rate, reaches 1 / alpha:
+
+            mean_k (M_k + gamma) exp(n (actual log wrong_k + (1 - actual) log right_k)) = 1 / alpha
+
+        gamma is the share laid on the next label. Most streams alarm sooner (benchmarks/promise.py).
+
+        Raises:
+            ValueError: an actual rate that is not above `risk` or above 1, or alpha outside (0, 1).
+
+        >>> test = metrics.RiskEProcess.start(0.05)
+        >>> test.labels_to_notice(0.1) < test.labels_to_notice(0.075)
+        True
+        """
+        check_alpha(alpha)
+        if not (is_number(actual) and self.risk < actual <= 1):
+            raise ValueError(
+                f"actual is {actual!r}; allowed is ({self.risk:g}, 1], an error rate above the promised one"
+            )
+        payoffs = payoffs_of(self.risk)
+        rate_K = actual * payoffs.log_wrong_K + (1 - actual) * payoffs.log_right_K
+        if rate_K.max() <= 0:  # so little above the promise that no bet gains in the mean
+            raise ValueError(f"actual is {actual!r}; it is too near {self.risk:g} for any bet, name a larger one")
+        laid = float(log_laid(np.array([self.labels + 1]))[0])
+        wealth_K = np.logaddexp(-np.inf if self.log_wealth is None else np.array(self.log_wealth), laid)
+        needed = math.log(len(ODDS) / alpha)
+
+        def reached(n: int) -> bool:
+            return float(logsumexp(wealth_K + n * rate_K)) >= needed
+
+        high = 1
+        while not reached(high):
+            high *= 2
+        low = high // 2
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (low, middle) if reached(middle) else (middle, high)
+        return high
 
     def to_json(self) -> dict[str, Any]:
         """Plain numbers; `from_json` restores them exactly."""
@@ -144,38 +183,3 @@ def _value(log_wealth_NK: Array, number_N: npt.NDArray[np.int64]) -> Array:
     mean_N = logsumexp(log_wealth_NK, axis=1) - math.log(log_wealth_NK.shape[1])
     log_e_N: Array = np.logaddexp(not_laid_N, mean_N)
     return log_e_N
-
-
-def labels_to_notice(risk: float, actual: float, alpha: float = 0.05) -> int:
-    """Count the labels, about, after which `RiskEProcess` alarms where the error rate is `actual` from the start.
-
-    The number n at which the capital laid on the first label, growing at its mean rate, reaches 1 / alpha:
-    mean_k exp(n (actual log wrong_k + (1 - actual) log right_k)) / 2 = 1 / alpha. Streams scatter around it.
-
-    Raises:
-        ValueError: a risk outside (0, 1), an actual rate that is not above it or above 1, or alpha outside (0, 1).
-
-    >>> metrics.labels_to_notice(0.05, 0.1) < metrics.labels_to_notice(0.05, 0.075)
-    True
-    """
-    RiskEProcess.start(risk)
-    check_alpha(alpha)
-    if not (is_number(actual) and risk < actual <= 1):
-        raise ValueError(f"actual is {actual!r}; allowed is ({risk:g}, 1], an error rate above the promised one")
-    payoffs = _payoffs(risk)
-    rate_K = actual * payoffs.log_wrong_K + (1 - actual) * payoffs.log_right_K
-    if rate_K.max() <= 0:  # so little above the promise that no bet gains in the mean
-        raise ValueError(f"actual is {actual!r}; it is too near {risk:g} for any bet, name a larger one")
-    needed = math.log(1 / alpha / FIRST) + math.log(len(ODDS))
-
-    def reached(n: int) -> bool:
-        return float(logsumexp(n * rate_K)) >= needed
-
-    high = 1
-    while not reached(high):
-        high *= 2
-    low = high // 2
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if reached(middle) else (middle, high)
-    return high

@@ -43,7 +43,7 @@ class ActingAlone(BaseModel):
     left_out: int = Field(description="labels of acting answers under the audit that nobody had asked for")
     audit_share: float = Field(description="of the acting answers, those whose labels the service asks for; 0: none")
     more_labels: int | None = Field(
-        None, description="labels of acting answers until an error rate of twice the promised one is found, about"
+        None, description="labels, about, until an error rate of twice the promised one from now on would be found"
     )
     alarm: BrokenPromise
     reading: str
