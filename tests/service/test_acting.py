@@ -107,9 +107,9 @@ def test_an_id_that_is_sent_again_gets_the_decision_of_its_stored_answer(serve: 
 
 def test_the_open_inference_protocol_has_the_decision_as_an_output(serve: Serve) -> None:
     client = serve({"audit_share": 0.5}, act_alone=HALF)
-    answer = infer(client, 40)
+    answer = infer(client, 200)
     outputs = {output["name"]: output["data"] for output in answer["outputs"]}
-    confidence_N = np.array(outputs["probabilities"]).reshape(40, len(CLASSES)).max(axis=1)
+    confidence_N = np.array(outputs["probabilities"]).reshape(200, len(CLASSES)).max(axis=1)
     assert outputs["decision"] == ["act" if c >= 0.8 else "escalate" for c in confidence_N]
     audited = [n for n, id_ in enumerate(outputs["prediction_id"]) if is_audited(id_, 0.5)]
     expected = [{"row": n} for n in audited if outputs["decision"][n] == "act"]
@@ -186,6 +186,7 @@ def test_a_broken_promise_is_found_told_once_and_reported(tmp_path: Path, hook: 
         assert "ALARM: the promise is broken" in part["reading"] and part["risk_lower"] > 0.05
         until(lambda: any(b["type"] == "promise-broken" for b in (call.body for call in hook.calls)))
         page = client.get("/calibration-report", headers={"accept": "text/html"}).text
+        assert "Promise broken" in page and "Escalate all answers." in page
         assert "The promise is broken" in page and "of the answers act alone" in page
         metrics = client.get("/metrics").text
         assert 'trueodds_acting_broken{model="tiny"' in metrics and "trueodds_acting_risk_lower{" in metrics
