@@ -148,7 +148,7 @@ CLAIMS = (
     Claim(
         "A broken promise is found",
         "twice the promised 5% of the acting answers are wrong",
-        "after {start:,.0f} of their labels (median); after {good:,.0f} where 5,000 labels of a kept one came before",
+        "after {start:,.0f} of their labels (median); after {good:,.0f} where it was kept for long before",
         "A label of an audit of 2% takes fifty acting answers; smaller breaks and smaller promises take many more",
         "promise",
         {
