@@ -141,10 +141,14 @@ def layers(model: Model, body: bytes, batch: int) -> dict[str, dict[str, float]]
         probabilities_NC=scores.probabilities_NC,
         index_N=scores.index_N,
         version=model.version,
+        tags=[None],
+        propensities=[None],
         repeated={},
     )
     call = PredictionCall(inputs, "r")
-    engine: Any = type("Answering", (), {"version": model.version, "input": kind, "card": model.bundle.card})
+    engine: Any = type(
+        "Answering", (), {"version": model.version, "audit_share": 0.0, "input": kind, "card": model.bundle.card}
+    )
     logits = alone(lambda: model.logits(many), batch)
     return {
         "event loop": {

@@ -13,6 +13,7 @@ from fastapi_offline import FastAPIOffline  # FastAPI whose /docs needs no CDN
 
 from service.alarm import rearming
 from service.alarm import route as alarm
+from service.alarm.promise_watch import PromiseWatch
 from service.alarm.watch import Watch
 from service.http import documentation, error_answers, keys, query_parameters, reading
 from service.http.connections import LOST
@@ -68,7 +69,8 @@ def create_app(settings: Settings | None = None) -> FastAPI:
                 return
             housekeeping = keep_house(store, chosen.retention_days, chosen.hold_hours)
             pairs = kserve.keep_pairs(store, runtime.telemetry)
-            async with _background(housekeeping, pairs, Watch(store, chosen, runtime.telemetry).keep_watching()):
+            watches = [kind(store, chosen, runtime.telemetry).keep_watching() for kind in (Watch, PromiseWatch)]
+            async with _background(housekeeping, pairs, *watches):
                 yield shared
         finally:
             await runtime.close()

@@ -9,10 +9,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 from urllib.parse import urlsplit
 
-from pydantic import BeforeValidator, Field, field_validator
+from pydantic import BeforeValidator, Field, field_validator, model_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from trueodds.bundle.bucket.objects import Bucket, is_url
@@ -249,10 +249,30 @@ class Settings(BaseSettings):
         le=1,
         description="smallest propensity that predictions come with; below, they are left out of the weighted evidence",
     )
+    audit_share: float = Field(
+        0.0,
+        ge=0,
+        le=1,
+        description="of the answers that act alone, the share whose labels are asked for (`audit: true`), drawn at"
+        " random and stored as their propensity; 0: none. Below the propensity floor, it becomes the floor's default",
+    )
     alarm_webhook: Webhooks = Field(
         (), description="URLs that get an alarm, with commas: http(s)://, or prefect+http(s):// to start a deployment"
     )
     alarm_url: str = Field("", description="public address of this service, for links; left out: http://host:port")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _floor(cls, given: Any) -> Any:
+        """Lower the default of the propensity floor to the audit's share, else audited answers would be left out."""
+        if isinstance(given, dict) and "audit_share" in given and "alarm_propensity_floor" not in given:
+            try:
+                share = float(given["audit_share"])
+            except (TypeError, ValueError):
+                return given  # the field's own check says why
+            if 0 < share < cls.model_fields["alarm_propensity_floor"].default:
+                return {**given, "alarm_propensity_floor": share}
+        return given
 
     @field_validator("models")
     @classmethod

@@ -50,13 +50,13 @@ LAYERS = {
         bucket
         model_folder
         changing
-        published single copying
+        published single copying promising
         audit_log trial
         contents
         bundle locks role_files
         model_card unloadable
         card
-        risk_coverage shadows
+        act_alone risk_coverage shadows
     """,
     "trueodds/bundle/bucket": """
         models cached
@@ -114,7 +114,7 @@ LAYERS = {
     """,
     "trueodds/reports/schemas": """
         report
-        figures groups
+        acting figures groups
         labelling
     """,
     "trueodds/reports/verdict": """
@@ -238,11 +238,11 @@ LAYERS = {
         addresses query recent
     """,
     "service/alarm": """
-        route rearming
+        route rearming promise_watch
         watch
-        readings schemas forms
+        readings promise_readings schemas forms
         advice webhooks
-        state
+        state promise
         watched
         evidence
     """,

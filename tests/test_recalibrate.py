@@ -35,7 +35,7 @@ from service.http import keys
 from tests.service.test_process import server
 from tests.service.tiny_bundle import change_card, pictures, write_bundle
 from trueodds import calibrators
-from trueodds.bundle import Bundle, ModelFolder
+from trueodds.bundle import ActAlone, Bundle, ModelFolder
 from trueodds.calibrators import Temperature
 from trueodds.metrics import CalibrationSums
 from trueodds.sums.inputs import Array
@@ -57,7 +57,8 @@ def drawn(p_NC: Array, rng: np.random.Generator) -> npt.NDArray[np.int64]:
 
 
 def test_a_drifted_model_gets_a_better_calibrator_and_says_so_in_its_card(tmp_path: Path) -> None:
-    served = Bundle.load(write_bundle(tmp_path / "served"))
+    promise = ActAlone.of_text("threshold=.9,risk=.05,confidence=.95")
+    served = Bundle.load(write_bundle(tmp_path / "served", act_alone=promise))
     change_card(served.directory, training={"epochs": 3}, notes=["about the old calibrator"])
     served = Bundle.load(served.directory)
     choice = choose(served.calibrator, *answers(2_000, TRUE))
@@ -78,6 +79,7 @@ def test_a_drifted_model_gets_a_better_calibrator_and_says_so_in_its_card(tmp_pa
     assert card.metrics["n"] == 2_000 and card.metrics["after"]["ece"] == choice.after.values["ece"]
     assert card.notes[0].startswith(f"Recalibrated from version {served.version} on the 2,000 live labels")
     assert "about the old calibrator" not in card.notes
+    assert card.act_alone is None and "This one has no such promise" in card.notes[1]
     assert card.risk_coverage is not None and card.risk_coverage.at(0.5).rows == 2_000
     assert card.risk_coverage.split == "live labelled"
     again = write_candidate(served, choose(served.calibrator, *answers(2_000, TRUE)), tmp_path / "again")

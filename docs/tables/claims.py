@@ -237,6 +237,33 @@ CLAIMS = (
         "alarms-false-ones-and-how-many-labels-the-true-ones-take",
     ),
     Claim(
+        "A promise to act alone that is kept seldom alarms, however often one looks",
+        "{streams:,.0f} streams each, at most 5% of the acting answers wrong; below the threshold anything changes",
+        "{false:.1%} of the streams alarm, at most; the risk's interval holds at every label in {covered:.1%} or more",
+        "Labels of acting answers that nobody drew at random: counting complaints, {complaints:.0%} alarm. The service"
+        " leaves out what its audit had not asked for",
+        "promise",
+        {
+            "streams": ("summary", "streams"),
+            "false": ("summary", "most_false_alarms"),
+            "covered": ("summary", "least_covered"),
+            "complaints": ("summary", "alarms_with_complaints"),
+        },
+        "acting-alone-how-soon-a-broken-promise-is-found",
+    ),
+    Claim(
+        "A broken promise is found",
+        "twice the promised 5% of the acting answers are wrong",
+        "after {start:,.0f} of their labels (median); after {good:,.0f} where it was kept for long before",
+        "A label of an audit of 2% takes fifty acting answers; smaller breaks and smaller promises take many more",
+        "promise",
+        {
+            "start": ("summary", "median_of_twice"),
+            "good": ("summary", "median_of_twice_after_good"),
+        },
+        "acting-alone-how-soon-a-broken-promise-is-found",
+    ),
+    Claim(
         "With propensities the evidence is about all answers",
         "a bad corner is labelled 9 times as often; the ECE of all answers is below the tolerance",
         "{weighted:.0%} of the streams alarm; unweighted {plain:.0%}",

@@ -41,6 +41,7 @@ COMMANDS = {
     "headline": "python -m benchmarks.headline --streams 60",
     "weighted_evidence": "python -m benchmarks.weighted_evidence",
     "judge": "python -m benchmarks.judge --records FOLDER",
+    "promise": "python -m benchmarks.promise",
     "training": "python -m benchmarks.training --rounds 14",
     "loop": "python -m benchmarks.loop",
     "photos": "python -m benchmarks.photos --before 7f39044",

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+import tempfile
 from pathlib import Path
 from typing import Literal
 
@@ -17,14 +18,19 @@ from pipeline.cli import common
 from pipeline.recalibrate.client import client_of
 from pipeline.recalibrate.standing import displaced_text
 from pipeline.trial import try_bundle
-from trueodds.bundle import SHADOW, Bundle
+from trueodds.bundle import SHADOW, ActAlone, Bundle, with_act_alone
 from trueodds.cli import Subparsers
 
 ROLES: dict[str, Literal["default", "shadow"] | None] = {"default": "default", "shadow": "shadow", common.NONE: None}
 
 
 def add_parser(commands: Subparsers) -> None:
-    epilog = common.examples("publish", 'publish --bundle elsewhere/bundle --role shadow --why "retrained on May"')
+    epilog = common.examples(
+        "publish",
+        'publish --bundle elsewhere/bundle --role shadow --why "retrained on May"',
+        "publish --act-alone threshold.json",
+        "publish --act-alone threshold=.93,risk=.05,confidence=.95",
+    )
     parser = commands.add_parser("publish", description=__doc__, epilog=epilog)
     common.add_models(parser)
     common.add_why(parser)
@@ -39,6 +45,11 @@ def add_parser(commands: Subparsers) -> None:
     displace = "with --role shadow: take the place of the shadow under judgement, whose evidence ends"
     parser.add_argument("--displace", action="store_true", help=displace)
     common.add_service(parser)
+    promise = (
+        "the promise to act alone that the version is published with: a file of `trueodds threshold --out FILE`, or"
+        " threshold=.93,risk=.05,confidence=.95; none: without one (default: that of the bundle, if it has one)"
+    )
+    parser.add_argument("--act-alone", metavar="FILE|TEXT", help=promise)
     parser.add_argument("--unnamed", action="store_true", help="answer calls that name no model, too")
 
 
@@ -47,14 +58,18 @@ def run(arguments: argparse.Namespace) -> int:
     role = ROLES[arguments.role]
     if note := try_bundle(arguments.bundle):
         print(note, file=sys.stderr)
-    ends = ""
-    if role == SHADOW and arguments.displace:
+    with tempfile.TemporaryDirectory(prefix="trueodds-") as folder:
         bundle = Bundle.load(arguments.bundle)
-        client = client_of(arguments.service, arguments.key_file)
-        ends = displaced_text(arguments.models, bundle.card.name, SHADOW, bundle.version, client)
-        why = "; ".join(filter(None, [why, ends]))
-    options = {"unnamed": arguments.unnamed, "displace": arguments.displace}
-    path = arguments.models.publish(arguments.bundle, role, **options, why=why)
+        if arguments.act_alone is not None:
+            promise = None if arguments.act_alone == common.NONE else ActAlone.read(arguments.act_alone)
+            bundle = with_act_alone(bundle, promise, Path(folder) / "bundle")
+        ends = ""
+        if role == SHADOW and arguments.displace:
+            client = client_of(arguments.service, arguments.key_file)
+            ends = displaced_text(arguments.models, bundle.card.name, SHADOW, bundle.version, client)
+            why = "; ".join(filter(None, [why, ends]))
+        options = {"unnamed": arguments.unnamed, "displace": arguments.displace}
+        path = arguments.models.publish(bundle.directory, role, **options, why=why)
     key = path.parent.name, path.name
     if ends:
         print(ends)

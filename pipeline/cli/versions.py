@@ -73,4 +73,6 @@ def _about(models: ModelFolder, name: str, version: str) -> str:
         return f"damaged: {error}"
     after = card.metrics.get("after", {})
     numbers = ", ".join(f"{name} {after[key]:.4f}" for key, name in (("ece", "ECE"), ("nll", "NLL")) if after.get(key))
-    return f"{calibrator.name}, {card.method}{', ' + numbers if numbers else ''}"
+    promise = card.act_alone
+    acts = "" if promise is None else f", {promise.short}"
+    return f"{calibrator.name}, {card.method}{', ' + numbers if numbers else ''}{acts}"

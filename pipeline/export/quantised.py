@@ -79,6 +79,7 @@ def quantise(
         changes = {
             "metrics": {key: table[key] for key in METRICS},
             "risk_coverage": RiskCoverage.of(after.sums, "test"),
+            "act_alone": None,  # a promise is of the confidences that its version gives
             "notes": [origin, *table["notes"]],
         }
         golden = source.golden_input()

@@ -123,10 +123,12 @@ def write_candidate(served: Bundle, choice: Choice, out: Path) -> Bundle:
         "training": served.card.training | {RECALIBRATION: origin},
         "metrics": {key: table[key] for key in METRICS},
         "risk_coverage": RiskCoverage.of(choice.after.sums, "live labelled"),
+        "act_alone": None,  # a promise is of the confidences that its version gives
         "notes": [
             f"Recalibrated from version {served.version} on the {choice.rows:,} live labels that arrived last: the same"
             f" net, a new calibrator. Its metrics are of these labels, 'before' by the calibrator of {served.version},"
             f" 'after' by what was chosen and fitted without them, in {FOLDS} folds.",
+            *_without_promise(served),
             *table["notes"],
         ],
     }
@@ -140,6 +142,16 @@ def write_candidate(served: Bundle, choice: Choice, out: Path) -> Bundle:
         # Later confidences are compared with those of the live rows, by fits that had not seen them.
         reference=Reference.of_sums(choice.after.sums),
     )
+
+
+def _without_promise(served: Bundle) -> list[str]:
+    """A note where the served version acts alone: its confidences were others."""
+    if served.card.act_alone is None:
+        return []
+    return [
+        f"Version {served.version} {served.card.act_alone.short}. This one has no such promise, because its confidences"
+        " are others: choose a threshold (trueodds threshold) and publish it with --act-alone."
+    ]
 
 
 def origin_of(card: Card) -> tuple[str, int] | None:

@@ -1,7 +1,18 @@
 """The alarm: sequential evidence that a version's confidences are wrong, and what is done about it."""
 
 from service.alarm.advice import advice_of
+from service.alarm.promise import PROMISE, PromiseState
+from service.alarm.promise_readings import acting_alone
 from service.alarm.readings import alarm_and_advice, alarm_of
 from service.alarm.state import ALARM, AlarmState
 
-__all__ = ["ALARM", "AlarmState", "advice_of", "alarm_and_advice", "alarm_of"]
+__all__ = [
+    "ALARM",
+    "PROMISE",
+    "AlarmState",
+    "PromiseState",
+    "acting_alone",
+    "advice_of",
+    "alarm_and_advice",
+    "alarm_of",
+]

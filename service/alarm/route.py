@@ -13,6 +13,8 @@ from starlette.responses import Response
 
 from service.alarm import forms, webhooks
 from service.alarm.evidence import StoredAcknowledgement
+from service.alarm.promise import PROMISE, PromiseState
+from service.alarm.promise_readings import acting_alone
 from service.alarm.readings import Standing, alarm_of, standing
 from service.alarm.schemas import AlarmTest, WebhookTest
 from service.alarm.state import ALARM, AlarmState
@@ -25,6 +27,7 @@ from service.settings import Webhook
 from service.store import StoreError
 from service.store.rows import LabelBlock, Version
 from trueodds.reports.alarm import Alarm, Watched
+from trueodds.reports.schemas.acting import ActingAlone
 from trueodds.texts import plural, short
 
 if TYPE_CHECKING:
@@ -179,6 +182,19 @@ async def read_alarm(runtime: Runtime, model: str, version: str) -> tuple[AlarmS
     except StoreError:
         return None, "quiet"
     return state, standing(state, model)
+
+
+async def read_acting(runtime: Runtime, version: Version, answers: int) -> ActingAlone | None:
+    """Reads how a version keeps its promise to act alone; None without one, or where its evidence is damaged."""
+    if version.act_alone is None:
+        return None
+    key = version.model, version.version
+    tree, acted = await runtime.store.read_state(*key, PROMISE), await runtime.store.count_acted(*key)
+    try:
+        state = PromiseState.read(tree, version.act_alone, runtime.settings)
+    except StoreError:
+        return None
+    return acting_alone(state, runtime.settings, answers=answers, acted=acted)
 
 
 async def _acknowledge(runtime: Runtime, version: Version, body: AcknowledgementBody) -> Alarm:

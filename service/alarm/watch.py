@@ -14,6 +14,7 @@ from collections.abc import Callable
 from typing import Any
 
 from service.alarm.evidence import Delivery, Evidence
+from service.alarm.promise import PromiseState
 from service.alarm.readings import alarm_of
 from service.alarm.state import ALARM, AlarmState
 from service.alarm.webhooks import SEND_SECONDS, WebhookError, news, send
@@ -68,12 +69,20 @@ def restarting(settings: Settings) -> Callable[[Any, int], tuple[Any, int] | Non
     return step
 
 
+State = AlarmState | PromiseState
+
+
 class Watch:
     """`keep_watching` runs until it is cancelled."""
 
+    NAME = ALARM
+    """Of the state that it keeps up to date."""
+    STARTS_RUNS = True
+    """Whether its news go to webhooks that start a recalibration."""
+
     def __init__(self, store: Store, settings: Settings, telemetry: Telemetry) -> None:
         self._store, self._settings, self._telemetry = store, settings, telemetry
-        self._webhooks = settings.alarm_webhook
+        self._webhooks = [hook for hook in settings.alarm_webhook if self.STARTS_RUNS or not hook.starts_run]
         for hook in self._webhooks:
             telemetry.webhook(str(hook))
         self._seen: dict[Key, int] = {}
@@ -98,15 +107,15 @@ class Watch:
         """Takes the labels that are there, and calls the webhooks that are due; a failure is logged once."""
         problems: set[str] = set()
         try:
-            behind = await self._store.read_progress(ALARM)
+            behind = await self._progress()
         except StoreError as error:
-            problems.add(f"alarm: {error}")
+            problems.add(f"{self.NAME}: {error}")
             behind = []
         for model, version, arrived, taken in behind:
             try:
                 await self._update((model, version), arrived, taken)
             except StoreError as error:
-                problems.add(f"alarm of {model}/{version}: {error}")
+                problems.add(f"{self.NAME} of {model}/{version}: {error}")
             except Exception as error:  # a fault here must not end the watch over the others
                 if f"{error!r}" not in self._logged:
                     log.exception("alarm of %s/%s", model, version)
@@ -115,32 +124,46 @@ class Watch:
             log.warning("%s", problem)
         self._logged = problems
 
+    async def _progress(self) -> list[tuple[str, str, int, int]]:
+        """The versions that are watched, their last label, and the last that was taken."""
+        return await self._store.read_progress(self.NAME)
+
+    async def _take(self, key: Key) -> Callable[[Any, LabelBlock], Any]:
+        """The step of `store.fold` that takes labels of a version."""
+        if key not in self._positive:  # a version never changes
+            self._positive |= {(v.model, v.version): v.positive_class for v in await self._store.read_versions()}
+        return taking(self._settings, self._positive.get(key))
+
+    def _read(self, key: Key, tree: Any) -> State:
+        """The state of a version that the store gave."""
+        return AlarmState.read(tree, self._settings)
+
     async def _update(self, key: Key, arrived: int, taken: int) -> None:
         if arrived > taken:
-            tree = await self._store.update_state(*key, ALARM, await self._taking(key))
+            tree = await self._store.update_state(*key, self.NAME, await self._take(key))
         elif self._seen.get(key) != taken:
-            tree = await self._store.read_state(*key, ALARM)
+            tree = await self._store.read_state(*key, self.NAME)
         elif key not in self._due or key in self._sending or _now() < self._due[key]:
             return
         else:
-            tree = await self._store.read_state(*key, ALARM)
+            tree = await self._store.read_state(*key, self.NAME)
         if tree is None:
             return
-        state = await asyncio.to_thread(AlarmState.read, tree, self._settings)
+        state = await asyncio.to_thread(self._read, key, tree)
         self._seen[key] = max(arrived, taken)
         self._due.pop(key, None)
         if self._undelivered(key, state) and key not in self._sending:
             self._sending[key] = task = asyncio.create_task(self._deliver_all(key, state))
             task.add_done_callback(lambda _: self._sending.pop(key, None))
 
-    def _undelivered(self, key: Key, state: AlarmState) -> list[Webhook]:
+    def _undelivered(self, key: Key, state: State) -> list[Webhook]:
         """Webhooks that have not taken the news of this version's alarm; of a new one, only while it is open."""
         evidence = state.paging
         if is_shadow(key[0]) or evidence is None:
             return []
         return [hook for hook in self._webhooks if _is_undelivered(state.deliveries.get(hook.key), evidence)]
 
-    async def _deliver_all(self, key: Key, state: AlarmState) -> None:
+    async def _deliver_all(self, key: Key, state: State) -> None:
         """Calls every webhook whose turn it is, and notes when the next is due."""
         due = []
         for hook in self._undelivered(key, state):
@@ -202,26 +225,22 @@ class Watch:
             return None
         return max(settled.claimed_until_ms, settled.next_ms)
 
-    async def _change(self, key: Key, hook: Webhook, change: Callable[[Delivery], Delivery]) -> AlarmState:
+    async def _change(self, key: Key, hook: Webhook, change: Callable[[Delivery], Delivery]) -> State:
         """Change what is stored of a delivery, with all workers taking turns."""
-        take = await self._taking(key)
+        take = await self._take(key)
 
         def step(tree: Any, block: LabelBlock) -> Any:
-            state = AlarmState.read(take(tree, block), self._settings)
+            state = self._read(key, take(tree, block))
             fired = state.paging.fired if state.paging else None
             if fired is None:
                 return state.tree()
             before = state.deliveries.get(hook.key, Delivery(fired_ms=fired.at_ms))
             return state.with_delivery(hook.key, change(before)).tree()
 
-        return AlarmState.read(await self._store.update_state(*key, ALARM, step), self._settings)
+        return self._read(key, await self._store.update_state(*key, self.NAME, step))
 
-    async def _taking(self, key: Key) -> Callable[[Any, LabelBlock], Any]:
-        if key not in self._positive:  # a version never changes
-            self._positive |= {(v.model, v.version): v.positive_class for v in await self._store.read_versions()}
-        return taking(self._settings, self._positive.get(key))
-
-    async def _news(self, key: Key, state: AlarmState) -> dict[str, Any]:
+    async def _news(self, key: Key, state: State) -> dict[str, Any]:
+        assert isinstance(state, AlarmState)
         state = state.model_copy(update={"deliveries": {}})  # the same news at every try
         sums = await self._store.read_sums(*key)
         known = {(v.model, v.version): v for v in await self._store.read_versions()}
@@ -241,7 +260,7 @@ class Watch:
         return news(*key, test.null, numbers, reading=alarm.reading, address=self._settings.address)
 
 
-def _is_undelivered(known: Delivery | None, evidence: Evidence) -> bool:
+def _is_undelivered(known: Delivery | None, evidence: Evidence | PromiseState) -> bool:
     return evidence.acknowledged is None if known is None else known.delivered_ms is None
 
 

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 SEND_SECONDS = 10.0
 """In which a webhook must have answered."""
 ALARM, TRIAL, UNDECIDED = "calibration-alarm", "calibration-alarm-test", "recalibration-undecided"
+BROKEN = "promise-broken"
 """Types of news."""
 
 
@@ -26,11 +27,20 @@ class WebhookError(Exception):
     """The news was not taken; the message says by whom and why, without the URL's path and password."""
 
 
-def news(model: str, version: str, null: str, numbers: dict[str, Any], *, reading: str, address: str) -> dict[str, Any]:
+def news(
+    model: str,
+    version: str,
+    null: str,
+    numbers: dict[str, Any],
+    *,
+    reading: str,
+    address: str,
+    type_: str = ALARM,
+) -> dict[str, Any]:
     """The news of an alarm; its id is the same however often, and by whichever worker, it is sent."""
     content = repr((model, version, null, numbers["fired_at"], numbers["fired_after"]))
     return {
-        "type": ALARM,
+        "type": type_,
         "id": hashlib.sha256(content.encode()).hexdigest()[:32],
         "model": model,
         "version": version,

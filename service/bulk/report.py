@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import tempfile
 from collections import Counter
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from typing import IO, Any, Protocol, TypeVar
@@ -48,7 +48,13 @@ class Report:
     """The first of them."""
     rows: int = 0
 
-    def add(self, rows: list[Row[R]], outcomes: list[str | Refusal]) -> None:
+    def add(
+        self,
+        rows: list[Row[R]],
+        outcomes: list[str | Refusal],
+        beside: Callable[[R], Mapping[str, Any]] | None = None,
+    ) -> None:
+        """Take the outcomes of the next rows; `beside` says more of a row that was not refused."""
         self.rows += len(outcomes)
         self.outcomes.update("failed" if isinstance(o, Refusal) else o for o in outcomes)
         refusals = [o for o in outcomes if isinstance(o, Refusal)]
@@ -61,6 +67,8 @@ class Report:
                 line |= {"outcome": "failed", "code": outcome.code, "message": outcome.message}
             else:
                 line["outcome"] = outcome
+                if beside and not isinstance(row, Refusal):
+                    line |= beside(row)
             self.lines.write(orjson.dumps(line) + b"\n")
 
 
@@ -71,10 +79,12 @@ async def take(
     count: Callable[[str, int], None],
     *,
     rows_wanted: bool,
+    beside: Callable[[R], Mapping[str, Any]] | None = None,
 ) -> Response:
     """Store what the blocks hold; a summary, or with `rows_wanted` one line for each row.
 
-    `store` says what became of each row that it gets; `count` gets outcomes, and codes of refusals, with their numbers.
+    `store` says what became of each row that it gets, `beside` what else its line has; `count`
+    gets outcomes, and codes of refusals, with their numbers.
 
     Raises:
         ServiceError: a bad header (422), a body or a line that is too long (413), or the store failed (503). What was
@@ -87,7 +97,7 @@ async def take(
                 if not rows:
                     continue
                 outcomes = await _stored(rows, store)
-                report.add(rows, outcomes)
+                report.add(rows, outcomes, beside)
                 for outcome, number in Counter(o.code if isinstance(o, Refusal) else o for o in outcomes).items():
                     count(outcome, number)
     except ServiceError as error:

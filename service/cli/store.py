@@ -9,8 +9,7 @@ import time
 from functools import partial
 from typing import get_args
 
-from service.alarm.state import ALARM
-from service.alarm.watch import restarting
+from service.alarm.promise_watch import restarts
 from service.labels.settling import reading
 from service.settings import Settings
 from service.store import Doubt, StoreError, open_store, upgrade_store
@@ -60,7 +59,7 @@ def run(arguments: argparse.Namespace) -> int:
     settings = Settings(**{"store": arguments.store} if "store" in arguments else {})
     try:
         if arguments.action == "upgrade":
-            restart = ALARM, restarting(settings)
+            restart = restarts(settings)
             marked = asyncio.run(upgrade_store(settings.store, restart, partial(print, flush=True)))
             _say_upgraded(marked)
         else:

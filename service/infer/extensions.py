@@ -16,7 +16,7 @@ from service.errors import ServiceError
 from service.http import error_answers, json_body, keys
 from service.http.json_body import JSON
 from service.infer import schemas
-from service.infer.schemas import CLASSIFIED, DATATYPES, IndexEntry, ModelConfig, ModelStatistics
+from service.infer.schemas import CLASSIFIED, IndexEntry, ModelConfig, ModelStatistics, datatypes_of
 from service.infer.tensors import BYTES
 from service.models.schemas import State
 from service.runtime import runtime_of
@@ -138,7 +138,7 @@ async def _config(request: Request, model: str, version: str | None) -> Response
         ],
         "output": [
             {"name": name, "data_type": _data_type(datatype), "dims": [classes] if name in CLASSIFIED else []}
-            for name, datatype in DATATYPES.items()
+            for name, datatype in datatypes_of(engine.version).items()
         ],
     }
     return Response(orjson.dumps(config), media_type=JSON)

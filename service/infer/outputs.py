@@ -14,9 +14,10 @@ from starlette.responses import Response
 from service.errors import ServiceError
 from service.http.encodings import Coding, Packer
 from service.http.json_body import JSON
-from service.infer.schemas import CLASSIFIED, DATATYPES, OUTPUTS, InferResponse, OutputTensor
+from service.infer.schemas import CLASSIFIED, DATATYPES, DECISION, OUTPUTS, InferResponse, OutputTensor, datatypes_of
 from service.infer.tensors import BYTES, HEADER_LENGTH, Output
-from service.models.calls import PredictionCall, PredictionResult
+from service.models.acting import Acting
+from service.models.calls import PredictionCall, PredictionResult, acting_rows
 from service.models.engine import Engine
 from service.predict.request_body import RAW
 from trueodds.texts import short
@@ -44,14 +45,16 @@ def wanted(tree: dict[str, Any], engine: Engine) -> dict[str, Wanted]:
     binary: bool = tree["parameters"].get("binary_data_output", False)
     named = tree.get("outputs")
     if named is None:
-        return dict.fromkeys(DEFAULT_OUTPUTS, Wanted(binary))
+        decided = [DECISION] if engine.version.act_alone else []
+        return dict.fromkeys([*DEFAULT_OUTPUTS, *decided], Wanted(binary))
     if not isinstance(named, list):
         raise _invalid(f"outputs is {short(named)}; expected a list")
     forms: dict[str, Wanted] = {}
+    known = datatypes_of(engine.version)
     for output in named:
         name = output.get("name") if isinstance(output, dict) else None
-        if not isinstance(name, str) or name not in OUTPUTS:
-            raise _invalid(f"an output is {short(output)}; allowed are objects with the name {', '.join(OUTPUTS)}")
+        if not isinstance(name, str) or name not in known:
+            raise _invalid(f"an output is {short(output)}; allowed are objects with the name {', '.join(known)}")
         forms[name] = _form(name, output.get("parameters", {}), binary, len(engine.version.classes))
     return forms
 
@@ -82,7 +85,8 @@ def answer(
 ) -> Response:
     """The answer to a request, `tree`, compressed by `coding` where it is large enough."""
     shown_outputs, parts = [], []
-    for output in _outputs(result, wanted):
+    acting = acting_rows(result, engine.audit_share) if engine.version.act_alone else []
+    for output in _outputs(result, wanted, acting):
         shown: OutputTensor = {"name": output.name, "datatype": output.datatype, "shape": output.shape}
         if wanted[output.name].binary:
             parts.append(output.binary())
@@ -101,6 +105,8 @@ def answer(
     for n, remarks in engine.input.remarks(call.inputs).items():
         for name, remark in remarks.items():
             said.setdefault(name, []).append({"row": n, **remark})
+    if audited := [{"row": n} for n, row in enumerate(acting) if row.get("audit")]:
+        said["audit"] = audited
     if said:
         response["parameters"] = said
     head = orjson.dumps(response)
@@ -114,7 +120,7 @@ def answer(
     return Response(body, media_type=RAW if parts else JSON, headers=headers)
 
 
-def _outputs(result: PredictionResult, wanted: dict[str, Wanted]) -> Iterator[Output]:
+def _outputs(result: PredictionResult, wanted: dict[str, Wanted], acting: list[Acting]) -> Iterator[Output]:
     """The tensors in the order in which they were named."""
     values: dict[str, npt.NDArray[np.floating[Any]]] = {
         "probabilities": result.probabilities_NC,
@@ -126,6 +132,8 @@ def _outputs(result: PredictionResult, wanted: dict[str, Wanted]) -> Iterator[Ou
         elif name == "label":
             labels = [result.classes(n)[i] for n, i in enumerate(result.index_N.tolist())]
             yield Output(name, BYTES, [len(result)], labels)
+        elif name == DECISION:  # of a repeated answer without a promise: no decision
+            yield Output(name, BYTES, [len(result)], [row.get("decision", "") for row in acting])
         elif form.most is None:
             yield Output(name, DATATYPES[name], list(values[name].shape), values[name])
         else:

@@ -155,7 +155,7 @@ async def _metadata(request: Request, model: str, version: str | None) -> Respon
                     shape=[-1, classes] if name in schemas.CLASSIFIED else [-1],
                     parameters=names if name == "label" else None,
                 )
-                for name, datatype in schemas.DATATYPES.items()
+                for name, datatype in schemas.datatypes_of(engine.version).items()
             ],
         )
     )

@@ -15,6 +15,7 @@ from service.infer.tensors import BYTES, DTYPES
 from service.models.engine import Engine
 from service.predict.options import MAX_TAG
 from service.predict.request_body import RAW
+from service.store.rows import Version
 from service.telemetry.statistics import Statistics
 from trueodds.inputs import KINDS, Input
 from trueodds.inputs.kind import SMALL
@@ -25,6 +26,15 @@ DATATYPES = {"prediction_id": "BYTES", "label": "BYTES", "probabilities": "FP64"
 OUTPUTS = tuple(DATATYPES)
 CLASSIFIED = OUTPUTS[2:]
 """Outputs with a value for each class, which `classification` turns into texts; the others have one for each row."""
+
+
+DECISION = "decision"
+"""Output of versions with a promise to act alone: `act` or `escalate`."""
+
+
+def datatypes_of(version: Version) -> dict[str, str]:
+    """The outputs that a version answers with, and their datatypes."""
+    return DATATYPES if version.act_alone is None else {**DATATYPES, DECISION: "BYTES"}
 
 
 class ServerMetadata(BaseModel):
@@ -77,7 +87,13 @@ class OutputTensor(TypedDict):
     parameters: NotRequired[Annotated[dict[str, int], Field(description="binary_data_size")]]
 
 
-Said = Annotated[dict[str, list[dict[str, int]]], Field(description="truncated: texts longer than the model reads")]
+Said = Annotated[
+    dict[str, list[dict[str, int]]],
+    Field(
+        description="truncated: texts longer than the model reads; audit: rows that act alone, and whose true label is"
+        " asked for"
+    ),
+]
 
 
 class RequestId(TypedDict, total=False):
@@ -242,7 +258,7 @@ BODY = {
                             "type": "object",
                             "required": ["name"],
                             "properties": {
-                                "name": {"enum": list(OUTPUTS)},
+                                "name": {"enum": [*OUTPUTS, DECISION]},
                                 "parameters": {
                                     "type": "object",
                                     "properties": {

@@ -10,8 +10,9 @@ from fastapi import APIRouter, Request
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.responses import Response
 
+from service.alarm.promise_watch import restarts, update_promise
 from service.alarm.state import ALARM
-from service.alarm.watch import restarting, taking_of
+from service.alarm.watch import taking_of
 from service.errors import ServiceError
 from service.http import documentation, error_answers, json_body, keys, signed_body
 from service.http.signed_body import Name, SignedBody
@@ -120,7 +121,7 @@ async def void_labels(request: Request) -> Response:
     if body.since is not None and body.until is None:  # the clock of the replica that took them may be ahead
         come = max(now, await runtime.store.latest_label())
     voiding = Voiding(_selection(body, come), now, body.who, body.why)
-    restart = ALARM, restarting(runtime.settings)
+    restart = restarts(runtime.settings)
     counts, held = await runtime.store.void_labels(voiding, restart, dry_run=body.dry_run)
     if not counts and not held and body.since is None:
         await _check_import(runtime, body.import_id)
@@ -129,6 +130,7 @@ async def void_labels(request: Request) -> Response:
             with contextlib.suppress(StoreError):  # the watch over the alarm takes what is left, or says what is wrong
                 take = await taking_of(runtime.store, runtime.settings, model, version)
                 await runtime.store.update_state(model, version, ALARM, take)
+                await update_promise(runtime.store, await runtime.answered_by(model, version), runtime.settings)
     answer = LabelsVoided(
         dry_run=body.dry_run,
         labels=sum(voided.labels for voided in counts.values()),

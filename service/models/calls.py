@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import numpy.typing as npt
 
 from service.errors import ServiceError
+from service.models.acting import Acting, acting_of
 from service.models.model import Scores, of_logits
 from service.store.rows import EarlierPrediction, PredictionBatch, Version
 from trueodds.inputs import InputKind, Inputs
@@ -53,6 +54,8 @@ class PredictionResult:
     """Each row minus its maximum."""
     probabilities_NC: npt.NDArray[np.float64]
     index_N: npt.NDArray[np.intp]
+    tags: list[str | None]
+    propensities: list[float | None]
     repeated: dict[int, Version] = field(default_factory=dict)
     """Rows whose id was known already: they are the stored answers, of these versions."""
 
@@ -74,7 +77,8 @@ def split(batch: PredictionBatch, version: Version, sizes: list[int]) -> list[Pr
     for size in sizes:
         rows = slice(start, start + size)
         columns = (batch.logits_NC[rows], batch.probabilities_NC[rows], batch.index_N[rows])
-        results.append(PredictionResult(version, batch.ids[rows], *columns))
+        beside = batch.tags[rows], batch.propensities[rows]
+        results.append(PredictionResult(version, batch.ids[rows], *columns, *beside))
         start += size
     return results
 
@@ -101,13 +105,25 @@ async def repeat(
                 scores.index_N[0],
             )
             result.repeated[row] = version
+            result.tags[row], result.propensities[row] = known.tag, known.propensity
     if len({len(row) for row in logits}) > 1:
         message = "these ids were answered by versions with other classes; ask for them in calls of their own"
         return ServiceError(409, "conflicting_versions", message)
-    return PredictionResult(
-        result.version, result.ids, np.stack(logits), np.stack(probabilities), index, result.repeated
-    )
+    return replace(result, logits_NC=np.stack(logits), probabilities_NC=np.stack(probabilities), index_N=index)
 
 
 def _stored(logits: bytes, version: Version) -> Scores:
     return of_logits(version.calibrator, np.frombuffer(logits, "<f4").reshape(1, len(version.classes)))
+
+
+def acting_rows(result: PredictionResult, share: float) -> list[Acting]:
+    """What each row's version says of acting alone: nothing of a version without a promise.
+
+    `share`: of acting answers that are audited.
+    """
+    rows: list[Acting] = []
+    for n, (id_, i) in enumerate(zip(result.ids, result.index_N.tolist(), strict=True)):
+        promise, confidence = result.version_of(n).act_alone, float(result.probabilities_NC[n, i])
+        stored = result.tags[n], result.propensities[n]
+        rows.append({} if promise is None else acting_of(promise, share, id_, confidence, *stored))
+    return rows

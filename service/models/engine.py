@@ -11,6 +11,7 @@ from typing import Self
 import numpy as np
 
 from service.ids import new_ids
+from service.models.acting import propensities
 from service.models.batching import Batcher, Gone
 from service.models.calls import PredictionCall, PredictionResult, repeat, split
 from service.models.inline import Inline
@@ -33,13 +34,23 @@ class Engine:
     """Between `start` and `close`, `predict` answers. `with engine:` keeps it from being closed meanwhile."""
 
     def __init__(
-        self, model: Model, store: Store, telemetry: Telemetry, find: Find, *, max_batch: int, max_waiting: int
+        self,
+        model: Model,
+        store: Store,
+        telemetry: Telemetry,
+        find: Find,
+        *,
+        max_batch: int,
+        max_waiting: int,
+        audit_share: float = 0.0,
     ) -> None:
+        """`audit_share`: of the answers that act alone, those whose labels are asked for."""
         self.version: Version = model.version
         self.card: Card = model.bundle.card
         self.shadows: list[Shadow] = []
         """Score the same inputs, once they are answered."""
         self._model, self._store, self._find = model, store, find
+        self.audit_share = audit_share
         self._telemetry = telemetry.of(self.version.model, self.version.version)
         work, noun = (self._score, self._store_and_answer), self.input.noun
         lanes: _Batcher = Lanes(*work, max_batch=max_batch, max_waiting=max_waiting, noun=noun, lanes=model.lanes)
@@ -115,6 +126,8 @@ class Engine:
         self._telemetry.scored(time.perf_counter() - began)
         own = any(c.ids for c in calls)
         ids = [i for c in calls for i in c.ids or new_ids(len(c), now)] if own else new_ids(len(inputs), now)
+        tags: list[str | None] = [t for c in calls for t in c.tags or [None] * len(c)]
+        given: list[float | None] = [p for c in calls for p in c.propensities or [None] * len(c)]
         batch = PredictionBatch(
             model=self.version.model,
             version=self.version.version,
@@ -127,8 +140,8 @@ class Engine:
             raw_confidence_N=scores.raw_confidence_N,
             confidence_N=scores.confidence_N,
             digests=[d for c in calls for d in c.digests(self.input)],
-            tags=[t for c in calls for t in c.tags or [None] * len(c)],
-            propensities=[p for c in calls for p in c.propensities or [None] * len(c)],
+            tags=tags,
+            propensities=propensities(self.version.act_alone, self.audit_share, scores.confidence_N, tags, given),
         )
         return batch, calls
 

@@ -148,8 +148,16 @@ class Loader:
     async def _start(self, model: Model, key: Key) -> Engine:
         if (content := (model.version.model, model.version.version)) != key:
             raise BundleError(f"the folder is {'/'.join(key)}, its content is {'/'.join(content)}; publish it again")
-        limits = {"max_batch": self._settings.max_batch, "max_waiting": self._settings.max_waiting}
-        engine = Engine(model, self._store, self._telemetry, self._find, **limits)
+        chosen = self._settings
+        engine = Engine(
+            model,
+            self._store,
+            self._telemetry,
+            self._find,
+            max_batch=chosen.max_batch,
+            max_waiting=chosen.max_waiting,
+            audit_share=chosen.audit_share,
+        )
         await engine.start()
         return engine
 

@@ -178,7 +178,16 @@ class Model:
         card = self.bundle.card
         version, fit = self.bundle.version, self.bundle.calibrator
         classes = tuple(card.classes)
-        return Version(card.name, version, classes, fit, card.metrics, card.reference, positive=card.positive)
+        return Version(
+            card.name,
+            version,
+            classes,
+            fit,
+            card.metrics,
+            card.reference,
+            positive=card.positive,
+            act_alone=card.act_alone,
+        )
 
     def score(self, inputs: Inputs, *, alone: bool = False) -> Scores:
         """Logits, probabilities and the predicted class of every input; by all threads where nothing else is scored.

@@ -177,7 +177,10 @@ class Registry:
             if altered := self._loader.altered.get(key):
                 state, reason = "altered", _altered_text(altered)
             roles = sorted(meant.get(key, ()))
-            versions.append({"version": version, "state": state, "meant_as": roles, "reason": reason})
+            row: PublishedVersion = {"version": version, "state": state, "meant_as": roles, "reason": reason}
+            if (engine := self._engines.get(key)) and engine.version.act_alone:
+                row["act_alone"] = engine.version.act_alone
+            versions.append(row)
         now, (shadow, recalibrated) = self._roles.defaults.get(model), self._roles.beside(model)
         return {
             "model": model,

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Annotated, Literal, get_args
+from typing import Annotated, Literal, NotRequired, get_args
 
 from pydantic import Field
 from typing_extensions import TypedDict
 
 from service.store.rows import Version
+from trueodds.bundle import ActAlone
 from trueodds.bundle.shadows import shadowed_by, slot_of
 
 Role = Literal["default", "shadow", "recalibrated"]
@@ -28,6 +29,9 @@ class PublishedVersion(TypedDict):
     ]
     meant_as: list[Role]
     reason: Annotated[str | None, Field(description="why it is refused, or how its files differ")]
+    act_alone: NotRequired[
+        Annotated[ActAlone, Field(description="of a version that is loaded: its promise to act alone, if it has one")]
+    ]
 
 
 class PublishedModel(TypedDict):
@@ -81,6 +85,8 @@ def stored_models(versions: Iterable[Version]) -> list[PublishedModel]:
             )
             if slot := slot_of(version.model):
                 row["meant_as"] = [slot]
+            elif version.act_alone:
+                row["act_alone"] = version.act_alone
     return [
         {"model": model, "default": None, "shadow": None, "recalibrated": None, "versions": list(rows.values())}
         for model, rows in models.items()

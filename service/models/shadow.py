@@ -53,7 +53,8 @@ class Shadow:
     def __init__(
         self, model: Model, store: Store, telemetry: VersionTelemetry, slot: Slot, *, max_waiting: int
     ) -> None:
-        self.version = replace(model.version, model=shadow_of(model.version.model, slot))
+        # A shadow does not act, so it has no promise.
+        self.version = replace(model.version, model=shadow_of(model.version.model, slot), act_alone=None)
         self._shares_logits = slot == "recalibrated"
         self._model, self._store, self._telemetry = model, store, telemetry
         # One answered batch at a time: its rows must stay one batch of the store.

@@ -12,6 +12,7 @@ import numpy.typing as npt
 import orjson
 
 from service.errors import Refusal, ServiceError
+from service.models.acting import propensities
 from service.models.model import of_logits
 from service.observe.formats import check_classes
 from service.observe.observation import Form, Observation, Shared
@@ -40,6 +41,7 @@ MOST_SPREAD = float(np.finfo(np.float32).max)
 class Batch(NamedTuple):
     """Rows of one version that can be stored, and those that cannot."""
 
+    version: Version
     rows: PredictionBatch
     numbers: list[int]
     """Of the rows, in the call."""
@@ -73,11 +75,18 @@ def version_of(first: Observation, shared: Shared, model: str) -> Version | Refu
         is_observed=True,
         has_logits=first.form != "confidence",
         positive=shared.positive,
+        act_alone=None if shared.shadow else shared.act_alone,  # a shadow does not act
     )
 
 
-def other_positive(version: Version, shared: Shared) -> str:
-    """Why the positive class that a call names cannot be that of a version which is known; "" where it can."""
+def other_form(version: Version, shared: Shared) -> str:
+    """Why the positive class or the promise that a call names cannot be a known version's; "" where it can."""
+    if not shared.shadow and shared.act_alone not in (None, version.act_alone):
+        known = "no promise to act alone" if version.act_alone is None else f"the promise {version.act_alone.short}"
+        return (
+            f"{version.model}/{version.version} has {known}, the call states another: a version keeps what its first"
+            " answer said. Leave act_alone out, or send these under another version"
+        )
     if shared.positive in (None, version.positive):
         return ""
     known = "no positive class" if version.positive is None else f"the positive class {short(version.positive)}"
@@ -87,7 +96,9 @@ def other_positive(version: Version, shared: Shared) -> str:
     )
 
 
-def batch_of(version: Version, rows: Sequence[Observation], shared: Shared, request_id: str) -> Batch:
+def batch_of(
+    version: Version, rows: Sequence[Observation], shared: Shared, request_id: str, audit_share: float = 0.0
+) -> Batch:
     """The rows that fit a version as a batch; probabilities are stored as their logarithms."""
     kept, refusals = list[Observation](), list[Refusal]()
     columns: dict[tuple[str, ...] | None, list[int] | None] = {}
@@ -111,6 +122,7 @@ def batch_of(version: Version, rows: Sequence[Observation], shared: Shared, requ
         kept, index_N = _predicted(version, kept, shared, refusals)
         confidence_N = np.array([row.values[0] for row in kept], np.float64)
         numbers = _Numbers(np.empty((len(kept), 0), np.float32), np.empty((len(kept), 0)), index_N, confidence_N)
+    tags, given = [row.tag for row in kept], [row.propensity for row in kept]
     batch = PredictionBatch(
         model=version.model,
         version=version.version,
@@ -123,10 +135,10 @@ def batch_of(version: Version, rows: Sequence[Observation], shared: Shared, requ
         raw_confidence_N=numbers.confidence_N,
         confidence_N=numbers.confidence_N,
         digests=_digests(kept, numbers),
-        tags=[row.tag for row in kept],
-        propensities=[row.propensity for row in kept],
+        tags=tags,
+        propensities=propensities(version.act_alone, audit_share, numbers.confidence_N, tags, given),
     )
-    return Batch(batch, [row.row for row in kept], refusals)
+    return Batch(version, batch, [row.row for row in kept], refusals)
 
 
 class _Numbers(NamedTuple):

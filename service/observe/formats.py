@@ -13,10 +13,12 @@ from service.bulk.refusals import RefusedRowsError, bad_row
 from service.errors import Refusal, ServiceError
 from service.observe.observation import ALLOWED, Named, Observation, Shared, observation_of
 from service.predict.options import check_tag
+from trueodds.bundle import ActAlone
+from trueodds.errors import ConfigError
 from trueodds.names import alike
 from trueodds.texts import as_name, short
 
-SHARED = ("model", "version", "classes", "positive", "tag", "shadow")
+SHARED = ("model", "version", "classes", "positive", "tag", "shadow", "act_alone")
 """What a JSON body may say of all its rows, beside `observations`."""
 TABLE = tuple(name for name in ALLOWED if name not in ("probabilities", "logits"))
 """Columns of a table that are no classes."""
@@ -37,7 +39,13 @@ _NUMBERS: dict[str, Callable[[str, str], float]] = {
 
 
 def shared_of(
-    model: str | None, version: str | None, classes: str | None, positive: str | None, tag: str | None, shadow: bool
+    model: str | None,
+    version: str | None,
+    classes: str | None,
+    positive: str | None,
+    tag: str | None,
+    shadow: bool,
+    act_alone: str | None = None,
 ) -> Shared:
     """What a query says of all rows; names of classes have commas between them, and quotes as in CSV.
 
@@ -46,8 +54,30 @@ def shared_of(
     """
     names = None
     if classes is not None:
-        names = check_classes([name.strip() for name in next(csv.reader([classes], skipinitialspace=True), [])])
-    return Shared(time.time_ns() // 1_000_000, model, version, names, check_tag(tag, "tag"), shadow, positive)
+        try:
+            cells = next(csv.reader([classes], skipinitialspace=True), [])
+        except csv.Error:  # a line break outside quotes
+            raise ServiceError(
+                422,
+                "invalid_parameter",
+                f"classes is {short(classes)}, which is not one line of CSV; send names with commas between them",
+            ) from None
+        names = check_classes([name.strip() for name in cells])
+    promise = None if act_alone is None else promise_of(act_alone)
+    now = time.time_ns() // 1_000_000
+    return Shared(now, model, version, names, check_tag(tag, "tag"), shadow, positive, promise)
+
+
+def promise_of(given: Any) -> ActAlone:
+    """A promise to act alone: a text such as threshold=.93,risk=.05,confidence=.95, or an object of these and `tags`.
+
+    Raises:
+        ServiceError: 422 for anything else.
+    """
+    try:
+        return ActAlone.of_text(given) if isinstance(given, str) else ActAlone.of_tree(given, "act_alone")
+    except ConfigError as error:
+        raise ServiceError(422, "invalid_parameter", str(error)) from None
 
 
 def check_classes(classes: Any) -> tuple[str, ...]:
@@ -97,6 +127,8 @@ def _shared(tree: dict[str, Any], shared: Shared) -> Shared:
         beside["classes"] = check_classes(beside["classes"])
     if not isinstance(beside.get("shadow", False), bool):
         raise _shape_error(f"shadow is {short(beside['shadow'])}; allowed are true and false")
+    if "act_alone" in beside:
+        beside["act_alone"] = promise_of(beside["act_alone"])
     if "positive" in beside:
         beside["positive"] = as_name(beside["positive"])
         if not isinstance(beside["positive"], str):

@@ -14,6 +14,7 @@ from service.bulk.refusals import bad_row
 from service.errors import Refusal, ServiceError
 from service.ids import MAX_ID, own_id_problem
 from service.predict.options import check_propensity, check_tag
+from trueodds.bundle import ActAlone
 from trueodds.bundle.card import NAME
 from trueodds.errors import nearest
 from trueodds.inputs import times
@@ -66,6 +67,8 @@ class Shared:
     """Whether the rows are what the model's shadow would have answered."""
     positive: str | None = None
     """The positive class of the versions, one of their two."""
+    act_alone: ActAlone | None = None
+    """The promise of the versions to act alone."""
 
 
 @dataclass(frozen=True, slots=True)

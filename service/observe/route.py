@@ -14,7 +14,7 @@ from service.http import error_answers, json_body, keys
 from service.observe import formats, schemas
 from service.observe.observation import Form, Shared
 from service.observe.parquet import PARQUET, ParquetFiles
-from service.observe.schemas import ObservationSummary
+from service.observe.schemas import ObservationSummary, ObservedDecision
 from service.observe.storing import Storing
 from service.predict.options import MAX_TAG
 from service.runtime import Runtime, runtime_of
@@ -66,6 +66,14 @@ async def observe(
         str | None,
         Query(description="the class of two that a version is asked about; to be said with its first answer"),
     ] = None,
+    act_alone: Annotated[
+        str | None,
+        Query(
+            description="a version's promise to act alone, such as threshold=.93,risk=.05,confidence=.95; to be said"
+            " with its first answer. The answer then has a decision for each row: of JSON in `decisions`, in bulk in"
+            " its line"
+        ),
+    ] = None,
     tag: Annotated[str | None, Query(max_length=MAX_TAG, description="of rows that name none")] = None,
     shadow: Annotated[
         bool,
@@ -86,7 +94,7 @@ async def observe(
     application/x-ndjson` the answer has one line for every row.
     """
     runtime, media_type = runtime_of(request), json_body.media_type(request)
-    shared = formats.shared_of(model, version, classes, positive, tag, shadow)
+    shared = formats.shared_of(model, version, classes, positive, tag, shadow, act_alone)
     if media_type == json_body.JSON:
         return await _take_json(request, runtime, shared)
     if media_type == NDJSON:
@@ -101,7 +109,9 @@ async def observe(
     rows_wanted = NDJSON in request.headers.get("accept", "").lower()
     storing = Storing(runtime, shared, request.state.request_id)
     count = runtime.telemetry.observation
-    return await take(blocks, storing.store_each, ObservationSummary.of, count, rows_wanted=rows_wanted)
+    return await take(
+        blocks, storing.store_each, ObservationSummary.of, count, rows_wanted=rows_wanted, beside=storing.acting
+    )
 
 
 async def _take_json(request: Request, runtime: Runtime, shared: Shared) -> Response:
@@ -115,7 +125,8 @@ async def _take_json(request: Request, runtime: Runtime, shared: Shared) -> Resp
         shared, rows = await json_body.read_json(
             request, runtime.settings.max_json_values, lambda tree: formats.parse(tree, shared)
         )
-        outcomes = await Storing(runtime, shared, request.state.request_id).store_all(rows)
+        storing = Storing(runtime, shared, request.state.request_id)
+        outcomes = await storing.store_all(rows)
     except RefusedRowsError as error:
         for code, count in error.counts.items():
             runtime.telemetry.observation(code, count)
@@ -123,4 +134,6 @@ async def _take_json(request: Request, runtime: Runtime, shared: Shared) -> Resp
     report.add([(row.row, row) for row in rows], list(outcomes))
     for outcome, count in report.outcomes.items():
         runtime.telemetry.observation(outcome, count)
-    return Response(ObservationSummary.of(report).model_dump_json(), media_type=json_body.JSON)
+    decisions = [ObservedDecision(id=row.id, **acting) for row in rows if (acting := storing.acting(row))]
+    summary = ObservationSummary.of(report).model_copy(update={"decisions": decisions})
+    return Response(summary.model_dump_json(), media_type=json_body.JSON)

@@ -20,6 +20,20 @@ from service.observe.cloud_event import KINDS, STRUCTURED
 from service.observe.observation import ALLOWED
 from service.observe.parquet import PARQUET
 from service.predict.options import MAX_TAG
+from trueodds.bundle import Decision
+from trueodds.bundle.act_alone import EXAMPLE
+
+
+class ObservedDecision(BaseModel):
+    """The decision on one row, of a version with a promise to act alone."""
+
+    id: str
+    decision: Decision
+    audit: bool | None = Field(
+        None,
+        description="with act, where acting answers are audited: whether the true label of this one is asked for",
+        exclude_if=lambda value: value is None,
+    )
 
 
 class ObservationSummary(BaseModel):
@@ -30,6 +44,11 @@ class ObservationSummary(BaseModel):
     already_known: int = Field(description="the same observation again: counted once")
     failed: int
     problems: list[BadRow] = Field(description="the first 20 that failed")
+    decisions: list[ObservedDecision] = Field(
+        default_factory=list,
+        description="of a JSON body: one for each row of a version with a promise to act alone",
+        exclude_if=lambda value: not value,
+    )
 
     @classmethod
     def of(cls, report: Report) -> ObservationSummary:
@@ -75,6 +94,10 @@ _ROWS = {
         "version": _NAME,
         "classes": {"type": "array", "items": _CLASS, "minItems": 2, "uniqueItems": True},
         "positive": {**_CLASS, "description": "of two classes the one that is asked about"},
+        "act_alone": {
+            "oneOf": [{"type": "string"}, {"type": "object"}],
+            "description": f"the promise to act alone, such as {EXAMPLE}, or an object of these and `tags`",
+        },
         "tag": _TAG,
         "shadow": {"type": "boolean"},
     },

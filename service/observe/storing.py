@@ -7,7 +7,8 @@ from collections.abc import Sequence
 
 from service.bulk.refusals import RefusedRowsError
 from service.errors import Refusal
-from service.observe.batches import Batch, batch_of, other_positive, version_of
+from service.models.acting import Acting, acting_of
+from service.observe.batches import Batch, batch_of, other_form, version_of
 from service.observe.observation import Observation, Shared
 from service.runtime import Runtime
 from service.store.rows import ConflictsError, EarlierPrediction, Version
@@ -23,7 +24,8 @@ class Storing:
 
     def __init__(self, runtime: Runtime, shared: Shared, request_id: str) -> None:
         self._store, self._registry = runtime.store, runtime.registry
-        self._most = runtime.settings.max_observed
+        self._most, self._audit_share = runtime.settings.max_observed, runtime.settings.audit_share
+        self._acting: dict[int, Acting] = {}
         self._shared, self._request_id = shared, request_id
 
     async def store_each(self, rows: list[Observation]) -> list[str | Refusal]:
@@ -31,6 +33,7 @@ class Storing:
         batches, refusals = await self._batches(rows)
         earlier = await self._store.put_observations([batch.rows for batch in batches], each=True)
         outcomes: dict[int, str | Refusal] = {refusal.row: refusal for refusal in refusals}
+        self._decide(batches, earlier)
         for batch, known in zip(batches, earlier, strict=True):
             outcomes |= zip(batch.numbers, _outcomes(batch, known), strict=True)
         return [outcomes[row.row] for row in rows]
@@ -48,10 +51,26 @@ class Storing:
             earlier = await self._store.put_observations([batch.rows for batch in batches], each=False)
         except ConflictsError as error:
             earlier = error.outcomes
+        self._decide(batches, earlier)
         outcomes = [o for batch, known in zip(batches, earlier, strict=True) for o in _outcomes(batch, known)]
         if conflicts := [outcome for outcome in outcomes if isinstance(outcome, Refusal)]:
             raise RefusedRowsError(sorted(conflicts, key=lambda refusal: refusal.row), len(rows))
         return [outcome for outcome in outcomes if isinstance(outcome, str)]
+
+    def acting(self, row: Observation) -> Acting:
+        """What the version of a row says of acting alone, of the rows that were stored last."""
+        return self._acting.get(row.row, {})
+
+    def _decide(self, batches: list[Batch], earlier: list[list[EarlierPrediction | None]]) -> None:
+        self._acting.clear()
+        for batch, known in zip(batches, earlier, strict=True):
+            if (promise := batch.version.act_alone) is None:
+                continue
+            rows = batch.rows
+            columns = rows.ids, rows.confidence_N.tolist(), rows.tags, rows.propensities
+            for number, before, id_, confidence, tag, own in zip(batch.numbers, known, *columns, strict=True):
+                propensity = own if before is None else before.propensity
+                self._acting[number] = acting_of(promise, self._audit_share, id_, confidence, tag, propensity)
 
     async def _batches(
         self, rows: list[Observation], *, all_or_none: bool = False
@@ -77,12 +96,12 @@ class Storing:
             version = known.get(key) or self._new_version(group[0], key[0], [*known.values(), *new])
             if isinstance(version, Version) and not version.is_observed:
                 version = _taken(group[0])
-            elif isinstance(version, Version) and (problem := other_positive(version, self._shared)):
+            elif isinstance(version, Version) and (problem := other_form(version, self._shared)):
                 version = Refusal(group[0].row, group[0].id, "other_form", problem)
             if isinstance(version, Refusal):
                 refusals += [Refusal(row.row, row.id, version.code, version.message) for row in group]
                 continue
-            batch = batch_of(version, group, self._shared, self._request_id)
+            batch = batch_of(version, group, self._shared, self._request_id, self._audit_share)
             refusals += batch.refusals
             if batch.numbers:
                 batches.append(batch)

@@ -12,7 +12,7 @@ from starlette.responses import Response
 
 from service.http import error_answers, keys
 from service.http.json_body import JSON
-from service.models.calls import PredictionCall, PredictionResult
+from service.models.calls import PredictionCall, PredictionResult, acting_rows
 from service.models.engine import Engine
 from service.predict import request_body, schemas
 from service.predict.options import Options
@@ -84,6 +84,9 @@ def encode(result: PredictionResult, options: Options, engine: Engine, call: Pre
         "version": engine.version.version,
         "predictions": rows_of(result, options),
     }
+    if engine.version.act_alone or result.repeated:
+        for one, acting in zip(tree["predictions"], acting_rows(result, engine.audit_share), strict=True):
+            one.update(cast(Prediction, acting))
     for n, remarks in engine.input.remarks(call.inputs).items():
         tree["predictions"][n] |= cast(Prediction, remarks)
     if call.columns:

@@ -13,6 +13,7 @@ from service.ids import MAX_ID
 from service.models.engine import Engine
 from service.predict.options import MAX_TAG, PREDICTION_ID, Options
 from service.predict.request_body import FORMATS, MULTIPART
+from trueodds.bundle import Decision
 from trueodds.inputs import KINDS, Format
 
 
@@ -55,6 +56,18 @@ class Prediction(TypedDict):
     logits: NotRequired[Annotated[list[float], Field(description="with logits: each minus their maximum")]]
     abstained: NotRequired[
         Annotated[bool, Field(description="with abstain_below: whether the confidence was below it")]
+    ]
+    decision: NotRequired[
+        Annotated[
+            Decision,
+            Field(description="of a version with a promise to act alone: use the answer as it is, or ask a person"),
+        ]
+    ]
+    audit: NotRequired[
+        Annotated[
+            bool,
+            Field(description="with act, where acting answers are audited: send the true label of this one (true)"),
+        ]
     ]
     truncated: NotRequired[Annotated[Truncated, Field(description="of a text longer than the model reads")]]
     repeated: NotRequired[Annotated[bool, Field(description="this id was answered before: this is the stored answer")]]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
 
-from service.alarm import ALARM
+from service.alarm import ALARM, PROMISE
 from service.errors import ServiceError
 from service.report.query import ReportQuery, unknown_tag
 from service.report.recent import Recent, selected
@@ -67,6 +67,10 @@ class ReportData:
     """Of labels that were in doubt, in their order."""
     alarm: Any
     """The alarm's state, as it is stored."""
+    promise: Any
+    """The state of the evidence about its promise to act alone, as it is stored; None without a promise."""
+    acted: int
+    """Answers so far that acted alone."""
 
 
 async def read(runtime: Runtime, recent: Recent, version: Version, query: ReportQuery) -> ReportData:
@@ -98,6 +102,8 @@ async def read(runtime: Runtime, recent: Recent, version: Version, query: Report
         doubtful=await store.count_doubtful(*key),
         settlements=await store.read_settlements(*key),
         alarm=await store.read_state(*key, ALARM),
+        promise=await store.read_state(*key, PROMISE) if version.act_alone else None,
+        acted=await store.count_acted(*key) if version.act_alone else 0,
         groups=await sums_of_groups(store, version, query) if query.by else None,
         trend=await periods_of(store, version, query, class_and_tag) if query.trend else None,
         class_and_tag=class_and_tag,

@@ -11,7 +11,7 @@ from fastapi import APIRouter, Query, Request
 from pydantic import BeforeValidator, Field
 from starlette.responses import Response
 
-from service.alarm import alarm_and_advice
+from service.alarm import PromiseState, acting_alone, alarm_and_advice
 from service.http import error_answers, keys
 from service.http.times import Moment
 from service.report import pages
@@ -34,6 +34,7 @@ from trueodds.reports import (
 )
 from trueodds.reports.alarm import Advice, Alarm
 from trueodds.reports.schemas import NO_TAG, Check, Verdict
+from trueodds.reports.schemas.acting import ActingAlone
 from trueodds.reports.verdict import TOLERANCE
 from trueodds.sums.bins import COARSE_CELLS
 
@@ -171,6 +172,18 @@ def observed_notes(version: Version) -> list[str]:
     return notes
 
 
+def acting_of(data: ReportData, version: Version, settings: Settings) -> ActingAlone | None:
+    """The part about acting alone, of all answers so far; None without a promise.
+
+    Raises:
+        StoreError: the evidence about the promise is damaged.
+    """
+    if version.act_alone is None:
+        return None
+    state = PromiseState.read(data.promise, version.act_alone, settings)
+    return acting_alone(state, settings, answers=data.all_sums.answers, acted=data.acted)
+
+
 def compose(data: ReportData, version: Version, query: ReportQuery, settings: Settings, base_url: str) -> Report:
     """The report of what was read; where the alarm's evidence is damaged, without alarm and advice, and saying so."""
     options, notes = query.options, observed_notes(version)
@@ -192,6 +205,11 @@ def compose(data: ReportData, version: Version, query: ReportQuery, settings: Se
         )
     except StoreError as error:
         notes.append(f"There is no word on the alarm: {error}.")
+    acting: ActingAlone | None = None
+    try:
+        acting = acting_of(data, version, settings)
+    except StoreError as error:
+        notes.append(f"There is no word on the promise to act alone: {error}.")
     report = report_of(
         version.model,
         version.version,
@@ -202,6 +220,7 @@ def compose(data: ReportData, version: Version, query: ReportQuery, settings: Se
         labelling=labelling_of(data.sums, options, data.rows, version.reference),
         alarm=alarm,
         advice=advice,
+        acting=acting,
         corrected=data.corrected,
         versions=slices_of(data.versions, options),
         classes=slices_of(data.groups, options) if data.groups is not None and query.by == "class" else None,

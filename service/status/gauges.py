@@ -17,6 +17,7 @@ from service.alarm.watched import NULLS
 from service.store.rows import HeldLabels, Version
 from service.telemetry.metrics import KEY
 from trueodds.metrics import EceInterval, ece_interval
+from trueodds.reports.schemas.acting import ActingAlone
 from trueodds.sums.answers import AnswerSums
 from trueodds.sums.inputs import Array
 
@@ -34,6 +35,8 @@ class VersionState:
     evidence: AlarmState | None
     """None: it is damaged."""
     standing: Standing
+    acting: ActingAlone | None = None
+    """Of a version with a promise to act alone."""
 
     @property
     def key(self) -> list[str]:
@@ -71,6 +74,7 @@ class Gauges:
             _left_out(left_out),
             *self._calibration(states),
             *_evidence(states),
+            *_acting(states),
             *_loaded(loaded),
             *_altered(altered),
             *_held(held),
@@ -167,6 +171,26 @@ def _evidence(states: Sequence[VersionState]) -> list[Metric]:
         if evidence and evidence.last_ms is not None:
             age.add_metric(state.key, max(0.0, time.time() - evidence.last_ms / 1000))
     return [alarm, log_e, age]
+
+
+def _acting(states: Sequence[VersionState]) -> list[Metric]:
+    texts = {
+        "share": "Share of the answers that act alone; NaN without answers",
+        "risk": "Share of wrong ones among the labelled answers that acted alone; NaN without labels",
+        "risk_lower": "Lower end of the 95% confidence sequence of that risk, valid at every label",
+        "risk_upper": "Upper end of the 95% confidence sequence of that risk, valid at every label",
+        "labels": "Labels of answers that acted alone, on which the evidence about the promise rests",
+        "log_evalue": "Natural logarithm of the evidence against the promise; it fires at log(1/alpha), 3.0 by default",
+        "broken": "1: the promise to act alone is broken; 0: nothing shows that it is",
+    }
+    families = [GaugeMetricFamily(f"trueodds_acting_{name}", text, labels=KEY) for name, text in texts.items()]
+    for state in states:
+        if (part := state.acting) is None:
+            continue
+        values = (part.share, part.risk, part.risk_lower, part.risk_upper, part.labels, part.alarm.log_e)
+        for family, value in zip(families, (*values, part.alarm.state == "fired"), strict=True):
+            family.add_metric(state.key, float("nan") if value is None else float(value))
+    return list(families)
 
 
 def _held(held: Mapping[str, HeldLabels]) -> list[Metric]:

@@ -7,6 +7,7 @@ import asyncio
 import orjson
 from fastapi import APIRouter, Request
 from prometheus_client import CONTENT_TYPE_LATEST
+from pydantic import BaseModel
 from starlette.responses import RedirectResponse, Response
 
 from service.alarm import route as alarm
@@ -69,7 +70,7 @@ async def models(request: Request) -> Response:
     listed = runtime.registry.models(versions)
     if runtime.settings.read_only:
         listed["models"] = stored_models(versions)
-    return Response(orjson.dumps(listed), media_type=JSON)
+    return Response(orjson.dumps(listed, default=BaseModel.model_dump), media_type=JSON)
 
 
 @router.get(
@@ -88,14 +89,12 @@ async def metrics(request: Request) -> Response:
     assert isinstance(gauges, Gauges)
     loaded, altered = list(runtime.registry.loaded()), list(runtime.registry.altered())
     versions, left_out = chosen(await runtime.store.read_versions_by_activity(), loaded)
-    states = [
-        VersionState(
-            version,
-            await runtime.store.read_sums(version.model, version.version),
-            *await alarm.read_alarm(runtime, version.model, version.version),
-        )
-        for version in versions
-    ]
+    states = []
+    for version in versions:
+        sums = await runtime.store.read_sums(version.model, version.version)
+        standing = await alarm.read_alarm(runtime, version.model, version.version)
+        acting = await alarm.read_acting(runtime, version, sums.answers)
+        states.append(VersionState(version, sums, *standing, acting))
     held = await runtime.store.read_held()
 
     def text() -> bytes:

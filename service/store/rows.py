@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from service.errors import ServiceError
-from trueodds.bundle import Reference
+from trueodds.bundle import ActAlone, Reference
 from trueodds.calibrators import Calibrator
 from trueodds.sums.inputs import Array
 from trueodds.sums.positive import PositiveClass
@@ -81,6 +81,8 @@ class Version:
     """Whether its answers have probabilities of all classes; otherwise only the predicted one's is known."""
     positive: str | None = None
     """Of two classes the one that the model is asked about."""
+    act_alone: ActAlone | None = None
+    """The promise of the version to act alone; it never changes, so decisions are made anew from stored answers."""
 
     @property
     def positive_class(self) -> PositiveClass | None:
@@ -130,6 +132,9 @@ class EarlierPrediction:
     """Little-endian float32, as stored; None: another input, or another observed answer, came with this id."""
     version: str
     """The model version that had answered."""
+    tag: str | None = None
+    propensity: float | None = None
+    """As they were stored with the answer."""
 
 
 class ConflictsError(Exception):

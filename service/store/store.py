@@ -178,8 +178,8 @@ class Store(StoreReader):
         model and version, and how many held ones.
 
         In transactions of `limit` labels, so that others are not kept waiting: who reads meanwhile finds some of them
-        gone. Again: nothing is left to void, or what an interruption left. `restart`, the name of a state and a
-        function: see `states.restart`; call `update_state` afterwards. `dry_run`: nothing is written.
+        gone. Again: nothing is left to void, or what an interruption left. `restart`: functions by the names of states,
+        see `states.restart`; call `update_state` afterwards. `dry_run`: nothing is written.
         """
         counts: dict[tuple[str, str], VoidCounts] = {}
 

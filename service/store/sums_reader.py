@@ -59,6 +59,14 @@ class SumsReader:
         work = partial(reading.sums, key, kinds[None], hours_of(since, until), totals=self._totals)
         return (await self.database.read(work))[0]
 
+    async def count_acted(self, model: str, version: str, since: int | None = None, until: int | None = None) -> int:
+        """Count the answers of a version that acted alone; 0 for a version without a promise."""
+        key = await self._key(model, version)
+        if key is None:
+            return 0
+        work = partial(reading.sums, key, deltas.ACTED, hours_of(since, until), totals=self._totals)
+        return (await self.database.read(work))[0].answers
+
     async def read_sums_by(
         self,
         by: By,

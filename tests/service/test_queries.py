@@ -49,7 +49,8 @@ def exposed(tmp_path_factory: pytest.TempPathFactory) -> Labels:
             client.label([{"id": answered[0]["id"], "index": 1}, {"id": "early", "model": "tiny", "index": 1}])
             assert client.post("/kserve/logger", json={}).is_client_error
             one = {"id": "a", "probabilities": [0.7, 0.1, 0.1, 0.1]}
-            seen = {"model": "other", "version": "1", "classes": list(CLASSES), "observations": [one]}
+            whose = {"model": "other", "version": "1", "act_alone": "threshold=.5,risk=.05,confidence=.95"}
+            seen = {**whose, "classes": list(CLASSES), "observations": [one]}
             assert client.post("/observe", json=seen).status_code == 200
             assert client.post("/admin/alarm/test").json()["webhooks"][0]["taken"]
             until(lambda: "trueodds_label_age_seconds{" in client.get("/metrics").text)  # the watch has taken the label

@@ -17,7 +17,7 @@ from pydantic import TypeAdapter
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
 
 from trueodds import files
-from trueodds.bundle import CARD, MODEL, Bundle, Description
+from trueodds.bundle import CARD, MODEL, ActAlone, Bundle, Description
 from trueodds.calibrators import Calibrator, Temperature
 from trueodds.inputs import Input, TextInput
 
@@ -126,6 +126,7 @@ def write_bundle(
     metrics: dict[str, Any] = OFFLINE,
     seed: int = 0,
     relative: bool = False,
+    act_alone: ActAlone | None = None,
 ) -> Path:
     """A whole, valid bundle in `folder`: of vectors with `features`, of texts with `words`, or of images."""
     height, width, channels = shape
@@ -143,6 +144,7 @@ def write_bundle(
         method="ce",
         training={},
         metrics=metrics,
+        act_alone=act_alone,
         data_sha256="0" * 64,
         code_sha256="0" * 64,
     )

@@ -37,6 +37,7 @@ True
 >>> temporary.cleanup()
 """
 
+from trueodds.bundle.act_alone import ActAlone, Decision
 from trueodds.bundle.audit_log import AuditLogError, Change, Reason, user
 from trueodds.bundle.bucket.cached import CachedModels
 from trueodds.bundle.bucket.models import BucketModels
@@ -47,6 +48,7 @@ from trueodds.bundle.contents import DEFAULT, RECALIBRATED, SHADOW, WAITING, Con
 from trueodds.bundle.locks import BusyError
 from trueodds.bundle.model_folder import ModelFolder
 from trueodds.bundle.opening import open_models
+from trueodds.bundle.promising import with_act_alone
 from trueodds.bundle.published import VARIABLE, PublishedModels
 from trueodds.bundle.risk_coverage import RiskCoverage, RiskCoveragePoint
 from trueodds.bundle.shadows import SLOTS, Slot
@@ -64,6 +66,7 @@ __all__ = [
     "SLOTS",
     "VARIABLE",
     "WAITING",
+    "ActAlone",
     "AuditLogError",
     "BucketError",
     "BucketModels",
@@ -74,6 +77,7 @@ __all__ = [
     "Card",
     "Change",
     "Contents",
+    "Decision",
     "Description",
     "Golden",
     "Infer",
@@ -89,6 +93,7 @@ __all__ = [
     "Slot",
     "open_models",
     "why_none",
+    "with_act_alone",
     "write_none",
     "user",
 ]

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
+from trueodds.bundle.act_alone import ActAlone
 from trueodds.bundle.risk_coverage import RiskCoverage
 from trueodds.inputs import Input
 from trueodds.metrics import CELLS, CalibrationSums, cell_of, mean_confidence
@@ -88,6 +89,8 @@ class Description(_Part):
     training: dict[str, Any]
     metrics: dict[str, Any]
     risk_coverage: RiskCoverage | None = None
+    act_alone: ActAlone | None = None
+    """The promise of this version to act alone, if it has one."""
     notes: list[str] = Field(default_factory=list)
     data_sha256: str
     code_sha256: str

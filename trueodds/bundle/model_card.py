@@ -10,6 +10,7 @@ from typing import Any
 
 import yaml
 
+from trueodds.bundle.act_alone import UNTAGGED_GROUP
 from trueodds.bundle.card import Description, Reference
 from trueodds.calibrators import Calibrator
 
@@ -42,6 +43,7 @@ def model_card(description: Description, calibrator: Calibrator, reference: Refe
         "Training data and method": _training(description),
         "Metrics": _metrics(description),
         "Calibration": _calibration(description, calibrator, reference),
+        **_acting(description),
         "Limitations": _limitations(description, calibrator),
         "How to load it": _loading(),
     }
@@ -97,6 +99,26 @@ def _training(description: Description) -> str:
             "```",
         ]
     return "\n".join(lines)
+
+
+def _acting(description: Description) -> dict[str, str]:
+    """The section of a promise to act alone; no section without one."""
+    promise = description.act_alone
+    if promise is None:
+        return {}
+    lines = [promise.words, promise.evidence]
+    if promise.tags:
+        rows = (
+            (_code(tag or UNTAGGED_GROUP), "never acts" if at is None else f"{at:.6g}")
+            for tag, at in promise.tags.items()
+        )
+        lines += ["", _markdown(("tag", "acts from"), rows)]
+    lines += [
+        "",
+        "It holds as long as confidences above the threshold, and how often they are wrong, stay as they were. The"
+        " service watches this by the labels of answers that acted.",
+    ]
+    return {"Acting alone": "\n".join(lines)}
 
 
 def _metrics(description: Description) -> str:

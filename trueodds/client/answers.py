@@ -62,6 +62,10 @@ class Predictions:
     """The positive class, of a model that has one."""
     positive_N: npt.NDArray[np.float64] | None = None
     """Its probability, row by row; NaN where an earlier version without one had answered."""
+    acts_N: npt.NDArray[np.bool_] | None = None
+    """Whether each row acts alone (`decision: act`), of a version with a promise; None without one."""
+    audit_N: npt.NDArray[np.bool_] | None = None
+    """Rows that act, and whose true label the service asks for; None without a promise."""
     repeated: dict[int, str] = field(default_factory=dict)
     """Rows whose id was answered before, which got their stored answer, and the version that had given it."""
 
@@ -78,6 +82,7 @@ class Predictions:
         rows = [row for tree in trees for row in tree["predictions"]]
         of_positive = [row.get("positive") or {} for row in rows]
         names = [one["label"] for one in of_positive if one]
+        promised = any("decision" in row for row in rows)
         return cls(
             ids=tuple(row["id"] for row in rows),
             labels=tuple(row["label"] for row in rows),
@@ -89,6 +94,8 @@ class Predictions:
             version=trees[0]["version"],
             positive=names[0] if names else None,
             positive_N=np.array([one.get("probability", np.nan) for one in of_positive], np.float64) if names else None,
+            acts_N=np.array([row.get("decision") == "act" for row in rows], bool) if promised else None,
+            audit_N=np.array([row.get("audit", False) for row in rows], bool) if promised else None,
             repeated={n: row["version"] for n, row in enumerate(rows) if row.get("repeated")},
         )
 

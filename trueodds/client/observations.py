@@ -85,6 +85,8 @@ def shared_options(options: ObserveOptions) -> dict[str, Any]:
         query["classes"] = line.getvalue()
     if (positive := options.get("positive")) is not None:
         (query["positive"],) = _classes([positive], "positive")
+    if (promise := options.get("act_alone")) is not None:
+        query["act_alone"] = promise
     return query
 
 

@@ -17,13 +17,17 @@ class PredictOptions(TypedDict, total=False):
 
 
 class ObserveOptions(TypedDict, total=False):
-    """What is said of answers of another server: `logits`, `positive` and `shadow` of all, the others row by row."""
+    """What is said of answers of another server: `logits`, `positive`, `act_alone` and `shadow` of all rows.
+
+    The others are said row by row.
+    """
 
     predicted: Iterable[str | int] | None
     index: Iterable[int] | None
     logits: bool
     classes: Iterable[str] | None
     positive: str | None
+    act_alone: str | None
     tags: Iterable[str | None] | None
     times: Iterable[datetime | float | None] | None
     propensities: Iterable[float | None] | None

@@ -10,6 +10,7 @@ Examples in docstrings assume `import numpy as np` and `from trueodds import cal
 from trueodds.metrics.alarms.gain_sequence import GainSequence, gain_evidence, gain_sequence
 from trueodds.metrics.alarms.in_the_large import MOST_RATIO, PositiveEProcess
 from trueodds.metrics.alarms.prequential import Prequential
+from trueodds.metrics.alarms.promise import RiskEProcess
 from trueodds.metrics.alarms.sequential import EProcess, ShiryaevRoberts, blocks
 from trueodds.metrics.alarms.weighted import WeightedEProcess
 from trueodds.metrics.binned import (
@@ -41,6 +42,7 @@ from trueodds.metrics.intervals.classwise import classwise_ece_interval, classwi
 from trueodds.metrics.intervals.confidence_sequence import GapSequence, gap_sequence
 from trueodds.metrics.intervals.mce import MceInterval, mce_interval, mce_noise_floor
 from trueodds.metrics.intervals.proper_scores import ScoreInterval, score_interval
+from trueodds.metrics.intervals.risk_sequence import RiskSequence, risk_sequence
 from trueodds.metrics.labelling.coverage import (
     ChoiceOfLabels,
     LabelDelay,
@@ -116,6 +118,8 @@ __all__ = [
     "NoiseFloor",
     "PositiveEProcess",
     "Prequential",
+    "RiskEProcess",
+    "RiskSequence",
     "SamplewiseInterval",
     "ScoreInterval",
     "Sensitivity",
@@ -169,6 +173,7 @@ __all__ = [
     "noise_floor",
     "noise_floor_per_class",
     "positives_needed",
+    "risk_sequence",
     "samplewise_error",
     "samplewise_interval",
     "samplewise_noise_floor",

@@ -13,6 +13,7 @@ from trueodds.reports.figures import calibration_p_value, figures_of, positive_f
 from trueodds.reports.labelling import labelling_of
 from trueodds.reports.options import Options
 from trueodds.reports.schemas import KnownVersion, Labelling, PositiveFigures, Report, Slice, Trend, Verdict
+from trueodds.reports.schemas.acting import ActingAlone
 from trueodds.reports.verdict import (
     CERTAIN,
     RATIO_TOLERANCE,
@@ -43,6 +44,7 @@ def report_of(
     ratio_tolerance: float | None = None,
     alarm: Alarm | None = None,
     advice: Advice | None = None,
+    acting: ActingAlone | None = None,
     corrected: int = 0,
     versions: Sequence[Slice] = (),
     classes: Sequence[Slice] | None = None,
@@ -125,6 +127,7 @@ def report_of(
         labelling=labelling,
         alarm=alarm,
         advice=advice,
+        acting=acting,
         known=list(known),
         **figures,
     )

@@ -68,7 +68,8 @@ async def export(
     ] = "csv",
 ) -> Response:
     """Predictions with their labels as they are now: id, time, model, version, tag, predicted, confidence, label,
-    label_time, corrected, import_id and propensity; with `probabilities`, a column for each class.
+    label_time, corrected, import_id and propensity; of a version with a promise to act alone, decision and audit; with
+    `probabilities`, a column for each class.
 
     First those with ids of the service, then those with ids of your own, each by their time. It is sent as it is read,
     as gzip or deflate where `accept-encoding` takes it. If the store fails on the way, the connection breaks before
@@ -89,7 +90,8 @@ async def export(
     headers = {"content-disposition": f"attachment; filename*=UTF-8''{name}", "vary": "accept-encoding"}
     if coding:
         headers["content-encoding"] = coding
-    parts = _table(begun, blocks, source, writer, Packer(coding), probabilities=probabilities)
+    audit = runtime.settings.audit_share
+    parts = _table(begun, blocks, source, writer, Packer(coding), probabilities=probabilities, audit_share=audit)
     return StreamingResponse(parts, media_type=writer.media_type, headers=headers)
 
 
@@ -101,11 +103,13 @@ async def _table(
     packer: Packer,
     *,
     probabilities: bool,
+    audit_share: float,
 ) -> AsyncIterator[bytes]:
     """The parts of the table; each is made in a thread."""
 
     def part(block: list[StoredPrediction]) -> bytes:
-        return packer.packed(writer.block(tables.rows_of(block, version, probabilities=probabilities)))
+        rows = tables.rows_of(block, version, probabilities=probabilities, audit_share=audit_share)
+        return packer.packed(writer.block(rows))
 
     if begun:
         yield await asyncio.to_thread(part, begun)
@@ -134,7 +138,8 @@ async def prediction(request: Request, id: str, model: _Model = None) -> Respons
     """What the service answered under an id, when, and the label that has come since."""
     runtime = runtime_of(request)
     row = await _one(runtime, id, model)
-    answer = stored_answer(row, await runtime.answered_by(row.model, row.version))
+    version = await runtime.answered_by(row.model, row.version)
+    answer = stored_answer(row, version, runtime.settings.audit_share)
     return Response(answer.model_dump_json(), media_type=JSON)
 
 

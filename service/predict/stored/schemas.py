@@ -7,7 +7,9 @@ from datetime import UTC, datetime
 import numpy as np
 from pydantic import BaseModel, Field
 
+from service.models.acting import Acting, acting_of
 from service.store.rows import StoredPrediction, Version
+from trueodds.bundle import Decision
 
 
 class StoredAnswer(BaseModel):
@@ -24,7 +26,13 @@ class StoredAnswer(BaseModel):
     label_time: datetime | None = Field(description="when that label came")
     corrected: bool | None = Field(description="whether it has replaced another")
     import_id: str | None = Field(description="the import of the label, by which it can be voided")
-    propensity: float | None = Field(description="the chance of getting a label that came with the input")
+    propensity: float | None = Field(
+        description="the chance of getting a label: it came with the input, or is the audit's of answers that act alone"
+    )
+    decision: Decision | None = Field(None, description="of a version with a promise to act alone")
+    audit: bool | None = Field(
+        None, description="of an answer that acts, where these are audited: whether its true label is asked for"
+    )
     classes: list[str]
     probabilities: list[float] | None = Field(description="of the classes; null: only the confidence is known")
 
@@ -37,8 +45,9 @@ class PredictionDeleted(BaseModel):
     held: int = Field(description="labels that waited for a prediction with this id")
 
 
-def stored_answer(row: StoredPrediction, version: Version) -> StoredAnswer:
-    """A stored row as its answer."""
+def stored_answer(row: StoredPrediction, version: Version, audit_share: float = 0.0) -> StoredAnswer:
+    """A stored row as its answer; `audit_share`: of the answers that act alone."""
+    acting = acting_of_row(row, version, audit_share)
     classes = version.classes
     probabilities = None
     if row.logits:
@@ -57,9 +66,18 @@ def stored_answer(row: StoredPrediction, version: Version) -> StoredAnswer:
         corrected=row.corrected,
         import_id=row.import_id,
         propensity=row.propensity,
+        decision=acting.get("decision"),
+        audit=acting.get("audit"),
         classes=list(classes),
         probabilities=probabilities,
     )
+
+
+def acting_of_row(row: StoredPrediction, version: Version, audit_share: float) -> Acting:
+    """Say of a stored row what its version says of acting alone; nothing without a promise."""
+    if version.act_alone is None:
+        return {}
+    return acting_of(version.act_alone, audit_share, row.id, row.confidence, row.tag, row.propensity)
 
 
 def moment(ms: int) -> datetime:

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from service.errors import ServiceError
-from service.predict.stored.schemas import moment
+from service.predict.stored.schemas import acting_of_row, moment
 from service.store.rows import StoredPrediction, Version
 from trueodds.inputs.table import escaped
 
@@ -29,6 +29,8 @@ COLUMNS = (
     "import_id",
     "propensity",
 )
+ACTING = ("decision", "audit")
+"""Columns of versions with a promise to act alone."""
 
 Row = list[Any]
 
@@ -94,6 +96,8 @@ class ParquetWriter:
         types: dict[str, Any] = dict.fromkeys(COLUMNS, pyarrow.string())
         types |= {"time": pyarrow.timestamp("ms", "UTC"), "label_time": pyarrow.timestamp("ms", "UTC")}
         types |= {"confidence": pyarrow.float64(), "propensity": pyarrow.float64(), "corrected": pyarrow.bool_()}
+        if columns[len(COLUMNS) : len(COLUMNS) + len(ACTING)] == list(ACTING):
+            types |= {"decision": pyarrow.string(), "audit": pyarrow.bool_()}
         self._schema = pyarrow.schema([(name, types.get(name, pyarrow.float64())) for name in columns])
         self._parquet = parquet.ParquetWriter(pyarrow.PythonFile(self._sink, mode="w"), self._schema)
 
@@ -138,19 +142,22 @@ def columns_of(version: Version, *, probabilities: bool) -> list[str]:
     Raises:
         ServiceError: 422 where a class has the name of another column, or probabilities are not known.
     """
+    columns = [*COLUMNS, *(ACTING if version.act_alone else ())]
     if not probabilities:
-        return list(COLUMNS)
+        return columns
     if not version.has_logits:
         message = f"{version.model}/{version.version} has no probabilities, only confidences; leave probabilities out"
         raise ServiceError(422, "invalid_parameter", message)
-    if clash := sorted(set(COLUMNS) & set(version.classes)):
+    if clash := sorted(set(columns) & set(version.classes)):
         message = f"the class {clash[0]!r} has the name of a column; leave probabilities out"
         raise ServiceError(422, "invalid_parameter", message)
-    return [*COLUMNS, *version.classes]
+    return [*columns, *version.classes]
 
 
-def rows_of(block: list[StoredPrediction], version: Version, *, probabilities: bool) -> list[Row]:
-    """A block's rows, in the order of the columns."""
+def rows_of(
+    block: list[StoredPrediction], version: Version, *, probabilities: bool, audit_share: float = 0.0
+) -> list[Row]:
+    """A block's rows, in the order of the columns; `audit_share`: of answers that act alone."""
     classes = version.classes
     rows: list[Row] = [
         [
@@ -169,6 +176,10 @@ def rows_of(block: list[StoredPrediction], version: Version, *, probabilities: b
         ]
         for p in block
     ]
+    if version.act_alone:
+        for row, p in zip(rows, block, strict=True):
+            acting = acting_of_row(p, version, audit_share)
+            row += [acting["decision"], acting.get("audit")]
     if probabilities:
         logits_NC = np.frombuffer(b"".join(p.logits for p in block), "<f4").reshape(len(block), len(classes))
         for row, beside in zip(rows, version.calibrator(logits_NC).tolist(), strict=True):

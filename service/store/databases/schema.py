@@ -5,7 +5,7 @@ from __future__ import annotations
 APPLICATION_ID = 0x74727565
 """`true` in ASCII: marks a SQLite file as a store of this project; in PostgreSQL, the lock for creating its tables."""
 
-VERSION = 7
+VERSION = 8
 """The only schema version that this release reads."""
 SQLITE_BEFORE, POSTGRES_BEFORE = 6, 5
 """The schema versions that `trueodds store upgrade` upgrades from; those before were never released."""
@@ -29,6 +29,7 @@ _TABLES = (
     "CREATE TABLE versions (key {serial}, model {int} NOT NULL, version TEXT NOT NULL, classes TEXT NOT NULL,"
     " calibrator TEXT NOT NULL, metrics TEXT NOT NULL, last_sequence {int} NOT NULL DEFAULT 0,"
     " reference TEXT, observed {int} NOT NULL, has_logits {int} NOT NULL, positive TEXT,"
+    " act_alone TEXT,"
     " UNIQUE (model, version)){strict}",
     "CREATE TABLE tags (version {int} NOT NULL, key {int} NOT NULL, name TEXT NOT NULL, PRIMARY KEY (version, key),"
     " UNIQUE (version, name)){clustered}",
@@ -92,6 +93,7 @@ _POSTGRES = {
 _UPGRADE = (
     *_DOUBTFUL,
     _OTHER_TAGS,
+    "ALTER TABLE versions ADD COLUMN act_alone TEXT",
     "ALTER TABLE held ADD COLUMN doubtful {int} NOT NULL DEFAULT 0",
 )
 

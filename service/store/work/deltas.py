@@ -28,15 +28,19 @@ MOST_TAGS = 250
 OTHER_TAGS = "(other)"
 UNTAGGED_KEY, OTHER_KEY = 0, MAX_TAGS + 1
 
-TOTAL, BY_CLASS, BY_TAG, POSITIVE, POSITIVE_BY_CLASS, POSITIVE_BY_TAG = range(6)
-"""Kinds of sums: by the confidence of the predicted class, and by p(positive) of versions with a positive class."""
+TOTAL, BY_CLASS, BY_TAG, POSITIVE, POSITIVE_BY_CLASS, POSITIVE_BY_TAG, ACTED = range(7)
+"""Kinds of sums: by the confidence of the predicted class; by p(positive) of versions with a positive class; and of the
+answers that acted alone, whose labels are not summed."""
+TOTALS = (TOTAL, POSITIVE, ACTED)
+"""Those on 3,000 cells, of all answers together."""
 
-ANSWERS, LABELS, POSITIVE_ANSWERS, POSITIVE_LABELS = range(4)
-"""Kinds of deltas. In the last two, "confidence" is p(positive), "correct" whether the label is positive; the cells of
-the last are those of `fine_cell_of`."""
+ANSWERS, LABELS, POSITIVE_ANSWERS, POSITIVE_LABELS, ACTED_ANSWERS, ACTED_LABELS = range(6)
+"""Kinds of deltas; there are none of the last. In those of POSITIVE, "confidence" is p(positive), "correct" whether the
+label is positive; the cells of POSITIVE_LABELS are those of `fine_cell_of`."""
 SUMS_OF = {
     (ANSWERS, LABELS): (TOTAL, BY_CLASS, BY_TAG),
     (POSITIVE_ANSWERS, POSITIVE_LABELS): (POSITIVE, POSITIVE_BY_CLASS, POSITIVE_BY_TAG),
+    (ACTED_ANSWERS, ACTED_LABELS): (ACTED,),
 }
 """The kinds of sums that each pair of kinds of deltas adds to."""
 ANSWER = np.dtype([("minute", "<i4"), ("cell", "<u2"), ("tag", "u1"), ("predicted", "<u4"), ("sign", "i1")])
@@ -98,7 +102,7 @@ def _seal(version: int, kind: int, body: bytes) -> bytes:
 
 
 def _unsealed(version: int, kind: int, blob: bytes) -> DeltaRows:
-    dtype = ANSWER if kind in (ANSWERS, POSITIVE_ANSWERS) else LABEL
+    dtype = ANSWER if kind in (ANSWERS, POSITIVE_ANSWERS, ACTED_ANSWERS) else LABEL
     seal, body = blob[: _SEAL.size], blob[_SEAL.size :]
     if len(seal) != _SEAL.size or len(body) % dtype.itemsize or seal != _seal(version, kind, body):
         raise StoreDamagedError("a checksum or a length in its table moves is wrong")
@@ -141,7 +145,7 @@ def pending(version: int, kind: int) -> Work[Deltas]:
 def keys_of(rows_N: DeltaRows, kind: int) -> Integers:
     """Where a row belongs in the sums of a kind: its cell, or 60 x its group + its cell of 60."""
     cell_N = rows_N["cell"].astype(np.int64)
-    if kind in (TOTAL, POSITIVE):
+    if kind in TOTALS:
         return cell_N
     cell_N = equal_cell_of(cell_N)
     group_N = rows_N["predicted" if kind in (BY_CLASS, POSITIVE_BY_CLASS) else "tag"].astype(np.int64)

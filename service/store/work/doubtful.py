@@ -68,7 +68,8 @@ def mark(known: KnownVersions, restart: Restart) -> Work[dict[tuple[str, str], D
             yield from take_out(version, [sequence for (sequence,) in rows], LabelSelection(), known)
             count += len(rows)
         if first is not None:
-            yield from states.restart(version, *restart, first)
+            for name, function in restart.items():
+                yield from states.restart(version, name, function, first)
         left = (yield from sums(version, TOTAL, (None, None), totals=MergedTotals()))[0].labelled.n
         if count or left:
             marked[row.model, row.version] = Doubt(count, int(left))

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from service.store.rows import Integers, StoreDamagedError, Unit
-from service.store.work.deltas import POSITIVE, TOTAL, DeltaRows, Deltas, columns_of, keys_of
+from service.store.work.deltas import POSITIVE, TOTALS, DeltaRows, Deltas, columns_of, keys_of
 from trueodds.metrics import CELLS, COLUMNS, CalibrationSums
 from trueodds.sums.answers import AnswerSums
 from trueodds.sums.bins import COARSE_CELLS
@@ -162,7 +162,7 @@ class PeriodSums:
     def stored(self, kind: int, only: int | None = None) -> dict[int, AnswerSums]:
         """Sums by group (class, or key of a tag), 192 KB each, or `only` one; the total has the one group 0."""
         sums = self.cleared()
-        if kind in (TOTAL, POSITIVE):
+        if kind in TOTALS:
             answers_C, cells = np.zeros(CELLS, np.int64), np.zeros((len(COLUMNS), CELLS))
             answers_C[sums.answer_keys_A] = sums.answers_A
             np.add.at(cells.T, equal_cell_of(sums.label_keys_L), sums.columns_7L.T)

@@ -76,6 +76,11 @@ def put(batch: PredictionBatch, tag_keys: list[int], known: KnownVersions) -> Wo
         created_N, predicted_N, tag_N = batch.created_ms_N[fresh], batch.index_N[fresh], np.array(tag_keys)[fresh]
         c_N = batch.confidence_N[fresh]
         yield deltas.insert_of(version, deltas.ANSWERS, deltas.answer_deltas(created_N, c_N, predicted_N, tag_N))
+        if promise := known.versions[version].act_alone:
+            acts = fresh[promise.acts(c_N, [batch.tags[k] for k in fresh])]
+            columns = batch.created_ms_N[acts], batch.confidence_N[acts], batch.index_N[acts], np.array(tag_keys)[acts]
+            if len(acts):
+                yield deltas.insert_of(version, deltas.ACTED_ANSWERS, deltas.answer_deltas(*columns))
         if positive := known.versions[version].positive_class:
             p_N = positive.probability_of_top(c_N, predicted_N)
             rows_N = deltas.answer_deltas(created_N, p_N, predicted_N, tag_N)
@@ -108,20 +113,20 @@ def _rows(batch: PredictionBatch, model: int, version: int, tag_keys: list[int])
     ]
 
 
-def _earlier(ids: list[str], model: int) -> Work[dict[str, tuple[str, bytes | None, bytes]]]:
+def _earlier(ids: list[str], model: int) -> Work[dict[str, tuple[Any, ...]]]:
     rows = yield Query(
-        "SELECT p.id, v.version, p.digest, p.logits FROM predictions p JOIN versions v ON v.key = p.version"
-        " WHERE p.id = ANY($1) AND p.model = $2",
+        "SELECT p.id, v.version, p.digest, p.logits, p.tag, p.propensity FROM predictions p"
+        " JOIN versions v ON v.key = p.version WHERE p.id = ANY($1) AND p.model = $2",
         (sorted(set(ids)), model),
     )
-    return {id_: (version, digest, logits) for id_, version, digest, logits in rows}
+    return {id_: tuple(row) for id_, *row in rows}
 
 
-def _compared(id_: str, digest: bytes | None, earlier: dict[str, tuple[str, bytes | None, bytes]]) -> EarlierPrediction:
+def _compared(id_: str, digest: bytes | None, earlier: dict[str, tuple[Any, ...]]) -> EarlierPrediction:
     if id_ not in earlier:  # retention took it between the two statements
         raise RowsError(f"the answer of {id_} was removed at this very moment; try again")
-    version, stored, logits = earlier[id_]
-    return EarlierPrediction(bytes(logits) if stored == digest else None, version)
+    version, stored, logits, tag, propensity = earlier[id_]
+    return EarlierPrediction(bytes(logits) if stored == digest else None, version, tag, propensity)
 
 
 def _candidates(rows: list[tuple[Any, ...]]) -> list[Candidate]:

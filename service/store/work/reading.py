@@ -64,7 +64,7 @@ def sums(
     """Sums of the hours [first, end) of predictions, by group or of one."""
     ((number,),) = yield Query("SELECT number FROM compactions")
     window = version, kind, *hours
-    is_total = kind in (deltas.TOTAL, deltas.POSITIVE)
+    is_total = kind in deltas.TOTALS
     merged = totals.get(number, window) if is_total else None
     if merged is None:
         merged = yield from _merged(version, kind, hours)

@@ -6,7 +6,7 @@ order: a label whose first form is voided keeps its place, and is taken there as
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
@@ -22,8 +22,8 @@ from trueodds.bundle.shadows import shadows_of
 HELD = 0
 """Stands for the version of held labels in the table of voidings: keys of versions begin with 1."""
 
-Restart = tuple[str, Callable[[Any, int], tuple[Any, int] | None]]
-"""Name of a state, and what makes of it one that has yet to take the labels from a sequence number on; see
+Restart = Mapping[str, Callable[[Any, int], tuple[Any, int] | None]]
+"""By the names of states: what makes of one that which has yet to take the labels from a sequence number on; see
 `states.restart`."""
 
 
@@ -113,7 +113,8 @@ def block(
         return plan.counts
     yield from _write(version, plan, known)
     if plan.first is not None:
-        yield from states.restart(version, *restart, plan.first)
+        for name, function in restart.items():
+            yield from states.restart(version, name, function, plan.first)
     yield record_voiding(version, replace(voiding, counts=plan.counts))
     return plan.counts
 

@@ -30,7 +30,7 @@ from trueodds.metrics import softmax
 FILE = Path(__file__).with_name("older_store.json")
 HOUR = 3_600_000
 START = 1_699_900_000_000 - 1_699_900_000_000 % HOUR
-RESTART: Restart = "log", lambda tree, first: ([], 0)
+RESTART: Restart = {"log": lambda tree, first: ([], 0)}
 
 PETS = Version("pets", "v1", ("cat", "dog", "bird"), Temperature(1.7), {"after": {"ece": 0.1}})
 STARS = Version("stars", "v1", ("1", "2", "3", "4", "5"), Temperature(1.3), {"after": {"ece": 0.1}})

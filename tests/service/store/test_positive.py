@@ -19,7 +19,7 @@ from trueodds.sums.answers import AnswerSums
 from trueodds.sums.bins import COARSE_CELLS
 from trueodds.sums.positive import PositiveClass
 
-RESTART: Restart = "log", lambda tree, first: ([], 0)
+RESTART: Restart = {"log": lambda tree, first: ([], 0)}
 CLASSES = ("malignant", "benign")
 BINARY = replace(version(classes=CLASSES), positive="malignant")
 POSITIVE = PositiveClass("malignant", 0)

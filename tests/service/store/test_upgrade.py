@@ -57,7 +57,7 @@ def settling(decision: Decision) -> Settlement:
 def test_an_older_store_is_refused_with_the_command_then_upgraded_once(address: str) -> None:
     async def main() -> None:
         then = await written(address)
-        with pytest.raises(StoreError, match=r"this release reads version 7.*then run: trueodds store upgrade"):
+        with pytest.raises(StoreError, match=r"this release reads version 8.*then run: trueodds store upgrade"):
             await open_store(address)
         lines, say = said()
         doubtful = await upgrade(address, older.RESTART, say)
@@ -167,7 +167,7 @@ def test_a_file_that_is_open_is_refused_and_a_failure_leaves_it(tmp_path: Path) 
 
     before = dumped(path)
     with pytest.raises(KeyError):
-        asyncio.run(upgrade(str(path), ("log", failing), print))
+        asyncio.run(upgrade(str(path), {"log": failing}, print))
     assert dumped(path) == before
     assert sorted(file.name for file in tmp_path.iterdir()) == ["store.sqlite"]
     asyncio.run(upgrade(str(path), older.RESTART, print))

@@ -18,7 +18,7 @@ from tests.service.store.conftest import Run
 from tests.service.store.rows import START, Twin, assert_same, batch, version
 from trueodds.bundle.shadows import shadow_of
 
-RESTART: Restart = "log", lambda tree, first: ([], 0)
+RESTART: Restart = {"log": lambda tree, first: ([], 0)}
 
 
 def voiding(**selection: Any) -> Voiding:
@@ -97,14 +97,14 @@ def test_evidence_is_kept_unless_what_it_took_has_changed(run: Run[Any]) -> None
             restarts.append(first)
             return [], 0
 
-        await store.void_labels(voiding(import_id="corrections"), ("log", noting))
+        await store.void_labels(voiding(import_id="corrections"), {"log": noting})
         assert restarts == [] and await store.read_state("m", "v1", "log") == before
-        await store.void_labels(voiding(import_id="corrections"), ("log", noting))
-        await store.void_labels(voiding(import_id="first", model="m"), ("log", lambda tree, first: None))
+        await store.void_labels(voiding(import_id="corrections"), {"log": noting})
+        await store.void_labels(voiding(import_id="first", model="m"), {"log": lambda tree, first: None})
         assert await store.read_state("m", "v1", "log") == before
         await store.put_labels([Label(ids[5], 0)], "last")
         await store.update_state("m", "v1", "log", log_of)
-        await store.void_labels(voiding(import_id="last"), ("log", noting))
+        await store.void_labels(voiding(import_id="last"), {"log": noting})
         assert restarts == [5] and await store.update_state("m", "v1", "log", log_of) == []
 
     run(check)

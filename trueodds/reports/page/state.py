@@ -72,6 +72,10 @@ def state_of(report: Report) -> State:
     alarm = "quiet" if report.alarm is None else report.alarm.state
     if alarm == "fired":
         return State("alarm", "Alarm", "Do not trust this model's percentages until somebody has looked into it.")
+    if report.acting is not None and report.acting.alarm.state == "fired":
+        return State(
+            "alarm", "Promise broken", "Answers that act alone were wrong more often than this version promises."
+        )
     if alarm == "acknowledged":
         return State(
             "acknowledged",

@@ -8,6 +8,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, Field
 
 from trueodds.reports.alarm import Advice, Alarm
+from trueodds.reports.schemas.acting import ActingAlone
 from trueodds.reports.schemas.figures import Bin, Binning, Decisions, Ece, MayAct, PositiveFigures, WorstBin
 from trueodds.reports.schemas.groups import NO_TAG, Slice, Trend
 from trueodds.reports.schemas.labelling import LOWER, UPPER, Labelling
@@ -121,6 +122,9 @@ class Report(BaseModel):
     )
     reading: str = Field(description="what the numbers mean, in plain words")
     headline: str = Field(description="the reading's first part: what was found")
+    acting: ActingAlone | None = Field(
+        None, description="of a version with a promise to act alone: how much of its work it does, and how well"
+    )
     cautions: list[str] = Field(description="the reading's second part: what to keep in mind")
     answers: int
     labelled: int
@@ -202,6 +206,10 @@ class Report(BaseModel):
         """The main numbers and the reading, a few lines."""
         labelled = f"{self.labelled:,} with {'its label' if self.labelled == 1 else 'their labels'}"
         lines = [f"{self.model} {self.version}: {plural(self.answers, 'answer')}, {labelled}"]
+        if (acting := self.acting) is not None and acting.share is not None:
+            risk = "unknown" if acting.risk is None else f"{acting.risk:.4f} of {plural(acting.labels, 'label')}"
+            broken = ", PROMISE BROKEN" if acting.alarm.state == "fired" else ""
+            lines.insert(0, f"acts alone          {acting.share:.4f} of the answers, wrong {risk}{broken}")
         of_top = " of the top class" if self.positive is not None else ""
         if self.ece is not None:
             interval = f"{100 * self.level:.6g}% interval {self.ece_lower:.4f} .. {self.ece_upper:.4f}"

@@ -1,0 +1,169 @@
+"""The evidence about a version's promise to act alone, by the labels of the answers that acted.
+
+Kept by `store.fold` under the name PROMISE, beside the alarm's. Whether an answer acted was decided when it was given:
+a version's promise never changes, so the decision follows from the stored confidence and tag.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
+
+import numpy as np
+from pydantic import Field, ValidationError
+
+from service.alarm.evidence import WRITES, Delivery, Firing, Frozen, StoredAcknowledgement, reads
+from service.models.acting import is_audited
+from service.store import StoreError
+from service.store.rows import LabelBlock
+from trueodds.bundle import ActAlone
+from trueodds.metrics import RiskEProcess
+
+if TYPE_CHECKING:
+    from service.settings import Settings
+
+PROMISE = "promise"
+"""Name of the state in the store."""
+
+
+class PromiseState(Frozen):
+    """See the module. The promise and the alpha it began with stay."""
+
+    form: Literal[1] = 1
+    promise: ActAlone
+    alpha: float
+    audit_shares: tuple[float, ...] = ()
+    """Shares of acting answers that the service has audited: a label with such a propensity counts if it was drawn."""
+    sequence: int = Field(0, ge=0)
+    """Of the last label in the log."""
+    last_ms: int | None = None
+    escalated: int = Field(0, ge=0)
+    """Labels of answers that were escalated; the promise is not about them."""
+    left_out: int = Field(0, ge=0)
+    """Labels of acting answers under the audit that nobody had asked for, such as complaints."""
+    least_propensity: float | None = None
+    most_propensity: float | None = None
+    """Of the labels on which the evidence rests, where the callers had stated them."""
+    process: Annotated[RiskEProcess, reads(RiskEProcess), WRITES]
+    fired: Firing | None = None
+    deliveries: dict[str, Delivery] = Field(default_factory=dict)
+
+    @classmethod
+    def start(cls, promise: ActAlone, settings: Settings) -> Self:
+        """Before any label."""
+        return cls(promise=promise, alpha=settings.alarm_alpha, process=RiskEProcess.start(promise.risk))
+
+    @classmethod
+    def read(cls, tree: Any, promise: ActAlone, settings: Settings) -> Self:
+        """The state that the store gave; a new one where it has none.
+
+        Raises:
+            StoreError: a damaged state, or one of another form or promise. Nothing replaces it.
+        """
+        if tree is None:
+            return cls.start(promise, settings)
+        try:
+            state = cls.model_validate(tree)
+            if state.promise != promise or state.process.risk != promise.risk:
+                raise ValueError("it is of another promise")
+        except ValueError as error:
+            first = error.errors(include_url=False)[0] if isinstance(error, ValidationError) else None
+            problem = f"{'.'.join(map(str, first['loc']))}: {first['msg']}" if first else str(error)
+            raise StoreError(
+                f"the evidence about a promise in the store is damaged or of another release ({problem:.300}). It is"
+                " left as it is: restore the store from a backup, or use the release that wrote it"
+            ) from None
+        return state
+
+    @property
+    def paging(self) -> Self | None:
+        """The evidence that calls webhooks: this one, once it has fired."""
+        return None if self.fired is None else self
+
+    @property
+    def acknowledged(self) -> StoredAcknowledgement | None:
+        """Nobody acknowledges a broken promise: it stays until a new version makes a new one."""
+        return None
+
+    def tree(self) -> dict[str, Any]:
+        """The state as JSON writes it; `read` restores it exactly."""
+        return self.model_dump(mode="json")
+
+    def take(self, block: LabelBlock, audit_share: float) -> Self:
+        """The state after the labels that came next; `audit_share`: the service's now."""
+        shares = self.audit_shares
+        if audit_share and audit_share not in shares:
+            shares = (*shares, audit_share)
+        if not len(block):
+            return self.model_copy(update={"audit_shares": shares})
+        acts_L = self.promise.acts(block.confidence_L, block.tags)
+        drawn_L = np.isin(block.propensity_L, shares)  # by the audit, not by a caller
+        counts_L = acts_L.copy()
+        for place in np.flatnonzero(acts_L & drawn_L).tolist():
+            counts_L[place] = is_audited(block.ids[place], float(block.propensity_L[place]))
+        process, log_e_L = self.process.advance(~block.first_correct_L[counts_L])
+        stated_L = block.propensity_L[counts_L & ~drawn_L & np.isfinite(block.propensity_L)].tolist()
+        least, most = self.least_propensity, self.most_propensity
+        if stated_L:
+            least = min(stated_L) if least is None else min(least, *stated_L)
+            most = max(stated_L) if most is None else max(most, *stated_L)
+        fired, reached_L = self.fired, log_e_L >= -math.log(self.alpha)
+        if fired is None and reached_L.any():
+            k = int(np.argmax(reached_L))
+            at_ms = int(block.arrived_ms_L[counts_L][k])
+            fired = Firing(at_ms=at_ms, after=self.process.labels + k + 1, log_e=float(log_e_L[k]), by="e-process")
+        deliveries = self.deliveries
+        if fired and self.fired is None:
+            deliveries = {key: d for key, d in deliveries.items() if d.fired_ms == fired.at_ms}
+        after = {
+            "audit_shares": shares,
+            "sequence": int(block.sequence_L[-1]),
+            "last_ms": int(block.arrived_ms_L[-1]),
+            "escalated": self.escalated + int((~acts_L).sum()),
+            "left_out": self.left_out + int((acts_L & ~counts_L).sum()),
+            "least_propensity": least,
+            "most_propensity": most,
+            "process": process,
+            "fired": fired,
+            "deliveries": deliveries,
+        }
+        return self.model_copy(update=after)
+
+    def anew(self, first: int) -> Self | None:
+        """The state before any label, where labels in the log from `first` on are not those that were taken.
+
+        None: no label that was taken has changed. Who was told of the alarm is not told again if it fires alike.
+        """
+        if not 0 < first <= self.sequence:
+            return None
+        return type(self)(
+            promise=self.promise,
+            alpha=self.alpha,
+            audit_shares=self.audit_shares,
+            process=RiskEProcess.start(self.promise.risk),
+            deliveries=self.deliveries,
+        )
+
+    def with_delivery(self, key: str, delivery: Delivery) -> Self:
+        return self.model_copy(update={"deliveries": {**self.deliveries, key: delivery}})
+
+
+def taking_promise(promise: ActAlone, settings: Settings) -> Callable[[Any, LabelBlock], Any]:
+    """The step of `store.fold` that takes labels."""
+
+    def step(tree: Any, block: LabelBlock) -> Any:
+        if tree is not None and not len(block):
+            return tree
+        return PromiseState.read(tree, promise, settings).take(block, settings.audit_share).tree()
+
+    return step
+
+
+def restarting_promise(tree: Any, first: int) -> tuple[Any, int] | None:
+    """The step of `Store.void_labels` that has evidence begin anew; damaged evidence stays as it is."""
+    try:
+        state = PromiseState.model_validate(tree).anew(first)
+    except ValueError:
+        return None
+    return None if state is None else (state.tree(), 0)

@@ -1,0 +1,154 @@
+"""The evidence about a promise to act alone, in numbers and in words."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from service.alarm.promise import PromiseState
+from trueodds.metrics import binomial_interval, risk_sequence
+from trueodds.reports.schemas.acting import ActingAlone, BrokenPromise
+from trueodds.texts import plural
+
+if TYPE_CHECKING:
+    from service.settings import Settings
+
+LEVEL = 0.95
+WORSE = 2.0
+"""The break that is spoken of: so many times the promised risk."""
+
+
+def acting_alone(state: PromiseState, settings: Settings, *, answers: int, acted: int) -> ActingAlone:
+    """The report's part about acting alone. `answers`, `acted`: of all answers of the version so far."""
+    process, promise = state.process, state.promise
+    share_lower, share_upper = binomial_interval(acted, answers, level=LEVEL)
+    sequence = risk_sequence(process.wrong, process.labels, level=LEVEL) if process.labels else None
+    part = ActingAlone(
+        answers=answers,
+        acted=acted,
+        share=acted / answers if answers else None,
+        share_lower=float(share_lower) if answers else None,
+        share_upper=float(share_upper) if answers else None,
+        level=LEVEL,
+        threshold=promise.threshold,
+        tags=promise.tags,
+        promised_risk=promise.risk,
+        promised_confidence=promise.confidence,
+        promised_share=promise.share,
+        labels=process.labels,
+        wrong=process.wrong,
+        risk=sequence.risk if sequence else None,
+        risk_lower=sequence.lower if sequence else None,
+        risk_upper=sequence.upper if sequence else None,
+        escalated_labels=state.escalated,
+        left_out=state.left_out,
+        audit_share=settings.audit_share,
+        more_labels=more_labels(state),
+        alarm=BrokenPromise(
+            state="fired" if state.fired else "quiet",
+            statement=statement(state),
+            threshold=1 / state.alpha,
+            log_e=process.log_e,
+            p_value=process.p_value,
+            fired_at=None if state.fired is None else _time(state.fired.at_ms),
+            fired_after=None if state.fired is None else state.fired.after,
+        ),
+        reading="",
+    )
+    return part.model_copy(update={"reading": _reading(part, state)})
+
+
+def more_labels(state: PromiseState) -> int | None:
+    """Labels of acting answers until a break to twice the risk would be found, about; None once it fired."""
+    if state.fired is not None:
+        return None
+    return state.process.labels_to_notice(_worse(state.promise.risk), state.alpha)
+
+
+def _worse(risk: float) -> float:
+    return min(WORSE * risk, (1 + risk) / 2)
+
+
+def statement(state: PromiseState) -> str:
+    """What is refuted once the alarm has fired."""
+    return f"At some time, more than {_percent(state.promise.risk)} of the answers that act alone were wrong."
+
+
+def _reading(part: ActingAlone, state: PromiseState) -> str:
+    return " ".join(
+        filter(None, (_share(part), _risk(part), _alarm(part, state), _labels(part), _caveats(part, state)))
+    )
+
+
+def _share(part: ActingAlone) -> str:
+    if part.share is None:
+        return "No answers yet, so nothing has acted alone."
+    promised = "" if part.promised_share is None else f" {_percent(part.promised_share)} did when it was chosen."
+    return (
+        f"{_percent(part.share)} of the answers act alone ({part.acted:,} of {part.answers:,}; interval"
+        f" {_percent(part.share_lower or 0)} to {_percent(part.share_upper or 0)}, for one look).{promised}"
+    )
+
+
+def _risk(part: ActingAlone) -> str:
+    promised = f"the promise is at most {_percent(part.promised_risk)}"
+    if part.risk is None:
+        return f"Nobody knows how often they are wrong: none of them has a label; {promised}."
+    return (
+        f"{part.wrong:,} of {plural(part.labels, 'labelled one')} were wrong: {_percent(part.risk)}, and between"
+        f" {_percent(part.risk_lower or 0)} and {_percent(part.risk_upper or 0)} at {part.level:.0%} confidence,"
+        f" however often one looks; {promised}."
+    )
+
+
+def _alarm(part: ActingAlone, state: PromiseState) -> str:
+    if state.fired is None:
+        return ""
+    rare = f"1 of {1 / state.alpha:.4g}"
+    when, labels = _time(state.fired.at_ms), plural(state.fired.after, "label")
+    return (
+        f"ALARM: the promise is broken. {part.alarm.statement} This was shown on {when:%Y-%m-%d %H:%M} UTC, after"
+        f" {labels} of such answers; of promises that are kept at most {rare} would ever show as much. Escalate all"
+        " answers, or choose a new threshold (trueodds threshold) and publish it with a new version."
+    )
+
+
+def _labels(part: ActingAlone) -> str:
+    """How many labels are lacking, and how to get them."""
+    if not part.more_labels:
+        return ""
+    lacking = plural(part.more_labels, "more label") + " of acting answers"
+    worse = f"to notice an error rate of {_percent(_worse(part.promised_risk))} from now on, it takes about {lacking}"
+    if part.audit_share:
+        answers = f"{part.more_labels / part.audit_share:,.0f} of them"
+        return f"{worse[0].upper()}{worse[1:]}: with an audit of {_percent(part.audit_share)}, those of {answers}."
+    if part.labels == 0 and part.escalated_labels:
+        return (
+            f"Only escalated answers get labels, so a broken promise stays unseen: {worse}. Set --audit-share .02, and"
+            " label the answers with audit: true."
+        )
+    return f"{worse[0].upper()}{worse[1:]}."
+
+
+def _caveats(part: ActingAlone, state: PromiseState) -> str:
+    words = []
+    if part.left_out:
+        words.append(
+            f"{plural(part.left_out, 'label')} of acting answers came that the audit had not asked for, such as"
+            " complaints. They are left out here: they are not a random sample."
+        )
+    least, most = state.least_propensity, state.most_propensity
+    if least is not None and most is not None and least < most:
+        words.append(
+            f"Callers state propensities from {least:.3g} to {most:.3g} for acting answers. The evidence is about those"
+            " that get labels, not about all that act."
+        )
+    return " ".join(words)
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.3g}%"
+
+
+def _time(ms: int) -> datetime:
+    return datetime.fromtimestamp(ms / 1000, UTC)

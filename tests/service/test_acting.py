@@ -1,0 +1,319 @@
+"""Versions with a promise to act alone: every door answers the decision, and the promise is watched by its labels."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from service.alarm import PROMISE, PromiseState, acting_alone
+from service.alarm.promise import restarting_promise
+from service.app import create_app
+from service.models.acting import is_audited
+from service.settings import Settings
+from service.store import StoreError
+from service.store.rows import LabelBlock
+from tests.service.alarms import START
+from tests.service.app_client import Client
+from tests.service.conftest import Serve
+from tests.service.hooks import Hook, until
+from tests.service.tiny_bundle import CLASSES, pictures, write_bundle
+from trueodds.bundle import ActAlone, Bundle, ModelFolder, with_act_alone
+from trueodds.client.answers import Predictions
+from trueodds.metrics import RiskEProcess
+
+TEXT = "threshold=.8,risk=.05,confidence=.95"
+HALF = ActAlone.of_text(TEXT)
+BY_TAG = HALF.model_copy(update={"tags": {"easy": 0.6, "hard": None}})
+LINES = {"content-type": "application/x-ndjson", "accept": "application/x-ndjson"}
+
+
+def infer(client: Client, count: int, **body: Any) -> dict[str, Any]:
+    tensor = {"name": "images", "shape": [count, 4, 4, 1], "datatype": "UINT8", "data": pictures(count)}
+    answer = client.post("/v2/models/tiny/infer", json={"inputs": [tensor], **body})
+    assert answer.status_code == 200, answer.text
+    tree: dict[str, Any] = answer.json()
+    return tree
+
+
+def observe(client: Client, rows: list[dict[str, Any]], **query: Any) -> dict[str, Any]:
+    whose = {"model": "mail", "version": "7", "classes": "ham,spam", **query}
+    answer = client.post("/observe", json={"observations": rows}, params=whose)
+    assert answer.status_code == 200, answer.text
+    tree: dict[str, Any] = answer.json()
+    return tree
+
+
+def rows(confidences: list[float], start: int = 0) -> list[dict[str, Any]]:
+    return [{"id": f"r{n}", "probabilities": [p, 1 - p]} for n, p in enumerate(confidences, start)]
+
+
+def test_predict_says_of_each_answer_whether_it_acts(serve: Serve) -> None:
+    client = serve(act_alone=HALF)
+    answered = client.predict(pictures(60))
+    assert {p["decision"] for p in answered} == {"act", "escalate"}
+    for p in answered:
+        assert p["decision"] == ("act" if p["confidence"] >= 0.8 else "escalate") and "audit" not in p
+    stored = client.get(f"/predictions/{answered[0]['id']}").json()
+    assert stored["decision"] == answered[0]["decision"] and stored["audit"] is None
+    table = list(csv.DictReader(io.StringIO(client.get("/predictions").text)))
+    assert {row["id"]: row["decision"] for row in table} == {p["id"]: p["decision"] for p in answered}
+    acted = sum(p["decision"] == "act" for p in answered)
+    part = client.report()["acting"]
+    assert (part["answers"], part["acted"], part["share"]) == (60, acted, acted / 60)
+    assert part["share_lower"] < part["share"] < part["share_upper"] and part["risk"] is None
+
+
+def test_a_version_without_a_promise_decides_nothing(serve: Serve) -> None:
+    client = serve({"audit_share": 0.5})
+    answered = client.predict(pictures(5))
+    assert all("decision" not in p and "audit" not in p for p in answered)
+    stored = client.get(f"/predictions/{answered[0]['id']}").json()
+    assert stored["decision"] is None and stored["propensity"] is None
+    assert client.report()["acting"] is None
+    assert "trueodds_acting_share{" not in client.get("/metrics").text
+    assert "decision" not in client.get("/predictions").text.splitlines()[0]
+    assert [output["name"] for output in infer(client, 2)["outputs"]] == ["prediction_id", "label", "probabilities"]
+
+
+def test_a_tag_has_its_own_threshold_and_may_never_act(serve: Serve) -> None:
+    client = serve(act_alone=BY_TAG)
+    for tag, threshold in (("easy", 0.6), ("hard", math.inf), ("other", 0.8), (None, 0.8)):
+        answer = client.post("/predict", json={"instances": pictures(20), "tags": [tag] * 20}).json()["predictions"]
+        for p in answer:
+            assert p["decision"] == ("act" if p["confidence"] >= threshold else "escalate"), tag
+    counted = client.report()["acting"]["acted"]
+    table = list(csv.DictReader(io.StringIO(client.get("/predictions").text)))
+    assert counted == sum(row["decision"] == "act" for row in table) > 0
+
+
+def test_an_id_that_is_sent_again_gets_the_decision_of_its_stored_answer(serve: Serve) -> None:
+    """The tag and the propensity of the first call count, not those of the second."""
+    client = serve({"audit_share": 0.5}, act_alone=BY_TAG)
+    ids = [f"own-{n}" for n in range(20)]
+    first = {"instances": pictures(20), "ids": ids, "tags": ["easy"] * 20}
+    before = client.post("/predict", json=first).json()["predictions"]
+    again = client.post("/predict", json={**first, "tags": ["hard"] * 20}).json()["predictions"]
+    keys = ("decision", "audit", "confidence")
+    assert [{key: p.get(key) for key in keys} for p in again] == [{key: p.get(key) for key in keys} for p in before]
+    assert all(p["repeated"] for p in again) and {p["decision"] for p in before} == {"act", "escalate"}
+
+
+def test_the_open_inference_protocol_has_the_decision_as_an_output(serve: Serve) -> None:
+    client = serve({"audit_share": 0.5}, act_alone=HALF)
+    answer = infer(client, 200)
+    outputs = {output["name"]: output["data"] for output in answer["outputs"]}
+    confidence_N = np.array(outputs["probabilities"]).reshape(200, len(CLASSES)).max(axis=1)
+    assert outputs["decision"] == ["act" if c >= 0.8 else "escalate" for c in confidence_N]
+    audited = [n for n, id_ in enumerate(outputs["prediction_id"]) if is_audited(id_, 0.5)]
+    expected = [{"row": n} for n in audited if outputs["decision"][n] == "act"]
+    assert expected and answer["parameters"]["audit"] == expected
+    only = infer(client, 3, outputs=[{"name": "decision"}])["outputs"]
+    assert [output["name"] for output in only] == ["decision"]
+    named = [output["name"] for output in client.get("/v2/models/tiny").json()["outputs"]]
+    config = [output["name"] for output in client.get("/v2/models/tiny/config").json()["output"]]
+    assert "decision" in named and named == config
+
+
+def test_observed_answers_get_the_decision_in_json_and_in_lines(serve: Serve) -> None:
+    client = serve()
+    summary = observe(client, rows([0.9, 0.7, 0.8]), act_alone=TEXT)
+    assert [(d["id"], d["decision"]) for d in summary["decisions"]] == [
+        ("r0", "act"),
+        ("r1", "escalate"),
+        ("r2", "act"),
+    ]
+    body = "".join(json.dumps(row) + "\n" for row in rows([0.95, 0.6], 3))
+    lines = client.post("/observe", content=body, headers=LINES, params={"model": "mail", "version": "7"})
+    assert [json.loads(line)["decision"] for line in lines.text.splitlines()] == ["act", "escalate"]
+    report = client.report(model="mail")["acting"]
+    assert (report["answers"], report["acted"], report["threshold"]) == (5, 3, 0.8)
+    repeated = observe(client, rows([0.9]))
+    assert repeated["already_known"] == 1 and repeated["decisions"] == [{"id": "r0", "decision": "act"}]
+    assert "decisions" not in observe(client, rows([0.9], 9), version="8")
+
+
+def test_an_observed_version_keeps_the_promise_of_its_first_answer(serve: Serve) -> None:
+    client = serve()
+    observe(client, rows([0.9]), act_alone=TEXT)
+    other = {"model": "mail", "version": "7", "act_alone": "threshold=.5,risk=.05,confidence=.95"}
+    answer = client.post("/observe", json={"observations": rows([0.9], 1)}, params=other)
+    assert answer.status_code == 422 and "a version keeps what its first answer said" in answer.text
+    answer = client.post("/observe", json={"observations": rows([0.9], 1)}, params={**other, "act_alone": "risk=.1"})
+    assert answer.status_code == 422 and "lacks threshold and confidence" in answer.json()["error"]["message"]
+    body = {"observations": rows([0.7], 5), "model": "mail", "version": "9", "act_alone": HALF.model_dump()}
+    assert client.post("/observe", json=body).json()["decisions"] == [{"id": "r5", "decision": "escalate"}]
+
+
+def test_the_audit_asks_for_a_random_share_of_what_acts_and_states_propensities(serve: Serve) -> None:
+    client = serve({"audit_share": 0.25}, act_alone=HALF)
+    answered = [p for seed in range(8) for p in client.predict(pictures(200, seed=seed))]
+    acting = [p for p in answered if p["decision"] == "act"]
+    assert all("audit" not in p for p in answered if p["decision"] == "escalate")
+    share = np.mean([p["audit"] for p in acting])
+    assert abs(share - 0.25) < 4 * math.sqrt(0.25 * 0.75 / len(acting))
+    table = {row["id"]: row for row in csv.DictReader(io.StringIO(client.get("/predictions").text))}
+    for p in answered:
+        row = table[p["id"]]
+        assert float(row["propensity"]) == (0.25 if p["decision"] == "act" else 1.0)
+        assert row["audit"] == ("" if "audit" not in p else str(p["audit"]).lower())
+    own = client.post("/predict", json={"instances": pictures(30), "propensities": [0.5] * 30}).json()["predictions"]
+    assert all("audit" not in p for p in own)  # the caller chooses the labels
+
+
+def test_a_broken_promise_is_found_told_once_and_reported(tmp_path: Path, hook: Hook) -> None:
+    ModelFolder(tmp_path / "models").publish(write_bundle(tmp_path / "bundle", act_alone=HALF))
+    settings = Settings(
+        models=tmp_path / "models",
+        store=tmp_path / "store.sqlite",
+        threads=1,
+        alarm_webhook=hook.url,
+        alarm_tolerance=0.49,
+    )
+    with Client(create_app(settings)) as client:
+        for seed in range(3):
+            acting = [p for p in client.predict(pictures(60, seed=seed)) if p["decision"] == "act"]
+            client.label([{"id": p["id"], "index": (p["index"] + 1) % len(CLASSES)} for p in acting])
+        until(lambda: client.report()["acting"]["alarm"]["state"] == "fired")
+        part = client.report()["acting"]
+        assert part["wrong"] == part["labels"] == part["alarm"]["fired_after"] or part["alarm"]["fired_after"] < 20
+        assert "ALARM: the promise is broken" in part["reading"] and part["risk_lower"] > 0.05
+        until(lambda: any(b["type"] == "promise-broken" for b in (call.body for call in hook.calls)))
+        page = client.get("/calibration-report", headers={"accept": "text/html"}).text
+        assert "Promise broken" in page and "Escalate all answers." in page
+        assert "The promise is broken" in page and "of the answers act alone" in page
+        metrics = client.get("/metrics").text
+        assert 'trueodds_acting_broken{model="tiny"' in metrics and "trueodds_acting_risk_lower{" in metrics
+        broken = [b for b in (call.body for call in hook.calls) if b["type"] == "promise-broken"]
+        assert broken[0]["null"] == "promise" and broken[0]["promised_risk"] == 0.05
+
+
+def test_models_shows_the_promise(serve: Serve) -> None:
+    (model,) = serve(act_alone=HALF).get("/models").json()["models"]
+    assert model["versions"][0]["act_alone"]["threshold"] == 0.8
+    (model,) = serve().get("/models").json()["models"]
+    assert "act_alone" not in model["versions"][0]
+
+
+def test_voided_labels_leave_the_evidence(serve: Serve) -> None:
+    client = serve(act_alone=HALF)
+    acting = [p for p in client.predict(pictures(120)) if p["decision"] == "act"]
+    client.post(
+        "/feedback",
+        json={"labels": [{"id": p["id"], "index": (p["index"] + 1) % len(CLASSES)} for p in acting]},
+        headers={"x-import-id": "wrong-file"},
+    )
+    until(lambda: client.report()["acting"]["labels"] == len(acting))
+    body = {"import_id": "wrong-file", "who": "Ada", "why": "another file"}
+    assert client.post("/admin/labels/void", json=body).status_code == 200
+    part = client.report()["acting"]
+    assert part["labels"] == 0 and part["alarm"]["state"] == "quiet"
+
+
+def test_the_client_reads_the_decisions(serve: Serve) -> None:
+    client = serve({"audit_share": 1.0}, act_alone=HALF)
+    tree = client.post("/predict", params={"classes": True}, json={"instances": pictures(30)}).json()
+    read = Predictions.read([tree])
+    assert read.acts_N is not None and read.audit_N is not None
+    assert (read.acts_N == (read.confidence_N >= 0.8)).all() and (read.audit_N == read.acts_N).all()
+    plain = serve().post("/predict", params={"classes": True}, json={"instances": pictures(3)}).json()
+    assert Predictions.read([plain]).acts_N is None
+
+
+def block(
+    confidence_L: Any, right_L: Any, first: int = 0, propensity_L: Any = None, tags: list[str | None] | None = None
+) -> LabelBlock:
+    """Labels that arrive every second, of answers with ids."""
+    count = len(confidence_L)
+    number = first + np.arange(count, dtype=np.int64)
+    at, index, none = START + 1000 * number, np.zeros(count, np.int64), np.zeros(count)
+    propensity = np.full(count, np.nan) if propensity_L is None else np.array(propensity_L, float)
+    right = np.array(right_L, bool)
+    parts = at, at, index, index, np.array(confidence_L, float), right, right, none, none, propensity
+    return LabelBlock(number + 1, [f"id-{n}" for n in number], *parts, tags or [None] * count)
+
+
+def test_the_state_takes_only_labels_of_answers_that_acted() -> None:
+    rng = np.random.default_rng(1)
+    confidence_L, right_L = rng.random(400), rng.random(400) < 0.9
+    tags = [("easy", "hard", None)[n % 3] for n in range(400)]
+    state = PromiseState.start(BY_TAG, Settings()).take(block(confidence_L, right_L, tags=tags), 0.0)
+    acts_L = [BY_TAG.decision(c, tag) == "act" for c, tag in zip(confidence_L, tags, strict=True)]
+    expected, _ = RiskEProcess.start(0.05).advance(~right_L[np.array(acts_L)])
+    assert state.process == expected and state.escalated == 400 - sum(acts_L) and state.left_out == 0
+
+
+def test_the_state_is_the_same_however_the_log_is_cut_and_survives_json() -> None:
+    rng = np.random.default_rng(2)
+    confidence_L, right_L = rng.random(600), rng.random(600) < 0.8
+    share_L = np.where(confidence_L >= 0.8, 0.5, 1.0)
+    whole = PromiseState.start(HALF, Settings()).take(block(confidence_L, right_L, 0, share_L), 0.5)
+    tree: Any = None
+    for low, high in ((0, 1), (1, 250), (250, 600)):
+        part = block(confidence_L[low:high], right_L[low:high], low, share_L[low:high])
+        tree = json.loads(json.dumps(PromiseState.read(tree, HALF, Settings()).take(part, 0.5).tree()))
+    assert PromiseState.read(tree, HALF, Settings()) == whole and whole.fired is not None
+
+
+def test_labels_that_the_audit_had_not_asked_for_are_left_out() -> None:
+    """Complaints come of wrong answers only: they are no random sample of those that acted."""
+    count = 400
+    right_L = [is_audited(f"id-{n}", 0.02) for n in range(count)]  # all that came unasked are wrong
+    state = PromiseState.start(HALF, Settings()).take(block([0.9] * count, right_L, 0, [0.02] * count), 0.02)
+    asked = sum(is_audited(f"id-{n}", 0.02) for n in range(count))
+    assert (state.process.labels, state.process.wrong, state.left_out) == (asked, 0, count - asked) and asked > 0
+    later = state.take(block([0.9], [False], count, [0.02]), 0.1)  # another share since: the old one is still known
+    assert later.audit_shares == (0.02, 0.1)
+    assert later.process.labels + later.left_out == count + 1
+
+
+def test_what_is_lacking_is_said() -> None:
+    lacking = RiskEProcess.start(0.05).labels_to_notice(0.1)
+    state = PromiseState.start(HALF, Settings()).take(block([0.5] * 30, [True] * 30), 0.0)
+    part = acting_alone(state, Settings(), answers=100, acted=40)
+    assert part.more_labels == lacking and part.escalated_labels == 30
+    assert f"it takes about {lacking:,} more labels of acting answers" in part.reading
+    assert "Only escalated answers get labels" in part.reading and "--audit-share .02" in part.reading
+    audited = acting_alone(state, Settings(audit_share=0.02), answers=100, acted=40)
+    assert f"with an audit of 2%, those of {lacking / 0.02:,.0f} of them" in audited.reading
+
+
+def test_labels_with_propensities_of_unlike_sizes_are_of_the_labelled() -> None:
+    state = PromiseState.start(HALF, Settings()).take(block([0.9] * 20, [True] * 20, 0, [0.1, 0.9] * 10), 0.0)
+    part = acting_alone(state, Settings(), answers=20, acted=20)
+    assert "Callers state propensities from 0.1 to 0.9" in part.reading and part.labels == 20
+
+
+def test_evidence_of_another_promise_or_a_damaged_one_is_refused() -> None:
+    tree = PromiseState.start(HALF, Settings()).take(block([0.9], [True]), 0.0).tree()
+    with pytest.raises(StoreError, match="another promise"):
+        PromiseState.read(tree, BY_TAG, Settings())
+    with pytest.raises(StoreError, match="damaged or of another release"):
+        PromiseState.read({**tree, "form": 2}, HALF, Settings())
+    assert restarting_promise({"form": 2}, 1) is None
+    assert restarting_promise(tree, 2) is None  # no label that was taken has changed
+    again = restarting_promise(tree, 1)
+    assert again is not None and again[1] == 0 and again[0]["process"]["labels"] == 0
+
+
+def test_the_propensity_floor_follows_the_audit() -> None:
+    assert Settings(audit_share=0.02).alarm_propensity_floor == 0.02
+    assert Settings(audit_share=0.2).alarm_propensity_floor == 0.05
+    assert Settings(audit_share=0.02, alarm_propensity_floor=0.1).alarm_propensity_floor == 0.1
+    with pytest.raises(ValueError, match="audit_share"):
+        Settings.model_validate({"audit_share": "much"})
+
+
+def test_a_promise_makes_a_new_version_and_its_shadow_none(tmp_path: Path) -> None:
+    bundle = Bundle.load(write_bundle(tmp_path / "bundle"))
+    promised = with_act_alone(bundle, HALF, tmp_path / "promised")
+    assert promised.version != bundle.version and promised.card.act_alone == HALF
+    assert "at most 5% of them are wrong" in (promised.directory / "MODEL_CARD.md").read_text()
+    assert with_act_alone(promised, None, tmp_path / "again").version == bundle.version
+    assert PROMISE == "promise"
