@@ -38,7 +38,9 @@ class Runtime:
             StoreError: the store cannot be opened.
         """
         chosen = self.settings
-        self._store = await open_store(chosen.store, chosen.database_connections, read_only=chosen.read_only)
+        self._store = await open_store(
+            chosen.store, chosen.database_connections, read_only=chosen.read_only, matures=chosen.matures
+        )
         self._registry = Registry(chosen, self._store, self.telemetry, self.answered_by)
         if chosen.read_only:
             self._registry.reason = "this service only reads, so it loads no model (--read-only)"

@@ -185,6 +185,7 @@ LAYERS = {
         models http
         store
         errors ids settings telemetry
+        maturity
     """,
     "service/observe": """
         route kserve
@@ -217,11 +218,12 @@ LAYERS = {
         database schema sqlite_statements
     """,
     "service/store/work": """
-        upgrading tag_places
+        upgrading tag_places closing
         doubtful
         voiding
         predictions states pairs class_and_tag
         compaction labels reading
+        maturing
         retention scoring versions
         period_sums
         deltas

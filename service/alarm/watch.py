@@ -87,9 +87,10 @@ class Watch:
             await asyncio.gather(*self._sending.values(), return_exceptions=True)
 
     async def poll(self) -> None:
-        """Takes the labels that are there, and calls the webhooks that are due; a failure is logged once."""
+        """Takes the labels that count by now, and calls the webhooks that are due; a failure is logged once."""
         problems: set[str] = set()
         try:
+            await self._store.mature()
             behind = await self._store.read_progress(ALARM)
         except StoreError as error:
             problems.add(f"alarm: {error}")

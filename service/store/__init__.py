@@ -11,6 +11,7 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
+from service.maturity import Matures
 from service.store.databases.database import Database
 from service.store.reader import MAX_LAST
 from service.store.rows import By, RowsError, StoreError
@@ -43,19 +44,21 @@ def is_postgres(address: str) -> bool:
     return address.startswith(POSTGRES)
 
 
-async def open_store(address: str, connections: int = 8, *, read_only: bool = False) -> Store:
+async def open_store(address: str, connections: int = 8, *, read_only: bool = False, matures: Matures = ()) -> Store:
     """The store at the path of a SQLite file, or at a URL `postgresql://user:password@host:port/database`.
 
-    `read_only`, of PostgreSQL: all that writes raises StoreError, and a standby will do.
+    `read_only`, of PostgreSQL: all that writes raises StoreError, and a standby will do. `matures`: the windows of
+    models whose labels come late, for versions that come from now on.
 
     Raises:
         StoreError: it cannot be opened; the message says why, without the password.
     """
-    store = Store(await _open_database(address, connections, read_only))
+    store = Store(await _open_database(address, connections, read_only), matures=matures)
     if read_only:
         return store
     try:
         await store.compact()
+        await store.mature()
     except BaseException:
         await store.close()
         raise

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from service.errors import ServiceError
+from service.maturity import Maturity
 from trueodds.bundle import Reference
 from trueodds.calibrators import Calibrator
 from trueodds.sums.inputs import Array
@@ -81,6 +82,8 @@ class Version:
     """Whether its answers have probabilities of all classes; otherwise only the predicted one's is known."""
     positive: str | None = None
     """Of two classes the one that the model is asked about."""
+    maturity: Maturity | None = None
+    """How long its answers wait before they count; None: a label counts when it comes."""
 
     @property
     def positive_class(self) -> PositiveClass | None:
@@ -203,7 +206,7 @@ class LabelBlock:
     created_ms_L: Integers
     """Of the prediction."""
     arrived_ms_L: Integers
-    """Of the first label; never before the prediction."""
+    """Of the first label; never before the prediction. Of a version with a maturity window: when it began to count."""
     label_L: Integers
     predicted_L: Integers
     confidence_L: Array
@@ -240,6 +243,18 @@ class HeldLabels:
     count: int
     oldest_ms: int
     """When the one came that has waited longest."""
+
+
+@dataclass(frozen=True)
+class Matured:
+    """Counts of a version whose answers wait for their window to close."""
+
+    answers: int
+    """Their window has closed."""
+    assumed: int
+    """Of these, the ones that had no label then and count as the setting says."""
+    late: int
+    """Labels that came after the window, or replaced another then."""
 
 
 @dataclass(frozen=True)

@@ -26,8 +26,8 @@ from trueodds.sums.answers import AnswerSums
 from trueodds.sums.hours import HOUR_MS, Hours
 
 LOG = (
-    "sequence, prediction, created_ms, arrived_ms, label, predicted, first_correct, confidence, nll, brier,"
-    " propensity, tag"
+    "sequence, prediction, created_ms, coalesce(counted_ms, arrived_ms), label, predicted, first_correct, confidence,"
+    " nll, brier, propensity, tag"
 )
 _NEVER = 2**62
 WINDOWS = 8

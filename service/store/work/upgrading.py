@@ -1,4 +1,4 @@
-"""From schema 6 (PostgreSQL: 5) to 7: deltas get a checksum and a sign, and labels that may be misread are in doubt."""
+"""From schema 6 (PostgreSQL: 5) to 8: deltas get a checksum and a sign, and labels that may be misread are in doubt."""
 
 from __future__ import annotations
 

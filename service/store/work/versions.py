@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass, field
 
+from service.maturity import Maturity
 from service.store.rows import OtherOriginError, PredictionBatch, Version, decoding
 from service.store.work.deltas import MAX_TAGS, OTHER_KEY, OTHER_TAGS, TOTAL, UNTAGGED_KEY
 from service.store.work.period_sums import HOUR
@@ -52,11 +53,12 @@ def load_versions(known: KnownVersions) -> Work[KnownVersions]:
     loaded = KnownVersions(versions, dict(known.keys), dict(known.model_of), dict(known.models))
     rows = yield Query(
         "SELECT v.key, v.model, m.name, v.version, v.classes, v.calibrator, v.metrics, v.reference, v.observed,"
-        " v.has_logits, v.positive FROM versions v LEFT JOIN models m ON m.key = v.model"
-        " WHERE NOT (v.key = ANY($1)) ORDER BY v.key",
+        " v.has_logits, v.positive, v.matures_ms, v.unlabelled_means FROM versions v"
+        " LEFT JOIN models m ON m.key = v.model WHERE NOT (v.key = ANY($1)) ORDER BY v.key",
         (list(versions),),
     )
-    for key, model, name, version, classes, calibrator, metrics, reference, observed, has_logits, positive in rows:
+    for key, model, name, version, classes, calibrator, metrics, reference, observed, has_logits, *of_kind in rows:
+        positive, matures_ms, unlabelled_means = of_kind
         with decoding(f"row {key} of its table versions"):
             if name is None:
                 raise ValueError("its model is not in the table models")
@@ -70,6 +72,7 @@ def load_versions(known: KnownVersions) -> Work[KnownVersions]:
                 bool(observed),
                 bool(has_logits),
                 positive,
+                None if matures_ms is None else Maturity(matures_ms, unlabelled_means),
             )
         loaded.keys[name, version], loaded.model_of[key], loaded.models[name] = key, model, model
     for version, key, name in (yield Query("SELECT version, key, name FROM tags ORDER BY version, key")):
@@ -99,11 +102,13 @@ def add_version(version: Version) -> Work[None]:
     texts = [json.dumps(v) for v in (version.classes, version.calibrator.to_json(), version.metrics)]
     reference = version.reference and version.reference.model_dump_json()
     origin = int(version.is_observed), int(version.has_logits)
+    maturity = version.maturity
+    window = (None, None) if maturity is None else (maturity.window_ms, maturity.unlabelled_means)
     yield Query(
-        "INSERT INTO versions (model, version, classes, calibrator, metrics, reference, observed, has_logits, positive)"
-        " SELECT key, $2, $3, $4, $5, $6, $7, $8, $9 FROM models WHERE name = $1"
-        " ON CONFLICT (model, version) DO NOTHING",
-        (version.model, version.version, *texts, reference, *origin, version.positive),
+        "INSERT INTO versions (model, version, classes, calibrator, metrics, reference, observed, has_logits, positive,"
+        " matures_ms, unlabelled_means) SELECT key, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11 FROM models"
+        " WHERE name = $1 ON CONFLICT (model, version) DO NOTHING",
+        (version.model, version.version, *texts, reference, *origin, version.positive, *window),
     )
     ((observed,),) = yield Query(
         "SELECT v.observed FROM versions v JOIN models m ON m.key = v.model WHERE m.name = $1 AND v.version = $2",
