@@ -75,6 +75,11 @@ class Runtime:
         except TimeoutError:
             raise StoreError(f"the store has not answered for {PING_SECONDS:g} s") from None
 
+    async def mature(self, version: Version) -> None:
+        """Count what has matured by now, before answers of the version are read; a service that only reads cannot."""
+        if version.maturity is not None and not self.settings.read_only:
+            await self.store.mature()
+
     async def answered_by(self, model: str, version: str) -> Version:
         """The version that stored answers are of, whether it is loaded or not.
 

@@ -15,10 +15,10 @@ from urllib.parse import urlsplit
 from pydantic import BeforeValidator, Field, field_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
-from service.maturity import EXAMPLE, Matures, read_matures
 from trueodds.bundle.bucket.objects import Bucket, is_url
 from trueodds.errors import UserError
 from trueodds.inputs.image.pictures import MAX_PIXELS
+from trueodds.sums.maturity import EXAMPLE, Matures, read_matures
 
 Network = IPv4Network | IPv6Network
 _KEY = "SHA-256 of the key that {} needs (trueodds key makes one), several with commas, or @FILE of them"

@@ -185,7 +185,6 @@ LAYERS = {
         models http
         store
         errors ids settings telemetry
-        maturity
     """,
     "service/observe": """
         route kserve

@@ -146,6 +146,7 @@ async def labelled_logits(
         )
         raise ServiceError(422, "no_logits", message)
     start = None if since is None else unix_ms(since)
+    await runtime.mature(source)
     try:
         file, rows = await labelled_file.build(
             runtime.store.read_labelled_logits(source.model, source.version, start, last, shadow)

@@ -13,7 +13,7 @@ from service.errors import ServiceError
 from service.report.query import ReportQuery, unknown_tag
 from service.report.recent import Recent, selected
 from service.store import MAX_PERIODS, By, RowSums, Store
-from service.store.rows import HeldLabels, LabelBlock, Settlement, Version, Voiding
+from service.store.rows import HeldLabels, LabelBlock, Matured, Settlement, Version, Voiding
 from trueodds.bundle.shadows import is_shadow, shadowed_by
 from trueodds.metrics import CalibrationSums
 from trueodds.reports import LabelledRows
@@ -64,6 +64,8 @@ class ReportData:
     """Labels of the version that are in doubt, and so in no number."""
     settlements: list[Settlement]
     """Of labels that were in doubt, in their order."""
+    matured: Matured | None
+    """Of a version with a maturity window."""
     alarm: Any
     """The alarm's state, as it is stored."""
 
@@ -75,6 +77,7 @@ async def read(runtime: Runtime, recent: Recent, version: Version, query: Report
         ServiceError: 404 for a tag that no answer has; 422 for a trend of too many periods.
     """
     store, key = runtime.store, (version.model, version.version)
+    await runtime.mature(version)
     class_and_tag = await _class_and_tag(store, version, query)
     sums, block = await _sums_and_labels(store, recent, version, query, class_and_tag)
     positive = await _positive(store, version, query, block, class_and_tag)
@@ -96,6 +99,7 @@ async def read(runtime: Runtime, recent: Recent, version: Version, query: Report
         voidings=await store.read_voidings(*key),
         doubtful=await store.count_doubtful(*key),
         settlements=await store.read_settlements(*key),
+        matured=await store.read_matured(*key),
         alarm=await store.read_state(*key, ALARM),
         groups=await sums_of_groups(store, version, query) if query.by else None,
         trend=await periods_of(store, version, query, class_and_tag) if query.trend else None,

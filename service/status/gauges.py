@@ -13,7 +13,7 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 
 from service.alarm.readings import Standing
 from service.alarm.state import NULLS, AlarmState
-from service.store.rows import HeldLabels, Version
+from service.store.rows import HeldLabels, Matured, Version
 from service.telemetry.metrics import KEY
 from trueodds.metrics import EceInterval, ece_interval
 from trueodds.sums.answers import AnswerSums
@@ -33,6 +33,8 @@ class VersionState:
     evidence: AlarmState | None
     """None: it is damaged."""
     standing: Standing
+    matured: Matured | None = None
+    """Of a version with a maturity window."""
 
     @property
     def key(self) -> list[str]:
@@ -70,6 +72,7 @@ class Gauges:
             _left_out(left_out),
             *self._calibration(states),
             *_evidence(states),
+            *_maturing(states),
             *_loaded(loaded),
             *_altered(altered),
             *_held(held),
@@ -163,6 +166,26 @@ def _evidence(states: Sequence[VersionState]) -> list[Metric]:
         if evidence and evidence.last_ms is not None:
             age.add_metric(state.key, max(0.0, time.time() - evidence.last_ms / 1000))
     return [alarm, log_e, age]
+
+
+def _maturing(states: Sequence[VersionState]) -> list[Metric]:
+    waiting = GaugeMetricFamily(
+        "trueodds_maturing", "Predictions whose maturity window is open; no series without a window", labels=KEY
+    )
+    matured = GaugeMetricFamily("trueodds_matured", "Predictions whose maturity window has closed", labels=KEY)
+    assumed = GaugeMetricFamily(
+        "trueodds_matured_unlabelled", "Those that had no label then and count as ok", labels=KEY
+    )
+    late = GaugeMetricFamily(
+        "trueodds_after_window_labels", "Labels that came, or replaced another, after the window", labels=KEY
+    )
+    for state in states:
+        if counts := state.matured:
+            waiting.add_metric(state.key, max(state.sums.answers - counts.answers, 0))
+            matured.add_metric(state.key, counts.answers)
+            assumed.add_metric(state.key, counts.assumed)
+            late.add_metric(state.key, counts.late)
+    return [waiting, matured, assumed, late]
 
 
 def _held(held: Mapping[str, HeldLabels]) -> list[Metric]:

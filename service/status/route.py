@@ -93,6 +93,7 @@ async def metrics(request: Request) -> Response:
             version,
             await runtime.store.read_sums(version.model, version.version),
             *await alarm.read_alarm(runtime, version.model, version.version),
+            await runtime.store.read_matured(version.model, version.version),
         )
         for version in versions
     ]

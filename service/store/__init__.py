@@ -11,7 +11,6 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from service.maturity import Matures
 from service.store.databases.database import Database
 from service.store.reader import MAX_LAST
 from service.store.rows import By, RowsError, StoreError
@@ -21,6 +20,7 @@ from service.store.work import upgrading
 from service.store.work.class_and_tag import RowSums
 from service.store.work.doubtful import Doubt
 from service.store.work.voiding import Restart
+from trueodds.sums.maturity import Matures
 
 __all__ = [
     "MAX_LAST",

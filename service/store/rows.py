@@ -12,10 +12,10 @@ import numpy as np
 import numpy.typing as npt
 
 from service.errors import ServiceError
-from service.maturity import Maturity
 from trueodds.bundle import Reference
 from trueodds.calibrators import Calibrator
 from trueodds.sums.inputs import Array
+from trueodds.sums.maturity import Maturity
 from trueodds.sums.positive import PositiveClass
 
 Integers = npt.NDArray[np.int64]
@@ -185,11 +185,13 @@ class StoredPrediction:
     label: int | None
     """The label as it now is."""
     labelled_ms: int | None
-    """When that label came."""
+    """When that label came; None, too, where none came and that counts as one."""
     corrected: bool | None
     """Whether it has replaced another; None without a label."""
     import_id: str | None
     """The import of the label."""
+    due_ms: int | None = None
+    """When it begins to count, of an answer whose maturity window is open; its label is not given before."""
 
 
 @dataclass(frozen=True, eq=False)

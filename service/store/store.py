@@ -12,7 +12,6 @@ from functools import partial
 from typing import Any
 
 from service.errors import Refusal
-from service.maturity import Matures
 from service.store.databases.database import Database
 from service.store.label_rules import Outcome, Plan, RefusedLabelsError
 from service.store.reader import StoreReader
@@ -48,6 +47,7 @@ from service.store.work import (
 )
 from service.store.work.deltas import MAX_TAGS
 from trueodds.bundle.shadows import shadow_of, shadowed_by
+from trueodds.sums.maturity import Matures
 
 COMPACT_COMMITS = 512
 """Commits of this process after which it compacts."""

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass, field
 
-from service.maturity import Maturity
 from service.store.rows import OtherOriginError, PredictionBatch, Version, decoding
 from service.store.work.deltas import MAX_TAGS, OTHER_KEY, OTHER_TAGS, TOTAL, UNTAGGED_KEY
 from service.store.work.period_sums import HOUR
 from service.store.work.statements import Lock, Query, Work
 from trueodds import calibrators
 from trueodds.bundle import Reference
+from trueodds.sums.maturity import Maturity
 
 
 @dataclass

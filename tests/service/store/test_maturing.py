@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from service.maturity import DAY_MS, Maturity, UnlabelledMeans
 from service.store import Store
 from service.store.label_rules import RefusedLabelsError
 from service.store.rows import Label, LabelBlock, LabelSelection, Matured, Version, VoidCounts, Voiding
@@ -17,6 +16,7 @@ from tests.service.store.conftest import Run
 from tests.service.store.rows import START, batch
 from trueodds.bundle.shadows import shadow_of
 from trueodds.calibrators import Temperature
+from trueodds.sums.maturity import DAY_MS, Maturity, UnlabelledMeans
 
 WINDOW = 45 * DAY_MS
 WINDOW_CLASSES = ("ok", "fraud")

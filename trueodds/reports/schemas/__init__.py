@@ -11,7 +11,7 @@ from trueodds.reports.schemas.labelling import (
     Sensitivity,
     WeightedFigures,
 )
-from trueodds.reports.schemas.report import Check, Held, KnownVersion, Report, Verdict, Window
+from trueodds.reports.schemas.report import Check, Held, KnownVersion, Maturing, Report, Verdict, Window
 
 __all__ = [
     "Bin",
@@ -38,6 +38,7 @@ __all__ = [
     "Check",
     "Held",
     "KnownVersion",
+    "Maturing",
     "Report",
     "Verdict",
     "Window",

@@ -1,4 +1,4 @@
-"""Labels that come late because of what they are: how long an answer waits, and what no label means then."""
+"""When an answer enters the sums of labels that come late because of what they are, and what no label means then."""
 
 from __future__ import annotations
 
