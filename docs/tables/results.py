@@ -38,6 +38,7 @@ COMMANDS = {
     "sequential": "python -m benchmarks.sequential",
     "headline": "python -m benchmarks.headline --streams 60",
     "weighted_evidence": "python -m benchmarks.weighted_evidence",
+    "late_positives": "python -m benchmarks.late_positives",
     "training": "python -m benchmarks.training --rounds 14",
     "loop": "python -m benchmarks.loop",
     "photos": "python -m benchmarks.photos --before 7f39044",
