@@ -16,10 +16,11 @@ from service.store.reader import MAX_LAST
 from service.store.rows import By, RowsError, StoreError
 from service.store.store import Store
 from service.store.sums_reader import MAX_PERIODS
-from service.store.work import upgrading
+from service.store.work import upgrading, windows
 from service.store.work.class_and_tag import RowSums
 from service.store.work.doubtful import Doubt
 from service.store.work.voiding import Restart
+from service.store.work.windows import Begun
 from trueodds.sums.maturity import Matures
 
 __all__ = [
@@ -27,10 +28,12 @@ __all__ = [
     "MAX_PERIODS",
     "By",
     "Doubt",
+    "Begun",
     "RowSums",
     "RowsError",
     "Store",
     "StoreError",
+    "begin_windows",
     "is_postgres",
     "open_store",
     "upgrade_store",
@@ -107,3 +110,24 @@ async def upgrade_store(
     from service.store.databases import sqlite_upgrade
 
     return await asyncio.to_thread(sqlite_upgrade.upgrade, Path(address), make, say)
+
+
+async def begin_windows(address: str, matures: Matures, restart: Restart) -> dict[tuple[str, str], Begun]:
+    """Give versions that began without a window the one of their model, in one transaction; see `work.windows`.
+
+    Args:
+        address: As for `open_store`.
+        matures: The windows, by model.
+        restart: As for `Store.void_labels`.
+
+    Raises:
+        StoreError: it cannot be done, such as with a service that uses the store. The store is then as it was.
+    """
+    make = partial(windows.begin, dict(matures), restart)
+    if is_postgres(address):
+        from service.store.databases import postgres_upgrade
+
+        return await postgres_upgrade.alone(address, make)
+    from service.store.databases import sqlite_upgrade
+
+    return await asyncio.to_thread(sqlite_upgrade.alone, Path(address), make)

@@ -46,22 +46,26 @@ def close(version: int, now_ms: int, limit: int, known: KnownVersions) -> Work[i
     ids = list(due_ms)
     candidates = {row[0]: Candidate(*row) for row in (yield Query(f"{CANDIDATES} AND p.version = $2", (ids, version)))}
     said = yield from maturing.entries(version, ids)
-    silent = [id_ for id_ in ids if id_ in candidates and id_ not in said]
-    assumed = yield from _assumed(version, [candidates[id_] for id_ in silent], known)
+    in_time = {id_: [entry for entry in said.get(id_, ()) if entry.given_ms < due_ms[id_]] for id_ in candidates}
+    silent = [candidates[id_] for id_, entries in in_time.items() if not entries]
+    assumed = yield from _assumed(version, silent, known)
     changes: dict[tuple[int, str], Change] = {}
     arrivals: dict[str, Arrival] = {}
-    for id_ in ids:
-        if id_ in candidates and id_ in said:
-            label, given_ms, import_id = said[id_][-1]
-            arrivals[id_] = Arrival(given_ms, import_id, counted_ms=due_ms[id_])
-        elif id_ in assumed:
-            label = assumed[id_]
-            arrivals[id_] = Arrival(due_ms[id_], None, counted_ms=due_ms[id_], assumed=True)
-        else:
+    past: list[tuple[int, str, int, int, str | None]] = []
+    for id_ in filter(candidates.__contains__, ids):
+        before, late = in_time[id_], said.get(id_, [])[len(in_time[id_]) :]
+        if id_ in assumed:
+            before = [Entry(assumed[id_], due_ms[id_], None)]
+        every = [*before, *late]
+        if not every:
             continue
-        changes[version, id_] = Change(candidates[id_], label, label)
+        first, last = before[-1] if before else late[0], every[-1]
+        corrected_ms = None if last is first else last.given_ms
+        counted_ms = due_ms[id_] if before else None
+        arrivals[id_] = Arrival(first.given_ms, last.import_id, corrected_ms, counted_ms, id_ in assumed)
+        changes[version, id_] = Change(candidates[id_], first.label, last.label)
+        past += [(version, id_, *entry) for entry in every[:-1]]
     yield from write_changes(changes, known, arrivals)
-    past = [(version, id_, *entry) for id_, given in said.items() if id_ in candidates for entry in given[:-1]]
     if past:
         yield Insert("replaced", REPLACED, past)
     yield from maturing.forget(version, ids)

@@ -167,7 +167,7 @@ def _append(
         first_correct = int(change.first == c.predicted)
         when = (c.created_ms, arrived, corrected)
         what = (change.now, c.predicted, first_correct, c.confidence, nll, brier, c.propensity, c.tag)
-        late = 1 if matures and arrival.counted_ms is None else None
+        late = 1 if matures and (arrival.counted_ms is None or arrival.corrected_ms is not None) else None
         counted = arrival.counted_ms, 1 if arrival.assumed else None, late
         written.append((key, sequence, c.id, *when, *what, arrival.import_id, *counted))
     yield Insert("labels", COLUMNS, written)

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from service.store import Store
+from service.store import Begun, Store, StoreError, begin_windows, open_store
 from service.store.label_rules import RefusedLabelsError
 from service.store.rows import Label, LabelBlock, LabelSelection, Matured, Version, VoidCounts, Voiding
 from tests.service.store.conftest import Run
-from tests.service.store.rows import START, batch
+from tests.service.store.rows import START, assert_same, batch
 from trueodds.bundle.shadows import shadow_of
 from trueodds.calibrators import Temperature
+from trueodds.sums.answers import AnswerSums
 from trueodds.sums.maturity import DAY_MS, Maturity, UnlabelledMeans
 
 WINDOW = 45 * DAY_MS
@@ -209,9 +211,9 @@ def days() -> list[Day]:
     return rows
 
 
-async def lived(store: Store, every: int, means: UnlabelledMeans) -> tuple[LabelBlock, Any, Any]:
+async def lived(store: Store, every: int, of: Version) -> tuple[LabelBlock, Any, Any]:
     """The log, the sums and the counts after all days, with windows closed every so many of them."""
-    clock, of, ids = clocked(store), version(means), list[str]()
+    clock, ids = clocked(store), list[str]()
     await store.put_version(of)
     for number, day in enumerate(days()):
         clock.ms = START + number * DAY_MS
@@ -235,7 +237,7 @@ def test_nothing_depends_on_how_often_windows_are_closed(run: Run[Any], every: i
     """The slow twin: each answer by itself, from the days."""
 
     async def check(store: Store) -> None:
-        block, sums, counts = await lived(store, every, means)
+        block, sums, counts = await lived(store, every, version(means))
         end = len(days()) - 1
         made = [day for day, row in enumerate(days()) for _ in range(row.made)]
         given = {place: day for day, row in enumerate(days()) for place, _ in row.labels}
@@ -357,3 +359,54 @@ def test_a_version_keeps_the_window_with_which_it_began(run: Run[Any]) -> None:
         assert known == {"fraud": begun, "fraud~shadow": begun, "another": None}
 
     run(check)
+
+
+async def read_all(store: Store) -> tuple[LabelBlock, AnswerSums, Matured | None]:
+    """The log, the sums and the counts when all windows have closed."""
+    clocked(store).ms = START + 400 * DAY_MS
+    await store.mature(limit=7)
+    sums = await store.read_sums("fraud", "v1")
+    return await store.read_labels("fraud", "v1"), sums, await store.read_matured("fraud", "v1")
+
+
+@pytest.mark.parametrize("means", ["ok", "unknown"])
+def test_a_version_that_is_given_a_window_later_is_as_if_it_had_had_it(
+    address: str, tmp_path: Path, means: UnlabelledMeans
+) -> None:
+    """But that those labels which are late and the first come in the order of the windows' ends."""
+    windows = (("fraud", Maturity(WINDOW, means)),)
+
+    async def check() -> None:
+        twin, store = await open_store(str(tmp_path / "twin.sqlite")), await open_store(address)
+        try:
+            await lived(twin, 9, version(means))
+            whole, sums, counts = await read_all(twin)
+            before, _, none = await lived(store, 9, replace(version(means), maturity=None))
+            await store.update_state("fraud", "v1", "s", lambda state, block: (state or 0) + len(block))
+            await store.put_version(replace(version(), model=shadow_of("fraud"), maturity=None))
+            await store.put_version(replace(version(), model="another", maturity=None))
+            with pytest.raises(StoreError, match=r"open; end every service|connected to"):
+                await begin_windows(address, windows, ("s", restart))
+        finally:
+            await twin.close()
+            await store.close()
+        assert none is None and set(before.label_L.tolist()) == {FRAUD}
+        assert await begin_windows(address, windows, ("s", restart)) == {
+            ("fraud", "v1"): Begun(sums.answers, len(before), 0),
+            ("fraud~shadow", "v1"): Begun(0, 0, 0),
+        }
+        assert await begin_windows(address, windows, ("s", restart)) == {}
+        store = await open_store(address)
+        try:
+            now, now_sums, now_counts = await read_all(store)
+            assert await store.read_state("fraud", "v1", "s") == {"anew": 1}
+        finally:
+            await store.close()
+        place, other = (np.argsort(block.ids) if means == "unknown" else slice(None) for block in (now, whole))
+        assert np.array(now.ids)[place].tolist() == np.array(whole.ids)[other].tolist()
+        for name in ("created_ms_L", "arrived_ms_L", "label_L", "first_correct_L", "confidence_L"):
+            assert (getattr(now, name)[place] == getattr(whole, name)[other]).all()
+        assert_same(now_sums, sums)
+        assert now_counts == counts
+
+    asyncio.run(check())
