@@ -10,12 +10,14 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
+from service.app import create_app
 from service.report.notes import maturing_of, window_note
 from service.settings import Settings
 from service.store.rows import Matured, Version
 from tests.service.app_client import Client
 from tests.service.conftest import Serve
 from tests.service.tiny_bundle import pictures
+from trueodds.__main__ import main
 from trueodds.calibrators import Temperature
 from trueodds.sums.maturity import DAY_MS, Maturity, read_matures
 
@@ -135,6 +137,37 @@ def test_a_served_model_waits_too_and_others_do_not(serve: Serve) -> None:
     report = client.report()
     assert (report["labelled"], report["maturing"]["unlabelled_means"]) == (1, "unknown")
     assert "no label means nothing" in report["maturing"]["reading"]
+
+
+def test_a_version_is_given_a_window_by_a_command(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def run(*options: str) -> int:
+        monkeypatch.setattr("sys.argv", ["trueodds", "store", "mature", "--store", settings.store, *options])
+        return main()
+
+    with Client(create_app(settings)) as client:
+        ids = observed(client)
+        assert client.report(**WHOSE)["labelled"] == 6
+        assert run("--matures", "fraud=45d:ok") == 1
+        assert "end every service" in capsys.readouterr().err
+    assert run("--matures", "fraud=45") == 2
+    assert "no window" in capsys.readouterr().err
+    monkeypatch.setenv("TRUEODDS_MATURES", "fraud=45d:ok")
+    assert run() == 0
+    words = f"fraud/7 has the window 45d:ok now: {ROWS} answers with 6 labels count when it closes."
+    assert words in capsys.readouterr().out
+    assert run() == 0
+    assert "No version without a window" in capsys.readouterr().out
+    with Client(create_app(settings)) as again:
+        report = again.report(**WHOSE)
+        assert (report["labelled"], report["maturing"]["maturing"]) == (0, ROWS)
+        wait(again, 45.1)
+        report = again.report(**WHOSE)
+        assert (report["labelled"], report["maturing"]["assumed"]) == (ROWS, ROWS - 6)
+        assert again.get(f"/predictions/{ids[0]}").json()["label"] == "fraud"
+        # The setting is not given here, and the version keeps its window.
+        assert "(now: none); it keeps 45d:ok" in report["maturing"]["reading"]
 
 
 def test_a_window_that_has_changed_is_said() -> None:
