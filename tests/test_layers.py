@@ -217,7 +217,7 @@ LAYERS = {
         database schema sqlite_statements
     """,
     "service/store/work": """
-        upgrading tag_places closing windows
+        upgrading tag_places windows
         doubtful
         voiding
         predictions states pairs class_and_tag

@@ -33,7 +33,6 @@ from service.store.rows import (
     storable,
 )
 from service.store.work import (
-    closing,
     compaction,
     doubtful,
     labels,
@@ -44,6 +43,7 @@ from service.store.work import (
     tag_places,
     versions,
     voiding,
+    windows,
 )
 from service.store.work.deltas import MAX_TAGS
 from trueodds.bundle.shadows import shadow_of, shadowed_by
@@ -220,7 +220,7 @@ class Store(StoreReader):
                 work = partial(voiding.block, key, sequences, what, known, restart, dry_run=dry_run)
                 count(version, await transact(work))
                 self._count(0 if dry_run else len(sequences))
-            for elsewhere in (doubtful.void, closing.void):
+            for elsewhere in (doubtful.void, windows.void):
                 voided = await transact(partial(elsewhere, key, what, dry_run=dry_run))
                 if voided.labels:
                     count(version, voided)
@@ -297,11 +297,11 @@ class Store(StoreReader):
         versions that have a window it costs one look at a table of versions.
         """
         now, done = self._clock() if now is None else now, 0
-        for key in await self.database.read(partial(closing.due, now)):
+        for key in await self.database.read(partial(windows.due, now)):
             if key not in self._known.versions:
                 await self._reload()
             while True:
-                work = partial(closing.close, key, now, limit, self._known)
+                work = partial(windows.close, key, now, limit, self._known)
                 closed = await self.database.write(work, large=limit > SMALL)
                 self._count(closed)
                 done += closed

@@ -59,7 +59,7 @@ class Arrival(NamedTuple):
     counted_ms: int | None = None
     """When the window of its answer closed, of one that counts from then on."""
     assumed: bool = False
-    """Whether nobody gave it; see `work.closing`."""
+    """Whether nobody gave it; see `work.windows`."""
 
 
 def put(labels: list[Label], known: KnownVersions, arrival: Arrival, *, each: bool) -> Work[Plan]:
