@@ -17,6 +17,7 @@ _DELAY: dict[str, object] = {"shape": "A", "truth": "T = 1.5", "since": "start",
 _TOP_LABELS: Key = ("cases", {"metric": "ECE, 15 bins", "shape": "1,000,000 top labels"}, "tools")
 _WIDE: Key = ("cases", {"metric": "ECE, 15 bins", "shape": "100,000 x 100"}, "tools")
 _CORNER: dict[str, object] = {"shape": "A", "stream": "corner"}
+_MATURED: dict[str, object] = {"model": "calibrated", "counted": "after 45 days"}
 
 CLAIMS = (
     Claim(
