@@ -38,7 +38,9 @@ class Runtime:
             StoreError: the store cannot be opened.
         """
         chosen = self.settings
-        self._store = await open_store(chosen.store, chosen.database_connections, read_only=chosen.read_only)
+        self._store = await open_store(
+            chosen.store, chosen.database_connections, read_only=chosen.read_only, matures=chosen.matures
+        )
         self._registry = Registry(chosen, self._store, self.telemetry, self.answered_by)
         if chosen.read_only:
             self._registry.reason = "this service only reads, so it loads no model (--read-only)"
@@ -72,6 +74,11 @@ class Runtime:
                 await self.store.ping()
         except TimeoutError:
             raise StoreError(f"the store has not answered for {PING_SECONDS:g} s") from None
+
+    async def mature(self, version: Version) -> None:
+        """Count what has matured by now, before answers of the version are read; a service that only reads cannot."""
+        if version.maturity is not None and not self.settings.read_only:
+            await self.store.mature()
 
     async def answered_by(self, model: str, version: str) -> Version:
         """The version that stored answers are of, whether it is loaded or not.

@@ -18,6 +18,7 @@ from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 from trueodds.bundle.bucket.objects import Bucket, is_url
 from trueodds.errors import UserError
 from trueodds.inputs.image.pictures import MAX_PIXELS
+from trueodds.sums.maturity import EXAMPLE, Matures, read_matures
 
 Network = IPv4Network | IPv6Network
 _KEY = "SHA-256 of the key that {} needs (trueodds key makes one), several with commas, or @FILE of them"
@@ -135,6 +136,7 @@ KeyHashes = Annotated[tuple[str, ...], NoDecode, _from_text(read_hashes)]
 Providers = Annotated[tuple[str, ...], NoDecode, _from_text(read_providers)]
 Networks = Annotated[tuple[Network, ...], NoDecode, _from_text(read_networks)]
 Webhooks = Annotated[tuple[Webhook, ...], NoDecode, _from_text(read_webhooks)]
+Windows = Annotated[Matures, NoDecode, _from_text(read_matures)]
 
 
 class Settings(BaseSettings):
@@ -230,6 +232,11 @@ class Settings(BaseSettings):
     )
     hold_hours: int = Field(
         72, ge=1, le=24 * CENTURY_DAYS, description="hours that a label waits for a prediction with the caller's own id"
+    )
+    matures: Windows = Field(
+        (),
+        description=f"windows of models whose labels come late, with commas: {EXAMPLE} counts each answer of fraud 45"
+        " days after it was given, as ok if it has no label then. A version keeps the window it began with",
     )
     database_connections: int = Field(8, ge=2, description="connections to PostgreSQL that one process opens at most")
 

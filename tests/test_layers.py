@@ -222,11 +222,12 @@ LAYERS = {
         database schema sqlite_statements
     """,
     "service/store/work": """
-        upgrading tag_places
+        upgrading tag_places windows
         doubtful
         voiding
         predictions states pairs class_and_tag
         compaction labels reading
+        maturing
         retention scoring versions
         period_sums
         deltas

@@ -42,6 +42,7 @@ COMMANDS = {
     "weighted_evidence": "python -m benchmarks.weighted_evidence",
     "judge": "python -m benchmarks.judge --records FOLDER",
     "promise": "python -m benchmarks.promise",
+    "late_positives": "python -m benchmarks.late_positives",
     "training": "python -m benchmarks.training --rounds 14",
     "loop": "python -m benchmarks.loop",
     "photos": "python -m benchmarks.photos --before 7f39044",

@@ -104,7 +104,7 @@ class Watch:
             await asyncio.gather(*self._sending.values(), return_exceptions=True)
 
     async def poll(self) -> None:
-        """Takes the labels that are there, and calls the webhooks that are due; a failure is logged once."""
+        """Takes the labels that count by now, and calls the webhooks that are due; a failure is logged once."""
         problems: set[str] = set()
         try:
             behind = await self._progress()
@@ -126,6 +126,7 @@ class Watch:
 
     async def _progress(self) -> list[tuple[str, str, int, int]]:
         """The versions that are watched, their last label, and the last that was taken."""
+        await self._store.mature()
         return await self._store.read_progress(self.NAME)
 
     async def _take(self, key: Key) -> Callable[[Any, LabelBlock], Any]:

@@ -1,4 +1,4 @@
-"""Upgrades a store of an older schema, and settles labels that the upgrade left in doubt."""
+"""Upgrades a store of an older schema, settles labels in doubt, and gives versions a maturity window."""
 
 from __future__ import annotations
 
@@ -9,17 +9,21 @@ import time
 from functools import partial
 from typing import get_args
 
+from pydantic import ValidationError
+
 from service.alarm.promise_watch import restarts
 from service.labels.settling import reading
 from service.settings import Settings
-from service.store import Doubt, StoreError, open_store, upgrade_store
+from service.store import Doubt, StoreError, begin_windows, open_store, upgrade_store
 from service.store.rows import Decision, LabelSelection, Settlement
+from trueodds.bundle.shadows import shadowed_by
 from trueodds.cli import Subparsers
 from trueodds.texts import plural
 
 EPILOG = """examples:
   trueodds store upgrade --store store.sqlite
-  trueodds store settle as_names --who Ada --why "the application sends stars" --dry-run"""
+  trueodds store settle as_names --who Ada --why "the application sends stars" --dry-run
+  trueodds store mature --matures fraud=45d:ok"""
 
 
 def add_parser(commands: Subparsers) -> None:
@@ -48,20 +52,36 @@ def add_parser(commands: Subparsers) -> None:
     settling.add_argument("--model", help="only labels of a model, and of its shadow")
     settling.add_argument("--import-id", help="only labels of an import")
     settling.add_argument("--dry-run", action="store_true", help="only count them")
+    maturing = actions.add_parser(
+        "mature",
+        help="give versions that began without a maturity window the one of their model",
+        description="Gives versions that began without a maturity window the one of their model: all stored answers"
+        " wait for it to close, with the labels that have come for them, and the alarm's evidence begins anew. End"
+        " every service that uses the store first.",
+    )
+    maturing.add_argument(
+        "--matures", default=argparse.SUPPRESS, help="the windows, as for trueodds serve (TRUEODDS_MATURES)"
+    )
     default = Settings.model_fields["store"].default
-    for action in (upgrading, settling):
+    for action in (upgrading, settling, maturing):
         text = f"SQLite file, or postgresql:// URL (default: {default}; TRUEODDS_STORE)"
         action.add_argument("--store", default=argparse.SUPPRESS, help=text)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Does what is asked; 1 where the store cannot be used."""
-    settings = Settings(**{"store": arguments.store} if "store" in arguments else {})
+    try:
+        settings = Settings(**{name: value for name in ("store", "matures") if (value := vars(arguments).get(name))})
+    except ValidationError as error:
+        print(error.errors()[0]["msg"], file=sys.stderr)
+        return 2
     try:
         if arguments.action == "upgrade":
             restart = restarts(settings)
             marked = asyncio.run(upgrade_store(settings.store, restart, partial(print, flush=True)))
             _say_upgraded(marked)
+        elif arguments.action == "mature":
+            asyncio.run(_mature(settings))
         else:
             asyncio.run(_settle(settings, arguments))
     except StoreError as error:
@@ -86,6 +106,26 @@ def _say_upgraded(marked: dict[tuple[str, str], Doubt] | None) -> None:
                 f"{plural(doubt.only_sums, 'label')} of {model}/{version} may have been misread and stay in the sums:"
                 " retention has removed their rows. Report on predictions after them (since=...)."
             )
+
+
+async def _mature(settings: Settings) -> None:
+    begun = await begin_windows(settings.store, settings.matures, restarts(settings))
+    for (model, version), counts in begun.items():
+        window = dict(settings.matures)[shadowed_by(model)]
+        print(
+            f"{model}/{version} has the window {window} now: {plural(counts.answers, 'answer')} with"
+            f" {plural(counts.labels, 'label')} count when it closes."
+        )
+        if counts.only_sums:
+            print(
+                f"{plural(counts.only_sums, 'label')} of {model}/{version} stay in the sums as they came: retention has"
+                " removed their answers. Report on predictions after them (since=...)."
+            )
+    if not begun:
+        print("No version without a window is of a model that TRUEODDS_MATURES, or --matures, names.")
+        return
+    store = await open_store(settings.store)  # counts what has matured by now
+    await store.close()
 
 
 async def _settle(settings: Settings, arguments: argparse.Namespace) -> None:

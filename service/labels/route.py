@@ -56,7 +56,7 @@ async def give_feedback(request: Request) -> Response:
     The same label again changes nothing. A different one is refused unless `"correct": true`. A JSON call is all or
     nothing: with one bad row nothing is stored, the status is that of the first bad row, and the bad rows are listed.
     A label for an id of your own may come before its prediction if it names its `model`: it is held, by default for 72
-    hours.
+    hours. Of a model whose labels come late (TRUEODDS_MATURES) a label counts when its answer's window closes.
 
     In bulk, as `text/csv` (columns id and label, or id and index, and maybe correct and model, separated by commas,
     semicolons or tabs) or `application/x-ndjson` (one object a line), rows stand alone: good ones are stored, bad ones
@@ -146,6 +146,7 @@ async def labelled_logits(
         )
         raise ServiceError(422, "no_logits", message)
     start = None if since is None else unix_ms(since)
+    await runtime.mature(source)
     try:
         file, rows = await labelled_file.build(
             runtime.store.read_labelled_logits(source.model, source.version, start, last, shadow)

@@ -13,7 +13,7 @@ from service.errors import ServiceError
 from service.report.query import ReportQuery, unknown_tag
 from service.report.recent import Recent, selected
 from service.store import MAX_PERIODS, By, RowSums, Store
-from service.store.rows import HeldLabels, LabelBlock, Settlement, Version, Voiding
+from service.store.rows import HeldLabels, LabelBlock, Matured, Settlement, Version, Voiding
 from trueodds.bundle.shadows import shadowed_by, slot_of
 from trueodds.metrics import CalibrationSums
 from trueodds.reports import LabelledRows
@@ -65,6 +65,8 @@ class ReportData:
     """Labels of the version that are in doubt, and so in no number."""
     settlements: list[Settlement]
     """Of labels that were in doubt, in their order."""
+    matured: Matured | None
+    """Of a version with a maturity window."""
     alarm: Any
     """The alarm's state, as it is stored."""
     promise: Any
@@ -80,6 +82,7 @@ async def read(runtime: Runtime, recent: Recent, version: Version, query: Report
         ServiceError: 404 for a tag that no answer has; 422 for a trend of too many periods.
     """
     store, key = runtime.store, (version.model, version.version)
+    await runtime.mature(version)
     class_and_tag = await _class_and_tag(store, version, query)
     sums, block = await _sums_and_labels(store, recent, version, query, class_and_tag)
     positive = await _positive(store, version, query, block, class_and_tag)
@@ -101,6 +104,7 @@ async def read(runtime: Runtime, recent: Recent, version: Version, query: Report
         voidings=await store.read_voidings(*key),
         doubtful=await store.count_doubtful(*key),
         settlements=await store.read_settlements(*key),
+        matured=await store.read_matured(*key),
         alarm=await store.read_state(*key, ALARM),
         promise=await store.read_state(*key, PROMISE) if version.act_alone else None,
         acted=await store.count_acted(*key) if version.act_alone else 0,

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from service.store.rows import HeldLabels, LabelSelection, Settlement, Voiding
-from trueodds.reports.schemas import Held
+from service.store.rows import HeldLabels, LabelSelection, Matured, Settlement, Version, Voiding
+from trueodds.bundle.shadows import shadowed_by
+from trueodds.reports.schemas import Held, Maturing
 from trueodds.sums.hours import HOUR_MS
+from trueodds.sums.maturity import Matures, Maturity
 from trueodds.texts import plural
 
 
@@ -60,6 +62,54 @@ def held_note(held: HeldLabels | None, now_ms: int) -> str:
         f"{plural(held.count, 'label')} of this model {have} come for ids that no prediction has so far, the oldest on"
         f" {_time(held.oldest_ms)}: send predictions and labels under the same ids."
     )
+
+
+def maturing_of(version: Version, matured: Matured | None, answers: int, matures: Matures) -> Maturing | None:
+    """As a field of the report, of a version with a window. `answers`: all of the version; `matures`: the setting."""
+    maturity = version.maturity
+    if maturity is None or matured is None:
+        return None
+    waiting = max(answers - matured.answers, 0)
+    verb = "is" if waiting == 1 else "are"
+    parts = [
+        f"{plural(waiting, 'answer')} of this version {verb} maturing: an answer counts {maturity.window} after it was"
+        f" given, with the label that it has by then; no label means {_meaning(version, maturity)}.",
+        f"{matured.answers:,} have matured, {matured.assumed:,} of them without a label."
+        if maturity.unlabelled_means == "ok"
+        else f"{matured.answers:,} have matured.",
+    ]
+    if matured.late:
+        parts.append(f"{plural(matured.late, 'label')} came after the window.")
+    return Maturing(
+        window=maturity.window,
+        unlabelled_means=maturity.unlabelled_means,
+        maturing=waiting,
+        matured=matured.answers,
+        assumed=matured.assumed,
+        after_window=matured.late,
+        reading=" ".join([*parts, *filter(None, [window_note(version, matures)])]),
+    )
+
+
+def window_note(version: Version, matures: Matures) -> str:
+    """A caution where the setting gives the model another window than the version has; "" otherwise."""
+    begun, now = version.maturity, dict(matures).get(shadowed_by(version.model))
+    if begun == now:
+        return ""
+    new = "none" if now is None else f"{now}"
+    kept = "its labels count when they come" if begun is None else f"it keeps {begun}"
+    return (
+        f"The setting TRUEODDS_MATURES has changed since this version began (now: {new}); {kept}, for evidence is of"
+        " one rule. The next version has the new one."
+    )
+
+
+def _meaning(version: Version, maturity: Maturity) -> str:
+    if maturity.unlabelled_means == "unknown":
+        return "nothing"
+    if positive := version.positive_class:
+        return version.classes[1 - positive.index]
+    return "that the answer was right"
 
 
 def _which(selection: LabelSelection) -> str:

@@ -16,7 +16,7 @@ from service.http import error_answers, keys
 from service.http.times import Moment
 from service.report import pages
 from service.report.data import CheckData, ReportData, read, read_checks
-from service.report.notes import doubtful_note, held_note, held_of, voiding_note
+from service.report.notes import doubtful_note, held_note, held_of, maturing_of, voiding_note, window_note
 from service.report.query import ReportQuery, TrendUnit, check, check_class, check_costs, costs_of, unix_ms
 from service.settings import Settings
 from service.store import MAX_LAST, By, StoreError
@@ -188,7 +188,9 @@ def compose(data: ReportData, version: Version, query: ReportQuery, settings: Se
     """The report of what was read; where the alarm's evidence is damaged, without alarm and advice, and saying so."""
     options, notes = query.options, observed_notes(version)
     held, in_doubt = held_note(data.held, time.time_ns() // 1_000_000), doubtful_note(data.doubtful, data.settlements)
-    notes += filter(None, [in_doubt, held, voiding_note(data.voidings)])
+    maturing = maturing_of(version, data.matured, data.all_sums.answers, settings.matures)
+    waiting = window_note(version, settings.matures) if maturing is None else maturing.reading
+    notes += filter(None, [waiting, in_doubt, held, voiding_note(data.voidings)])
     alarm: Alarm | None = None
     advice: Advice | None = None
     try:
@@ -230,5 +232,5 @@ def compose(data: ReportData, version: Version, query: ReportQuery, settings: Se
         notes=notes,
         next_steps=None if settings.read_only else NEXT_STEPS,
     )
-    report.held = held_of(data.held)
+    report.held, report.maturing = held_of(data.held), maturing
     return report

@@ -14,7 +14,7 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 from service.alarm.readings import Standing
 from service.alarm.state import AlarmState
 from service.alarm.watched import NULLS
-from service.store.rows import HeldLabels, Version
+from service.store.rows import HeldLabels, Matured, Version
 from service.telemetry.metrics import KEY
 from trueodds.metrics import EceInterval, ece_interval
 from trueodds.reports.schemas.acting import ActingAlone
@@ -37,6 +37,8 @@ class VersionState:
     standing: Standing
     acting: ActingAlone | None = None
     """Of a version with a promise to act alone."""
+    matured: Matured | None = None
+    """Of a version with a maturity window."""
 
     @property
     def key(self) -> list[str]:
@@ -75,6 +77,7 @@ class Gauges:
             *self._calibration(states),
             *_evidence(states),
             *_acting(states),
+            *_maturing(states),
             *_loaded(loaded),
             *_altered(altered),
             *_held(held),
@@ -191,6 +194,26 @@ def _acting(states: Sequence[VersionState]) -> list[Metric]:
         for family, value in zip(families, (*values, part.alarm.state == "fired"), strict=True):
             family.add_metric(state.key, float("nan") if value is None else float(value))
     return list(families)
+
+
+def _maturing(states: Sequence[VersionState]) -> list[Metric]:
+    waiting = GaugeMetricFamily(
+        "trueodds_maturing", "Predictions whose maturity window is open; no series without a window", labels=KEY
+    )
+    matured = GaugeMetricFamily("trueodds_matured", "Predictions whose maturity window has closed", labels=KEY)
+    assumed = GaugeMetricFamily(
+        "trueodds_matured_unlabelled", "Those that had no label then and count as ok", labels=KEY
+    )
+    late = GaugeMetricFamily(
+        "trueodds_after_window_labels", "Labels that came, or replaced another, after the window", labels=KEY
+    )
+    for state in states:
+        if counts := state.matured:
+            waiting.add_metric(state.key, max(state.sums.answers - counts.answers, 0))
+            matured.add_metric(state.key, counts.answers)
+            assumed.add_metric(state.key, counts.assumed)
+            late.add_metric(state.key, counts.late)
+    return [waiting, matured, assumed, late]
 
 
 def _held(held: Mapping[str, HeldLabels]) -> list[Metric]:

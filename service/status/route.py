@@ -94,7 +94,8 @@ async def metrics(request: Request) -> Response:
         sums = await runtime.store.read_sums(version.model, version.version)
         standing = await alarm.read_alarm(runtime, version.model, version.version)
         acting = await alarm.read_acting(runtime, version, sums.answers)
-        states.append(VersionState(version, sums, *standing, acting))
+        matured = await runtime.store.read_matured(version.model, version.version)
+        states.append(VersionState(version, sums, *standing, acting, matured))
     held = await runtime.store.read_held()
 
     def text() -> bytes:

@@ -16,20 +16,24 @@ from service.store.reader import MAX_LAST
 from service.store.rows import By, RowsError, StoreError
 from service.store.store import Store
 from service.store.sums_reader import MAX_PERIODS
-from service.store.work import upgrading
+from service.store.work import upgrading, windows
 from service.store.work.class_and_tag import RowSums
 from service.store.work.doubtful import Doubt
 from service.store.work.voiding import Restart
+from service.store.work.windows import Begun
+from trueodds.sums.maturity import Matures
 
 __all__ = [
     "MAX_LAST",
     "MAX_PERIODS",
     "By",
     "Doubt",
+    "Begun",
     "RowSums",
     "RowsError",
     "Store",
     "StoreError",
+    "begin_windows",
     "is_postgres",
     "open_store",
     "upgrade_store",
@@ -43,19 +47,21 @@ def is_postgres(address: str) -> bool:
     return address.startswith(POSTGRES)
 
 
-async def open_store(address: str, connections: int = 8, *, read_only: bool = False) -> Store:
+async def open_store(address: str, connections: int = 8, *, read_only: bool = False, matures: Matures = ()) -> Store:
     """The store at the path of a SQLite file, or at a URL `postgresql://user:password@host:port/database`.
 
-    `read_only`, of PostgreSQL: all that writes raises StoreError, and a standby will do.
+    `read_only`, of PostgreSQL: all that writes raises StoreError, and a standby will do. `matures`: the windows of
+    models whose labels come late, for versions that come from now on.
 
     Raises:
         StoreError: it cannot be opened; the message says why, without the password.
     """
-    store = Store(await _open_database(address, connections, read_only))
+    store = Store(await _open_database(address, connections, read_only), matures=matures)
     if read_only:
         return store
     try:
         await store.compact()
+        await store.mature()
     except BaseException:
         await store.close()
         raise
@@ -104,3 +110,24 @@ async def upgrade_store(
     from service.store.databases import sqlite_upgrade
 
     return await asyncio.to_thread(sqlite_upgrade.upgrade, Path(address), make, say)
+
+
+async def begin_windows(address: str, matures: Matures, restart: Restart) -> dict[tuple[str, str], Begun]:
+    """Give versions that began without a window the one of their model, in one transaction; see `work.windows`.
+
+    Args:
+        address: As for `open_store`.
+        matures: The windows, by model.
+        restart: As for `Store.void_labels`.
+
+    Raises:
+        StoreError: it cannot be done, such as with a service that uses the store. The store is then as it was.
+    """
+    make = partial(windows.begin, dict(matures), restart)
+    if is_postgres(address):
+        from service.store.databases import postgres_upgrade
+
+        return await postgres_upgrade.alone(address, make)
+    from service.store.databases import sqlite_upgrade
+
+    return await asyncio.to_thread(sqlite_upgrade.alone, Path(address), make)

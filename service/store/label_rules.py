@@ -47,6 +47,10 @@ class Candidate(NamedTuple):
     logits: bytes
     sequence: int | None
     label: int | None
+    assumed: int | None = None
+    """1: nobody gave its label; that it has none when its window closed stands for one."""
+    maturing: bool = False
+    """Whether its window is open; `label` is then the last one that was given, which does not count yet."""
 
 
 @dataclass
@@ -148,7 +152,7 @@ class Rules:
             if change is None:  # seen: a later row of this call must agree with it
                 self._plan.changes[candidate.version, label.id] = Change(candidate, index, index)
             return "already_known"
-        if known is not None and not label.correct:
+        if known is not None and not label.correct and not (candidate.assumed and change is None):
             return self._conflict(row, label, candidate, index, known, "already")
         if change is None:
             self._plan.changes[candidate.version, label.id] = Change(candidate, index, index)

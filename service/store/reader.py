@@ -6,9 +6,18 @@ from collections.abc import AsyncIterator
 from functools import partial
 from typing import Any
 
-from service.store.rows import HeldLabels, LabelBlock, LabelledLogits, Settlement, StoredPrediction, Voiding, storable
+from service.store.rows import (
+    HeldLabels,
+    LabelBlock,
+    LabelledLogits,
+    Matured,
+    Settlement,
+    StoredPrediction,
+    Voiding,
+    storable,
+)
 from service.store.sums_reader import SumsReader
-from service.store.work import doubtful, reading, states, voiding
+from service.store.work import doubtful, maturing, reading, states, voiding
 from trueodds.bundle.shadows import shadow_of
 from trueodds.sums.hours import hours_of
 
@@ -162,6 +171,13 @@ class StoreReader(SumsReader):
         """The answers of a version whose label is in doubt: it is in no sum and no log until it is settled."""
         key = await self._key(model, version)
         return 0 if key is None else await self.database.read(partial(doubtful.waiting, key))
+
+    async def read_matured(self, model: str, version: str) -> Matured | None:
+        """What has become of the answers of a version with a maturity window; None of one without."""
+        key = await self._key(model, version)
+        if key is None or self._known.versions[key].maturity is None:
+            return None
+        return await self.database.read(partial(maturing.counts, key))
 
     async def read_settlements(self, model: str, version: str) -> list[Settlement]:
         """The settlements of labels of a version that were in doubt, in their order."""

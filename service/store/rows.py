@@ -15,6 +15,7 @@ from service.errors import ServiceError
 from trueodds.bundle import ActAlone, Reference
 from trueodds.calibrators import Calibrator
 from trueodds.sums.inputs import Array
+from trueodds.sums.maturity import Maturity
 from trueodds.sums.positive import PositiveClass
 
 Integers = npt.NDArray[np.int64]
@@ -83,6 +84,8 @@ class Version:
     """Of two classes the one that the model is asked about."""
     act_alone: ActAlone | None = None
     """The promise of the version to act alone; it never changes, so decisions are made anew from stored answers."""
+    maturity: Maturity | None = None
+    """How long its answers wait before they count; None: a label counts when it comes."""
 
     @property
     def positive_class(self) -> PositiveClass | None:
@@ -187,11 +190,13 @@ class StoredPrediction:
     label: int | None
     """The label as it now is."""
     labelled_ms: int | None
-    """When that label came."""
+    """When that label came; None, too, where none came and that counts as one."""
     corrected: bool | None
     """Whether it has replaced another; None without a label."""
     import_id: str | None
     """The import of the label."""
+    due_ms: int | None = None
+    """When it begins to count, of an answer whose maturity window is open; its label is not given before."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -208,7 +213,7 @@ class LabelBlock:
     created_ms_L: Integers
     """Of the prediction."""
     arrived_ms_L: Integers
-    """Of the first label; never before the prediction."""
+    """Of the first label; never before the prediction. Of a version with a maturity window: when it began to count."""
     label_L: Integers
     predicted_L: Integers
     confidence_L: Array
@@ -247,6 +252,18 @@ class HeldLabels:
     count: int
     oldest_ms: int
     """When the one came that has waited longest."""
+
+
+@dataclass(frozen=True)
+class Matured:
+    """Counts of a version whose answers wait for their window to close."""
+
+    answers: int
+    """Their window has closed."""
+    assumed: int
+    """Of these, the ones that had no label then and count as the setting says."""
+    late: int
+    """Labels that came after the window, or replaced another then."""
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ import contextlib
 import logging
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -42,9 +43,11 @@ from service.store.work import (
     tag_places,
     versions,
     voiding,
+    windows,
 )
 from service.store.work.deltas import MAX_TAGS
-from trueodds.bundle.shadows import shadows_of
+from trueodds.bundle.shadows import shadowed_by, shadows_of
+from trueodds.sums.maturity import Matures
 
 COMPACT_COMMITS = 512
 """Commits of this process after which it compacts."""
@@ -58,10 +61,17 @@ ADMITTED = 20_000
 """Answers that one transaction of `admit_tags` moves: a tag with more is in two sums until the next, for .2 s."""
 VOIDED = 2000
 """Labels that one transaction of `void_labels` takes out."""
+CLOSED = 2000
+"""Answers that one transaction of `mature` counts."""
 SMALL = 500
 """Rows from which working on them is moved off the event loop."""
 
 log = logging.getLogger("trueodds")
+
+
+def now_ms() -> int:
+    """The time, in Unix milliseconds."""
+    return time.time_ns() // 1_000_000
 
 
 class Store(StoreReader):
@@ -73,8 +83,17 @@ class Store(StoreReader):
     again is safe.
     """
 
-    def __init__(self, database: Database, *, compact_commits: int = COMPACT_COMMITS) -> None:
+    def __init__(
+        self,
+        database: Database,
+        *,
+        compact_commits: int = COMPACT_COMMITS,
+        matures: Matures = (),
+        clock: Callable[[], int] = now_ms,
+    ) -> None:
+        """`matures`: the windows that versions begin with which come from now on, by model."""
         super().__init__(database)
+        self._matures, self._clock = dict(matures), clock
         self._compact_commits = compact_commits
         self._commits = self._rows = 0
         self._compacting: asyncio.Task[None] | None = None
@@ -85,12 +104,13 @@ class Store(StoreReader):
         Raises:
             OtherOriginError: answers of another origin have its name.
         """
-        await self.database.write(partial(versions.add_version, version))
+        maturity = self._matures.get(shadowed_by(version.model), version.maturity)
+        await self.database.write(partial(versions.add_version, replace(version, maturity=maturity)))
 
     async def put_predictions(self, batch: PredictionBatch) -> list[EarlierPrediction | None]:
         """Store answers and count them. Row by row: None, or what was stored under the caller's own id before."""
         tag_keys = await self._tag_keys(batch)
-        outcomes = await self.database.write(partial(predictions.put, batch, tag_keys, self._known))
+        outcomes = await self.database.write(partial(predictions.put, batch, tag_keys, self._known, self._clock()))
         self._count(len(batch.ids))
         return outcomes
 
@@ -104,7 +124,7 @@ class Store(StoreReader):
         """
         keyed = [(batch, await self._tag_keys(batch)) for batch in batches]
         rows = sum(len(batch.ids) for batch in batches)
-        work = partial(predictions.put_all, keyed, self._known, each=each)
+        work = partial(predictions.put_all, keyed, self._known, self._clock(), each=each)
         outcomes = await self.database.write(work, large=rows > SMALL)
         self._count(rows)
         return outcomes
@@ -142,7 +162,9 @@ class Store(StoreReader):
         return (await self._put_labels(labels, import_id, each=True)).outcomes
 
     async def _put_labels(self, rows: list[Label], import_id: str | None, *, each: bool) -> Plan:
-        arrival, large = labels.Arrival(time.time_ns() // 1_000_000, import_id), len(rows) > SMALL
+        arrival, large = labels.Arrival(self._clock(), import_id), len(rows) > SMALL
+        if any(version.maturity for version in self._known.versions.values()):
+            await self.mature(arrival.at_ms)  # a label that comes after its window is late, whoever closes that when
         plan = await self.database.write(partial(labels.put, rows, self._known, arrival, each=each), large=large)
         self._count(len(rows))
         return plan
@@ -198,9 +220,10 @@ class Store(StoreReader):
                 work = partial(voiding.block, key, sequences, what, known, restart, dry_run=dry_run)
                 count(version, await transact(work))
                 self._count(0 if dry_run else len(sequences))
-            in_doubt = await transact(partial(doubtful.void, key, what, dry_run=dry_run))
-            if in_doubt.labels:
-                count(version, in_doubt)
+            for elsewhere in (doubtful.void, windows.void):
+                voided = await transact(partial(elsewhere, key, what, dry_run=dry_run))
+                if voided.labels:
+                    count(version, voided)
         return counts, held
 
     async def settle_labels(
@@ -267,10 +290,28 @@ class Store(StoreReader):
                     self._count(limit)
         await self._reload()
 
+    async def mature(self, now: int | None = None, *, limit: int = CLOSED) -> int:
+        """Count the answers whose maturity window has closed, in transactions of `limit`; how many there were.
+
+        They enter sums and log as of the end of their window, so it does not matter how often this is done. Without
+        versions that have a window it costs one look at a table of versions.
+        """
+        now, done = self._clock() if now is None else now, 0
+        for key in await self.database.read(partial(windows.due, now)):
+            if key not in self._known.versions:
+                await self._reload()
+            while True:
+                work = partial(windows.close, key, now, limit, self._known)
+                closed = await self.database.write(work, large=limit > SMALL)
+                self._count(closed)
+                done += closed
+                if closed < limit:
+                    break
+        return done
+
     async def put_half(self, model: str, id_: str, half: str, data: bytes) -> bytes | None:
         """Store one half of a pair, `request` or `response`; the other, if it is there."""
-        now = time.time_ns() // 1_000_000
-        return await self.database.write(partial(pairs.put, model, id_, half, data, now))
+        return await self.database.write(partial(pairs.put, model, id_, half, data, self._clock()))
 
     async def remove_pair(self, model: str, id_: str) -> None:
         """Forget a pair that is used up."""

@@ -23,9 +23,15 @@ class StoredAnswer(BaseModel):
     predicted: str = Field(description="the most probable class")
     confidence: float = Field(description="its calibrated probability")
     label: str | None = Field(description="the true class, as it is known now")
-    label_time: datetime | None = Field(description="when that label came")
+    label_time: datetime | None = Field(
+        description="when that label came; null with a label: none came in time, which means it"
+    )
     corrected: bool | None = Field(description="whether it has replaced another")
     import_id: str | None = Field(description="the import of the label, by which it can be voided")
+    matures: datetime | None = Field(
+        None,
+        description="when the answer begins to count, with the label that it has then; null: it does, or never waits",
+    )
     propensity: float | None = Field(
         description="the chance of getting a label: it came with the input, or is the audit's of answers that act alone"
     )
@@ -65,6 +71,7 @@ def stored_answer(row: StoredPrediction, version: Version, audit_share: float = 
         label_time=None if row.labelled_ms is None else moment(row.labelled_ms),
         corrected=row.corrected,
         import_id=row.import_id,
+        matures=None if row.due_ms is None else moment(row.due_ms),
         propensity=row.propensity,
         decision=acting.get("decision"),
         audit=acting.get("audit"),

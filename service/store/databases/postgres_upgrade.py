@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any, TypeVar
 
 import asyncpg
@@ -26,34 +27,65 @@ async def upgrade(url: str, make: MakeWork[T], say: Callable[[str], None]) -> T 
     Raises:
         StoreError: no such database, no store, a schema that cannot be upgraded, or a service that is connected.
     """
+    return await _connected(url, partial(_upgrade, make=make, say=say))
+
+
+async def alone(url: str, make: MakeWork[T]) -> T:
+    """Run work in one transaction on a database that no service is connected to; what it returned.
+
+    Raises:
+        StoreError: no such database, no store of this release's schema, or a service that is connected.
+    """
+
+    async def work(connection: Any, name: str) -> T:
+        version = await connection.fetchval("SELECT max(version) FROM trueodds_schema")
+        if version != VERSION:
+            raise StoreError(other_version(name, version, POSTGRES_BEFORE, "database"))
+        await _lock(connection, name)
+        return await run(connection, make(), large=False)
+
+    return await _connected(url, work)
+
+
+async def _connected(url: str, work: Callable[[Any, str], Awaitable[T]]) -> T:
+    """Runs work in a transaction of a connection of its own."""
     name = shown(url)
     try:
         connection = await asyncpg.connect(url, timeout=CONNECT_SECONDS, server_settings=SESSION)
         try:
             async with connection.transaction():
-                return await _transact(connection, name, make, say)
+                return await work(connection, name)
         finally:
             await connection.close()
     except asyncpg.UndefinedTableError:
         raise StoreError(f"{name} holds no tables of TrueOdds; name the database that the service is given") from None
     except (asyncpg.PostgresError, *CLIENT, OSError, ValueError, TimeoutError) as error:
-        raise StoreError(f"the store {name} cannot be upgraded: {words_of(error)}") from error
+        raise StoreError(f"the store {name} cannot be changed: {words_of(error)}") from error
 
 
-async def _transact(connection: Any, name: str, make: MakeWork[T], say: Callable[[str], None]) -> T | None:
+async def _upgrade(connection: Any, name: str, *, make: MakeWork[T], say: Callable[[str], None]) -> T | None:
     version = await connection.fetchval("SELECT max(version) FROM trueodds_schema")
     if version == VERSION:
         return None
     if version != POSTGRES_BEFORE:
         raise StoreError(other_version(name, version, POSTGRES_BEFORE, "database"))
-    await connection.execute("SELECT pg_advisory_xact_lock($1)", APPLICATION_ID)
-    if others := await connection.fetchval(_OTHERS, SESSION["application_name"]):
-        words = "a service is" if others == 1 else f"{others} connections of services are"
-        raise StoreError(f"{words} connected to {name}; end every service that uses it, then run this again")
-    await connection.execute("LOCK TABLE trueodds_schema, predictions, labels, held, moves IN ACCESS EXCLUSIVE MODE")
+    await _lock(connection, name)
     say("No copy is kept: pg_dump makes one of a PostgreSQL database. A failure leaves it as it is.")
     for statement in POSTGRES_UPGRADE:
         await connection.execute(statement)
     result = await run(connection, make(), large=False)
     await connection.execute("UPDATE trueodds_schema SET version = $1", VERSION)
     return result
+
+
+async def _lock(connection: Any, name: str) -> None:
+    """Keep every service out until the transaction ends.
+
+    Raises:
+        StoreError: one is connected.
+    """
+    await connection.execute("SELECT pg_advisory_xact_lock($1)", APPLICATION_ID)
+    if others := await connection.fetchval(_OTHERS, SESSION["application_name"]):
+        words = "a service is" if others == 1 else f"{others} connections of services are"
+        raise StoreError(f"{words} connected to {name}; end every service that uses it, then run this again")
+    await connection.execute("LOCK TABLE trueodds_schema, predictions, labels, held, moves IN ACCESS EXCLUSIVE MODE")

@@ -23,13 +23,26 @@ _DOUBTFUL = (
     " who TEXT NOT NULL, why TEXT NOT NULL, labels {int} NOT NULL){strict}",
 )
 
+_MATURING = (
+    # Answers of versions with a maturity window that do not count yet, and what has been said of them so far, in its
+    # order; see work.maturing.
+    "CREATE TABLE maturing (version {int} NOT NULL, prediction TEXT NOT NULL, due_ms {int} NOT NULL,"
+    " PRIMARY KEY (version, prediction)){clustered}",
+    "CREATE INDEX due ON maturing (version, due_ms, prediction)",
+    "CREATE TABLE early (key {serial}, version {int} NOT NULL, prediction TEXT NOT NULL, label {int} NOT NULL,"
+    " given_ms {int} NOT NULL, import_id TEXT){strict}",
+    "CREATE INDEX early_labels ON early (version, prediction)",
+)
+
+_AFTER_WINDOW = "CREATE INDEX after_window ON labels (version) WHERE late = 1"
+
 # Times are Unix milliseconds; the blobs of sums and moves are those of work.period_sums and work.deltas.
 _TABLES = (
     "CREATE TABLE models (key {serial}, name TEXT NOT NULL UNIQUE){strict}",
     "CREATE TABLE versions (key {serial}, model {int} NOT NULL, version TEXT NOT NULL, classes TEXT NOT NULL,"
     " calibrator TEXT NOT NULL, metrics TEXT NOT NULL, last_sequence {int} NOT NULL DEFAULT 0,"
-    " reference TEXT, observed {int} NOT NULL, has_logits {int} NOT NULL, positive TEXT,"
-    " act_alone TEXT,"
+    " reference TEXT, observed {int} NOT NULL, has_logits {int} NOT NULL, positive TEXT, act_alone TEXT,"
+    " matures_ms {int}, unlabelled_means TEXT, matured {int} NOT NULL DEFAULT 0, assumed {int} NOT NULL DEFAULT 0,"
     " UNIQUE (model, version)){strict}",
     "CREATE TABLE tags (version {int} NOT NULL, key {int} NOT NULL, name TEXT NOT NULL, PRIMARY KEY (version, key),"
     " UNIQUE (version, name)){clustered}",
@@ -44,8 +57,10 @@ _TABLES = (
     "CREATE TABLE labels (version {int} NOT NULL, sequence {int} NOT NULL, prediction TEXT NOT NULL, created_ms {int}"
     " NOT NULL, arrived_ms {int} NOT NULL, corrected_ms {int}, label {int} NOT NULL, predicted {int} NOT NULL,"
     " first_correct {int} NOT NULL, confidence {real} NOT NULL, nll {real}, brier {real}, propensity {real},"
-    " tag TEXT, import_id TEXT, PRIMARY KEY (version, sequence)){clustered}",
+    " tag TEXT, import_id TEXT, counted_ms {int}, assumed {int}, late {int},"
+    " PRIMARY KEY (version, sequence)){clustered}",
     "CREATE UNIQUE INDEX labelled ON labels (prediction, version)",
+    _AFTER_WINDOW,
     # SQLite takes an index before the table itself only if all columns of the query are in it.
     "CREATE INDEX corrected ON labels (version, sequence, created_ms, predicted, tag, corrected_ms)"
     " WHERE corrected_ms IS NOT NULL",
@@ -56,6 +71,7 @@ _TABLES = (
     "CREATE TABLE held (model {int} NOT NULL, id TEXT NOT NULL, label TEXT NOT NULL, given_ms {int} NOT NULL,"
     " import_id TEXT, doubtful {int} NOT NULL DEFAULT 0, PRIMARY KEY (model, id)){clustered}",
     *_DOUBTFUL,
+    *_MATURING,
     # One row for each transaction of a voiding, and for each of its versions; version 0: held labels.
     "CREATE TABLE voidings (key {serial}, version {int} NOT NULL, at_ms {int} NOT NULL, import_id TEXT, since_ms {int},"
     " until_ms {int}, who TEXT NOT NULL, why TEXT NOT NULL, removed {int} NOT NULL, restored {int} NOT NULL,"
@@ -92,6 +108,12 @@ _POSTGRES = {
 
 _UPGRADE = (
     *_DOUBTFUL,
+    *_MATURING,
+    *(f"ALTER TABLE labels ADD COLUMN {name} {{int}}" for name in ("counted_ms", "assumed", "late")),
+    _AFTER_WINDOW,
+    "ALTER TABLE versions ADD COLUMN matures_ms {int}",
+    "ALTER TABLE versions ADD COLUMN unlabelled_means TEXT",
+    *(f"ALTER TABLE versions ADD COLUMN {name} {{int}} NOT NULL DEFAULT 0" for name in ("matured", "assumed")),
     _OTHER_TAGS,
     "ALTER TABLE versions ADD COLUMN act_alone TEXT",
     "ALTER TABLE held ADD COLUMN doubtful {int} NOT NULL DEFAULT 0",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import shutil
 import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TypeVar
 
@@ -42,9 +42,28 @@ def upgrade(path: Path, make: MakeWork[T], say: Callable[[str], None]) -> T | No
                 raise StoreError(other_version(path, version, SQLITE_BEFORE, "path"))
             _lock(db, path)
             with _copied(db, path, version, say):
-                return _transact(db, make)
+                return _transact(db, make, SQLITE_UPGRADE)
     except (sqlite3.Error, OSError, UnicodeDecodeError) as error:
         raise failure(path, "upgraded", error) from error
+
+
+def alone(path: Path, make: MakeWork[T]) -> T:
+    """Run work in one transaction on a file that no other process has open; what it returned.
+
+    Raises:
+        StoreError: no such file, no store of this release's schema, or a process that has the file open.
+    """
+    if not path.is_file():
+        raise StoreError(f"there is no store {path}; name the file that the service is given as --store")
+    try:
+        with contextlib.closing(sqlite3.connect(path, timeout=1, isolation_level=None)) as db:
+            version = db.execute("PRAGMA user_version").fetchone()[0]
+            if version != VERSION:
+                raise StoreError(other_version(path, version, SQLITE_BEFORE, "path"))
+            _lock(db, path)
+            return _transact(db, make, ())
+    except (sqlite3.Error, OSError, UnicodeDecodeError) as error:
+        raise failure(path, "written", error) from error
 
 
 def _lock(db: sqlite3.Connection, path: Path) -> None:
@@ -93,11 +112,11 @@ def _free_name(path: Path) -> Path:
     return free
 
 
-def _transact(db: sqlite3.Connection, make: MakeWork[T]) -> T:
+def _transact(db: sqlite3.Connection, make: MakeWork[T], statements: Sequence[str]) -> T:
     db.execute("PRAGMA synchronous=FULL")
     db.execute("BEGIN EXCLUSIVE")
     try:
-        for statement in SQLITE_UPGRADE:
+        for statement in statements:
             db.execute(statement)
         result = run(db, make())
         db.execute(f"PRAGMA user_version={VERSION}")

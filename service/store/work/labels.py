@@ -13,7 +13,7 @@ import numpy.typing as npt
 from service.ids import is_generated
 from service.store.label_rules import Candidate, Change, Plan, Rules
 from service.store.rows import Integers, Label, storable
-from service.store.work import deltas
+from service.store.work import deltas, maturing
 from service.store.work.scoring import Scored, score
 from service.store.work.statements import ExecuteMany, Insert, Lock, Query, Work
 from service.store.work.versions import KnownVersions, load_versions
@@ -36,11 +36,15 @@ COLUMNS = (
     "propensity",
     "tag",
     "import_id",
+    "counted_ms",
+    "assumed",
+    "late",
 )
 REPLACED = ("version", "prediction", "label", "given_ms", "import_id")
 CANDIDATES = (
     "SELECT p.id, p.version, p.created_ms, p.predicted, p.confidence, p.propensity, p.tag, p.tag_key, p.logits,"
-    " l.sequence, l.label FROM predictions p LEFT JOIN labels l ON l.prediction = p.id AND l.version = p.version"
+    " l.sequence, l.label, CASE WHEN l.corrected_ms IS NULL THEN l.assumed END FROM predictions p"
+    " LEFT JOIN labels l ON l.prediction = p.id AND l.version = p.version"
     " WHERE p.id = ANY($1)"
 )
 
@@ -52,6 +56,10 @@ class Arrival(NamedTuple):
     import_id: str | None
     corrected_ms: int | None = None
     """When another label was last replaced by it, of one that is copied to a shadow."""
+    counted_ms: int | None = None
+    """When the window of its answer closed, of one that counts from then on."""
+    assumed: bool = False
+    """Whether nobody gave it; see `work.windows`."""
 
 
 def put(labels: list[Label], known: KnownVersions, arrival: Arrival, *, each: bool) -> Work[Plan]:
@@ -98,7 +106,7 @@ def candidates_of(ids: list[str], known: KnownVersions) -> Work[tuple[dict[str, 
         candidates.setdefault(row[0], []).append(Candidate(*row))
     if not {candidate.version for same_id in candidates.values() for candidate in same_id} <= known.versions.keys():
         known = yield from load_versions(known)
-    return candidates, known
+    return (yield from maturing.mark(candidates, known)), known
 
 
 def _held(ids: list[str]) -> Work[dict[tuple[str, str], str | int]]:
@@ -113,23 +121,33 @@ def _held(ids: list[str]) -> Work[dict[tuple[str, str], str | int]]:
 def write_changes(
     changes: Mapping[tuple[int, str], Change], known: KnownVersions, arrivals: Arrival | Mapping[str, Arrival]
 ) -> Work[None]:
-    """Write labels that are new or corrected, and their deltas. `arrivals`: that of all, or by id."""
+    """Write labels that are new or corrected, and their deltas. `arrivals`: that of all, or by id.
+
+    Those of answers whose window is open are kept until it closes.
+    """
     by_version: dict[int, list[Change]] = {}
+    early: dict[int, list[Change]] = {}
     for (key, _), change in changes.items():
         if change.candidate.label != change.now:
-            by_version.setdefault(key, []).append(change)
+            (early if change.candidate.maturing else by_version).setdefault(key, []).append(change)
+    for key, version_changes in sorted(early.items()):
+        given = {c.candidate.id: _of(arrivals, c.candidate.id)[:2] for c in version_changes}
+        yield from maturing.keep(key, version_changes, given)
     for key, version_changes in sorted(by_version.items()):
         scored = score(version_changes, known.versions[key])
+        matures = known.versions[key].maturity is not None
         if fresh := int(scored.fresh_L.sum()):
-            yield from _append(key, scored, fresh, arrivals)
+            yield from _append(key, scored, fresh, arrivals, matures=matures)
         if fresh < len(version_changes):
-            yield from _correct(key, scored, arrivals)
+            yield from _correct(key, scored, arrivals, late=1 if matures else None)
         yield deltas.insert_of(key, deltas.LABELS, *deltas_of(scored))
         if positive := known.versions[key].positive_class:
             yield deltas.insert_of(key, deltas.POSITIVE_LABELS, *deltas_of(scored, positive))
 
 
-def _append(key: int, scored: Scored, fresh: int, arrivals: Arrival | Mapping[str, Arrival]) -> Work[None]:
+def _append(
+    key: int, scored: Scored, fresh: int, arrivals: Arrival | Mapping[str, Arrival], *, matures: bool
+) -> Work[None]:
     rows = yield Query(
         "UPDATE versions SET last_sequence = last_sequence + $2 WHERE key = $1 RETURNING last_sequence", (key, fresh)
     )
@@ -149,7 +167,9 @@ def _append(key: int, scored: Scored, fresh: int, arrivals: Arrival | Mapping[st
         first_correct = int(change.first == c.predicted)
         when = (c.created_ms, arrived, corrected)
         what = (change.now, c.predicted, first_correct, c.confidence, nll, brier, c.propensity, c.tag)
-        written.append((key, sequence, c.id, *when, *what, arrival.import_id))
+        late = 1 if matures and (arrival.counted_ms is None or arrival.corrected_ms is not None) else None
+        counted = arrival.counted_ms, 1 if arrival.assumed else None, late
+        written.append((key, sequence, c.id, *when, *what, arrival.import_id, *counted))
     yield Insert("labels", COLUMNS, written)
     if replaced:
         yield Insert("replaced", REPLACED, replaced)
@@ -159,7 +179,7 @@ def _of(arrivals: Arrival | Mapping[str, Arrival], id_: str) -> Arrival:
     return arrivals if isinstance(arrivals, Arrival) else arrivals[id_]
 
 
-def _correct(key: int, scored: Scored, arrivals: Arrival | Mapping[str, Arrival]) -> Work[None]:
+def _correct(key: int, scored: Scored, arrivals: Arrival | Mapping[str, Arrival], *, late: int | None) -> Work[None]:
     sequences = [c.candidate.sequence for c in scored.changes if c.candidate.label is not None]
     yield Query(
         f"INSERT INTO replaced ({', '.join(REPLACED)}) SELECT version, prediction, label,"
@@ -168,10 +188,10 @@ def _correct(key: int, scored: Scored, arrivals: Arrival | Mapping[str, Arrival]
     )
     rows = zip(scored.changes, stored(scored.nll_L), stored(scored.brier_L), strict=True)
     yield ExecuteMany(
-        "UPDATE labels SET label = $3, nll = $4, brier = $5, corrected_ms = $6, import_id = $7"
+        "UPDATE labels SET label = $3, nll = $4, brier = $5, corrected_ms = $6, import_id = $7, late = $8"
         " WHERE version = $1 AND sequence = $2",
         [
-            (key, c.candidate.sequence, c.now, nll, brier, *_of(arrivals, c.candidate.id)[:2])
+            (key, c.candidate.sequence, c.now, nll, brier, *_of(arrivals, c.candidate.id)[:2], late)
             for c, nll, brier in rows
             if c.candidate.label is not None
         ],

@@ -9,7 +9,7 @@ import numpy as np
 
 from service.store.label_rules import Candidate, Change, Rules
 from service.store.rows import ConflictsError, EarlierPrediction, Label, PredictionBatch, RowsError
-from service.store.work import deltas
+from service.store.work import deltas, maturing
 from service.store.work.labels import REPLACED, Arrival, candidates_of, write_changes
 from service.store.work.statements import Insert, InsertNew, Lock, Query, Work
 from service.store.work.versions import KnownVersions, load_versions
@@ -33,7 +33,7 @@ COLUMNS = (
 
 
 def put_all(
-    batches: list[tuple[PredictionBatch, list[int]]], known: KnownVersions, *, each: bool
+    batches: list[tuple[PredictionBatch, list[int]]], known: KnownVersions, now_ms: int, *, each: bool
 ) -> Work[list[list[EarlierPrediction | None]]]:
     """`put` for several batches, each with the keys of its tags.
 
@@ -42,13 +42,15 @@ def put_all(
     """
     outcomes = []
     for batch, tag_keys in batches:
-        outcomes.append((yield from put(batch, tag_keys, known)))
+        outcomes.append((yield from put(batch, tag_keys, known, now_ms)))
     if not each and any(row is not None and row.logits is None for rows in outcomes for row in rows):
         raise ConflictsError(outcomes)
     return outcomes
 
 
-def put(batch: PredictionBatch, tag_keys: list[int], known: KnownVersions) -> Work[list[EarlierPrediction | None]]:
+def put(
+    batch: PredictionBatch, tag_keys: list[int], known: KnownVersions, now_ms: int
+) -> Work[list[EarlierPrediction | None]]:
     """Store the rows that are new; for the others, what was stored before."""
     version = known.keys[batch.model, batch.version]
     model = known.model_of[version]
@@ -85,8 +87,9 @@ def put(batch: PredictionBatch, tag_keys: list[int], known: KnownVersions) -> Wo
             p_N = positive.probability_of_top(c_N, predicted_N)
             rows_N = deltas.answer_deltas(created_N, p_N, predicted_N, tag_N)
             yield deltas.insert_of(version, deltas.POSITIVE_ANSWERS, rows_N)
+        yield from maturing.enrol(version, known, [(batch.ids[k], int(batch.created_ms_N[k])) for k in fresh], now_ms)
     if is_shadow(batch.model):
-        yield from _apply_labels_of_answers(batch, rows, known)
+        yield from _apply_labels_of_answers(batch, rows, [batch.ids[k] for k in fresh], known)
     elif new := [batch.ids[k] for k in own if outcomes[k] is None]:
         yield from _apply_held(batch.model, new, model, known)
     return outcomes
@@ -131,17 +134,27 @@ def _compared(id_: str, digest: bytes | None, earlier: dict[str, tuple[Any, ...]
 
 def _candidates(rows: list[tuple[Any, ...]]) -> list[Candidate]:
     named = [dict(zip(COLUMNS, row, strict=True)) | {"sequence": None, "label": None} for row in rows]
-    return [Candidate(*(row[name] for name in Candidate._fields)) for row in named]
+    return [Candidate(*(row[name] for name in Candidate._fields if name in row)) for row in named]
 
 
-def _apply_labels_of_answers(batch: PredictionBatch, rows: list[tuple[Any, ...]], known: KnownVersions) -> Work[None]:
+_VERSIONS_OF = (
+    "SELECT p.version FROM predictions p JOIN models m ON m.key = p.model WHERE p.id = ANY($1) AND m.name = $2"
+)
+
+
+def _apply_labels_of_answers(
+    batch: PredictionBatch, rows: list[tuple[Any, ...]], fresh: list[str], known: KnownVersions
+) -> Work[None]:
     """Label a shadow's rows, which come after the answers and maybe after their labels, which are theirs too.
 
     Those who label the answers wait for their versions' rows, so none comes between reading and writing.
     """
-    answered, ids = shadowed_by(batch.model), [row[0] for row in rows]
-    of = "SELECT p.version FROM predictions p JOIN models m ON m.key = p.model WHERE p.id = ANY($1) AND m.name = $2"
+    answered, ids, version = shadowed_by(batch.model), [row[0] for row in rows], known.keys[batch.model, batch.version]
+    of = _VERSIONS_OF
     yield Lock(f"SELECT key FROM versions WHERE key IN ({of}) ORDER BY key FOR NO KEY UPDATE", (ids, answered))
+    if known.versions[version].maturity is not None:
+        yield from _keep_labels_of_answers(fresh, answered, version, known)
+        return
     labelled = yield Query(
         "SELECT prediction, version, label, arrived_ms, import_id, corrected_ms FROM labels"
         f" WHERE prediction = ANY($1) AND version IN ({of})",
@@ -151,7 +164,6 @@ def _apply_labels_of_answers(batch: PredictionBatch, rows: list[tuple[Any, ...]]
         return
     if not {key for _, key, *_ in labelled} <= known.versions.keys():
         known = yield from load_versions(known)
-    version = known.keys[batch.model, batch.version]
     classes = known.versions[version].classes
     fitting = {id_: row for id_, key, *row in labelled if known.versions[key].classes == classes}
     past = yield Query(
@@ -164,6 +176,25 @@ def _apply_labels_of_answers(batch: PredictionBatch, rows: list[tuple[Any, ...]]
     changes = {(version, c.id): Change(c, firsts[c.id], labels[c.id]) for c in _candidates(rows) if c.id in labels}
     yield from write_changes(changes, known, {id_: Arrival(*arrival) for id_, (_, *arrival) in fitting.items()})
     yield Insert("replaced", REPLACED, [(version, *row) for row in past])
+
+
+def _keep_labels_of_answers(fresh: list[str], answered: str, version: int, known: KnownVersions) -> Work[None]:
+    """Have new rows of a shadow whose window is open wait with the labels that people gave to the answers."""
+    where = f"WHERE prediction = ANY($1) AND version IN ({_VERSIONS_OF})"
+    given = yield Query(
+        f"SELECT prediction, version, label, given_ms, import_id FROM early {where} ORDER BY key", (fresh, answered)
+    )
+    counted = yield Query(
+        "SELECT prediction, version, label, coalesce(corrected_ms, arrived_ms), import_id FROM labels"
+        f" {where} AND (assumed IS NULL OR corrected_ms IS NOT NULL)",
+        (fresh, answered),
+    )
+    rows = [*given, *counted]
+    if not {key for _, key, *_ in rows} <= known.versions.keys():
+        known = yield from load_versions(known)
+    classes = known.versions[version].classes
+    alike = [(version, id_, *entry) for id_, key, *entry in rows if known.versions[key].classes == classes]
+    yield Insert("early", maturing.EARLY, alike)
 
 
 def _apply_held(model_name: str, ids: list[str], model: int, known: KnownVersions) -> Work[None]:

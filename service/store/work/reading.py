@@ -26,8 +26,8 @@ from trueodds.sums.answers import AnswerSums
 from trueodds.sums.hours import HOUR_MS, Hours
 
 LOG = (
-    "sequence, prediction, created_ms, arrived_ms, label, predicted, first_correct, confidence, nll, brier,"
-    " propensity, tag"
+    "sequence, prediction, created_ms, coalesce(counted_ms, arrived_ms), label, predicted, first_correct, confidence,"
+    " nll, brier, propensity, tag"
 )
 _NEVER = 2**62
 WINDOWS = 8
@@ -311,14 +311,16 @@ def exported_own(
 
 _STORED = (
     "SELECT p.id, m.name, v.version, p.created_ms, p.predicted, p.raw_confidence, p.confidence, {logits}, p.tag,"
-    " p.propensity, l.label, coalesce(l.corrected_ms, l.arrived_ms), l.corrected_ms, l.import_id FROM predictions p"
+    " p.propensity, l.label, coalesce(l.corrected_ms, CASE WHEN l.assumed IS NULL THEN l.arrived_ms END),"
+    " l.corrected_ms, l.import_id, w.due_ms FROM predictions p"
     " JOIN versions v ON v.key = p.version JOIN models m ON m.key = v.model"
     " LEFT JOIN labels l ON l.prediction = p.id AND l.version = p.version"
+    " LEFT JOIN maturing w ON w.prediction = p.id AND w.version = p.version"
 )
 
 
 def _prediction(row: Sequence[Any]) -> StoredPrediction:
-    *answer, logits, tag, propensity, label, labelled_ms, corrected_ms, import_id = row
+    *answer, logits, tag, propensity, label, labelled_ms, corrected_ms, import_id, due_ms = row
     corrected = None if label is None else corrected_ms is not None
-    of_label = label, labelled_ms, corrected, import_id
+    of_label = label, labelled_ms, corrected, import_id, due_ms
     return StoredPrediction(*(*answer, bytes(logits or b""), tag, propensity, *of_label))

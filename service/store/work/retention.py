@@ -5,11 +5,13 @@ from __future__ import annotations
 from service.store.rows import DeletionCounts
 from service.store.work.statements import Lock, Query, Work
 
-# A label that a state has not taken yet stays in the log, and its prediction with it.
+# A label that a state has not taken yet stays in the log, and its prediction with it; so does a prediction whose window
+# is open: it counts once, when that closes.
 _OLD = (
     "SELECT p.id, p.model FROM predictions p LEFT JOIN labels l ON l.prediction = p.id AND l.version = p.version"
     " WHERE {which} AND p.created_ms < $1 AND (l.sequence IS NULL OR l.sequence <="
     " (SELECT coalesce(min(s.sequence), l.sequence) FROM states s WHERE s.version = l.version))"
+    " AND NOT EXISTS (SELECT 1 FROM maturing w WHERE w.version = p.version AND w.prediction = p.id)"
 )
 OURS = _OLD.format(which="p.digest IS NULL AND p.id < $2 AND p.id > $3") + " ORDER BY p.id LIMIT $4"
 OWN = _OLD.format(which="p.digest IS NOT NULL") + " ORDER BY p.created_ms LIMIT $2"
@@ -64,6 +66,12 @@ def remove(id_: str, models: list[str]) -> Work[DeletionCounts]:
     versions = f"SELECT key FROM versions WHERE model IN ({of})"
     yield Query(f"DELETE FROM replaced WHERE version IN ({versions}) AND prediction = $2", (models, id_))
     yield Query(f"DELETE FROM doubtful WHERE version IN ({versions}) AND prediction = $2", (models, id_))
+    yield Query(f"DELETE FROM early WHERE version IN ({versions}) AND prediction = $2", (models, id_))
+    waiting = yield Query(
+        f"DELETE FROM maturing WHERE version IN ({versions}) AND prediction = $2 RETURNING version", (models, id_)
+    )
+    for (version,) in waiting:
+        yield Query("UPDATE versions SET matured = matured + 1 WHERE key = $1", (version,))
     labels = yield Query(
         f"DELETE FROM labels WHERE version IN ({versions}) AND prediction = $2 RETURNING prediction", (models, id_)
     )

@@ -11,6 +11,7 @@ from service.store.work.period_sums import HOUR
 from service.store.work.statements import Lock, Query, Work
 from trueodds import calibrators
 from trueodds.bundle import ActAlone, Reference
+from trueodds.sums.maturity import Maturity
 
 
 @dataclass
@@ -52,12 +53,12 @@ def load_versions(known: KnownVersions) -> Work[KnownVersions]:
     loaded = KnownVersions(versions, dict(known.keys), dict(known.model_of), dict(known.models))
     rows = yield Query(
         "SELECT v.key, v.model, m.name, v.version, v.classes, v.calibrator, v.metrics, v.reference, v.observed,"
-        " v.has_logits, v.positive, v.act_alone FROM versions v LEFT JOIN models m ON m.key = v.model"
-        " WHERE NOT (v.key = ANY($1)) ORDER BY v.key",
+        " v.has_logits, v.positive, v.act_alone, v.matures_ms, v.unlabelled_means FROM versions v"
+        " LEFT JOIN models m ON m.key = v.model WHERE NOT (v.key = ANY($1)) ORDER BY v.key",
         (list(versions),),
     )
     for key, model, name, version, classes, calibrator, metrics, reference, *rest in rows:
-        observed, has_logits, positive, act_alone = rest
+        observed, has_logits, positive, act_alone, matures_ms, unlabelled_means = rest
         with decoding(f"row {key} of its table versions"):
             if name is None:
                 raise ValueError("its model is not in the table models")
@@ -72,6 +73,7 @@ def load_versions(known: KnownVersions) -> Work[KnownVersions]:
                 bool(has_logits),
                 positive,
                 act_alone and ActAlone.model_validate_json(act_alone),
+                None if matures_ms is None else Maturity(matures_ms, unlabelled_means),
             )
         loaded.keys[name, version], loaded.model_of[key], loaded.models[name] = key, model, model
     for version, key, name in (yield Query("SELECT version, key, name FROM tags ORDER BY version, key")):
@@ -102,11 +104,14 @@ def add_version(version: Version) -> Work[None]:
     reference = version.reference and version.reference.model_dump_json()
     promise = version.act_alone and version.act_alone.model_dump_json()
     origin = int(version.is_observed), int(version.has_logits)
+    maturity = version.maturity
+    window = (None, None) if maturity is None else (maturity.window_ms, maturity.unlabelled_means)
     yield Query(
         "INSERT INTO versions (model, version, classes, calibrator, metrics, reference, observed, has_logits, positive,"
-        " act_alone) SELECT key, $2, $3, $4, $5, $6, $7, $8, $9, $10 FROM models WHERE name = $1"
+        " act_alone, matures_ms, unlabelled_means)"
+        " SELECT key, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12 FROM models WHERE name = $1"
         " ON CONFLICT (model, version) DO NOTHING",
-        (version.model, version.version, *texts, reference, *origin, version.positive, promise),
+        (version.model, version.version, *texts, reference, *origin, version.positive, promise, *window),
     )
     ((observed,),) = yield Query(
         "SELECT v.observed FROM versions v JOIN models m ON m.key = v.model WHERE m.name = $1 AND v.version = $2",

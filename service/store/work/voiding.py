@@ -12,10 +12,10 @@ from typing import Any, NamedTuple
 
 from service.store.label_rules import Candidate, Change
 from service.store.rows import LabelSelection, VoidCounts, Voiding
-from service.store.work import deltas, states
-from service.store.work.labels import CANDIDATES, deltas_of, stored
+from service.store.work import deltas, maturing, states
+from service.store.work.labels import CANDIDATES, REPLACED, deltas_of, stored
 from service.store.work.scoring import score
-from service.store.work.statements import ExecuteMany, Lock, Query, Work
+from service.store.work.statements import ExecuteMany, Insert, Lock, Query, Work
 from service.store.work.versions import KnownVersions
 from trueodds.bundle.shadows import shadows_of
 
@@ -90,8 +90,14 @@ class _Plan:
     """Ids and sequence numbers."""
     relabelled: dict[str, int] = field(default_factory=dict)
     """The labels that come back, by id."""
-    updates: list[tuple[str, int, int, int, int | None, int, str | None]] = field(default_factory=list)
-    """Id, sequence, label, arrived_ms, corrected_ms, first_correct, import_id."""
+    updates: list[tuple[str, int, int, int, int | None, int, str | None, int | None, int | None]] = field(
+        default_factory=list
+    )
+    """Id, sequence, label, arrived_ms, corrected_ms, first_correct, import_id, assumed, late."""
+    assumed: int = 0
+    """Answers that have no label in time any more, which counts as the version's setting says."""
+    behind: list[tuple[int, str, int, int, None]] = field(default_factory=list)
+    """What that counts as, where a later label has replaced it."""
     past: list[int] = field(default_factory=list)
     """Keys of replaced labels that go."""
 
@@ -108,7 +114,7 @@ def block(
     """
     if not dry_run:
         yield Lock("SELECT key FROM versions WHERE key = $1 FOR NO KEY UPDATE", (version,))
-    plan = yield from _plan(version, sequences, voiding.selection)
+    plan = yield from _plan(version, sequences, voiding.selection, known)
     if dry_run or not plan.counts.labels:
         return plan.counts
     yield from _write(version, plan, known)
@@ -121,13 +127,13 @@ def block(
 
 def take_out(version: int, sequences: list[int], selection: LabelSelection, known: KnownVersions) -> Work[None]:
     """Take the selected ones of these labels out of the log and the sums; states and records stay as they are."""
-    yield from _write(version, (yield from _plan(version, sequences, selection)), known)
+    yield from _write(version, (yield from _plan(version, sequences, selection, known)), known)
 
 
-def _plan(version: int, sequences: list[int], selection: LabelSelection) -> Work[_Plan]:
+def _plan(version: int, sequences: list[int], selection: LabelSelection, known: KnownVersions) -> Work[_Plan]:
     rows = yield Query(
-        "SELECT prediction, sequence, label, arrived_ms, corrected_ms, predicted, first_correct, import_id, created_ms"
-        " FROM labels WHERE version = $1 AND sequence = ANY($2) ORDER BY sequence",
+        "SELECT prediction, sequence, label, arrived_ms, corrected_ms, predicted, first_correct, import_id, created_ms,"
+        " counted_ms, assumed FROM labels WHERE version = $1 AND sequence = ANY($2) ORDER BY sequence",
         (version, sequences),
     )
     entries: dict[str, list[_Entry]] = {id_: [] for id_, *_ in rows}
@@ -140,27 +146,43 @@ def _plan(version: int, sequences: list[int], selection: LabelSelection) -> Work
     ):
         entries[id_].append(_Entry(*entry))
     plan = _Plan()
-    for id_, sequence, label, arrived_ms, corrected_ms, predicted, first_correct, import_id, created_ms in rows:
+    for id_, sequence, label, arrived_ms, corrected_ms, predicted, first_correct, import_id, created_ms, *of in rows:
+        counted_ms, assumed = of
         now = _Entry(None, label, arrived_ms if corrected_ms is None else corrected_ms, import_id)
         every = [*entries[id_], now]
-        kept = [entry for entry in every if not selection.holds(entry.given_ms, entry.import_id)]
+        if counted_ms is not None:
+            every.sort(key=lambda entry: entry.given_ms)
+        unsaid = every[0] if assumed else None
+        kept = [e for e in every if e is unsaid or not selection.holds(e.given_ms, e.import_id)]
         if len(kept) == len(every):
             continue
         plan.past += [entry.key for entry in every if entry.key is not None and entry not in kept[:-1]]
+        in_time = [entry for entry in kept if counted_ms is not None and entry.given_ms < counted_ms]
+        if unsaid is None and counted_ms is not None and not in_time:
+            means = maturing.assumed_of(known.versions[version], predicted)
+            if means is not None:
+                unsaid = _Entry(None, means, counted_ms, None)
+                kept = [unsaid, *kept]
+                plan.assumed += 1
+                if len(kept) > 1:
+                    plan.behind.append((version, id_, means, counted_ms, None))
         if not kept:
             plan.counts += VoidCounts(removed=1)
             plan.removed.append((id_, sequence))
             plan.changes_evidence_from(sequence)
             continue
-        first, last = kept[0], kept[-1]
+        first, last = in_time[-1] if in_time else kept[0], kept[-1]
         plan.counts += VoidCounts(kept=1) if last is now else VoidCounts(restored=1)
         if last.label != label:
             plan.relabelled[id_] = last.label
-        corrected = last.given_ms if len(kept) > 1 else None
+        corrected = None if last is first else last.given_ms
         arrived, correct = max(first.given_ms, created_ms), int(first.label == predicted)
         if correct != first_correct:
             plan.changes_evidence_from(sequence)
-        plan.updates.append((id_, sequence, last.label, arrived, corrected, correct, last.import_id))
+        is_late = last is not first or not (in_time or first is unsaid)
+        late = 1 if known.versions[version].maturity is not None and is_late else None
+        of_label = arrived, corrected, correct, last.import_id, 1 if first is unsaid else None, late
+        plan.updates.append((id_, sequence, last.label, *of_label))
     return plan
 
 
@@ -188,13 +210,17 @@ def _write(version: int, plan: _Plan, known: KnownVersions) -> Work[None]:
         if positive:
             yield deltas.insert_of(version, deltas.POSITIVE_LABELS, *parts_of_positive)
     yield Query("DELETE FROM replaced WHERE key = ANY($1)", (plan.past,))
+    if plan.behind:
+        yield Insert("replaced", REPLACED, plan.behind)
+    if plan.assumed:
+        yield Query("UPDATE versions SET assumed = assumed + $2 WHERE key = $1", (version, plan.assumed))
     yield Query(
         "DELETE FROM labels WHERE version = $1 AND sequence = ANY($2)",
         (version, [number for _, number in plan.removed]),
     )
     yield ExecuteMany(
-        "UPDATE labels SET label = $3, arrived_ms = $4, corrected_ms = $5, first_correct = $6, import_id = $7"
-        " WHERE version = $1 AND sequence = $2",
+        "UPDATE labels SET label = $3, arrived_ms = $4, corrected_ms = $5, first_correct = $6, import_id = $7,"
+        " assumed = $8, late = $9 WHERE version = $1 AND sequence = $2",
         [(version, *update) for _, *update in plan.updates],
     )
     sequence_of = {id_: sequence for id_, sequence, *_ in plan.updates}

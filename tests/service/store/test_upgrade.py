@@ -13,6 +13,7 @@ import pytest
 
 from service.store import Doubt, Store, StoreError, open_store
 from service.store import upgrade_store as upgrade
+from service.store.databases.schema import VERSION
 from service.store.rows import Decision, Label, LabelSelection, SettleCounts, Settlement, Voiding
 from service.store.work.doubtful import is_ambiguous
 from tests.service.store import older
@@ -57,7 +58,7 @@ def settling(decision: Decision) -> Settlement:
 def test_an_older_store_is_refused_with_the_command_then_upgraded_once(address: str) -> None:
     async def main() -> None:
         then = await written(address)
-        with pytest.raises(StoreError, match=r"this release reads version 8.*then run: trueodds store upgrade"):
+        with pytest.raises(StoreError, match=rf"reads version {VERSION}.*then run: trueodds store upgrade"):
             await open_store(address)
         lines, say = said()
         doubtful = await upgrade(address, older.RESTART, say)

@@ -11,7 +11,7 @@ from trueodds.reports.schemas.labelling import (
     Sensitivity,
     WeightedFigures,
 )
-from trueodds.reports.schemas.report import Check, Held, KnownVersion, Report, Verdict, Window
+from trueodds.reports.schemas.report import Check, Held, KnownVersion, Maturing, Report, Verdict, Window
 
 __all__ = [
     "MayAct",
@@ -39,6 +39,7 @@ __all__ = [
     "Check",
     "Held",
     "KnownVersion",
+    "Maturing",
     "Report",
     "Verdict",
     "Window",

@@ -101,6 +101,23 @@ class Held(BaseModel):
     oldest: datetime = Field(description="when the one that waits longest came")
 
 
+class Maturing(BaseModel):
+    """Answers of a version whose labels come late: each counts when its window closes, with the label it has then."""
+
+    window: str = Field(description="from the answer on: 45d")
+    unlabelled_means: Literal["ok", "unknown"] = Field(
+        description="what no label means when the window closes. ok: of a positive class the other one, otherwise that"
+        " the answer was right; unknown: nothing"
+    )
+    maturing: int = Field(description="answers of the version whose window is open: in no number of labels yet")
+    matured: int = Field(description="answers whose window has closed")
+    assumed: int = Field(description="of these, the ones that had no label then and count as ok")
+    after_window: int = Field(
+        description="labels that came, or replaced another, after the window. One that replaces another is a correction"
+    )
+    reading: str
+
+
 class Report(BaseModel):
     """How well the confidences of one model version agree with the labels that came back; null without labels."""
 
@@ -188,6 +205,9 @@ class Report(BaseModel):
         None, description="of a table with labels: the confidence from which on its answers may act alone"
     )
     held: Held | None = Field(None, description="labels of the model that wait for their predictions; null: none")
+    maturing: Maturing | None = Field(
+        None, description="of a version whose labels count when a window closes; null: they count when they come"
+    )
     offline: dict[str, Any] = Field(description="the same numbers on the test set, from the model's card")
     estimands: dict[str, str] = Field(default_factory=dict, description="what each number is an estimate of")
     versions: list[Slice] = Field(default_factory=list, description="the model's versions beside each other")

@@ -1,0 +1,180 @@
+"""Windows that close: answers that have waited long enough count from then on, with the label that they have by then.
+
+An answer enters the label log at the end of its window, whenever the work is done: the log is in the order of these
+times, and says them. So nothing depends on how often, or by whom, it is done. A version that began without a window can
+be given one (`begin`): its labels wait anew, as if it had had it from the start.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import NamedTuple
+
+from service.store.label_rules import Candidate, Change
+from service.store.rows import LabelSelection, VoidCounts, Voiding
+from service.store.work import maturing, states
+from service.store.work.deltas import TOTAL
+from service.store.work.labels import CANDIDATES, REPLACED, Arrival, write_changes
+from service.store.work.maturing import EARLY, Entry
+from service.store.work.reading import MergedTotals, sums
+from service.store.work.statements import Insert, Lock, Query, Work
+from service.store.work.versions import KnownVersions, load_versions
+from service.store.work.voiding import Restart, condition, record_voiding, take_out
+from trueodds.bundle.shadows import shadowed_by
+from trueodds.sums.maturity import Maturity
+
+BLOCK = 2000
+"""Labels that are taken out at once."""
+
+
+def due(now_ms: int) -> Work[list[int]]:
+    """The keys of versions with answers whose window has closed and that do not count yet."""
+    rows = yield Query(
+        "SELECT v.key FROM versions v WHERE v.matures_ms IS NOT NULL"
+        " AND EXISTS (SELECT 1 FROM maturing m WHERE m.version = v.key AND m.due_ms <= $1) ORDER BY v.key",
+        (now_ms,),
+    )
+    return [key for (key,) in rows]
+
+
+def close(version: int, now_ms: int, limit: int, known: KnownVersions) -> Work[int]:
+    """Count the first `limit` answers whose window has closed; how many there were.
+
+    Nobody labels answers of the version meanwhile, so a label is either in time or late.
+    """
+    yield Lock("SELECT key FROM versions WHERE key = $1 FOR NO KEY UPDATE", (version,))
+    rows = yield Query(
+        "SELECT prediction, due_ms FROM maturing WHERE version = $1 AND due_ms <= $2 ORDER BY due_ms, prediction"
+        " LIMIT $3",
+        (version, now_ms, limit),
+    )
+    if not rows:
+        return 0
+    due_ms = dict(rows)
+    ids = list(due_ms)
+    candidates = {row[0]: Candidate(*row) for row in (yield Query(f"{CANDIDATES} AND p.version = $2", (ids, version)))}
+    said = yield from maturing.entries(version, ids)
+    in_time = {id_: [entry for entry in said.get(id_, ()) if entry.given_ms < due_ms[id_]] for id_ in candidates}
+    silent = [candidates[id_] for id_, entries in in_time.items() if not entries]
+    assumed = yield from _assumed(version, silent, known)
+    changes: dict[tuple[int, str], Change] = {}
+    arrivals: dict[str, Arrival] = {}
+    past: list[tuple[int, str, int, int, str | None]] = []
+    for id_ in filter(candidates.__contains__, ids):
+        before, late = in_time[id_], said.get(id_, [])[len(in_time[id_]) :]
+        if id_ in assumed:
+            before = [Entry(assumed[id_], due_ms[id_], None)]
+        every = [*before, *late]
+        if not every:
+            continue
+        first, last = before[-1] if before else late[0], every[-1]
+        corrected_ms = None if last is first else last.given_ms
+        counted_ms = due_ms[id_] if before else None
+        arrivals[id_] = Arrival(first.given_ms, last.import_id, corrected_ms, counted_ms, id_ in assumed)
+        changes[version, id_] = Change(candidates[id_], first.label, last.label)
+        past += [(version, id_, *entry) for entry in every[:-1]]
+    yield from write_changes(changes, known, arrivals)
+    if past:
+        yield Insert("replaced", REPLACED, past)
+    yield from maturing.forget(version, ids)
+    yield Query(
+        "UPDATE versions SET matured = matured + $2, assumed = assumed + $3 WHERE key = $1",
+        (version, len(ids), len(assumed)),
+    )
+    return len(ids)
+
+
+def _assumed(version: int, candidates: list[Candidate], known: KnownVersions) -> Work[dict[str, int]]:
+    """The labels of answers for which none came, by id; none where that means nothing.
+
+    What a shadow says is judged as the answer is that people saw: they have nothing to report of the shadow.
+    """
+    row = known.versions[version]
+    known_of = {candidate.id: maturing.assumed_of(row, candidate.predicted) for candidate in candidates}
+    if row.maturity is None or row.maturity.unlabelled_means != "ok" or None not in known_of.values():
+        return {id_: label for id_, label in known_of.items() if label is not None}
+    answered = yield Query(
+        "SELECT p.id, p.predicted, p.version FROM predictions p JOIN models m ON m.key = p.model"
+        " WHERE p.id = ANY($1) AND m.name = $2",
+        ([candidate.id for candidate in candidates], shadowed_by(row.model)),
+    )
+    alike = {key for key, other in known.versions.items() if other.classes == row.classes}
+    return {id_: predicted for id_, predicted, key in answered if key in alike}
+
+
+def void(version: int, what: Voiding, *, dry_run: bool) -> Work[VoidCounts]:
+    """Forget the selected ones of the labels that do not count yet: what became of their answers."""
+    if not dry_run:
+        yield Lock("SELECT key FROM versions WHERE key = $1 FOR NO KEY UPDATE", (version,))
+    where, arguments = condition(what.selection, "early", "early.given_ms", 2)
+    rows = yield Query(f"SELECT DISTINCT prediction FROM early WHERE version = $1 AND {where}", (version, *arguments))
+    counts = VoidCounts()
+    for given in (yield from maturing.entries(version, [id_ for (id_,) in rows])).values():
+        counts += _voided(given, what)
+    if not dry_run and counts.labels:
+        yield Query(f"DELETE FROM early WHERE version = $1 AND {where}", (version, *arguments))
+        yield record_voiding(version, replace(what, counts=counts))
+    return counts
+
+
+def _voided(given: list[Entry], what: Voiding) -> VoidCounts:
+    kept = [entry for entry in given if not what.selection.holds(entry.given_ms, entry.import_id)]
+    if not kept:
+        return VoidCounts(removed=1)
+    return VoidCounts(kept=1) if kept[-1] is given[-1] else VoidCounts(restored=1)
+
+
+class Begun(NamedTuple):
+    """A version that has got a window."""
+
+    answers: int
+    """They wait for it to close, or it has closed and they are counted next."""
+    labels: int
+    """Labels of these."""
+    only_sums: int
+    """Labels whose answers retention had removed: they stay in the sums as they came."""
+
+
+def begin(windows: Mapping[str, Maturity], restart: Restart) -> Work[dict[tuple[str, str], Begun]]:
+    """Give the versions of these models, and of their shadows, their window; those that have one keep it.
+
+    All stored answers wait with the labels that have come for them; evidence begins anew. Nobody else may have the
+    store open: processes keep what they know of a version.
+    """
+    known = yield from load_versions(KnownVersions())
+    begun: dict[tuple[str, str], Begun] = {}
+    for version, row in known.versions.items():
+        maturity = windows.get(shadowed_by(row.model))
+        if maturity is not None and row.maturity is None:
+            begun[row.model, row.version] = yield from _begin(version, maturity, known, restart)
+    return begun
+
+
+def _begin(version: int, maturity: Maturity, known: KnownVersions, restart: Restart) -> Work[Begun]:
+    into = f"INSERT INTO early ({', '.join(EARLY)}) SELECT version, prediction, label,"
+    yield Query(f"{into} given_ms, import_id FROM replaced WHERE version = $1 ORDER BY key", (version,))
+    now = "coalesce(corrected_ms, arrived_ms), import_id FROM labels WHERE version = $1 ORDER BY sequence"
+    yield Query(f"{into} {now}", (version,))
+    first, labels = None, 0
+    while rows := (
+        yield Query("SELECT sequence FROM labels WHERE version = $1 ORDER BY sequence LIMIT $2", (version, BLOCK))
+    ):
+        first = rows[0][0] if first is None else first
+        yield from take_out(version, [sequence for (sequence,) in rows], LabelSelection(), known)
+        labels += len(rows)
+    yield Query(
+        "INSERT INTO maturing (version, prediction, due_ms) SELECT version, id, created_ms + $2 FROM predictions"
+        " WHERE version = $1",
+        (version, maturity.window_ms),
+    )
+    ((waiting,),) = yield Query("SELECT count(*) FROM maturing WHERE version = $1", (version,))
+    counted = (yield from sums(version, TOTAL, (None, None), totals=MergedTotals()))[0]
+    yield Query(
+        "UPDATE versions SET matures_ms = $2, unlabelled_means = $3, matured = $4 WHERE key = $1",
+        (version, maturity.window_ms, maturity.unlabelled_means, counted.answers - waiting),
+    )
+    if first is not None:
+        for name, function in restart.items():
+            yield from states.restart(version, name, function, first)
+    return Begun(int(waiting), labels, int(counted.labelled.n))
