@@ -18,6 +18,7 @@ from pipeline import config, methods
 from pipeline.flows import artifacts, child, schema, server, train
 from tests.conftest import environment, run
 from tests.service.hooks import Hook
+from tests.service.tiny_bundle import write_bundle
 from trueodds.bundle import ModelFolder
 from trueodds.errors import ConfigError
 
@@ -195,3 +196,20 @@ kept = [[] for _ in range(100_000)]  # the collector of CPython would run here, 
 assert freed.wait(20) and where == ["garbage collection"], where
 """
     run([sys.executable, "-c", script], Path.cwd())
+
+
+def test_four_runs_in_an_hour_leave_the_net_under_judgement_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TRUEODDS_SERVICE", "http://127.0.0.1:9")
+    models = ModelFolder(tmp_path / "models")
+    bundles = [write_bundle(tmp_path / f"run{seed}", seed=seed) for seed in range(5)]
+    made = [train.publish(models, bundle, "shadow", f"run {k}") for k, bundle in enumerate(bundles)]
+    versions = [folder.name for folder, _ in made]
+    assert [words.split(" ", 1)[1].split(" ")[0] for _, words in made] == ["answers", "is", *["waits"] * 3]
+    roles = [models.version_of("tiny", role) for role in ("default", "shadow", "waiting")]
+    assert roles == [versions[0], versions[1], versions[4]], "the newest waits"
+    folder, words = train.publish(models, bundles[2], "displace", "run 2 again")
+    assert models.version_of("tiny", "shadow") == folder.name == versions[2]
+    assert f"It displaces {versions[1]}: not known (no service" in words
+    assert models.changes("tiny")[-1].why.startswith(f"run 2 again; displaces {versions[1]}: not known")
