@@ -290,8 +290,8 @@ def main() -> None:
     if "records" in options.parts:
         for path in sorted(options.records.glob("*.npz")):
             others = [m for m in result.get("records", []) if m["record"] != path.stem]
-            fresh = {**of_record(path, options.splits), **run}
-            keep("records", sorted([*others, fresh], key=lambda m: m["record"]))
+            own = {**of_record(path, options.splits), **run}
+            keep("records", sorted([*others, own], key=lambda m: str(m["record"])))
     print(markdown(result))
 
 

@@ -71,7 +71,7 @@ def test_its_scores_are_held_out(name: str) -> None:
         score[fold == f], hit[fold == f] = top_scores(part, z[fold == f], labels[fold == f])
     knots, slopes, height = solve(score, hit, 8)
     np.testing.assert_array_equal(calibrator.knot_K, knots)
-    np.testing.assert_allclose(calibrator.slope_P, slopes, atol=1e-9)
+    np.testing.assert_allclose(np.asarray(calibrator.slope_P, float), slopes, atol=1e-9)
     assert calibrator.height == pytest.approx(height, abs=1e-9)
     assert calibrator.base == base.fit(z, labels)
 
@@ -148,7 +148,10 @@ def test_log_odds_keep_what_a_difference_loses() -> None:
     ],
 )
 def test_json_that_is_no_curve(changes: dict[str, Any], message: str) -> None:
-    tree = {"calibrator": "temperature_curve", "base": {"calibrator": "temperature", "temperature": 2.0}}
+    tree: dict[str, Any] = {
+        "calibrator": "temperature_curve",
+        "base": {"calibrator": "temperature", "temperature": 2.0},
+    }
     tree |= {"knot_K": [0.0, 1.0], "slope_P": [1.0, 1.0, 1.0], "height": 0.0}
     assert calibrators.from_json(tree).name == "temperature_curve"
     with pytest.raises(ValueError, match=message):

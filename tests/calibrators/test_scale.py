@@ -107,7 +107,7 @@ def test_cosine_similarities_have_their_temperature() -> None:
 def test_masked_classes_do_not_move_the_range(masked: int, dtype: type) -> None:
     """Logits of -1e6 say "never": T is that of the others, whatever their number. It was 1,000, and no choice left."""
     z, labels = drawn(2000, 4, 1.5)
-    mask = np.hstack([z, np.full((2000, masked + 3), -1e6)]).astype(dtype)
+    mask: Array = np.hstack([z, np.full((2000, masked + 3), -1e6)]).astype(dtype)
     alone, with_mask = (calibrators.fit(own, labels, "temperature") for own in (z, mask))
     assert with_mask.temperature == pytest.approx(alone.temperature, rel=1e-4)  # type: ignore[attr-defined]
     assert not any("stopped" in warning for warning in with_mask.warnings)

@@ -123,7 +123,7 @@ def _scores(logits_NC: Array) -> Array:
 def _steps(score_N: Array, hit_N: Array) -> tuple[Array, Array, Array]:
     """(scores, l, u) of one class, without the scores at which neither has a step."""
     score_K, place_N = np.unique(score_N, return_inverse=True)
-    rows_K, hits_K = np.bincount(place_N).astype(np.float64), np.bincount(place_N, hit_N)
+    rows_K, hits_K = np.bincount(place_N).astype(np.float64), np.bincount(place_N, hit_N).astype(np.float64)
     upper_K = upper_values(rows_K, hits_K)
     lower_K = 1 - upper_values(rows_K[::-1], (rows_K - hits_K)[::-1])[::-1]
     kept_K = (np.diff(lower_K, prepend=0.0) > 0) | (np.diff(upper_K, append=1.0) > 0)
@@ -159,7 +159,8 @@ def upper_values(rows_K: Array, hits_K: Array) -> Array:
         while len(corners) > 1 and not _left(moved, corners[-1], corners[-2]):
             corners.pop()
         corners.append(moved)
-    return np.clip(np.array(values), 0.0, 1.0)
+    value_K: Array = np.clip(np.array(values), 0.0, 1.0)
+    return value_K
 
 
 def _left(a: tuple[float, float], b: tuple[float, float], c: tuple[float, float]) -> bool:
