@@ -20,6 +20,10 @@ class Difference:
 
     The interval, the p-value of no difference, the standard error and its degrees of freedom are None where no test is
     valid.
+
+    >>> one, other = ([0.9] * 50, [True] * 35 + [False] * 15), ([0.7] * 50, [True] * 35 + [False] * 15)
+    >>> round(metrics.squared_calibration_difference([one], [other]).mean, 2)
+    0.04
     """
 
     mean: float
