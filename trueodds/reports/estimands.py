@@ -34,7 +34,9 @@ _PLAIN = {
 
 OF_POSITIVE = {
     "positive": "the same quantities of p(positive) over all of [0, 1], with the share of positive labels in place of"
-    " the accuracy"
+    " the accuracy",
+    "positive.ratio": "the positives that p(positive) expects over those that come; its limits are exact ones, for one"
+    " look at this many labels",
 }
 
 

@@ -86,7 +86,8 @@ class CalibrationReport:
     verdict: Verdict
     """How the rows stand: within a calibration error of 0.02 at 95%, else by `calibration_p_value`.
 
-    Of p(positive), by its own `calibration_p_value`, where that alone came."""
+    Of p(positive), by its own `calibration_p_value`, where that alone came; expected / observed positives must then be
+    within 1.2 as well."""
     nll: float
     """Nats."""
     nll_lower: float
