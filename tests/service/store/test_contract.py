@@ -219,14 +219,16 @@ def test_an_own_id_gives_the_stored_answer_or_a_conflict(run: Run[Any]) -> None:
         await store.put_version(version("v2"))
         await store.put_version(version(model="n"))
         first = batch(3, own=["a", "b", "a"])
-        assert await store.put_predictions(first) == [None, None, EarlierPrediction(first.logits_NC[0].tobytes(), "v1")]
+        of_a = EarlierPrediction(first.logits_NC[0].tobytes(), "v1", propensity=0.5)
+        assert await store.put_predictions(first) == [None, None, of_a]
         again = batch(3, version("v2"), own=["b", "c", "a"], seed=1)
         assert await other.put_predictions(again) == [
             EarlierPrediction(first.logits_NC[1].tobytes(), "v1"),
             None,
-            EarlierPrediction(first.logits_NC[0].tobytes(), "v1"),
+            of_a,
         ]
-        assert await store.put_predictions(batch(1, own=["a"], digest=b"x" * 16)) == [EarlierPrediction(None, "v1")]
+        conflict = EarlierPrediction(None, "v1", propensity=0.5)
+        assert await store.put_predictions(batch(1, own=["a"], digest=b"x" * 16)) == [conflict]
         assert await store.put_predictions(batch(1, version(model="n"), own=["a"])) == [None]
         counts = [(await store.read_sums(*key)).answers for key in (("m", "v1"), ("m", "v2"), ("n", "v1"))]
         assert counts == [2, 1, 1]
