@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
 
@@ -62,3 +63,23 @@ def test_every_line_and_the_exit_status(tmp_path: Path) -> None:
     away = [doctor.service(client, expected=expected).state for expected in (True, False)]
     assert away == ["wrong", "skipped"], "a service that nobody named need not be up"
     assert "no model yet. Cure: dvc repro" in str(doctor.folder(nowhere))
+
+
+def test_what_is_under_judgement_or_waits_is_said(tmp_path: Path) -> None:
+    models = ModelFolder(tmp_path / "models")
+    assert [str(found) for found in doctor.slots(None, models)] == [
+        "ok    slots      nothing is under judgement, and nothing waits"
+    ]
+    bundles = [write_bundle(tmp_path / f"b{seed}", seed=seed) for seed in range(3)]
+    served, net, waiting = (models.publish(bundle, "shadow").name for bundle in bundles)
+    models.shadow("tiny", served, slot="recalibrated")
+    judged = f"judged since {datetime.now(UTC):%Y-%m-%d} "
+    lines = [str(found) for found in doctor.slots(None, models)]
+    assert len(lines) == 3 and lines[2] == f"ok    slots      tiny: {waiting} waits behind {net}, the shadow"
+    assert lines[0].startswith(f"ok    slots      tiny: {net} is the shadow, {judged}")
+    assert lines[1].startswith(f"ok    slots      tiny: {served} is the recalibrated version, {judged}")
+    assert lines[0].endswith(" UTC: its labels are counted by the service (--service)")
+    away = Client("http://127.0.0.1:9")
+    assert "not known (no service answers at http://127.0.0.1:9" in str(next(iter(doctor.slots(away, models))))
+    (models.path / "tiny" / "history.jsonl").write_text("no change\n")
+    assert [found.state for found in doctor.slots(None, models)] == ["wrong"]

@@ -282,7 +282,9 @@ def test_a_retrained_net_is_compared_by_labels_of_what_both_scored(
         assert f"{second} is the shadow, judged since" in text
         assert "on 200 fresh labels: gain" in text
         assert ModelFolder(models).version_of("tiny", "default") == first
-        typed("promote", "tiny", second)
+        typed("promote", "tiny", second, "--why", "it is mine")
+        promoted = ModelFolder(models).changes("tiny")[-2]
+        assert promoted.why.startswith("it is mine; on the evidence: better on 200 fresh labels: gain +")
         until_served(service, second)
         ModelFolder(models).shadow("tiny", first)
         until_shadowed(service, first)
@@ -367,7 +369,7 @@ def test_an_alarm_fits_a_calibrator_whatever_net_waits_and_training_runs_reset_n
         assert last and all(f"waits behind {net}, the shadow of tiny" in text for text in later)
         assert roles() == [first, net, second, last] and folder.since_ms("tiny", "shadow") == since_ms
         text = typed("versions")
-        assert f"{last} waits behind {net}, for the place of the shadow" in text
+        assert f"{last} waits behind {net}, the shadow" in text
         assert f"{second} is the recalibrated version, judged since" in text
 
         label(service, 600, TRUE, seed=2)
@@ -388,6 +390,8 @@ def test_an_alarm_fits_a_calibrator_whatever_net_waits_and_training_runs_reset_n
         assert f"displaces {net}: " in text and "on 100 fresh labels" in text
         assert (change := folder.changes("tiny")[-1]).before == net and f"displaces {net}: " in change.why
         third = folder.version_of("tiny", "shadow")
+        assert third and main(["shadow", "tiny", third, "--slot", "recalibrated", "--models", models]) == 1
+        assert f"tiny/{third} has another net than {second}" in capsys.readouterr().err
         text = typed("shadow", "tiny", "none")
         assert text.startswith(
             f"tiny/{last}, which waited, is the shadow now (ends the evidence about {third}: no fresh"

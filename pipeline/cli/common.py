@@ -7,13 +7,29 @@ from __future__ import annotations
 
 import logging
 import sys
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 from trueodds.cli import SERVICE, URL, Parser
 
 PARAMS = Path("params.yaml")
 NONE = "none"
 """In place of a version or a role: none of them."""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A line of `trueodds doctor`."""
+
+    what: str
+    state: Literal["ok", "skipped", "wrong"]
+    words: str
+    cure: str = ""
+
+    def __str__(self) -> str:
+        mark = {"ok": "ok", "skipped": "-", "wrong": "WRONG"}[self.state]
+        return f"{mark:<6}{self.what:<11}{self.words}{f'. Cure: {self.cure}' if self.cure else ''}"
 
 
 def examples(*lines: str, program: str = "trueodds") -> str:

@@ -16,9 +16,10 @@ from pathlib import Path
 from typing import Any, Literal
 
 from pipeline.cli import common
-from pipeline.cli.findings import Finding, slots
+from pipeline.cli.common import Finding
 from pipeline.recalibrate import AnswerError, AwayError, Client, Recalibration, check_folder
 from pipeline.recalibrate.client import client_of
+from pipeline.recalibrate.standing import slot_texts
 from trueodds.bundle import VARIABLE, BucketError, BundleError, ModelFolder
 from trueodds.cli import SERVICE, Subparsers
 from trueodds.errors import UserError
@@ -161,6 +162,15 @@ def same_folder(client: Client, models: ModelFolder) -> Finding:
     except (UserError, OSError) as error:
         return Finding("folder", "wrong", str(error))
     return Finding("folder", "ok", f"the service serves {models.place}")
+
+
+def slots(client: Client | None, models: ModelFolder) -> Iterator[Finding]:
+    """Says of every model what is under judgement or waits, and for what."""
+    try:
+        for text in slot_texts(models, client) or ["nothing is under judgement, and nothing waits"]:
+            yield Finding("slots", "ok", text)
+    except (UserError, OSError) as error:
+        yield Finding("slots", "wrong", str(error))
 
 
 @dataclass(frozen=True)

@@ -1,11 +1,16 @@
-"""Lets a published version answer for its model."""
+"""Lets a published version answer for its model.
+
+Where it was under judgement, the audit log keeps the evidence about it, and what evidence about others ends.
+"""
 
 from __future__ import annotations
 
 import argparse
 
 from pipeline.cli import common
-from trueodds.bundle import SHADOW, Bundle
+from pipeline.recalibrate.client import client_of
+from pipeline.recalibrate.standing import anew_text, promotion_text
+from trueodds.bundle import DEFAULT, Bundle
 from trueodds.cli import Subparsers
 
 
@@ -15,14 +20,16 @@ def add_parser(commands: Subparsers) -> None:
     parser.add_argument("model")
     parser.add_argument("version")
     common.add_models(parser)
+    common.add_service(parser)
     common.add_why(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
     models, model, version = arguments.models, arguments.model, arguments.version
     Bundle.load(models.version_folder(model, version))
-    models.promote(model, version, why=arguments.why)
-    print(models.standing(model, version))
-    if shadow := models.version_of(model, SHADOW):
-        print(f"{model}/{shadow} stays the shadow, and is compared with {version} from now on")
+    evidence = ""
+    if models.version_of(model, DEFAULT) != version:
+        evidence = promotion_text(models, model, version, client_of(arguments.service, arguments.key_file))
+    models.promote(model, version, why="; ".join(filter(None, [arguments.why, evidence])))
+    print(*filter(None, [models.standing(model, version), anew_text(models, model)]), sep="\n")
     return 0

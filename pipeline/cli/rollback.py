@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 
 from pipeline.cli import common
+from pipeline.recalibrate.standing import anew_text
 from trueodds.cli import Subparsers
 
 
@@ -19,4 +20,6 @@ def add_parser(commands: Subparsers) -> None:
 def run(arguments: argparse.Namespace) -> int:
     version = arguments.models.roll_back(arguments.model, why=arguments.why)
     print(f"{arguments.model}/{version} answers again")
+    if text := anew_text(arguments.models, arguments.model):
+        print(text)
     return 0

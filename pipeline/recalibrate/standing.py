@@ -9,7 +9,7 @@ from pipeline.recalibrate.client import Client
 from pipeline.recalibrate.judging import SLOT_WORDS, evidence_about
 from pipeline.recalibrate.request import Recalibration
 from pipeline.recalibrate.state import ModelState
-from trueodds.bundle import SHADOW, SLOTS, WAITING, ModelFolder, Slot
+from trueodds.bundle import DEFAULT, SHADOW, SLOTS, WAITING, ModelFolder, Slot
 from trueodds.errors import UserError
 
 
@@ -51,7 +51,17 @@ def standings(models: ModelFolder, name: str, client: Client | None) -> list[Sta
 def waiting_text(models: ModelFolder, name: str) -> str:
     """The net that waits for the shadow's place, for people; "" without one."""
     version, shadow = models.version_of(name, WAITING), models.version_of(name, SHADOW)
-    return f"{version} waits behind {shadow}, for the place of the shadow" if version else ""
+    return f"{version} waits behind {shadow}, the shadow" if version else ""
+
+
+def slot_texts(models: ModelFolder, client: Client | None) -> list[str]:
+    """What is under judgement or waits, and for what, of all models. Raises as `standing`."""
+    return [
+        f"{name}: {text}"
+        for name in models.names()
+        for text in (*map(str, standings(models, name, client)), waiting_text(models, name))
+        if text
+    ]
 
 
 def displaced_text(models: ModelFolder, name: str, slot: Slot, version: str | None, client: Client) -> str:
@@ -61,6 +71,22 @@ def displaced_text(models: ModelFolder, name: str, slot: Slot, version: str | No
         return ""
     verb = "ends the evidence about" if version is None else "displaces"
     return f"{verb} {found.version}: {found.evidence}"
+
+
+def promotion_text(models: ModelFolder, name: str, version: str, client: Client) -> str:
+    """The evidence about a version that a person promotes, and what evidence ends by that; "" without any."""
+    return "; ".join(
+        f"on the evidence: {found.evidence}"
+        if found.version == version
+        else f"ends the evidence about {found.version}: {found.evidence}"
+        for found in standings(models, name, client)
+    )
+
+
+def anew_text(models: ModelFolder, name: str) -> str:
+    """The evidence that begins anew because another version answers now, for people; "" where none does."""
+    shadow, served = models.version_of(name, SHADOW), models.version_of(name, DEFAULT)
+    return f"{name}/{shadow} stays the shadow, and is compared with {served} from now on" if shadow else ""
 
 
 def _evidence(models: ModelFolder, name: str, slot: Slot, client: Client | None) -> str:
