@@ -91,7 +91,7 @@ CLAIMS = (
         "Answers that act alone are wrong at most as often as promised",
         "{settings} settings, 100 to 10,000 labels, {runs:,.0f} replays each: nets, rare errors, ties, groups, costs;"
         " a risk of 5% at 95%",
-        "broken in {broken:.1%} of the replays at most; the exact test rejects 5% in {failed:.0f} settings",
+        "broken in {broken:.1%} of the replays at most; an exact test finds too many in {failed:.0f} settings",
         "Labels that were not drawn by chance; inputs that change. With 300 labels something is certified in"
         " {few:.0%} of the replays. The share's interval covers in {covered:.1%} at least. MAPIE's fixed sequence"
         " certifies {mapie:.1%} of the answers on average where ours is {share:.1%}, and up to {below:.2%} more in one"
