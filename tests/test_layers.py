@@ -50,7 +50,7 @@ LAYERS = {
         bucket
         model_folder
         changing
-        published single copying promising
+        published single copying
         audit_log trial
         contents
         bundle locks role_files

@@ -18,7 +18,7 @@ from pipeline.cli import common
 from pipeline.recalibrate.client import client_of
 from pipeline.recalibrate.standing import displaced_text
 from pipeline.trial import try_bundle
-from trueodds.bundle import SHADOW, ActAlone, Bundle, with_act_alone
+from trueodds.bundle import SHADOW, ActAlone, Bundle
 from trueodds.cli import Subparsers
 
 ROLES: dict[str, Literal["default", "shadow"] | None] = {"default": "default", "shadow": "shadow", common.NONE: None}
@@ -62,7 +62,7 @@ def run(arguments: argparse.Namespace) -> int:
         bundle = Bundle.load(arguments.bundle)
         if arguments.act_alone is not None:
             promise = None if arguments.act_alone == common.NONE else ActAlone.read(arguments.act_alone)
-            bundle = with_act_alone(bundle, promise, Path(folder) / "bundle")
+            bundle = bundle.promising(promise, Path(folder) / "bundle")
         ends = ""
         if role == SHADOW and arguments.displace:
             client = client_of(arguments.service, arguments.key_file)

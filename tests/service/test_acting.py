@@ -24,7 +24,7 @@ from tests.service.app_client import Client
 from tests.service.conftest import Serve
 from tests.service.hooks import Hook, until
 from tests.service.tiny_bundle import CLASSES, pictures, write_bundle
-from trueodds.bundle import ActAlone, Bundle, ModelFolder, with_act_alone
+from trueodds.bundle import ActAlone, Bundle, ModelFolder
 from trueodds.client.answers import Predictions
 from trueodds.metrics import RiskEProcess
 
@@ -312,8 +312,8 @@ def test_the_propensity_floor_follows_the_audit() -> None:
 
 def test_a_promise_makes_a_new_version_and_its_shadow_none(tmp_path: Path) -> None:
     bundle = Bundle.load(write_bundle(tmp_path / "bundle"))
-    promised = with_act_alone(bundle, HALF, tmp_path / "promised")
+    promised = bundle.promising(HALF, tmp_path / "promised")
     assert promised.version != bundle.version and promised.card.act_alone == HALF
     assert "at most 5% of them are wrong" in (promised.directory / "MODEL_CARD.md").read_text()
-    assert with_act_alone(promised, None, tmp_path / "again").version == bundle.version
+    assert promised.promising(None, tmp_path / "again").version == bundle.version
     assert PROMISE == "promise"

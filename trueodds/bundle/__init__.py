@@ -48,7 +48,6 @@ from trueodds.bundle.contents import DEFAULT, RECALIBRATED, SHADOW, WAITING, Con
 from trueodds.bundle.locks import BusyError
 from trueodds.bundle.model_folder import ModelFolder
 from trueodds.bundle.opening import open_models
-from trueodds.bundle.promising import with_act_alone
 from trueodds.bundle.published import VARIABLE, PublishedModels
 from trueodds.bundle.risk_coverage import RiskCoverage, RiskCoveragePoint
 from trueodds.bundle.shadows import SLOTS, Slot
@@ -93,7 +92,6 @@ __all__ = [
     "Slot",
     "open_models",
     "why_none",
-    "with_act_alone",
     "write_none",
     "user",
 ]

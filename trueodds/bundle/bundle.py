@@ -21,6 +21,7 @@ import numpy.typing as npt
 from pydantic import ValidationError
 
 from trueodds import calibrators
+from trueodds.bundle.act_alone import ActAlone
 from trueodds.bundle.card import Card, Description, Golden, Reference
 from trueodds.bundle.model_card import model_card
 from trueodds.errors import MissingExtraError, UserError
@@ -148,6 +149,26 @@ class Bundle:
         for name in self.files:
             (self.directory / name).replace(out / name)
         return self.load(out)
+
+    def promising(self, promise: ActAlone | None, out: Path) -> Bundle:
+        """Write the bundle to the folder `out` with a promise to act alone, or without one; all else stays.
+
+        A published version never changes, so a promise makes a new version: its rollback, its evidence and its alarm
+        are its own.
+
+        Raises:
+            BundleError: the bundle is damaged.
+            OSError: `out` cannot be written.
+        """
+        return Bundle.write(
+            out,
+            self.model_path,
+            self.calibrator,
+            self.card.model_copy(update={"act_alone": promise}),
+            golden_input=self.golden_input()[0],
+            golden_logits=self.card.golden.logits,
+            reference=self.card.reference,
+        )
 
     @classmethod
     def load(cls, directory: str | Path) -> Bundle:
