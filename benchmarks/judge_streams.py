@@ -92,11 +92,12 @@ def stopped(gain_N: Array, least: float, most: float, weight_N: Array | None) ->
             before_K + np.cumsum(bets(sign * gain_N[part], limit, weight, (first, sign * seen)), axis=0)
             for sign, limit, before_K in ((1.0, least, sums[0]), (-1.0, -most, sums[1]))
         ]
-        above_2N = np.stack([np.exp(np.minimum(path, 500.0)) @ SHARES for path in paths]) > np.exp(THRESHOLD)
-        if above_2N.any():
-            at = int(np.argmax(above_2N.any(axis=0)))
-            verdict = "better" if above_2N[0, at] else "worse"
-            return first + at + 1, verdict, (paths[0][at], paths[1][at])
+        if max(float(path.max()) for path in paths) > THRESHOLD:  # else the mixture is below it, too
+            above_2N = np.stack([np.exp(np.minimum(path, 500.0)) @ SHARES for path in paths]) > np.exp(THRESHOLD)
+            if above_2N.any():
+                at = int(np.argmax(above_2N.any(axis=0)))
+                verdict = "better" if above_2N[0, at] else "worse"
+                return first + at + 1, verdict, (paths[0][at], paths[1][at])
         sums, seen = [path[-1] for path in paths], seen + float(gain_N[part].sum())
     return len(gain_N), "undecided", (sums[0], sums[1])
 

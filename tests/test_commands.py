@@ -92,7 +92,7 @@ def test_a_command_describes_itself_with_examples(name: str, capsys: pytest.Capt
         ("pipeline", ["publish", "--int8", "--bundle", "folder"], "not allowed with argument --int8"),
         ("pipeline", ["publish", "--role", "boss"], "invalid choice: 'boss' (choose from"),
         ("pipeline", ["default", "--rollback", "tiny"], "argument model: not allowed with argument --rollback"),
-        ("pipeline", ["judge", "--promote", "now"], "unrecognized arguments: --promote now"),
+        ("pipeline", ["judge", "--candidates", "x"], "unrecognized arguments: --candidates x"),
         ("pipeline", ["recalibrate", "--promote", "evidence"], "invalid choice: 'evidence' (choose from"),
     ],
 )

@@ -98,9 +98,9 @@ CLAIMS = (
     ),
     Claim(
         "`judge` hardly ever calls a candidate better or worse wrongly, however often one looks",
-        "{settings} populations, {runs} streams each, a look at every label up to {labels:,}",
-        "in {promoted:.0%} and {withdrawn:.0%} of the streams at most; the interval at the stop covers in {covered:.0%}"
-        " or more; the old test promoted wrongly in up to {old:.0%}",
+        "{settings} populations, {runs} streams each ({more} of equal versions), {labels:,} labels, each a look",
+        "in {promoted:.1%} and {withdrawn:.1%} of the streams at most; the interval at the stop covers in {covered:.1%}"
+        " or more, of equal versions in {mean:.1%}; the old test promoted wrongly in up to {old:.0%}",
         "Wrong is meant of the mean gain up to the decision. Two nets {small:.2f} nats apart are decided in"
         " {decided:.0%} of the streams only. A steady gain of .003 takes {narrow:,.0f} labels between temperatures of"
         " one net, {wide:,.0f} where nothing is known of the two versions",
@@ -112,6 +112,8 @@ CLAIMS = (
             "promoted": ("summary", "most_wrong_promotions"),
             "withdrawn": ("summary", "most_wrong_withdrawals"),
             "covered": ("summary", "lowest_coverage"),
+            "mean": ("summary", "mean_coverage_of_equal"),
+            "more": ("summary", "runs_of_equal"),
             "old": ("summary", "most_old_wrong_promotions"),
             "small": ("settings", {"name": "DenseNet beside WRN, +0.03"}, "gain"),
             "decided": ("settings", {"name": "DenseNet beside WRN, +0.03"}, "share_decided"),
@@ -119,7 +121,6 @@ CLAIMS = (
             "wide": ("settings", {"name": "WRN, T = 1.7; T nearby, +0.003, limits of any two"}, "labels"),
         },
         "is-the-candidate-better-how-often-judge-is-wrong-and-how-many-labels-it-takes",
-        short=True,
     ),
     Claim(
         "Of many sound tags hardly ever one is marked",
