@@ -88,14 +88,22 @@ def judge(request: Recalibration, call: Call = directly) -> Outcome:
 def _judge(request: Recalibration, call: Call) -> Outcome:
     """The calibrator first: where it is promoted, the net is compared with it from then on."""
     slots: Iterable[Slot] = (request.slot,) if request.slot else (RECALIBRATED, SHADOW)
-    judged = [found for slot in slots if (found := judge_slot(request, slot, call))]
-    name = request.model_name()
+    judged: list[Judged] = []
+    name, problem = request.model_name(), ""
+    for slot in slots:
+        try:
+            judged += filter(None, [judge_slot(request, slot, call)])
+        except UserError as error:
+            if not judged:
+                raise
+            problem = f" {error}"  # what was decided before stands, and is said
     if not judged:
         missing = " and ".join(SLOT_WORDS[slot].replace("the", "no", 1) for slot in slots)
         raise BundleError(
             f"{name} has {missing} to judge; trueodds recalibrate makes a calibrator, publish --role shadow names a net"
         )
-    return _outcome(name, request.models.version_of(name, DEFAULT) or "", judged)
+    outcome = _outcome(name, request.models.version_of(name, DEFAULT) or "", judged)
+    return replace(outcome, words=outcome.words + problem)
 
 
 def _judge_or_fit(request: Recalibration, state: ModelState, call: Call) -> Outcome:

@@ -1,0 +1,151 @@
+"""Two slots under judgement: who is promoted, withdrawn or displaced, with labels that come from no service."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+from pipeline.recalibrate import Client, Labelled, Outcome, Promote, Recalibration, judge, loop, recalibrate
+from tests.service.tiny_bundle import write_bundle
+from tests.test_recalibrate import SERVED, TRUE, answers
+from trueodds.bundle import BundleError, ModelFolder
+from trueodds.calibrators import Temperature
+from trueodds.errors import ConfigError
+
+CREATED_MS = 2**50
+"""Of all answers here: later than anything was fixed."""
+
+
+@dataclass(frozen=True)
+class Stub(Client):
+    """The labelled answers of a model, in memory; a net in the shadow's place has the served logits times `scale`."""
+
+    folder: ModelFolder = field(default_factory=lambda: ModelFolder(Path()))
+    truth: float = TRUE
+    count: int = 400
+    scale: float = 0.5
+
+    def json(self, path: str, **query: str) -> Any:
+        return {"folder": self.folder.identify(), "models": [], "observed": []}
+
+    def labelled(
+        self,
+        model: str,
+        version: str,
+        *,
+        last: int | None = None,
+        since_ms: int | None = None,
+        shadow: str | None = None,
+    ) -> Labelled:
+        z_NC, labels_N = answers(self.count, self.truth)
+        shadow_NC: npt.NDArray[np.float32] | None = None if shadow is None else z_NC * np.float32(self.scale)
+        created_N = np.full(len(labels_N), CREATED_MS, np.int64)
+        return Labelled(z_NC, labels_N, created_N, 0, shadow_NC, np.full(len(labels_N), np.nan))
+
+
+@pytest.fixture
+def models(tmp_path: Path) -> ModelFolder:
+    """What answers, a net that is the shadow, and a calibrator for what answers, which is right about the truth."""
+    folder = ModelFolder(tmp_path / "models")
+    folder.publish(write_bundle(tmp_path / "served"))
+    folder.publish(write_bundle(tmp_path / "net", seed=9), "shadow")
+    calibrator = folder.publish(write_bundle(tmp_path / "calibrator", calibrator=Temperature(TRUE)), None)
+    folder.shadow("tiny", calibrator.name, slot="recalibrated")
+    return folder
+
+
+def roles(models: ModelFolder) -> list[str | None]:
+    return [models.version_of("tiny", role) for role in ("default", "shadow", "recalibrated")]
+
+
+def request(models: ModelFolder, **options: Any) -> Recalibration:
+    stub = {name: options.pop(name) for name in ("truth", "count", "scale") if name in options}
+    return Recalibration(Stub(folder=models, **stub), models, **options)
+
+
+def test_the_verdict_promotes_a_calibrator_and_no_net(models: ModelFolder) -> None:
+    served, net, calibrator = roles(models)
+    assert served and net and calibrator
+    outcome = judge(request(models, why="drift"))
+    assert outcome.status == "promoted" and [one.decision for one in outcome.judged] == ["promoted", "stays"]
+    assert roles(models) == [calibrator, net, None]
+    promoted = next(change for change in models.changes("tiny") if change.action == "promote")
+    assert promoted.why.startswith("drift: better on 400 fresh labels: gain +")
+    assert f"; ends the evidence about {net}: better on 400 fresh labels" in promoted.why
+    assert f"tiny/{net} stays the shadow" in outcome.words and "--promote-net when-better" in outcome.words
+
+
+@pytest.mark.parametrize(
+    ("promote", "promote_net", "truth", "after"),
+    [
+        ("never", "never", TRUE, "s n c"),
+        ("never", "when-better", TRUE, "n - -"),
+        ("when-better", "never", SERVED, "s n -"),
+        ("never", "never", SERVED, "s n c"),
+        ("never", "when-better", SERVED, "s - c"),
+        ("now", "never", SERVED, "c n -"),
+    ],
+)
+def test_one_rule_at_every_door(
+    models: ModelFolder, promote: Promote, promote_net: Promote, truth: float, after: str
+) -> None:
+    names = dict(zip("snc", roles(models), strict=True)) | {"-": None}
+    judge(request(models, truth=truth, promote=promote, promote_net=promote_net))
+    assert roles(models) == [names[name] for name in after.split()]
+
+
+def test_a_slot_is_judged_alone_and_an_empty_one_says_so(models: ModelFolder) -> None:
+    served, net, calibrator = roles(models)
+    outcome = judge(request(models, slot="shadow"))
+    assert [one.slot for one in outcome.judged] == ["shadow"] and roles(models) == [served, net, calibrator]
+    models.withdraw("tiny", "recalibrated")
+    with pytest.raises(BundleError, match="tiny has no recalibrated version to judge"):
+        judge(request(models, slot="recalibrated"))
+    for wrong in ({"slot": "net"}, {"promote": "always"}, {"promote_net": None}):
+        with pytest.raises(ConfigError, match="allowed are"):
+            request(models, **wrong)
+
+
+def test_an_undecided_calibrator_keeps_its_evidence_until_it_has_had_enough(
+    models: ModelFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It equals what answers, so that no label decides."""
+    twin = models.version_of("tiny", "default")
+    assert twin is not None
+    equal = write_bundle(models.path.parent / "equal", calibrator=Temperature(SERVED + 1e-6))
+    waiting = models.publish(equal, None).name
+    models.shadow("tiny", waiting, slot="recalibrated")
+    few = request(models, candidates=("temperature",), why="alarm")
+    outcome = recalibrate(few)
+    assert outcome.status == "waits" and "No other is fitted" in outcome.words and outcome.undecided
+    assert models.version_of("tiny", "recalibrated") == waiting
+
+    def displaced(outcome: Outcome) -> str:
+        version = models.version_of("tiny", "recalibrated")
+        assert outcome.status == "published" and outcome.candidate == version != waiting
+        assert f"displaces {waiting}: undecided on 400 fresh labels" in outcome.words
+        return models.changes("tiny")[-1].why
+
+    why = displaced(recalibrate(replace(few, displace=True)))
+    assert why.startswith(f"alarm: recalibrated on 400 labels; displaces {waiting}: undecided on 400 fresh labels")
+    models.shadow("tiny", waiting, slot="recalibrated")
+    monkeypatch.setattr(loop, "USED_UP", 400)
+    displaced(recalibrate(few))
+
+
+def test_the_fit_comes_first_whatever_is_the_shadow(models: ModelFolder) -> None:
+    served, net, _ = roles(models)
+    models.withdraw("tiny", "recalibrated")
+    outcome = recalibrate(request(models, candidates=("temperature",)))
+    assert outcome.status == "published" and roles(models) == [served, net, outcome.candidate]
+    assert f"tiny/{net} stays the shadow" in outcome.words
+    unlike = write_bundle(models.path.parent / "unlike", classes=("a", "b"))
+    models.publish(unlike, "shadow", displace=True)
+    models.withdraw("tiny", "recalibrated")
+    outcome = recalibrate(request(models, candidates=("temperature",)))
+    assert outcome.status == "published" and "The shadow could not be judged" in outcome.words
