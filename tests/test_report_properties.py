@@ -44,14 +44,18 @@ TRUTHS: dict[str, Callable[[np.random.Generator, Any], Any]] = {
     "never": lambda rng, p: np.zeros(len(p), bool),
     "always": lambda rng, p: np.ones(len(p), bool),
 }
-COUNTS = ("answers", "labelled", "labels", "corrected", "count", "alerts", "hits", "fired_after", "last")
-COUNTS += ("observed", "positives_to_come", "labels_to_come")
+COUNTS = (
+    *("answers", "labelled", "labels", "corrected", "count", "alerts", "hits", "fired_after", "last"),
+    *("observed", "positives_to_come", "labels_to_come"),
+)
 ROUNDING = 1e-12
 SIGNED = ("gap", "saving", "phi")
 """Parts of the names of differences, which may be negative."""
 MOST = {"brier": 2.0, "positive.brier": 1.0}
-FREE = ("nll", "log_e", "log_loss", "statistic", "threshold", "effective_n", "ratio", "costs", "decisions.cost")
-FREE += ("positive.expected",)
+FREE = (
+    *("nll", "log_e", "log_loss", "statistic", "threshold", "effective_n", "ratio", "costs", "decisions.cost"),
+    "positive.expected",
+)
 """Parts of the names of numbers that [0, 1] does not hold; costs are checked by themselves."""
 
 

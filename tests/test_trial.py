@@ -141,7 +141,7 @@ def test_the_service_and_those_who_publish_refuse_the_same_bundle(
     choice = choose(bundle.calibrator, rows.logits_NC, rows.labels_N)
     request = Recalibration(Client(), ModelFolder(tmp_path / "models"))
     with pytest.raises(BundleError, match=words):
-        publish_candidate(request, ModelState("bag", bundle, None, 0), choice, rows)
+        publish_candidate(request, ModelState("bag", bundle), choice, rows)
     assert not Path(models).exists()
     whole = bundle_of(tmp_path, most=8, golden=golden, trial=scoring.try_bundle)
     assert Model.load(whole.directory, threads=1).version.version == whole.version
