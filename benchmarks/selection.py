@@ -39,10 +39,10 @@ import scipy
 from benchmarks.interval_coverage import processor
 from trueodds import calibrators, logits_of, metrics
 from trueodds.calibrators import Calibrator, FitError
-from trueodds.calibrators.choosing import choose
-from trueodds.calibrators.folds import Folds
 from trueodds.calibrators.held_out import FOLDS, calibrated_nll
 from trueodds.calibrators.selection import CANDIDATES, TOP_CURVES, Selection, default_candidates
+from trueodds.calibrators.selection.choosing import choose
+from trueodds.calibrators.selection.folds import Folds
 
 Rows = tuple[npt.NDArray[np.float64], npt.NDArray[np.intp]]
 Draw = Callable[[np.random.Generator, int], Rows]
