@@ -88,7 +88,9 @@ def _shares(score_N: Array, hit_N: Array, inner_B: Array) -> Array:
 class BBQ(Curves):
     """The average of equal-count histograms of every size, weighted by their marginal likelihood.
 
-    Bayesian binning into quantiles (Naeini, Cooper & Hauskrecht 2015). Model with B bins: bin b's chance has the prior Beta(alpha_b, beta_b), alpha_b = N'/B m_b, beta_b = N'/B - alpha_b,
+    Bayesian binning into quantiles (Naeini, Cooper & Hauskrecht 2015).
+
+    Model with B bins: bin b's chance has the prior Beta(alpha_b, beta_b), alpha_b = N'/B m_b, beta_b = N'/B - alpha_b,
     N' = 2, m_b the bin's middle (within [1e-6, 1 - 1e-6]). With n_b rows and h_b hits in bin b, the model's score is
     prod_b [B(h_b + alpha_b, n_b - h_b + beta_b) / B(alpha_b, beta_b)], B the beta function (the paper's eq. 4),
     and it says the posterior mean (h_b + alpha_b) / (n_b + N'/B). B runs from max(1, N^(1/3) / 10) to 10 N^(1/3), the
