@@ -39,10 +39,10 @@ import scipy
 from benchmarks.interval_coverage import processor
 from trueodds import calibrators, logits_of, metrics
 from trueodds.calibrators import Calibrator, FitError
-from trueodds.calibrators.choosing import choose
-from trueodds.calibrators.folds import Folds
 from trueodds.calibrators.held_out import FOLDS, calibrated_nll
 from trueodds.calibrators.selection import CANDIDATES, TOP_CURVES, Selection, default_candidates
+from trueodds.calibrators.selection.choosing import choose
+from trueodds.calibrators.selection.folds import Folds
 
 Rows = tuple[npt.NDArray[np.float64], npt.NDArray[np.intp]]
 Draw = Callable[[np.random.Generator, int], Rows]
@@ -262,7 +262,8 @@ def main() -> None:
     if "records" in options.parts and options.records is None:
         parser.error("--parts records needs --records DIR, a folder of .npz files with predictions and ground_truth")
     commit = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, check=False).stdout.strip()
-    arguments = ["DIR" if one == str(options.records) else one for one in sys.argv[1:]]
+    given = ["DIR" if one == str(options.records) else one for one in sys.argv[1:]]
+    arguments = [one for i, one in enumerate(given) if one != "--out" and given[i - 1 : i] != ["--out"]]
     run = {"command": shlex.join(["python", "-m", "benchmarks.selection", *arguments]), "commit": commit}
     result = json.loads(options.out.read_text(encoding="utf-8")) if options.out.exists() else {"measurements": []}
 

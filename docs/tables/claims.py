@@ -12,6 +12,7 @@ _INTERVAL = ("summary", "common errors (A, B, C)")
 _RARE = ("summary", "rare errors (D)")
 _CLASSES = ("summary", "100 classes")
 _FEW_ERRORS = ("summary", "fewer than 20 errors expected")
+_NET: dict[str, object] = {"record": "wideresnet-16-4-cifar-100"}
 _WORLD: dict[str, object] = {"world": "10 classes, logits 1.5 times too large", "rows": 50}
 _DELAY: dict[str, object] = {"shape": "A", "truth": "T = 1.5", "since": "start", "null": "ece", "alarm": "one start"}
 _TOP_LABELS: Key = ("cases", {"metric": "ECE, 15 bins", "shape": "1,000,000 top labels"}, "tools")
@@ -328,6 +329,25 @@ CLAIMS = (
             "draws": ("measurements", _WORLD, "draws"),
             "select": ("measurements", _WORLD, "select", "largest"),
             "plain": ("measurements", _WORLD, "plain", "largest"),
+        },
+        "what-select-takes-and-what-it-costs",
+    ),
+    Claim(
+        "`select` finds the curve",
+        "Wide ResNet 16-4 on CIFAR-100, {splits:.0f} splits of its {rows:,.0f} + {rows:,.0f} test rows",
+        "ECE {ece:.4f} where chance leaves {floor:.4f} and no calibration {plain:.4f}; NLL {nll:.4f}, best candidate"
+        " {best:.4f}",
+        "A gain within one standard error is left out. On LeNet-5 the ECE is {lenet:.4f} above its floor",
+        "selection",
+        {
+            "splits": ("records", _NET, "splits"),
+            "rows": ("records", _NET, "rows"),
+            "ece": ("records", _NET, "select", "ece"),
+            "floor": ("records", _NET, "select", "floor"),
+            "plain": ("records", _NET, "candidates", "identity", "ece"),
+            "nll": ("records", _NET, "select", "nll"),
+            "best": ("records", _NET, "best", "nll"),
+            "lenet": ("records", {"record": "lenet-5-cifar-10"}, "above_floor"),
         },
         "what-select-takes-and-what-it-costs",
     ),

@@ -14,9 +14,9 @@ from tests import reference_calibrators as twin
 from tests.calibrators.test_calibrators import Array, Labels, drawn
 from trueodds import calibrators
 from trueodds.calibrators.curve import TopCurve, log_odds_of_top, solve, top_scores
-from trueodds.calibrators.folds import Folds
 from trueodds.calibrators.held_out import FOLDS, stratified
 from trueodds.calibrators.scores import with_top
+from trueodds.calibrators.selection.folds import Folds
 
 NAMES = ("temperature_curve", "structured_curve")
 

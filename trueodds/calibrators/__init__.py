@@ -8,16 +8,14 @@ array([[0.731, 0.269]])
 
 from trueodds.calibrators.affine import BiasCorrectedTemperature, Matrix, Vector
 from trueodds.calibrators.base import Calibrator, FitError
-from trueodds.calibrators.bbq import BBQ
-from trueodds.calibrators.choosing import Candidate
 from trueodds.calibrators.curve import StructuredCurve, TemperatureCurve
 from trueodds.calibrators.dirichlet import Dirichlet
 from trueodds.calibrators.ensemble import EnsembleTemperature
-from trueodds.calibrators.histogram import Histogram
+from trueodds.calibrators.histogram import BBQ, Histogram
 from trueodds.calibrators.identity import Identity
 from trueodds.calibrators.isotonic import Isotonic
 from trueodds.calibrators.registry import from_json, get, names, options
-from trueodds.calibrators.selection import SELECT, Selection, check, fit, select
+from trueodds.calibrators.selection import SELECT, Candidate, Selection, check, fit, select
 from trueodds.calibrators.sigmoid import Beta, Platt, Quadratic
 from trueodds.calibrators.spline import Spline
 from trueodds.calibrators.structured import StructuredMatrix, StructuredVector

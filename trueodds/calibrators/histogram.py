@@ -1,4 +1,4 @@
-"""Histogram binning: the share of hits in each bin of a score."""
+"""Histogram binning: the share of hits in each bin of a score; and averaged over numbers of bins (BBQ)."""
 
 from __future__ import annotations
 
@@ -7,11 +7,19 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal, Self
 
 import numpy as np
+from scipy.special import gammaln
 
 from trueodds.calibrators.base import Labels, Logits
 from trueodds.calibrators.checks import Check, Choice, Number
 from trueodds.calibrators.scores import Curves, columns, curves
 from trueodds.sums.inputs import Array
+
+PRIOR = 2.0
+"""N', the prior's equivalent sample size."""
+SPREAD = 10
+"""The paper's C: models have N^(1/3) / C to C N^(1/3) bins."""
+NEGLIGIBLE = 1e-9
+"""A model of less weight than this, relative to the best, is left out: 365 of them change nothing above 4e-7."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,3 +82,65 @@ def _shares(score_N: Array, hit_N: Array, inner_B: Array) -> Array:
     hits_B = np.bincount(bin_N, hit_N, len(inner_B) + 1)
     shares_B: Array = np.where(count_B > 0, hits_B / np.maximum(count_B, 1), middle_B)
     return shares_B
+
+
+@dataclass(frozen=True, eq=False)
+class BBQ(Curves):
+    """The average of equal-count histograms of every size, weighted by their marginal likelihood.
+
+    Bayesian binning into quantiles (Naeini, Cooper & Hauskrecht 2015).
+
+    Model with B bins: bin b's chance has the prior Beta(alpha_b, beta_b), alpha_b = N'/B m_b, beta_b = N'/B - alpha_b,
+    N' = 2, m_b the bin's middle (within [1e-6, 1 - 1e-6]). With n_b rows and h_b hits in bin b, the model's score is
+    prod_b [B(h_b + alpha_b, n_b - h_b + beta_b) / B(alpha_b, beta_b)], B the beta function (the paper's eq. 4),
+    and it says the posterior mean (h_b + alpha_b) / (n_b + N'/B). B runs from max(1, N^(1/3) / 10) to 10 N^(1/3), the
+    prior over B is flat. The average of step functions is one step function, and that is what is stored.
+
+    form "top_label" (default) for the confidence, or "one_vs_rest" for every class.
+
+    >>> logits, labels = [[2, 0], [0, 2]] * 100, [0, 1, 0, 0, 0, 1, 1, 1] * 25
+    >>> calibrators.fit(logits, labels, "bbq")([[2, 0]]).round(3)
+    array([[0.748, 0.252]])
+    """
+
+    name: ClassVar[str] = "bbq"
+    checks: ClassVar[Mapping[str, Check]] = {"form": Choice(("top_label", "one_vs_rest"))}
+
+    @classmethod
+    def fit(
+        cls, logits_NC: Logits, labels_N: Labels, *, form: Literal["top_label", "one_vs_rest"] = "top_label"
+    ) -> Self:
+        cls.check_values(form=form)
+        fitted = [averaged(*pair) for pair in columns(logits_NC, labels_N, form, cls.name)]
+        return cls(form, **curves(fitted, len(logits_NC)))
+
+
+def averaged(score_N: Array, hit_N: Array) -> tuple[Array, Array]:
+    """(knots, values) of the average of all models."""
+    order_N = np.argsort(score_N)
+    sorted_N, hits_N = score_N[order_N], np.concatenate([[0.0], np.cumsum(hit_N[order_N])])
+    root = np.cbrt(len(score_N))
+    sizes = range(max(1, int(root / SPREAD)), min(int(np.ceil(SPREAD * root)), len(score_N)) + 1)
+    models = {inner_B.tobytes(): inner_B for inner_B in (equal_mass(sorted_N, size) for size in sizes)}  # ties: once
+    scored = [_model(sorted_N, hits_N, inner_B) for inner_B in models.values()]
+    score_M = np.array([score for score, _, _ in scored])
+    weight_M = np.exp(score_M - score_M.max())
+    kept = [(w, inner_B, mean_B) for w, (_, inner_B, mean_B) in zip(weight_M, scored, strict=True) if w > NEGLIGIBLE]
+    knots_U = np.unique(np.concatenate([inner_B for _, inner_B, _ in kept]))
+    inside_U = np.concatenate([knots_U, [2.0]])  # a point of each interval: its closed right end
+    total = sum(w for w, _, _ in kept)
+    values_U = sum(w * mean_B[np.searchsorted(inner_B, inside_U)] for w, inner_B, mean_B in kept) / total
+    return knots_U, np.asarray(values_U)
+
+
+def _model(sorted_N: Array, hits_N: Array, inner_B: Array) -> tuple[float, Array, Array]:
+    """(log score, inner edges, posterior means) of one binning."""
+    place_B = np.concatenate([[0], np.searchsorted(sorted_N, inner_B, side="right"), [len(sorted_N)]])
+    count_B, hit_B = np.diff(place_B), np.diff(hits_N[place_B])
+    edge_B = np.concatenate([[0.0], inner_B, [1.0]])
+    share = PRIOR / len(count_B)
+    alpha_B = share * np.clip((edge_B[1:] + edge_B[:-1]) / 2, 1e-6, 1 - 1e-6)
+    beta_B = share - alpha_B
+    score = gammaln(hit_B + alpha_B) - gammaln(alpha_B) + gammaln(count_B - hit_B + beta_B) - gammaln(beta_B)
+    score += gammaln(share) - gammaln(count_B + share)
+    return float(score.sum()), inner_B, (hit_B + alpha_B) / (count_B + share)

@@ -11,12 +11,11 @@ import numpy.typing as npt
 
 from trueodds.calibrators.affine import BiasCorrectedTemperature, Matrix, Vector
 from trueodds.calibrators.base import Calibrator, Labels, Logits, checked_fit_data
-from trueodds.calibrators.bbq import BBQ
 from trueodds.calibrators.curve import StructuredCurve, TemperatureCurve
 from trueodds.calibrators.dirichlet import Dirichlet
 from trueodds.calibrators.ensemble import EnsembleTemperature
 from trueodds.calibrators.held_out import out_of_scale, overfitting
-from trueodds.calibrators.histogram import Histogram
+from trueodds.calibrators.histogram import BBQ, Histogram
 from trueodds.calibrators.identity import Identity
 from trueodds.calibrators.isotonic import Isotonic
 from trueodds.calibrators.sigmoid import Beta, Platt, Quadratic

@@ -8,6 +8,9 @@ from trueodds.metrics import Costs
 from trueodds.reports.schemas import Window
 from trueodds.sums.bins import CELLS, Binning
 
+TOLERANCE = 0.02
+"""A calibration error that is small enough, where no alarm names its own."""
+
 
 @dataclass(frozen=True)
 class Options:

@@ -6,12 +6,11 @@ from typing import Literal
 
 from trueodds.reports.alarm import Advice, Alarm
 from trueodds.reports.figures import Figures
+from trueodds.reports.options import TOLERANCE as TOLERANCE
 from trueodds.reports.schemas import Labelling, PositiveFigures, Verdict
 from trueodds.reports.verdict.in_the_large import RATIO_TOLERANCE, ratio_holds
 from trueodds.sums.answers import AnswerSums
 
-TOLERANCE = 0.02
-"""A calibration error that is small enough, where no alarm names its own."""
 SURE = 0.05
 """p-value of the test of a table below which its gaps are more than chance."""
 PLAIN = 0.001

@@ -11,8 +11,8 @@ import numpy as np
 from trueodds.calibrators import registry
 from trueodds.calibrators.base import Calibrator, FitError, separates
 from trueodds.calibrators.fitting.objectives import ece
-from trueodds.calibrators.folds import Folds, HeldOut
 from trueodds.calibrators.identity import Identity
+from trueodds.calibrators.selection.folds import Folds, HeldOut
 from trueodds.sums.inputs import Array
 
 BINS = 15

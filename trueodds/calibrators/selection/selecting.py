@@ -11,9 +11,9 @@ import numpy.typing as npt
 from trueodds.calibrators import registry
 from trueodds.calibrators.base import Calibrator, checked_fit_data
 from trueodds.calibrators.checks import check_number
-from trueodds.calibrators.choosing import PLENTY, Candidate, choose
-from trueodds.calibrators.folds import Folds
 from trueodds.calibrators.held_out import FOLDS
+from trueodds.calibrators.selection.choosing import PLENTY, Candidate, choose
+from trueodds.calibrators.selection.folds import Folds
 from trueodds.errors import ConfigError, unknown
 from trueodds.sums.inputs import Array
 from trueodds.texts import short

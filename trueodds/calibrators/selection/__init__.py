@@ -1,0 +1,29 @@
+"""Fits a calibrator by its name, or the one that rows which no fit has seen speak for."""
+
+from trueodds.calibrators.selection.choosing import Candidate
+from trueodds.calibrators.selection.selecting import (
+    CANDIDATES,
+    CURVES,
+    SELECT,
+    TOP_CURVES,
+    Selection,
+    check,
+    default_candidates,
+    default_words,
+    fit,
+    select,
+)
+
+__all__ = [
+    "CANDIDATES",
+    "CURVES",
+    "SELECT",
+    "TOP_CURVES",
+    "Candidate",
+    "Selection",
+    "check",
+    "default_candidates",
+    "default_words",
+    "fit",
+    "select",
+]
