@@ -136,7 +136,7 @@ def select(
 
     Where identity is a candidate, it stays unless that NLL is lower than its own by more than one standard error of
     the rows' paired differences, and of two with fewer than 20 wrong rows, whose spread they do not know: a gain
-    within that may be a loss on other rows.
+    within that may be a loss on other rows. A gain of 4.6 nats over all rows, 100 to 1, is enough in any case.
 
     Passed over, while there is another: a fit on all rows that stopped at a bound or separates them, and, with fewer
     than 20 wrong rows, a calibrator with weights of each class or a curve.

@@ -114,7 +114,7 @@ def visible_gaps(
         ValueError: a power outside (0, 1).
 
     >>> [round(gap, 3) for gap in visible_gaps(0.75, 0.97, 0.88, 50)]
-    [0.188, 0.104]
+    [0.185, 0.103]
     """
     check_level(power)
     least, most = math.ceil(lower * labels - ROUNDING) - 1, math.floor(upper * labels + ROUNDING)
