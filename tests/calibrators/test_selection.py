@@ -189,6 +189,18 @@ def test_no_calibration_stays_within_one_standard_error() -> None:
     assert sum(taken) >= 9
 
 
+def test_a_few_dear_errors_are_evidence_against_no_calibration() -> None:
+    """The gain's standard error is as large as itself, yet the rows are e^40 times likelier under the temperature."""
+    rng = np.random.default_rng(3)
+    labels = np.zeros(100, int)
+    labels[:2] = 1
+    z = np.stack([np.full(100, 60.0) + rng.normal(0, 1, 100), np.zeros(100)], axis=1)
+    selection = calibrators.select(z, labels, candidates=("identity", "temperature"))
+    gain = np.asarray(selection.nll_MN[0]) - np.asarray(selection.nll_MN[1])
+    assert gain.mean() < 2 * gain.std(ddof=1) / 10 and gain.sum() > 40
+    assert selection.calibrator.name == "temperature"
+
+
 def test_of_equal_nll_the_ece_decides_from_500_rows_on() -> None:
     """What is behind the least by more than its standard error is never taken for its ECE."""
     z, labels = drawn(1500, 6, 1.6, 2.0)

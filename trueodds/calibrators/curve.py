@@ -137,7 +137,7 @@ class TemperatureCurve(TopCurve):
 
     >>> logits, labels = [[2, 0], [0, 2]] * 100, [0, 1, 0, 0, 0, 1, 1, 1] * 25
     >>> calibrators.fit(logits, labels, "temperature_curve")([[2, 0]]).round(3)
-    array([[0.75, 0.25]])
+    array([[0.749, 0.251]])
     """
 
     name: ClassVar[str] = "temperature_curve"
