@@ -121,7 +121,7 @@ def test_no_wrong_row_stops_at_the_lower_bound() -> None:
     """Margins of 3 and 2 have the median 5/2, a 200th of which is 1/80."""
     calibrator = fitted([[3.0, 0.0], [0.0, 2.0]], [0, 1])
     assert (calibrator.temperature, calibrator.bound) == (1 / 80, "lower")
-    assert "lower bound 0.00625" in calibrator.warnings[-1]
+    assert "lower bound 0.0125" in calibrator.warnings[-1]
 
 
 @pytest.mark.parametrize(
