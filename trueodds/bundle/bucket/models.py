@@ -214,8 +214,6 @@ class BucketModels(ModelFolder):
         self.path.mkdir(parents=True, exist_ok=True)
         return locks.lock(self.path / f".{name}.{purpose}.lock", wait)
 
-    # How.
-
     def _snapshot(self, *, fresh: bool = False) -> Snapshot:
         """The last one, unless it is older than a second or a fresh one is asked for."""
         known = self._seen[-1] if self._seen else None
