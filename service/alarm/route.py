@@ -96,7 +96,7 @@ async def acknowledge(request: Request) -> Response:
     not fire again unless it is re-armed.
     """
     runtime = cast("Runtime", request.app.state.runtime)
-    expected = "model, version, who and why, and maybe null (ece or point)"
+    expected = "model, version, who and why, and maybe null (ece, point or positive)"
     body = await forms.read(request, AcknowledgementBody, runtime.settings.max_json_values, expected)
     version = await runtime.version(body.model, body.version)
     alarm = await _acknowledge(runtime, version, body)

@@ -56,7 +56,11 @@ def test_acknowledging(client: Client) -> None:
         ({"why": "a\u202eb"}, 422, "why: it holds U+202E (RIGHT-TO-LEFT OVERRIDE)"),
         ({"who": "Ada\x9b"}, 422, "who: it holds U+009B (a control character) as character 4"),
         ({"who": "Ada\n"}, 422, "who: it holds U+000A"),
-        ({"null": "gap"}, 422, "null: Input should be 'ece' or 'point'"),
+        (
+            {"null": "gap"},
+            422,
+            "null: Input should be 'ece', 'point' or 'positive'; expected model, version, who and why, and maybe null (ece,",
+        ),
         ({"more": 1}, 422, "more: Extra inputs are not permitted; expected model, version, who and why"),
     ]
     for change, status, words in refusals:
