@@ -138,7 +138,7 @@ def test_a_hit_bound_is_written_down() -> None:
     z, y = np.eye(3)[[0, 1, 2]] * 5, np.array([0, 1, 2])
     metrics_table = table(calibrators.fit(z, y, "temperature", shrinkage=0.0), z, y, Evaluation())
     assert metrics_table["calibrator"]["bound"] == "lower"
-    assert "stopped at its lower bound 0.0166667" in metrics_table["notes"][0]
+    assert "stopped at its lower bound 0.025" in metrics_table["notes"][0]
 
 
 def test_compared_calibrators_are_fitted_on_validation_and_judged_on_test() -> None:
