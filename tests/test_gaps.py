@@ -58,6 +58,9 @@ BY_NAME: dict[str, Array] = {
     "propensity_N": np.full(N, 0.5),
     "right": np.arange(3.0),
     "count": np.arange(3.0) + 3,
+    "gain_N": RNG.uniform(-1, 1, N),
+    "weight_N": np.full(N, 0.5),
+    "wrong_N": ~RIGHT,
 }
 """Values of the arguments that are arrays, by their names."""
 OF_P: dict[str, Array] = {"predictions": P[:, 1], "labels_N": Y}
@@ -73,12 +76,15 @@ GIVEN: dict[str, Any] = {
     "threshold": 0.5,
     "bins": 15,
     "binning": "width",
+    "least": -1.0,
+    "most": 1.0,
 }
 """Of the others without a default."""
 STARTED: dict[type, Any] = {
     metrics.EProcess: lambda: metrics.EProcess.start(null="ece", tolerance=0.02),
     metrics.PositiveEProcess: lambda: metrics.PositiveEProcess.start(),
     metrics.Prequential: lambda: metrics.Prequential.start(),
+    metrics.RiskEProcess: lambda: metrics.RiskEProcess.start(0.05),
     metrics.ShiryaevRoberts: lambda: metrics.ShiryaevRoberts.start(null="ece", tolerance=0.02),
     metrics.WeightedEProcess: lambda: metrics.WeightedEProcess.start(floor=0.1),
 }

@@ -192,9 +192,10 @@ def _checked(
     if weight_N is None:
         return gain, None
     weight = as_numbers(weight_N, "weight").astype(np.float64)
-    if weight.shape != gain.shape or not ((weight > 0) & (weight <= 1)).all():
+    if weight.shape != gain.shape:
+        raise ValueError(f"weight has shape {weight.shape}; expected {gain.shape}, one for each gain")
+    if (wrong := ~((weight > 0) & (weight <= 1))).any():
         raise ValueError(
-            f"weights have shape {weight.shape}; expected {gain.shape}, each in (0, 1]: the smallest propensity divided"
-            " by the label's own"
+            f"weight holds {weight[wrong][0]}; allowed is (0, 1]: the smallest propensity divided by the label's own"
         )
     return gain, weight
