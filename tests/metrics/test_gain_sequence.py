@@ -138,8 +138,8 @@ def test_labels_still_needed_are_about_right() -> None:
         ([0.1], {"least": 0.0}, "on both sides of 0"),
         ([0.1], {"most": math.inf}, "finite limits"),
         ([0.1], {"level": 1.0}, "level is 1.0"),
-        ([0.1], {"weight_N": [0.0]}, "each in"),
-        ([0.1], {"weight_N": [0.5, 0.5]}, "weights have shape"),
+        ([0.1], {"weight_N": [0.0]}, "weight holds"),
+        ([0.1], {"weight_N": [0.5, 0.5]}, "weight has shape"),
     ],
 )
 def test_bad_input_is_named(gain: list[float], changes: dict[str, Any], words: str) -> None:
