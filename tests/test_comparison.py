@@ -191,6 +191,7 @@ def test_bad_rules_are_named(given: dict[str, object], words: str) -> None:
         Rules(**given)  # type: ignore[arg-type]
 
 
+@pytest.mark.full
 def test_looks_at_every_label_promote_no_worse_candidate_where_the_served_is_wrong() -> None:
     """The fault of the e-value: served and candidate are wrong by a like amount, and its 20 promotes most of the time.
 

@@ -66,6 +66,7 @@ def test_a_rising_change_of_two_classes_scores_changes_nothing() -> None:
     np.testing.assert_allclose(calibrators.fit(1e6 * z, labels, "venn_abers")(1e6 * z), usual, atol=1e-12)
 
 
+@pytest.mark.full
 def test_one_of_the_two_answers_is_calibrated_on_thirty_rows() -> None:
     """Each row's answer that its label picks is right on average: theorem 1 of the paper. Neither alone need be."""
     rng = np.random.default_rng(0)

@@ -158,6 +158,7 @@ def test_spread_of_a_few_numbers() -> None:
 LONG = pytest.mark.full
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("method", "names"),
     [

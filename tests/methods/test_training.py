@@ -33,6 +33,7 @@ def digits(workspace: Path) -> DataSet:
     return data.load(Data(train_size=200, held_out_size=100))
 
 
+@pytest.mark.full
 def test_a_look_at_the_validation_rows_between_two_steps_changes_nothing_but_what_is_learned(
     digits: DataSet, tmp_path: Path
 ) -> None:

@@ -72,6 +72,7 @@ def group(rng: np.random.Generator, n: int, off: float = 0.0) -> AnswerSums:
     return AnswerSums(np.bincount(cell_of(c), minlength=CELLS), CalibrationSums.from_top(c, rng.random(n) < c - off))
 
 
+@pytest.mark.full
 def test_sound_rows_are_marked_in_few_tables() -> None:
     """50 tables of 20 calibrated rows: one at a time 5% are above their floor, so two tables in three have one."""
     rng = np.random.default_rng(0)

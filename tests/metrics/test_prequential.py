@@ -137,6 +137,7 @@ def shape_c() -> Pool:
     return pool("C", 20_000)
 
 
+@pytest.mark.full
 def test_whom_it_helps(shape_c: Pool) -> None:
     """Calibrated: no stream of 40 ever says yes. T = 1.5, from the start or late: nearly all do, within 6,000."""
     rng = np.random.default_rng(7)

@@ -106,6 +106,7 @@ def test_the_sequence_is_its_twin(wrong: int, labels: int) -> None:
     assert found.upper == pytest.approx(high if wrong < labels else 1.0, abs=1e-4)
 
 
+@pytest.mark.full
 def test_the_sequence_covers_a_mean_that_moves_after_every_label() -> None:
     rng, missed = np.random.default_rng(8), 0
     for _ in range(100):

@@ -93,6 +93,7 @@ def test_ends_in_order_where_nobody_reads_the_address(folder: Path, workers: str
     assert not (folder / "store.sqlite-wal").exists()
 
 
+@pytest.mark.full
 def test_kill_9_loses_nothing_acknowledged(folder: Path) -> None:
     acknowledged: list[dict[str, Any]] = []
     labels: dict[str, int] = {}
