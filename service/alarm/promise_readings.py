@@ -21,6 +21,7 @@ WORSE = 2.0
 def acting_alone(state: PromiseState, settings: Settings, *, answers: int, acted: int) -> ActingAlone:
     """The report's part about acting alone. `answers`, `acted`: of all answers of the version so far."""
     process, promise = state.process, state.promise
+    acted = min(acted, answers)  # it is read after `answers`, and more may have been given meanwhile
     share_lower, share_upper = binomial_interval(acted, answers, level=LEVEL)
     sequence = risk_sequence(process.wrong, process.labels, level=LEVEL) if process.labels else None
     part = ActingAlone(

@@ -273,6 +273,26 @@ def test_labels_that_the_audit_had_not_asked_for_are_left_out() -> None:
     assert later.process.labels + later.left_out == count + 1
 
 
+def test_an_audit_that_is_over_before_the_first_label_is_remembered(tmp_path: Path) -> None:
+    ModelFolder(tmp_path / "models").publish(write_bundle(tmp_path / "bundle", act_alone=HALF))
+    settings = Settings(models=tmp_path / "models", store=tmp_path / "store.sqlite", threads=1)
+    with Client(create_app(settings.model_copy(update={"audit_share": 0.02}))) as client:
+        acting = [p for p in client.predict(pictures(200)) if p["decision"] == "act"]
+        version = client.get("/models").json()["models"][0]["default"]
+        until(lambda: client.run(client.app.state.runtime.store.read_state("tiny", version, PROMISE)) is not None)
+    with Client(create_app(settings)) as client:
+        complaints = [p for p in acting if not p["audit"]]
+        client.label([{"id": p["id"], "index": (p["index"] + 1) % len(CLASSES)} for p in complaints])
+        until(lambda: client.report()["acting"]["left_out"] == len(complaints) > 5)
+        assert client.report()["acting"]["alarm"]["state"] == "quiet"
+
+
+def test_answers_that_came_while_the_report_was_read_do_no_harm() -> None:
+    """What acted is counted after the answers are."""
+    part = acting_alone(PromiseState.start(HALF, Settings()), Settings(), answers=5, acted=6)
+    assert (part.answers, part.acted, part.share_upper) == (5, 5, 1.0)
+
+
 def test_what_is_lacking_is_said() -> None:
     lacking = RiskEProcess.start(0.05).labels_to_notice(0.1)
     state = PromiseState.start(HALF, Settings()).take(block([0.5] * 30, [True] * 30), 0.0)
