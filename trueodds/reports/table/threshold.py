@@ -48,7 +48,10 @@ def add_parser(commands: Subparsers) -> None:
     parser.add_argument("--by", choices=get_args(By), help=words)
     words = "with --positive: what a missed one and a false alarm cost, in one unit: miss=10,alarm=1"
     parser.add_argument("--costs", metavar="COSTS", help=words)
-    words = "write the threshold as JSON, for `trueodds publish --act-alone FILE`; fails if there is none"
+    words = (
+        "write the threshold as JSON; fails if there is none. `trueodds publish --act-alone FILE` takes one of all"
+        " answers, or those by tag"
+    )
     parser.add_argument("--out", type=Path, metavar="FILE", help=words)
 
 
