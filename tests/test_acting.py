@@ -11,6 +11,7 @@ import pytest
 
 from pipeline.__main__ import main
 from tests.service.tiny_bundle import write_bundle
+from trueodds import cli
 from trueodds.bundle import ActAlone, Bundle, ModelFolder
 from trueodds.bundle.act_alone import EXAMPLE
 from trueodds.errors import ConfigError
@@ -60,6 +61,18 @@ def test_groups_by_tag_become_thresholds_of_tags(tmp_path: Path) -> None:
     assert promise.acts(np.array([0.8, 1.0, 0.7, 1.0]), tags).tolist() == [True, False, True, False]
 
 
+@pytest.mark.parametrize("by", [None, "tag"])
+def test_what_the_command_writes_is_what_publish_reads(tmp_path: Path, by: str | None) -> None:
+    table, act = tmp_path / "answers.csv", tmp_path / "act.json"
+    rows = "".join(f"0.{90 + n % 10},1,{('day', '')[n % 2]}\n" for n in range(400))
+    table.write_text("confidence,correct,tag\n" + rows)
+    words = ["threshold", str(table), "--out", str(act), *(["--by", by] if by else [])]
+    assert cli.main("trueodds", cli.COMMANDS, words) == 0
+    promise = ActAlone.read(str(act))
+    assert promise.tags == ({"day": 0.9, "": 0.91} if by else {}) and promise.threshold == (None if by else 0.9)
+    assert (promise.labels, promise.acted, promise.wrong, promise.share) == (400, 400, 0, 1.0)
+
+
 @pytest.mark.parametrize(
     ("given", "words"),
     [
@@ -81,7 +94,9 @@ def test_what_is_no_promise_is_refused(given: str, words: str) -> None:
     ("changes", "words"),
     [
         ({"threshold": None, "reason": "too_few"}, "no threshold is certified"),
-        ({"by": "class", "threshold": None}, "thresholds by class; allowed are one of all answers, and those by tag"),
+        ({"by": "class", "threshold": None}, "one of all answers, and those by tag: choose it without --by"),
+        ({"by": "question", "threshold": None}, "or send each answer's question as its tag"),
+        ({"tagz": {"day": 0.7}}, "has the key 'tagz', which is unknown"),
         ({"by": "tag", "groups": [{}]}, "its groups have no names or thresholds"),
         ({"risk": None, "mean_cost": 0.2}, "bounds a mean cost"),
         ({"wrong": 800}, "must rise in this order"),
@@ -114,6 +129,11 @@ def test_publish_makes_a_version_with_the_promise(tmp_path: Path, capsys: pytest
     assert Bundle.load(models.version_folder("tiny", plain)).card.act_alone is None
     text = (models.version_folder("tiny", promised) / "MODEL_CARD.md").read_text()
     assert "## Acting alone" in text and "from a confidence of 0.9 on: at most 5% of them are wrong" in text
+    by_tag = ActAlone.of_text(EXAMPLE).model_copy(update={"tags": {"": None, "day": 0.5}})
+    text = (
+        Bundle.load(tmp_path / "bundle").promising(by_tag, tmp_path / "by_tag").directory / "MODEL_CARD.md"
+    ).read_text()
+    assert "| `(no tag)` | never acts |\n| `day` | 0.5 |\n| any other | 0.93 |" in text
     assert main([*base, "--act-alone", "none"]) == 0 and set(models.versions("tiny")) == {plain, promised}
     capsys.readouterr()
     assert main(["versions", "tiny", "--models", str(tmp_path / "models")]) == 0

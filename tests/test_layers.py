@@ -127,7 +127,7 @@ LAYERS = {
         command threshold compare_command
         text report arguments matching
         comparing
-        acting evaluation promise sums reading
+        acting evaluation promise sums reading chances
         notebook answers numbers
         classes
     """,

@@ -12,6 +12,7 @@ import pytest
 import trueodds
 from tests.test_table_report import table
 from trueodds import cli
+from trueodds.reports.table.chances import evenly_labelled
 from trueodds.reports.table.promise import at_least
 from trueodds.reports.table.reading import read
 from trueodds.reports.table.report import report_of_answers
@@ -133,3 +134,38 @@ def test_the_report_of_a_table_says_it_too(tmp_path: Path) -> None:
 def test_a_threshold_is_written_rounded_up() -> None:
     assert [at_least(t) for t in (0.93120001, 0.9999912, 0.5, 1.0)] == ["0.9313", "0.9999912", "0.5000", "1.0000"]
     assert all(float(at_least(t)) >= t for t in RNG.random(200))
+
+
+def test_labels_of_unlike_chances_become_one_random_sample(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """As a service with an audit exports them: complaints, and all labels of escalated answers, would mislead."""
+    rng = np.random.default_rng(4)
+    count = 20_000
+    confidence_N = rng.uniform(0.5, 1, count)
+    right_N, acts_N = rng.random(count) < confidence_N, confidence_N >= 0.9
+    propensity_N, drawn_N = np.where(acts_N, 0.25, 1.0), rng.random(count) < 0.25
+    labelled_N = ~acts_N | drawn_N | ~right_N  # all wrong answers are complained about
+    names = [str(value).lower() if acts else "" for acts, value in zip(acts_N, drawn_N, strict=True)]
+    correct = [str(int(right)) if known else "" for right, known in zip(right_N, labelled_N, strict=True)]
+    path = tmp_path / "exported.csv"
+    table(path, {"confidence": confidence_N, "correct": correct, "propensity": propensity_N, "audit": names})
+    sample, words = evenly_labelled(read(path))
+    assert sample.labelled_N[acts_N].tolist() == drawn_N[acts_N].tolist()
+    assert abs(sample.labelled_N[~acts_N].mean() - 0.25) < 4 * (0.25 * 0.75 / (~acts_N).sum()) ** 0.5
+    found = trueodds.threshold(confidence_N, np.where(sample.labelled_N, right_N, np.nan))
+    assert run(path) == 0
+    said = capsys.readouterr().out
+    assert f"May act alone from {at_least(found.threshold or 0)} on" in said and words in said
+    complaints = int((acts_N & ~drawn_N & ~right_N).sum())
+    assert f"{complaints:,} labels are left out that the audit had not asked for" in said
+    assert "unlike chances of a label (column propensity: 0.25 to 1, or none)" in said
+    may_act = report_of_answers(read(path)).may_act
+    assert may_act is not None and words in may_act.reading
+
+
+def test_like_chances_leave_the_labels_as_they_are(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    table(tmp_path / "even.csv", columns(propensity=[0.3] * N))
+    answers = read(tmp_path / "even.csv")
+    assert evenly_labelled(answers) == (answers, "")
+    table(tmp_path / "bad.csv", columns(propensity=["often"] * N))
+    assert run(tmp_path / "bad.csv") == 1
+    assert "propensity holds 'often'; allowed is a chance of a label in (0, 1]" in capsys.readouterr().err

@@ -90,10 +90,14 @@ class PromiseState(Frozen):
         """The state as JSON writes it; `read` restores it exactly."""
         return self.model_dump(mode="json")
 
+    def knows(self, audit_share: float) -> bool:
+        """Whether answers that are audited with this share are told from those whose callers state propensities."""
+        return not audit_share or audit_share in self.audit_shares
+
     def take(self, block: LabelBlock, audit_share: float) -> Self:
         """The state after the labels that came next; `audit_share`: the service's now."""
         shares = self.audit_shares
-        if audit_share and audit_share not in shares:
+        if not self.knows(audit_share):
             shares = (*shares, audit_share)
         if not len(block):
             return self.model_copy(update={"audit_shares": shares})
@@ -153,9 +157,10 @@ def taking_promise(promise: ActAlone, settings: Settings) -> Callable[[Any, Labe
     """The step of `store.fold` that takes labels."""
 
     def step(tree: Any, block: LabelBlock) -> Any:
-        if tree is not None and not len(block):
+        state = PromiseState.read(tree, promise, settings)
+        if tree is not None and not len(block) and state.knows(settings.audit_share):
             return tree
-        return PromiseState.read(tree, promise, settings).take(block, settings.audit_share).tree()
+        return state.take(block, settings.audit_share).tree()
 
     return step
 

@@ -21,6 +21,7 @@ WORSE = 2.0
 def acting_alone(state: PromiseState, settings: Settings, *, answers: int, acted: int) -> ActingAlone:
     """The report's part about acting alone. `answers`, `acted`: of all answers of the version so far."""
     process, promise = state.process, state.promise
+    acted = min(acted, answers)  # it is read after `answers`, and more may have been given meanwhile
     share_lower, share_upper = binomial_interval(acted, answers, level=LEVEL)
     sequence = risk_sequence(process.wrong, process.labels, level=LEVEL) if process.labels else None
     part = ActingAlone(
@@ -93,7 +94,8 @@ def _share(part: ActingAlone) -> str:
 def _risk(part: ActingAlone) -> str:
     promised = f"the promise is at most {_percent(part.promised_risk)}"
     if part.risk is None:
-        return f"Nobody knows how often they are wrong: none of them has a label; {promised}."
+        counts = " that counts" if part.left_out else ""
+        return f"Nobody knows how often they are wrong: none of them has a label{counts}; {promised}."
     return (
         f"{part.wrong:,} of {plural(part.labels, 'labelled one')} were wrong: {_percent(part.risk)}, and between"
         f" {_percent(part.risk_lower or 0)} and {_percent(part.risk_upper or 0)} at {part.level:.0%} confidence,"

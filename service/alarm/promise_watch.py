@@ -12,7 +12,7 @@ from service.alarm.state import ALARM
 from service.alarm.watch import Key, State, Watch, restarting
 from service.alarm.webhooks import BROKEN, news
 from service.settings import Settings
-from service.store import Store
+from service.store import Store, StoreError
 from service.store.rows import LabelBlock, Version
 from service.telemetry.metrics import Telemetry
 from trueodds.bundle import ActAlone
@@ -27,13 +27,26 @@ class PromiseWatch(Watch):
     def __init__(self, store: Store, settings: Settings, telemetry: Telemetry) -> None:
         super().__init__(store, settings, telemetry)
         self._promises: dict[Key, ActAlone] = {}
+        self._noted = set[Key]()
+        """Versions whose evidence knows the audit's share."""
 
     async def _progress(self) -> list[tuple[str, str, int, int]]:
         versions = await self._store.read_versions()
         self._promises = {(v.model, v.version): v.act_alone for v in versions if v.act_alone is not None}
         if not self._promises:
             return []
+        if self._settings.audit_share:
+            await self._note_audit()
         return [row for row in await super()._progress() if row[:2] in self._promises]
+
+    async def _note_audit(self) -> None:
+        """Have the evidence know the audit's share before labels come: they may come once the share is another."""
+        for key in self._promises.keys() - self._noted:
+            try:
+                await self._store.update_state(*key, self.NAME, await self._take(key))
+            except StoreError:  # damaged evidence; `_update` says so
+                continue
+            self._noted.add(key)
 
     async def _take(self, key: Key) -> Callable[[Any, LabelBlock], Any]:
         return taking_promise(self._promises[key], self._settings)

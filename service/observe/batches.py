@@ -81,8 +81,9 @@ def version_of(first: Observation, shared: Shared, model: str) -> Version | Refu
 
 def other_form(version: Version, shared: Shared) -> str:
     """Why the positive class or the promise that a call names cannot be a known version's; "" where it can."""
-    if not shared.shadow and shared.act_alone not in (None, version.act_alone):
-        known = "no promise to act alone" if version.act_alone is None else f"the promise {version.act_alone.short}"
+    stated, known_promise = None if shared.shadow else shared.act_alone, version.act_alone
+    if stated is not None and (known_promise is None or not known_promise.states_as(stated)):
+        known = "no promise to act alone" if known_promise is None else f"the promise {known_promise.short}"
         return (
             f"{version.model}/{version.version} has {known}, the call states another: a version keeps what its first"
             " answer said. Leave act_alone out, or send these under another version"

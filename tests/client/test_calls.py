@@ -258,6 +258,24 @@ def test_its_examples_run_against_a_service(url: str, method: Any) -> None:
     assert doctest.DocTestRunner(verbose=False).run(example, out=printed.append).failed == 0, "".join(printed)
 
 
+def test_observed_answers_of_a_version_with_a_promise_come_back_with_decisions(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("trueodds.client.observations.NUMBERS", 200)  # so in several requests
+    whose: dict[str, Any] = {"model": "acting", "version": "1", "classes": ["ham", "spam"]}
+    p_NC = np.column_stack([np.linspace(0.5, 1, 250), np.linspace(0.5, 0, 250)])
+    ids = [f"a-{n}" for n in range(250)]
+    summary = client.observe(ids, p_NC, act_alone="threshold=.8,risk=.05,confidence=.95", **whose)
+    assert summary == ObservationSummary(stored=250)
+    assert summary.acts_N is not None and summary.audit_N is not None
+    assert (summary.acts_N == (p_NC[:, 0] >= 0.8)).all() and not summary.audit_N.any()
+    plain = client.observe(["b-1"], [[0.9, 0.1]], **whose)
+    assert plain == ObservationSummary(stored=1) and plain.acts_N is None
+    with pytest.raises(CallError) as error:
+        client.observe(["b-1"], [[0.8, 0.2]], act_alone="threshold=.8,risk=.05,confidence=.95", **whose)
+    assert error.value.code == "conflicting_answer" and error.value.details["problems"][0]["id"] == "b-1"
+
+
 def test_without_httpx_it_names_the_extra() -> None:
     code = "import sys; sys.modules['httpx'] = None; import trueodds; trueodds.Client"
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)

@@ -12,21 +12,18 @@ from typing import Any
 import numpy as np
 import pytest
 
-from service.alarm import PROMISE, PromiseState, acting_alone
-from service.alarm.promise import restarting_promise
+import trueodds
+from service.alarm import PROMISE
 from service.app import create_app
 from service.models.acting import is_audited
 from service.settings import Settings
-from service.store import StoreError
-from service.store.rows import LabelBlock
-from tests.service.alarms import START
 from tests.service.app_client import Client
 from tests.service.conftest import Serve
 from tests.service.hooks import Hook, until
 from tests.service.tiny_bundle import CLASSES, pictures, write_bundle
 from trueodds.bundle import ActAlone, Bundle, ModelFolder
 from trueodds.client.answers import Predictions
-from trueodds.metrics import RiskEProcess
+from trueodds.reports.table.threshold import document_of
 
 TEXT = "threshold=.8,risk=.05,confidence=.95"
 HALF = ActAlone.of_text(TEXT)
@@ -139,12 +136,29 @@ def test_observed_answers_get_the_decision_in_json_and_in_lines(serve: Serve) ->
     assert "decisions" not in observe(client, rows([0.9], 9), version="8")
 
 
+def test_a_json_body_takes_what_the_threshold_command_writes(serve: Serve) -> None:
+    confidence_N = np.linspace(0.9, 1, 200)
+    found = trueodds.threshold(confidence_N, np.ones(200), groups_N=["day", ""] * 100)
+    document = document_of(found, "answers.csv", by="tag", costs=None)
+    document["groups"][0]["group"] = "(no tag)"  # as the command names it
+    tagged = [{**row, "tag": tag} for row, tag in zip(rows([0.95, 0.95, 0.95]), ["day", None, "new"], strict=True)]
+    body = {"observations": tagged, "model": "mail", "version": "7", "classes": ["ham", "spam"], "act_alone": document}
+    decisions = serve().post("/observe", json=body).json()["decisions"]
+    assert [d["decision"] for d in decisions] == ["act", "act", "escalate"]
+    body["act_alone"] = {"threshold": 0.9, "risk": 0.05, "confidence": 0.95, "tagz": {"new": None}}
+    answer = serve().post("/observe", json=body)
+    assert answer.status_code == 422 and "has the key 'tagz', which is unknown" in answer.json()["error"]["message"]
+
+
 def test_an_observed_version_keeps_the_promise_of_its_first_answer(serve: Serve) -> None:
     client = serve()
     observe(client, rows([0.9]), act_alone=TEXT)
     other = {"model": "mail", "version": "7", "act_alone": "threshold=.5,risk=.05,confidence=.95"}
     answer = client.post("/observe", json={"observations": rows([0.9], 1)}, params=other)
     assert answer.status_code == 422 and "a version keeps what its first answer said" in answer.text
+    same = {**HALF.model_dump(), "labels": 90, "acted": 80, "wrong": 1}  # the same promise, and what it rests on
+    body = {"observations": rows([0.9], 2), "model": "mail", "version": "7", "act_alone": same}
+    assert client.post("/observe", json=body).json()["stored"] == 1
     answer = client.post("/observe", json={"observations": rows([0.9], 1)}, params={**other, "act_alone": "risk=.1"})
     assert answer.status_code == 422 and "lacks threshold and confidence" in answer.json()["error"]["message"]
     body = {"observations": rows([0.7], 5), "model": "mail", "version": "9", "act_alone": HALF.model_dump()}
@@ -226,80 +240,19 @@ def test_the_client_reads_the_decisions(serve: Serve) -> None:
     assert Predictions.read([plain]).acts_N is None
 
 
-def block(
-    confidence_L: Any, right_L: Any, first: int = 0, propensity_L: Any = None, tags: list[str | None] | None = None
-) -> LabelBlock:
-    """Labels that arrive every second, of answers with ids."""
-    count = len(confidence_L)
-    number = first + np.arange(count, dtype=np.int64)
-    at, index, none = START + 1000 * number, np.zeros(count, np.int64), np.zeros(count)
-    propensity = np.full(count, np.nan) if propensity_L is None else np.array(propensity_L, float)
-    right = np.array(right_L, bool)
-    parts = at, at, index, index, np.array(confidence_L, float), right, right, none, none, propensity
-    return LabelBlock(number + 1, [f"id-{n}" for n in number], *parts, tags or [None] * count)
-
-
-def test_the_state_takes_only_labels_of_answers_that_acted() -> None:
-    rng = np.random.default_rng(1)
-    confidence_L, right_L = rng.random(400), rng.random(400) < 0.9
-    tags = [("easy", "hard", None)[n % 3] for n in range(400)]
-    state = PromiseState.start(BY_TAG, Settings()).take(block(confidence_L, right_L, tags=tags), 0.0)
-    acts_L = [BY_TAG.decision(c, tag) == "act" for c, tag in zip(confidence_L, tags, strict=True)]
-    expected, _ = RiskEProcess.start(0.05).advance(~right_L[np.array(acts_L)])
-    assert state.process == expected and state.escalated == 400 - sum(acts_L) and state.left_out == 0
-
-
-def test_the_state_is_the_same_however_the_log_is_cut_and_survives_json() -> None:
-    rng = np.random.default_rng(2)
-    confidence_L, right_L = rng.random(600), rng.random(600) < 0.8
-    share_L = np.where(confidence_L >= 0.8, 0.5, 1.0)
-    whole = PromiseState.start(HALF, Settings()).take(block(confidence_L, right_L, 0, share_L), 0.5)
-    tree: Any = None
-    for low, high in ((0, 1), (1, 250), (250, 600)):
-        part = block(confidence_L[low:high], right_L[low:high], low, share_L[low:high])
-        tree = json.loads(json.dumps(PromiseState.read(tree, HALF, Settings()).take(part, 0.5).tree()))
-    assert PromiseState.read(tree, HALF, Settings()) == whole and whole.fired is not None
-
-
-def test_labels_that_the_audit_had_not_asked_for_are_left_out() -> None:
-    """Complaints come of wrong answers only: they are no random sample of those that acted."""
-    count = 400
-    right_L = [is_audited(f"id-{n}", 0.02) for n in range(count)]  # all that came unasked are wrong
-    state = PromiseState.start(HALF, Settings()).take(block([0.9] * count, right_L, 0, [0.02] * count), 0.02)
-    asked = sum(is_audited(f"id-{n}", 0.02) for n in range(count))
-    assert (state.process.labels, state.process.wrong, state.left_out) == (asked, 0, count - asked) and asked > 0
-    later = state.take(block([0.9], [False], count, [0.02]), 0.1)  # another share since: the old one is still known
-    assert later.audit_shares == (0.02, 0.1)
-    assert later.process.labels + later.left_out == count + 1
-
-
-def test_what_is_lacking_is_said() -> None:
-    lacking = RiskEProcess.start(0.05).labels_to_notice(0.1)
-    state = PromiseState.start(HALF, Settings()).take(block([0.5] * 30, [True] * 30), 0.0)
-    part = acting_alone(state, Settings(), answers=100, acted=40)
-    assert part.more_labels == lacking and part.escalated_labels == 30
-    assert f"it takes about {lacking:,} more labels of acting answers" in part.reading
-    assert "Only escalated answers get labels" in part.reading and "--audit-share .02" in part.reading
-    audited = acting_alone(state, Settings(audit_share=0.02), answers=100, acted=40)
-    assert f"with an audit of 2%, those of {lacking / 0.02:,.0f} of them" in audited.reading
-
-
-def test_labels_with_propensities_of_unlike_sizes_are_of_the_labelled() -> None:
-    state = PromiseState.start(HALF, Settings()).take(block([0.9] * 20, [True] * 20, 0, [0.1, 0.9] * 10), 0.0)
-    part = acting_alone(state, Settings(), answers=20, acted=20)
-    assert "Callers state propensities from 0.1 to 0.9" in part.reading and part.labels == 20
-
-
-def test_evidence_of_another_promise_or_a_damaged_one_is_refused() -> None:
-    tree = PromiseState.start(HALF, Settings()).take(block([0.9], [True]), 0.0).tree()
-    with pytest.raises(StoreError, match="another promise"):
-        PromiseState.read(tree, BY_TAG, Settings())
-    with pytest.raises(StoreError, match="damaged or of another release"):
-        PromiseState.read({**tree, "form": 2}, HALF, Settings())
-    assert restarting_promise({"form": 2}, 1) is None
-    assert restarting_promise(tree, 2) is None  # no label that was taken has changed
-    again = restarting_promise(tree, 1)
-    assert again is not None and again[1] == 0 and again[0]["process"]["labels"] == 0
+def test_an_audit_that_is_over_before_the_first_label_is_remembered(tmp_path: Path) -> None:
+    ModelFolder(tmp_path / "models").publish(write_bundle(tmp_path / "bundle", act_alone=HALF))
+    settings = Settings(models=tmp_path / "models", store=tmp_path / "store.sqlite", threads=1)
+    with Client(create_app(settings.model_copy(update={"audit_share": 0.02}))) as client:
+        acting = [p for p in client.predict(pictures(200)) if p["decision"] == "act"]
+        version = client.get("/models").json()["models"][0]["default"]
+        until(lambda: client.run(client.app.state.runtime.store.read_state("tiny", version, PROMISE)) is not None)
+    with Client(create_app(settings)) as client:
+        complaints = [p for p in acting if not p["audit"]]
+        client.label([{"id": p["id"], "index": (p["index"] + 1) % len(CLASSES)} for p in complaints])
+        until(lambda: client.report()["acting"]["left_out"] == len(complaints) > 5)
+        part = client.report()["acting"]
+        assert part["alarm"]["state"] == "quiet" and "none of them has a label that counts" in part["reading"]
 
 
 def test_the_propensity_floor_follows_the_audit() -> None:

@@ -25,6 +25,11 @@ UNTAGGED, UNTAGGED_GROUP = "", "(no tag)"
 STATED = ("threshold", "risk", "confidence")
 """The parts of a promise that a text states."""
 _COUNTS = ("labels", "acted", "wrong", "share", "share_lower", "share_upper")
+_BESIDE = (
+    *("answers", "loss", "reason", "more_labels", "tried", "tried_wrong", "group", "groups"),
+    *("by", "costs", "made_from", "made_at"),
+)
+"""What else `trueodds threshold` writes."""
 
 
 class ActAlone(BaseModel):
@@ -52,7 +57,7 @@ class ActAlone(BaseModel):
     wrong: int | None = Field(None, ge=0)
     """Wrong ones among these."""
     share: float | None = Field(None, ge=0, le=1)
-    """acted / labels, with its interval."""
+    """Share of all answers there, labelled or not, that would have acted, with its interval."""
     share_lower: float | None = Field(None, ge=0, le=1)
     share_upper: float | None = Field(None, ge=0, le=1)
     tags: dict[str, Confidence | None] = Field(default_factory=dict)
@@ -127,11 +132,21 @@ class ActAlone(BaseModel):
             raise ConfigError(
                 f"{what} {lacks}; expected threshold, risk and confidence, as `trueodds threshold` writes"
             )
+        if strange := [name for name in tree if name not in (*STATED, *_COUNTS, *_BESIDE, "tags")]:
+            raise ConfigError(
+                f"{what} has the key {short(strange[0])}, which is unknown; allowed are threshold, risk, confidence and"
+                " tags, and what `trueodds threshold` of this release writes"
+            )
         kept = {name: tree[name] for name in (*STATED, *_COUNTS) if tree.get(name) is not None}
         tags = tree.get("tags") or {}
         if by := tree.get("by"):
             if by != "tag":
-                raise ConfigError(f"{what} has thresholds by {by}; allowed are one of all answers, and those by tag")
+                cure = "choose it without --by"
+                if by == "question":
+                    cure += ", or send each answer's question as its tag and choose it with --by tag"
+                raise ConfigError(
+                    f"{what} has thresholds by {by}; allowed are one of all answers, and those by tag: {cure}"
+                )
             try:
                 groups = {row["group"]: row["threshold"] for row in tree["groups"]}
             except (LookupError, TypeError):
@@ -167,6 +182,10 @@ class ActAlone(BaseModel):
     @cached_property
     def _by_tag(self) -> dict[str, float]:
         return {tag: np.inf if threshold is None else threshold for tag, threshold in self.tags.items()}
+
+    def states_as(self, other: Self) -> bool:
+        """Whether the other states the same thresholds, risk and confidence, whatever either rests on."""
+        return all(getattr(self, name) == getattr(other, name) for name in (*STATED, "tags"))
 
     @property
     def short(self) -> str:

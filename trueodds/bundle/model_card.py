@@ -108,10 +108,11 @@ def _acting(description: Description) -> dict[str, str]:
         return {}
     lines = [promise.words, promise.evidence]
     if promise.tags:
-        rows = (
+        rows = [
             (_code(tag or UNTAGGED_GROUP), "never acts" if at is None else f"{at:.6g}")
             for tag, at in promise.tags.items()
-        )
+        ]
+        rows.append(("any other", "never acts" if promise.threshold is None else f"{promise.threshold:.6g}"))
         lines += ["", _markdown(("tag", "acts from"), rows)]
     lines += [
         "",

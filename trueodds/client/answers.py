@@ -131,9 +131,25 @@ class ObservationSummary:
     stored: int = 0
     already_known: int = 0
     """The same again: counted once."""
+    acts_N: npt.NDArray[np.bool_] | None = field(default=None, repr=False, compare=False)
+    """Whether each answer acts alone (`decision: act`), where `act_alone` was said; else None."""
+    audit_N: npt.NDArray[np.bool_] | None = field(default=None, repr=False, compare=False)
+    """Answers that act, and whose true label the service asks for."""
 
     def __add__(self, other: ObservationSummary) -> ObservationSummary:
-        return ObservationSummary(self.stored + other.stored, self.already_known + other.already_known)
+        return ObservationSummary(
+            self.stored + other.stored,
+            self.already_known + other.already_known,
+            _joined(self.acts_N, other.acts_N),
+            _joined(self.audit_N, other.audit_N),
+        )
+
+
+def _joined(
+    first_N: npt.NDArray[np.bool_] | None, second_N: npt.NDArray[np.bool_] | None
+) -> npt.NDArray[np.bool_] | None:
+    parts = [part_N for part_N in (first_N, second_N) if part_N is not None]
+    return np.concatenate(parts) if parts else None
 
 
 @dataclass(frozen=True)

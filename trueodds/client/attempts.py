@@ -17,6 +17,7 @@ from typing import Any, TypeAlias, TypeVar
 from trueodds.client.answers import CallError
 from trueodds.texts import plural
 
+NDJSON = "application/x-ndjson"
 AWAY = (502, 503, 504)
 """Statuses of a service that cannot answer now, and of a proxy before it."""
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 5.0
@@ -83,7 +84,7 @@ Steps: TypeAlias = Generator[Send | Pause, Answer | NoAnswer | None, T]
 
 
 def exchange(request: Request, url: str, limits: Limits) -> Steps[Any]:
-    """The JSON of a good answer.
+    """The JSON of a good answer; of one in lines, their list.
 
     Raises:
         CallError: the request was refused, or every try failed; what was answered is not JSON.
@@ -130,6 +131,8 @@ def _read(answer: Answer, path: str, url: str, request_id: str) -> Any:
     if not 200 <= answer.status < 300:
         raise _refusal(answer, path, url, request_id)
     try:
+        if answer.headers.get("content-type", "").startswith(NDJSON):
+            return [json.loads(line) for line in answer.body.splitlines()]
         return json.loads(answer.body)
     except ValueError as error:
         message = f"{url}{path} answered what is not JSON ({error}): not a TrueOdds?"

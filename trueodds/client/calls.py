@@ -5,15 +5,17 @@ from __future__ import annotations
 import json
 import re
 import uuid
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
 from dataclasses import dataclass, fields
 from itertools import islice, zip_longest
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
+import numpy as np
 import numpy.typing as npt
 
 from trueodds.client.answers import CallError, LabelSummary, ModelVersion, ObservationSummary, Predictions
-from trueodds.client.attempts import Limits, Request, Steps, exchange
+from trueodds.client.attempts import NDJSON, Limits, Request, Steps, exchange
 from trueodds.client.instances import Instance, instances_of
 from trueodds.client.observations import CLASS, observation_rows, plain_class, shared_options
 from trueodds.client.queries import ObserveOptions, texts
@@ -23,7 +25,7 @@ from trueodds.texts import plural, short
 if TYPE_CHECKING:
     from trueodds.reports import Report
 
-JSON, NDJSON, NPY = "application/json", "application/x-ndjson", "application/x-npy"
+JSON, NPY = "application/json", "application/x-npy"
 ROW_BYTES = 3_500_000
 """Of the instances of one request: the service counts at most one value for every two bytes, and takes two million."""
 LABELS = 20_000
@@ -145,10 +147,11 @@ def feedback(
 def observe(
     caller: Caller, ids: Iterable[str], numbers: npt.ArrayLike, *, model: str, version: str, options: ObserveOptions
 ) -> Steps[ObservationSummary]:
-    """The outcomes of all answers of another server, in as many requests as it takes."""
+    """The outcomes of all answers of another server, in as many requests as it takes; decisions with `act_alone`."""
     rows, most = observation_rows(ids, numbers, options)
     query = {"model": model, "version": version, **shared_options(options)}
-    return _in_lines(caller, "/observe", rows, most, "answer", ObservationSummary, query)
+    headers = {"accept": NDJSON} if "act_alone" in query else None
+    return _in_lines(caller, "/observe", rows, most, "answer", ObservationSummary, query, headers)
 
 
 def _in_lines(
@@ -164,7 +167,9 @@ def _in_lines(
     """The outcomes of all rows, sent as lines of JSON in as many requests as it takes."""
 
     def read(tree: Any) -> tuple[S, int, list[dict[str, Any]]]:
-        return kind(**{field.name: tree[field.name] for field in fields(kind)}), tree["failed"], tree["problems"]
+        tree = _summed(tree) if isinstance(tree, list) else tree
+        counts = {field.name: tree[field.name] for field in fields(kind) if field.compare or field.name in tree}
+        return kind(**counts), tree["failed"], tree["problems"]
 
     lines = (json.dumps(row).encode() + b"\n" for row in rows)
     total, sent, problems, failed = kind(), 0, list[dict[str, Any]](), 0
@@ -187,6 +192,17 @@ def _in_lines(
         details = {"problems": problems[:PROBLEMS], "problem_count": failed, "outcomes": total}
         raise CallError(first["code"], f"{message}; row {first['row']}: {first['message']}", details=details)
     return total
+
+
+def _summed(lines: list[dict[str, Any]]) -> dict[str, Any]:
+    """The summary that an answer in lines, one for each row, stands for."""
+    problems = [{name: line[name] for name in ("row", "id", "code", "message")} for line in lines if "code" in line]
+    counts = Counter(line["outcome"] for line in lines)
+    tree: dict[str, Any] = {name: counts[name] for name in ("stored", "already_known", "failed")}
+    if any("decision" in line for line in lines):
+        tree["acts_N"] = np.array([line.get("decision") == "act" for line in lines], bool)
+        tree["audit_N"] = np.array([line.get("audit", False) for line in lines], bool)
+    return {**tree, "problems": problems}
 
 
 def label_rows(ids: Any, labels: Any, index: Any) -> tuple[Iterable[tuple[Any, Any]], Literal["label", "index"]]:

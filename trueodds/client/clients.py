@@ -162,7 +162,8 @@ class Client(_Arguments[httpx.Client]):
         beside their `index`. `classes`: their names in the order of the columns, needed once (else 0, 1, 2, ...).
         `positive`: of two classes the one that is asked about; to be said with the first answer of a version. `times`:
         datetimes (UTC without an offset) or Unix time; now, where there is none. `shadow`: nobody got these
-        answers; with the ids of those that were given they can be judged against them.
+        answers; with the ids of those that were given they can be judged against them. `act_alone`: the version's
+        promise, such as threshold=.93,risk=.05,confidence=.95. Said with every call, it has the summary hold `acts_N`.
 
         Raises:
             ConfigError: numbers and lists of other shapes.

@@ -33,7 +33,7 @@ class ActingAlone(BaseModel):
     tags: dict[str, float | None] = Field(default_factory=dict, description="thresholds of tags")
     promised_risk: float = Field(description="at most this share of the acting answers is wrong")
     promised_confidence: float
-    promised_share: float | None = Field(None, description="of the labelled answers that the threshold was chosen on")
+    promised_share: float | None = Field(None, description="of the answers that the threshold was chosen on")
     labels: int = Field(description="labels of acting answers on which the evidence rests, as they first came")
     wrong: int
     risk: float | None = Field(None, description="wrong / labels")

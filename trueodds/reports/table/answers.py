@@ -33,6 +33,10 @@ class Groups:
     note: str = ""
     """How the times were read."""
     questions: Texts | None = None
+    propensities: Texts | None = None
+    """The chance of each answer to get a label."""
+    audits: Texts | None = None
+    """true or false of answers that act alone: whether their labels were asked for."""
 
 
 @dataclass(frozen=True, eq=False)

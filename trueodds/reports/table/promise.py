@@ -10,9 +10,9 @@ from trueodds.reports.words import decimal, level, percent
 from trueodds.texts import plural
 
 
-def may_act(found: ActingThreshold) -> MayAct:
-    """Make the section of the report: the threshold beside its words."""
-    return MayAct(threshold=found, reading=capitalised(reading(found)))
+def may_act(found: ActingThreshold, drawn: str = "") -> MayAct:
+    """Make the section of the report: the threshold beside its words; `drawn`: how its labels were chosen."""
+    return MayAct(threshold=found, reading=" ".join(filter(None, [capitalised(reading(found)), drawn])))
 
 
 def capitalised(text: str) -> str:

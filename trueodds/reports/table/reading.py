@@ -156,14 +156,17 @@ def _of_columns(path: Path, form: Form) -> Answers:
         raise _no_column(path, form.label, header, "--label")
     if not by_confidence and not of_classes:
         raise FileError(f"{path} has the columns {listed(header)}, and none of a class; expected {FORMS}")
-    known = (form.label, "predicted", "correct", "question", "tag", "version")
+    chances = tuple(name for name in ("propensity", "audit") if by_confidence or name not in of_classes)
+    known = (form.label, "predicted", "correct", "question", "tag", "version", *chances)
     texts = [name for name in dict.fromkeys(known) if name in header]
     times = [name for name in ("time",) if name in header]
     table = columns.read(path, ["confidence"] if by_confidence else of_classes, texts, times)
     moments = table.times.get("time")
     note = "" if moments is None else time_note("time", moments.unit)
     tags, versions, questions = (table.texts.get(name) for name in ("tag", "version", "question"))
-    groups = Groups(tags, versions, None if moments is None else moments.ms_N, note, questions)
+    propensities, audits = table.texts.get("propensity"), table.texts.get("audit")
+    at_ms_N = None if moments is None else moments.ms_N
+    groups = Groups(tags, versions, at_ms_N, note, questions, propensities, audits)
     labels, predicted, correct = (table.texts.get(name) for name in (form.label, "predicted", "correct"))
     if by_confidence:
         confidence = table.numbers["confidence"]

@@ -14,6 +14,7 @@ from trueodds.reports.schemas import Report, Verdict
 from trueodds.reports.slices import slices_of, tags_of, trend_of
 from trueodds.reports.table.acting import acting_threshold
 from trueodds.reports.table.answers import Answers
+from trueodds.reports.table.chances import evenly_labelled
 from trueodds.reports.table.promise import may_act
 from trueodds.reports.table.sums import TrendUnit, positive_sums_of, sums_by, sums_by_period, sums_of
 from trueodds.reports.verdict import RATIO_TOLERANCE, TOLERANCE
@@ -70,7 +71,8 @@ def report_of_answers(
         next_steps=NEXT_STEPS,
     )
     if report.labelled:
-        report.may_act = may_act(acting_threshold(answers))
+        sample, drawn = evenly_labelled(answers)
+        report.may_act = may_act(acting_threshold(sample), drawn)
     if is_off(report):
         if trend is None and groups.time_ms_N is not None:
             trend = "auto"

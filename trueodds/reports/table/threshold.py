@@ -18,6 +18,7 @@ from trueodds.metrics.decisions.acting import ActingThreshold
 from trueodds.reports.table import reading as tables
 from trueodds.reports.table.acting import By, acting_threshold
 from trueodds.reports.table.arguments import OptionsError, add_form, costs_of, form_of
+from trueodds.reports.table.chances import evenly_labelled
 from trueodds.reports.table.promise import capitalised, reading
 from trueodds.reports.words import level, percent
 from trueodds.sums.inputs import check_level
@@ -48,7 +49,10 @@ def add_parser(commands: Subparsers) -> None:
     parser.add_argument("--by", choices=get_args(By), help=words)
     words = "with --positive: what a missed one and a false alarm cost, in one unit: miss=10,alarm=1"
     parser.add_argument("--costs", metavar="COSTS", help=words)
-    words = "write the threshold as JSON, for `trueodds publish --act-alone FILE`; fails if there is none"
+    words = (
+        "write the threshold as JSON; fails if there is none. `trueodds publish --act-alone FILE` takes one of all"
+        " answers, or those by tag"
+    )
     parser.add_argument("--out", type=Path, metavar="FILE", help=words)
 
 
@@ -65,15 +69,18 @@ def run(arguments: argparse.Namespace) -> int:
     answers = tables.read(arguments.answers, form_of(arguments))
     if not answers.labelled_N.any():
         raise FileError(f"{answers.source} holds no labels; fill in the true classes of some answers, chosen by chance")
+    sample, drawn = evenly_labelled(answers)
     found = acting_threshold(
-        answers,
+        sample,
         risk=arguments.risk,
         confidence=arguments.confidence,
         by=arguments.by,
         costs=costs,
         positive=arguments.positive,
     )
-    print("\n".join([*text_of(found, by=arguments.by, costs=costs is not None), *answers.notes]))
+    print(
+        "\n".join([*text_of(found, by=arguments.by, costs=costs is not None), *filter(None, [drawn]), *answers.notes])
+    )
     if arguments.out:
         if found.reason != "certified":
             raise NotCertifiedError(f"{arguments.out} is not written: no threshold can be certified; see above")
