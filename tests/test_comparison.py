@@ -110,6 +110,8 @@ def test_whom_it_calls_better_and_in_which_words() -> None:
     assert "labels more" in early.words() or "label more" in early.words()
     none = compare(SERVED, TRUE, z_NC[:0], labels_N[:0])
     assert none.words().startswith("No fresh labels yet") and none.verdict == "undecided"
+    assert "since the candidate was fixed, and since the version that answers began to." in none.words()
+    assert none.words() + " 3 labels left out: no propensity, or one below 0.05." == replace(none, left_out=3).words()
     assert none.evidence() == "no fresh labels"
     assert Comparison(5, 0.0, -1.0, 1.0).words().count("Not yet decided.") == 1
     assert "more than 10 million labels" in Comparison(500, 0.0, -1.0, 1.0).words()
@@ -173,6 +175,9 @@ def test_the_number_of_a_candidate_comes_from_the_log() -> None:
     assert candidate_number(log, "d") == 4
     log += [change("promote", "a", "b"), change("recalibrated", "b", None)]
     assert candidate_number(log, "d") == 5, "beside another version its evidence begins anew"
+    log += [change("recalibrated", None, "e"), change("promote", "b", "d"), change("shadow", "d", None)]
+    log += [change("recalibrated", "e", None), change("shadow", None, "f")]
+    assert candidate_number(log, "f") == 7, "neither what is promoted nor a calibrator that is withdrawn has a new turn"
 
 
 @pytest.mark.parametrize(

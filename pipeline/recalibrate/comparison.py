@@ -115,7 +115,11 @@ class Comparison:
     def words(self) -> str:
         """The evidence for people."""
         if self.gain is None or self.lower is None or self.upper is None:
-            return "No fresh labels yet: labels of answers given after the candidate was made are the evidence."
+            left_out = f" {self._left_out_words()}" if self.left_out else ""
+            return (
+                "No fresh labels yet: the evidence is labels of answers that were given since the candidate was fixed,"
+                f" and since the version that answers began to.{left_out}"
+            )
         way = "lower" if self.gain >= 0 else "higher"
         of = "the labelled answers"
         if self.weighted:
@@ -134,13 +138,14 @@ class Comparison:
             " the labels so far."
         )
         if self.left_out:
-            parts.append(
-                f"{plural(self.left_out, 'label')} left out: no propensity, or one below"
-                f" {self.rules.smallest_propensity:g}."
-            )
+            parts.append(self._left_out_words())
         if self.rules.budget == "together":
             parts.append(f"This is candidate {self.rules.candidate}; all candidates together share an error of 5%.")
         return " ".join(parts)
+
+    def _left_out_words(self) -> str:
+        least = f"{self.rules.smallest_propensity:g}"
+        return f"{plural(self.left_out, 'label')} left out: no propensity, or one below {least}."
 
     def _verdict_words(self) -> str:
         margin = self.rules.margin
