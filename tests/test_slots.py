@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
+from pipeline.__main__ import main
 from pipeline.recalibrate import Client, Labelled, Outcome, Promote, Recalibration, judge, loop, recalibrate
 from tests.service.tiny_bundle import write_bundle
 from tests.test_recalibrate import SERVED, TRUE, answers
@@ -149,3 +150,55 @@ def test_the_fit_comes_first_whatever_is_the_shadow(models: ModelFolder) -> None
     models.withdraw("tiny", "recalibrated")
     outcome = recalibrate(request(models, candidates=("temperature",)))
     assert outcome.status == "published" and "The shadow could not be judged" in outcome.words
+
+
+def test_waiting_for_a_net_forgets_no_verdict_about_the_calibrator(
+    models: ModelFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The net equals what answers then, so that it stays undecided for as long as one waits."""
+    _, net, calibrator = roles(models)
+    monkeypatch.setattr(loop, "POLL_SECONDS", 0.02)
+    outcome = judge(request(models, scale=1.7 / TRUE, truth=TRUE, wait_seconds=0.1))
+    assert outcome.status == "promoted" and outcome.served == outcome.candidate == calibrator
+    assert [(one.version, one.decision) for one in outcome.judged] == [(calibrator, "promoted"), (net, "stays")]
+    first, second = outcome.words.split("\n")
+    assert first.startswith(f"tiny/{calibrator} answers now.") and second.startswith(f"tiny/{net} stays the shadow.")
+    models.shadow("tiny", str(net))
+    assert judge(request(models, wait_seconds=0.1)).status == "waits"
+
+
+def test_a_person_hears_which_evidence_ends_and_what_begins_anew(
+    models: ModelFolder, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    served, net, calibrator = roles(models)
+    waiting = models.publish(write_bundle(models.path.parent / "next", seed=5), "shadow").name
+    monkeypatch.setenv("TRUEODDS_SERVICE", "http://127.0.0.1:9")
+
+    def typed(*words: str) -> str:
+        assert main([*words, "--models", str(models.path)]) == 0
+        return capsys.readouterr().out
+
+    assert f"tiny/{net} stays the shadow, and is compared with {calibrator}" in typed(
+        "promote", "tiny", str(calibrator)
+    )
+    assert "from now on" not in typed("promote", "tiny", str(calibrator)), "nothing changes"
+    text = typed("promote", "tiny", str(net))
+    assert f"tiny/{waiting} waited; it is the shadow now, and is compared with {net} from now on" in text
+
+    def why(action: str) -> str:
+        return next(change.why for change in reversed(models.changes("tiny")) if change.action == action)
+
+    assert f"stays the shadow, and is compared with {calibrator}" in typed("rollback", "tiny", "--why", "a try")
+    assert why("rollback").startswith(f"a try; ends the evidence about {waiting}: not known (no service answers")
+    again = models.path / "tiny" / str(served)
+    text = typed("publish", "--bundle", str(again), "--why", "back")
+    assert f"ends the evidence about {waiting}: not known" in text
+    assert why("publish").startswith(f"back; ends the evidence about {waiting}: not known (no service answers")
+    assert main(["publish", "--bundle", str(again), "--displace", "--models", str(models.path)]) == 1
+    assert "allowed is it with --role shadow only" in capsys.readouterr().err
+
+
+def test_judge_takes_no_version_where_the_roles_say_what_is_judged(models: ModelFolder) -> None:
+    for given in ({"version": "zzz"}, {"shadow": "zzz"}):
+        with pytest.raises(ConfigError, match=f"{next(iter(given))} given; allowed only of a model that another"):
+            judge(request(models, model="tiny", promote="never", **given))

@@ -14,7 +14,7 @@ from pipeline.recalibrate.request import FewLabelsError, Judged, Outcome, Recali
 from trueodds.bundle import SHADOW
 from trueodds.bundle.shadows import shadow_of
 from trueodds.calibrators import Identity
-from trueodds.errors import unknown
+from trueodds.errors import ConfigError, unknown
 from trueodds.files import write_json
 
 Call = Callable[..., Any]
@@ -105,7 +105,10 @@ def judge(request: Recalibration, model: ObservedModel, call: Call) -> Outcome:
 
     Raises:
         AnswerError: no shadow, or as `recalibrate`.
+        ConfigError: an unknown version or shadow, or the slot of a calibrator.
     """
+    if request.slot not in (None, SHADOW):
+        raise ConfigError(f"slot is {request.slot!r}; {model.name} is served elsewhere and has a shadow only")
     version, shadow = model.version(request.version), model.shadow(request.shadow)
     rows: Labelled = call(fetch_labels, request.client, model.name, version, None, shadow)
     same = Identity()
