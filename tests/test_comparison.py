@@ -12,7 +12,7 @@ from scipy.special import softmax
 
 from pipeline.recalibrate import Comparison, Rules, compare
 from pipeline.recalibrate.gains import gain_limits, scores
-from pipeline.recalibrate.turns import candidate_number
+from pipeline.recalibrate.turns import candidate_number, pair_number
 from tests import reference_gain_sequence as twin
 from trueodds.bundle.audit_log import Change
 from trueodds.calibrators import (
@@ -178,6 +178,11 @@ def test_the_number_of_a_candidate_comes_from_the_log() -> None:
     log += [change("recalibrated", None, "e"), change("promote", "b", "d"), change("shadow", "d", None)]
     log += [change("recalibrated", "e", None), change("shadow", None, "f")]
     assert candidate_number(log, "f") == 7, "neither what is promoted nor a calibrator that is withdrawn has a new turn"
+
+
+def test_each_pair_of_an_observed_version_and_a_shadow_has_a_number_of_its_own() -> None:
+    numbers = [pair_number(version, shadow) for version in range(20) for shadow in range(20)]
+    assert sorted(numbers) == list(range(1, 401)) and [pair_number(k, k) for k in range(3)] == [1, 2, 5]
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,20 @@ import numpy.typing as npt
 import pytest
 
 from pipeline.__main__ import main
-from pipeline.recalibrate import Client, Labelled, Outcome, Promote, Recalibration, judge, loop, recalibrate
+from pipeline.recalibrate import (
+    Client,
+    Labelled,
+    ObservedModel,
+    Outcome,
+    Promote,
+    Recalibration,
+    Rules,
+    judge,
+    loop,
+    observed,
+    recalibrate,
+)
+from pipeline.recalibrate.judging import directly
 from tests.service.tiny_bundle import write_bundle
 from tests.test_recalibrate import SERVED, TRUE, answers
 from trueodds.bundle import BundleError, ModelFolder
@@ -202,3 +215,12 @@ def test_judge_takes_no_version_where_the_roles_say_what_is_judged(models: Model
     for given in ({"version": "zzz"}, {"shadow": "zzz"}):
         with pytest.raises(ConfigError, match=f"{next(iter(given))} given; allowed only of a model that another"):
             judge(request(models, model="tiny", promote="never", **given))
+
+
+def test_a_shadow_of_an_observed_model_is_another_candidate_beside_another_version(models: ModelFolder) -> None:
+    desk = ObservedModel("tiny", ("1", "2"), ("a",))
+    together = request(models, rules=Rules(budget="together"))
+    texts = [observed.judge(replace(together, version=v), desk, directly).words for v in desk.versions]
+    assert "This is candidate 1;" in texts[0] and "This is candidate 4;" in texts[1]
+    with pytest.raises(ConfigError, match="slot is 'recalibrated'; tiny is served elsewhere and has a shadow only"):
+        observed.judge(replace(together, slot="recalibrated"), desk, directly)

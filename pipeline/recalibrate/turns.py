@@ -11,6 +11,19 @@ ANSWERS = ("publish", "promote", "rollback")
 """Actions after which another version may answer."""
 
 
+def pair_number(version: int, shadow: int) -> int:
+    """Number of a shadow beside a version of a model that another server serves, from 1 on; both count from 0.
+
+    Beside another version the evidence begins anew, so that each pair has a number of its own, which no later version
+    changes, nor a shadow: pairs by their larger number, of these the nearest first.
+
+    >>> [pair_number(0, 0), pair_number(1, 1), pair_number(0, 1), pair_number(1, 0), pair_number(2, 2)]
+    [1, 2, 3, 4, 5]
+    """
+    apart = shadow - version
+    return max(version, shadow) ** 2 + 1 + (2 * apart - 1 if apart > 0 else -2 * apart)
+
+
 def candidate_number(changes: Iterable[Change], version: str) -> int:
     """Number of the last turn of `version` among all turns of candidates in a model's log, from 1 on.
 
