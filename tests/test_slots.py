@@ -27,7 +27,7 @@ from pipeline.recalibrate import (
 from pipeline.recalibrate.judging import directly
 from tests.service.tiny_bundle import write_bundle
 from tests.test_recalibrate import SERVED, TRUE, answers
-from trueodds.bundle import BundleError, ModelFolder
+from trueodds.bundle import SLOTS, BundleError, ModelFolder
 from trueodds.calibrators import Temperature
 from trueodds.errors import ConfigError
 
@@ -224,3 +224,46 @@ def test_a_shadow_of_an_observed_model_is_another_candidate_beside_another_versi
     assert "This is candidate 1;" in texts[0] and "This is candidate 4;" in texts[1]
     with pytest.raises(ConfigError, match="slot is 'recalibrated'; tiny is served elsewhere and has a shadow only"):
         observed.judge(replace(together, slot="recalibrated"), desk, directly)
+
+
+def test_what_answers_is_not_judged_beside_itself(models: ModelFolder) -> None:
+    before = roles(models)
+    for slot in SLOTS:
+        with pytest.raises(BundleError, match=f"tiny/{before[0]} answers; allowed is another version"):
+            models.shadow("tiny", str(before[0]), slot=slot)
+    assert roles(models) == before
+
+
+@pytest.mark.parametrize("promote", ["when-better", "now"])
+def test_a_fit_takes_no_place_beside_another_version_than_it_was_made_for(
+    models: ModelFolder, monkeypatch: pytest.MonkeyPatch, promote: Promote
+) -> None:
+    """A person decides while the fit is under way."""
+    _, net, calibrator = roles(models)
+    models.withdraw("tiny", "recalibrated")
+    after = [calibrator, net, None]
+
+    def slowly(step: Any, *arguments: Any) -> Any:
+        if step.__name__ == "choose":
+            models.promote("tiny", str(calibrator))
+        return step(*arguments)
+
+    asked = request(models, candidates=("temperature",), promote=promote)
+    with pytest.raises(BundleError, match=f"no longer answers, {calibrator} does: somebody else decided"):
+        recalibrate(asked, slowly)
+    assert roles(models) == after
+
+
+def test_a_verdict_decides_nothing_where_a_person_did_meanwhile(models: ModelFolder) -> None:
+    served, net, calibrator = roles(models)
+    looks: list[str] = []
+
+    def slowly(step: Any, *arguments: Any) -> Any:
+        looks.append(step.__name__)
+        if looks.count("fetch_labels") == 2:  # the verdict is there, and the evidence that it ends is read
+            models.promote("tiny", str(net))
+        return step(*arguments)
+
+    outcome = judge(request(models, slot="recalibrated"), slowly)
+    assert outcome.status == "nothing" and "somebody else decided" in outcome.words
+    assert roles(models) == [net, None, None] and served != net != calibrator

@@ -179,7 +179,7 @@ def _fit(request: Recalibration, state: ModelState, call: Call, displaced: Judge
     if request.promote == "now":
         version: str = call(publish_candidate, request, state, choice, rows, "")
         why = request.reason(lower) + ends(request, state, call)
-        request.models.promote(name, version, why=why, who=request.who)
+        request.models.promote(name, version, why=why, who=request.who, beside=served.version)
         return Outcome("promoted", name, served.version, version, f"{name}/{version} answers now. {lower}.", choice)
     instead = f"; displaces {displaced.version}: {displaced.comparison.evidence()}" if displaced else ""
     version = call(publish_candidate, request, state, choice, rows, instead)
@@ -203,7 +203,10 @@ def publish_candidate(
         # The fit knows no answer given later, by the service's clock; nor one of its own rows, whatever the clocks say.
         since_ms = max(time.time_ns() // 1_000_000 + rows.ahead_ms, int(rows.created_ms_N.max()) + 1)
         why = request.reason(f"recalibrated on {choice.rows:,} labels{instead}")
-        request.models.shadow(state.name, version, slot=RECALIBRATED, why=why, who=request.who, since_ms=since_ms)
+        who, beside = request.who, state.served.version
+        request.models.shadow(
+            state.name, version, slot=RECALIBRATED, why=why, who=who, since_ms=since_ms, beside=beside
+        )
     return version
 
 
