@@ -188,7 +188,10 @@ def test_each_pair_of_an_observed_version_and_a_shadow_has_a_number_of_its_own()
 @pytest.mark.parametrize(
     ("given", "words"),
     [
-        ({"margin": -0.1}, "margin is -0.1; allowed is a number of nats from 0 on"),
+        ({"margin": -0.1}, "margin is -0.1; allowed is a number of nats from 0 to 10,"),
+        ({"margin": 1e300}, r"margin is 1e\+300"),
+        ({"smoothing": 1e-320}, "smoothing is 1e-320; allowed is a number from 1e-12 to below 1"),
+        ({"smoothing": math.nan}, "smoothing is nan"),
         ({"margin": math.nan}, "margin is nan"),
         ({"smoothing": 0.0}, "smoothing is 0.0; allowed is"),
         ({"smallest_propensity": 1.5}, r"smallest propensity is 1.5; allowed is \(0, 1\]"),
