@@ -267,3 +267,14 @@ def test_a_verdict_decides_nothing_where_a_person_did_meanwhile(models: ModelFol
     outcome = judge(request(models, slot="recalibrated"), slowly)
     assert outcome.status == "nothing" and "somebody else decided" in outcome.words
     assert roles(models) == [net, None, None] and served != net != calibrator
+
+
+@pytest.mark.parametrize(("truth", "verb"), [(TRUE, "answers now"), (SERVED, "is withdrawn")])
+def test_a_decided_net_makes_place_for_the_one_that_waits_and_says_so(
+    models: ModelFolder, truth: float, verb: str
+) -> None:
+    _, net, _ = roles(models)
+    waiting = models.publish(write_bundle(models.path.parent / "next", seed=5), "shadow").name
+    words = judge(request(models, truth=truth, slot="shadow", promote_net="when-better")).words
+    assert f"tiny/{net} {verb}." in words and words.endswith(f" tiny/{waiting}, which waited, is the shadow now.")
+    assert models.version_of("tiny", "shadow") == waiting

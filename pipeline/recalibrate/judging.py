@@ -104,11 +104,11 @@ def settle(request: Recalibration, state: ModelState, judged: Judged, call: Call
     elif decision == "withdrawn":
         models.withdraw(name, slot, why=why, who=request.who)
         words = f"{name}/{version} is withdrawn. {evidence}"
-        if slot == SHADOW and (follower := models.version_of(name, SHADOW)) is not None:
-            words += f" {name}/{follower}, which waited, is the shadow now."
     else:
         stays = f"{name}/{version} stays {SLOT_WORDS[slot]}. {evidence} {_rule(request, slot)}"
         words = f"{stays} {commands(name, slot, version)}"
+    if decision != "stays" and slot == SHADOW and (follower := models.version_of(name, SHADOW)) is not None:
+        words += f" {name}/{follower}, which waited, is the shadow now."
     return replace(judged, decision=decision, words=words)
 
 
