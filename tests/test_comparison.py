@@ -12,7 +12,7 @@ from scipy.special import softmax
 
 from pipeline.recalibrate import Comparison, Rules, compare
 from pipeline.recalibrate.gains import gain_limits, scores
-from pipeline.recalibrate.turns import candidate_number
+from pipeline.recalibrate.turns import candidate_number, pair_number
 from tests import reference_gain_sequence as twin
 from trueodds.bundle.audit_log import Change
 from trueodds.calibrators import (
@@ -110,6 +110,8 @@ def test_whom_it_calls_better_and_in_which_words() -> None:
     assert "labels more" in early.words() or "label more" in early.words()
     none = compare(SERVED, TRUE, z_NC[:0], labels_N[:0])
     assert none.words().startswith("No fresh labels yet") and none.verdict == "undecided"
+    assert "since the candidate was fixed, and since the version that answers began to." in none.words()
+    assert none.words() + " 3 labels left out: no propensity, or one below 0.05." == replace(none, left_out=3).words()
     assert none.evidence() == "no fresh labels"
     assert Comparison(5, 0.0, -1.0, 1.0).words().count("Not yet decided.") == 1
     assert "more than 10 million labels" in Comparison(500, 0.0, -1.0, 1.0).words()
@@ -173,12 +175,23 @@ def test_the_number_of_a_candidate_comes_from_the_log() -> None:
     assert candidate_number(log, "d") == 4
     log += [change("promote", "a", "b"), change("recalibrated", "b", None)]
     assert candidate_number(log, "d") == 5, "beside another version its evidence begins anew"
+    log += [change("recalibrated", None, "e"), change("promote", "b", "d"), change("shadow", "d", None)]
+    log += [change("recalibrated", "e", None), change("shadow", None, "f")]
+    assert candidate_number(log, "f") == 7, "neither what is promoted nor a calibrator that is withdrawn has a new turn"
+
+
+def test_each_pair_of_an_observed_version_and_a_shadow_has_a_number_of_its_own() -> None:
+    numbers = [pair_number(version, shadow) for version in range(20) for shadow in range(20)]
+    assert sorted(numbers) == list(range(1, 401)) and [pair_number(k, k) for k in range(3)] == [1, 2, 5]
 
 
 @pytest.mark.parametrize(
     ("given", "words"),
     [
-        ({"margin": -0.1}, "margin is -0.1; allowed is a number of nats from 0 on"),
+        ({"margin": -0.1}, "margin is -0.1; allowed is a number of nats from 0 to 10,"),
+        ({"margin": 1e300}, r"margin is 1e\+300"),
+        ({"smoothing": 1e-320}, "smoothing is 1e-320; allowed is a number from 1e-12 to below 1"),
+        ({"smoothing": math.nan}, "smoothing is nan"),
         ({"margin": math.nan}, "margin is nan"),
         ({"smoothing": 0.0}, "smoothing is 0.0; allowed is"),
         ({"smallest_propensity": 1.5}, r"smallest propensity is 1.5; allowed is \(0, 1\]"),

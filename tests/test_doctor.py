@@ -17,6 +17,7 @@ from tests.service.hooks import Hook
 from tests.service.test_process import server
 from tests.service.tiny_bundle import write_bundle
 from trueodds.bundle import ModelFolder
+from trueodds.calibrators import Temperature
 
 
 def test_versions_are_compared_with_the_constraints(tmp_path: Path) -> None:
@@ -71,13 +72,14 @@ def test_what_is_under_judgement_or_waits_is_said(tmp_path: Path) -> None:
         "ok    slots      nothing is under judgement, and nothing waits"
     ]
     bundles = [write_bundle(tmp_path / f"b{seed}", seed=seed) for seed in range(3)]
-    served, net, waiting = (models.publish(bundle, "shadow").name for bundle in bundles)
-    models.shadow("tiny", served, slot="recalibrated")
+    _, net, waiting = (models.publish(bundle, "shadow").name for bundle in bundles)
+    calibrator = models.publish(write_bundle(tmp_path / "calibrator", calibrator=Temperature(3.0)), None).name
+    models.shadow("tiny", calibrator, slot="recalibrated")
     judged = f"judged since {datetime.now(UTC):%Y-%m-%d} "
     lines = [str(found) for found in doctor.slots(None, models)]
     assert len(lines) == 3 and lines[2] == f"ok    slots      tiny: {waiting} waits behind {net}, the shadow"
     assert lines[0].startswith(f"ok    slots      tiny: {net} is the shadow, {judged}")
-    assert lines[1].startswith(f"ok    slots      tiny: {served} is the recalibrated version, {judged}")
+    assert lines[1].startswith(f"ok    slots      tiny: {calibrator} is the recalibrated version, {judged}")
     assert lines[0].endswith(" UTC: its labels are counted by the service (--service)")
     away = Client("http://127.0.0.1:9")
     assert "not known (no service answers at http://127.0.0.1:9" in str(next(iter(doctor.slots(away, models))))

@@ -10,10 +10,24 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from pipeline.recalibrate import Client, Labelled, Outcome, Promote, Recalibration, judge, loop, recalibrate
+from pipeline.__main__ import main
+from pipeline.recalibrate import (
+    Client,
+    Labelled,
+    ObservedModel,
+    Outcome,
+    Promote,
+    Recalibration,
+    Rules,
+    judge,
+    loop,
+    observed,
+    recalibrate,
+)
+from pipeline.recalibrate.judging import directly
 from tests.service.tiny_bundle import write_bundle
 from tests.test_recalibrate import SERVED, TRUE, answers
-from trueodds.bundle import BundleError, ModelFolder
+from trueodds.bundle import SLOTS, BundleError, ModelFolder
 from trueodds.calibrators import Temperature
 from trueodds.errors import ConfigError
 
@@ -149,3 +163,118 @@ def test_the_fit_comes_first_whatever_is_the_shadow(models: ModelFolder) -> None
     models.withdraw("tiny", "recalibrated")
     outcome = recalibrate(request(models, candidates=("temperature",)))
     assert outcome.status == "published" and "The shadow could not be judged" in outcome.words
+
+
+def test_waiting_for_a_net_forgets_no_verdict_about_the_calibrator(
+    models: ModelFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The net equals what answers then, so that it stays undecided for as long as one waits."""
+    _, net, calibrator = roles(models)
+    monkeypatch.setattr(loop, "POLL_SECONDS", 0.02)
+    outcome = judge(request(models, scale=1.7 / TRUE, truth=TRUE, wait_seconds=0.1))
+    assert outcome.status == "promoted" and outcome.served == outcome.candidate == calibrator
+    assert [(one.version, one.decision) for one in outcome.judged] == [(calibrator, "promoted"), (net, "stays")]
+    first, second = outcome.words.split("\n")
+    assert first.startswith(f"tiny/{calibrator} answers now.") and second.startswith(f"tiny/{net} stays the shadow.")
+    models.shadow("tiny", str(net))
+    assert judge(request(models, wait_seconds=0.1)).status == "waits"
+
+
+def test_a_person_hears_which_evidence_ends_and_what_begins_anew(
+    models: ModelFolder, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    served, net, calibrator = roles(models)
+    waiting = models.publish(write_bundle(models.path.parent / "next", seed=5), "shadow").name
+    monkeypatch.setenv("TRUEODDS_SERVICE", "http://127.0.0.1:9")
+
+    def typed(*words: str) -> str:
+        assert main([*words, "--models", str(models.path)]) == 0
+        return capsys.readouterr().out
+
+    assert f"tiny/{net} stays the shadow, and is compared with {calibrator}" in typed(
+        "promote", "tiny", str(calibrator)
+    )
+    assert "from now on" not in typed("promote", "tiny", str(calibrator)), "nothing changes"
+    text = typed("promote", "tiny", str(net))
+    assert f"tiny/{waiting} waited; it is the shadow now, and is compared with {net} from now on" in text
+
+    def why(action: str) -> str:
+        return next(change.why for change in reversed(models.changes("tiny")) if change.action == action)
+
+    assert f"stays the shadow, and is compared with {calibrator}" in typed("rollback", "tiny", "--why", "a try")
+    assert why("rollback").startswith(f"a try; ends the evidence about {waiting}: not known (no service answers")
+    again = models.path / "tiny" / str(served)
+    text = typed("publish", "--bundle", str(again), "--why", "back")
+    assert f"ends the evidence about {waiting}: not known" in text
+    assert why("publish").startswith(f"back; ends the evidence about {waiting}: not known (no service answers")
+    assert main(["publish", "--bundle", str(again), "--displace", "--models", str(models.path)]) == 1
+    assert "allowed is it with --role shadow only" in capsys.readouterr().err
+
+
+def test_judge_takes_no_version_where_the_roles_say_what_is_judged(models: ModelFolder) -> None:
+    for given in ({"version": "zzz"}, {"shadow": "zzz"}):
+        with pytest.raises(ConfigError, match=f"{next(iter(given))} given; allowed only of a model that another"):
+            judge(request(models, model="tiny", promote="never", **given))
+
+
+def test_a_shadow_of_an_observed_model_is_another_candidate_beside_another_version(models: ModelFolder) -> None:
+    desk = ObservedModel("tiny", ("1", "2"), ("a",))
+    together = request(models, rules=Rules(budget="together"))
+    texts = [observed.judge(replace(together, version=v), desk, directly).words for v in desk.versions]
+    assert "This is candidate 1;" in texts[0] and "This is candidate 4;" in texts[1]
+    with pytest.raises(ConfigError, match="slot is 'recalibrated'; tiny is served elsewhere and has a shadow only"):
+        observed.judge(replace(together, slot="recalibrated"), desk, directly)
+
+
+def test_what_answers_is_not_judged_beside_itself(models: ModelFolder) -> None:
+    before = roles(models)
+    for slot in SLOTS:
+        with pytest.raises(BundleError, match=f"tiny/{before[0]} answers; allowed is another version"):
+            models.shadow("tiny", str(before[0]), slot=slot)
+    assert roles(models) == before
+
+
+@pytest.mark.parametrize("promote", ["when-better", "now"])
+def test_a_fit_takes_no_place_beside_another_version_than_it_was_made_for(
+    models: ModelFolder, monkeypatch: pytest.MonkeyPatch, promote: Promote
+) -> None:
+    """A person decides while the fit is under way."""
+    _, net, calibrator = roles(models)
+    models.withdraw("tiny", "recalibrated")
+    after = [calibrator, net, None]
+
+    def slowly(step: Any, *arguments: Any) -> Any:
+        if step.__name__ == "choose":
+            models.promote("tiny", str(calibrator))
+        return step(*arguments)
+
+    asked = request(models, candidates=("temperature",), promote=promote)
+    with pytest.raises(BundleError, match=f"no longer answers, {calibrator} does: somebody else decided"):
+        recalibrate(asked, slowly)
+    assert roles(models) == after
+
+
+def test_a_verdict_decides_nothing_where_a_person_did_meanwhile(models: ModelFolder) -> None:
+    served, net, calibrator = roles(models)
+    looks: list[str] = []
+
+    def slowly(step: Any, *arguments: Any) -> Any:
+        looks.append(step.__name__)
+        if looks.count("fetch_labels") == 2:  # the verdict is there, and the evidence that it ends is read
+            models.promote("tiny", str(net))
+        return step(*arguments)
+
+    outcome = judge(request(models, slot="recalibrated"), slowly)
+    assert outcome.status == "nothing" and "somebody else decided" in outcome.words
+    assert roles(models) == [net, None, None] and served != net != calibrator
+
+
+@pytest.mark.parametrize(("truth", "verb"), [(TRUE, "answers now"), (SERVED, "is withdrawn")])
+def test_a_decided_net_makes_place_for_the_one_that_waits_and_says_so(
+    models: ModelFolder, truth: float, verb: str
+) -> None:
+    _, net, _ = roles(models)
+    waiting = models.publish(write_bundle(models.path.parent / "next", seed=5), "shadow").name
+    words = judge(request(models, truth=truth, slot="shadow", promote_net="when-better")).words
+    assert f"tiny/{net} {verb}." in words and words.endswith(f" tiny/{waiting}, which waited, is the shadow now.")
+    assert models.version_of("tiny", "shadow") == waiting

@@ -10,7 +10,7 @@ import argparse
 from pipeline.cli import common
 from pipeline.recalibrate.client import client_of
 from pipeline.recalibrate.standing import anew_text, promotion_text
-from trueodds.bundle import DEFAULT, Bundle
+from trueodds.bundle import DEFAULT, SHADOW, Bundle
 from trueodds.cli import Subparsers
 
 
@@ -27,9 +27,11 @@ def add_parser(commands: Subparsers) -> None:
 def run(arguments: argparse.Namespace) -> int:
     models, model, version = arguments.models, arguments.model, arguments.version
     Bundle.load(models.version_folder(model, version))
-    evidence = ""
-    if models.version_of(model, DEFAULT) != version:
+    evidence, another = "", models.version_of(model, DEFAULT) != version
+    if another:
         evidence = promotion_text(models, model, version, client_of(arguments.service, arguments.key_file))
+    shadow = models.version_of(model, SHADOW)
     models.promote(model, version, why="; ".join(filter(None, [arguments.why, evidence])))
-    print(*filter(None, [models.standing(model, version), anew_text(models, model)]), sep="\n")
+    anew = anew_text(models, model, shadow) if another else ""
+    print(*filter(None, [models.standing(model, version), anew]), sep="\n")
     return 0

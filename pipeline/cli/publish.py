@@ -16,10 +16,11 @@ from typing import Literal
 from pipeline import stages
 from pipeline.cli import common
 from pipeline.recalibrate.client import client_of
-from pipeline.recalibrate.standing import displaced_text
+from pipeline.recalibrate.standing import publication_text
 from pipeline.trial import try_bundle
-from trueodds.bundle import SHADOW, ActAlone, Bundle
+from trueodds.bundle import DEFAULT, SHADOW, ActAlone, Bundle
 from trueodds.cli import Subparsers
+from trueodds.errors import ConfigError
 
 ROLES: dict[str, Literal["default", "shadow"] | None] = {"default": "default", "shadow": "shadow", common.NONE: None}
 
@@ -56,6 +57,8 @@ def add_parser(commands: Subparsers) -> None:
 def run(arguments: argparse.Namespace) -> int:
     why = arguments.why or "published by hand"
     role = ROLES[arguments.role]
+    if arguments.displace and role != SHADOW:
+        raise ConfigError(f"--displace is given with --role {arguments.role}; allowed is it with --role shadow only")
     if note := try_bundle(arguments.bundle):
         print(note, file=sys.stderr)
     with tempfile.TemporaryDirectory(prefix="trueodds-") as folder:
@@ -64,9 +67,10 @@ def run(arguments: argparse.Namespace) -> int:
             promise = None if arguments.act_alone == common.NONE else ActAlone.read(arguments.act_alone)
             bundle = bundle.promising(promise, Path(folder) / "bundle")
         ends = ""
-        if role == SHADOW and arguments.displace:
+        if role == DEFAULT or arguments.displace:
             client = client_of(arguments.service, arguments.key_file)
-            ends = displaced_text(arguments.models, bundle.card.name, SHADOW, bundle.version, client)
+            place: Literal["default", "displace"] = "displace" if arguments.displace else "default"
+            ends = publication_text(arguments.models, bundle.card.name, bundle.version, place, client)
             why = "; ".join(filter(None, [why, ends]))
         options = {"unnamed": arguments.unnamed, "displace": arguments.displace}
         path = arguments.models.publish(bundle.directory, role, **options, why=why)

@@ -1,11 +1,16 @@
-"""Lets the version of a model answer that answered before; again, the one before that."""
+"""Lets the version of a model answer that answered before; again, the one before that.
+
+What is under judgement was compared with what answered until now: the audit log keeps the evidence that ends.
+"""
 
 from __future__ import annotations
 
 import argparse
 
 from pipeline.cli import common
-from pipeline.recalibrate.standing import anew_text
+from pipeline.recalibrate.client import client_of
+from pipeline.recalibrate.standing import anew_text, promotion_text
+from trueodds.bundle import SHADOW
 from trueodds.cli import Subparsers
 
 
@@ -14,12 +19,16 @@ def add_parser(commands: Subparsers) -> None:
     parser = commands.add_parser("rollback", description=__doc__, epilog=epilog)
     parser.add_argument("model")
     common.add_models(parser)
+    common.add_service(parser)
     common.add_why(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
-    version = arguments.models.roll_back(arguments.model, why=arguments.why)
-    print(f"{arguments.model}/{version} answers again")
-    if text := anew_text(arguments.models, arguments.model):
+    models, model = arguments.models, arguments.model
+    ends = promotion_text(models, model, None, client_of(arguments.service, arguments.key_file))
+    shadow = models.version_of(model, SHADOW)
+    version = models.roll_back(model, why="; ".join(filter(None, [arguments.why, ends])))
+    print(f"{model}/{version} answers again")
+    if text := anew_text(models, model, shadow):
         print(text)
     return 0

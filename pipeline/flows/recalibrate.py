@@ -44,6 +44,8 @@ STATES = {"published": "Calibrator published", "waits": "Waits for a person"}
 """Names of a run's last state, where they are not the outcome's."""
 LABELS_WANTED = "Waits for labels"
 """Name of the state where there is no verdict yet."""
+NOTHING_DONE = ("few", "away")
+"""Reasons for another run where this one could not begin: too few labels, no service."""
 RETRIES, RETRY_SECONDS = 3, 10.0
 LONGEST_MINUTES = 24 * 60.0
 
@@ -109,7 +111,8 @@ def recalibrate(
         promote: A calibrator. when-better: the verdict "better" promotes it, "worse" withdraws it. now: the one that is
             fitted answers at once. never: a person decides.
         promote_net: The same of the net that is the shadow.
-        displace: A better fit takes the place of a calibrator under judgement, and its evidence ends.
+        displace: A better fit takes the place of a calibrator under judgement, and its evidence ends. Once: the runs
+            that look again at that fit do not displace it.
         wait_seconds: For labels that are enough for a verdict; the worker waits too.
         look_again_minutes: While labels are too few for a fit or a verdict, or the service is away: another run
             after so long, then after twice as long, up to a day. None: no other run.
@@ -181,9 +184,8 @@ def as_task(step: Callable[..., T], *arguments: Any) -> T:
 def _look_again(minutes: float, request: Recalibration, version: str | None, about: str) -> str:
     """Ask for another run, of the same model in the same place; several that ask in one minute get the same one."""
     when = datetime.now(UTC) + timedelta(minutes=minutes)
-    parameters = dict(flow_run.get_parameters() or {})
-    parameters |= {"model": request.model, "service": request.client.url, "models": request.models.place}
-    parameters |= {"version": version, "look_again_minutes": min(2 * minutes, LONGEST_MINUTES)}
+    parameters = later_parameters(flow_run.get_parameters() or {}, request, version, about)
+    parameters |= {"look_again_minutes": min(2 * minutes, LONGEST_MINUTES)}
     key = f"recalibrate-{request.model}-{version}-{about}-{minutes:g}-{when:%Y-%m-%dT%H:%M}"
     with get_client(sync_client=True) as client:
 
@@ -197,6 +199,15 @@ def _look_again(minutes: float, request: Recalibration, version: str | None, abo
         if run.state is not None and run.state.is_final():  # somebody cancelled it, or had it run early
             run = ask(f"{key}-{flow_run.get_id()}")
     return f"Another run looks again at {run.expected_start_time or when:%Y-%m-%d %H:%M} UTC."
+
+
+def later_parameters(given: dict[str, Any], request: Recalibration, version: str | None, about: str) -> dict[str, Any]:
+    """The parameters of another run: of the same model in the same place.
+
+    A run that has put its fit under judgement must not have the next one displace that: its evidence would never grow.
+    """
+    place = {"model": request.model, "service": request.client.url, "models": request.models.place, "version": version}
+    return given | place | {"displace": request.displace and about in NOTHING_DONE}
 
 
 def _show(outcome: Outcome, models: ModelFolder) -> None:

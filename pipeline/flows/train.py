@@ -23,9 +23,9 @@ from pipeline.flows import artifacts, child, graph, models_of, remote, workspace
 from pipeline.flows.runs import created, was_cancelled
 from pipeline.flows.schema import PUBLISH, Publish, descriptions, read_text, signature
 from pipeline.recalibrate import AnswerError, AwayError, Recalibration, check_folder, client_of
-from pipeline.recalibrate.standing import displaced_text
+from pipeline.recalibrate.standing import publication_text
 from pipeline.trial import try_bundle
-from trueodds.bundle import SHADOW, Bundle, ModelFolder, why_none
+from trueodds.bundle import Bundle, ModelFolder, why_none
 from trueodds.cli import SERVICE
 from trueodds.errors import ConfigError, UserError
 from trueodds.processes import binding
@@ -130,15 +130,15 @@ def _train(**leaves: Any) -> None:
 def publish(
     models: ModelFolder, folder: Path, role: Literal["shadow", "displace", "default"], why: str
 ) -> tuple[Path, str]:
-    """Publish what was trained. Returns its folder, and what it does now, and what it has displaced."""
+    """Publish what was trained. Returns its folder, and what it does now, and what evidence ends by that."""
     ends = ""
-    if role == "displace":
+    if role != "shadow":
         made = Bundle.load(folder)
-        ends = displaced_text(models, made.card.name, SHADOW, made.version, client_of())
+        ends = publication_text(models, made.card.name, made.version, role, client_of())
         why = "; ".join(filter(None, [why, ends]))
     bundle = models.publish(folder, "default" if role == "default" else "shadow", displace=role == "displace", why=why)
     words = models.standing(bundle.parent.name, bundle.name)
-    return bundle, f"{words} It {ends}." if ends else words
+    return bundle, f"{words} Evidence: {ends}." if ends else words
 
 
 def _taken(place: workspace.Workspace, name: str) -> bool:

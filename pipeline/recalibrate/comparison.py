@@ -19,6 +19,10 @@ from trueodds.texts import plural
 LEVEL = 0.95
 ENOUGH = 50
 """Labels from which on it is said how many more would decide."""
+MOST_MARGIN = 10.0
+"""Nats a label: few versions lie further apart, so that a larger margin would decide alone."""
+LEAST_SMOOTHING = 1e-12
+"""With less, e / K vanishes beside the rounding of 1, and the score has no limits to speak of."""
 LEAST_LOSS = 1e-3
 """Nats: the smallest gain is stated as this much below minus the margin, even where the margin is never reached."""
 Verdict = Literal["better", "worse", "undecided"]
@@ -29,7 +33,7 @@ class Rules:
     """The rules of a comparison, all fixed before its first label.
 
     Raises:
-        ConfigError: a margin below 0, smoothing outside (0, 1), a smallest propensity outside (0, 1].
+        ConfigError: a margin outside [0, 10], smoothing outside [1e-12, 1), a smallest propensity outside (0, 1].
     """
 
     margin: float = 0.0
@@ -44,10 +48,14 @@ class Rules:
     """each: every candidate's interval misses in at most 5%. together: all of them together do."""
 
     def __post_init__(self) -> None:
-        if not (math.isfinite(self.margin) and self.margin >= 0):
-            raise ConfigError(f"margin is {self.margin}; allowed is a number of nats from 0 on, such as 0.002")
-        if not 0 < self.smoothing < 1:
-            raise ConfigError(f"smoothing is {self.smoothing}; allowed is a number between 0 and 1, such as 0.001")
+        if not 0 <= self.margin <= MOST_MARGIN:
+            raise ConfigError(
+                f"margin is {self.margin}; allowed is a number of nats from 0 to {MOST_MARGIN:g}, such as 0.002"
+            )
+        if not LEAST_SMOOTHING <= self.smoothing < 1:
+            raise ConfigError(
+                f"smoothing is {self.smoothing}; allowed is a number from {LEAST_SMOOTHING:g} to below 1, such as 0.001"
+            )
         if not 0 < self.smallest_propensity <= 1:
             raise ConfigError(f"smallest propensity is {self.smallest_propensity}; allowed is (0, 1], such as 0.05")
         if self.candidate < 1:
@@ -115,7 +123,11 @@ class Comparison:
     def words(self) -> str:
         """The evidence for people."""
         if self.gain is None or self.lower is None or self.upper is None:
-            return "No fresh labels yet: labels of answers given after the candidate was made are the evidence."
+            left_out = f" {self._left_out_words()}" if self.left_out else ""
+            return (
+                "No fresh labels yet: the evidence is labels of answers that were given since the candidate was fixed,"
+                f" and since the version that answers began to.{left_out}"
+            )
         way = "lower" if self.gain >= 0 else "higher"
         of = "the labelled answers"
         if self.weighted:
@@ -134,13 +146,14 @@ class Comparison:
             " the labels so far."
         )
         if self.left_out:
-            parts.append(
-                f"{plural(self.left_out, 'label')} left out: no propensity, or one below"
-                f" {self.rules.smallest_propensity:g}."
-            )
+            parts.append(self._left_out_words())
         if self.rules.budget == "together":
             parts.append(f"This is candidate {self.rules.candidate}; all candidates together share an error of 5%.")
         return " ".join(parts)
+
+    def _left_out_words(self) -> str:
+        least = f"{self.rules.smallest_propensity:g}"
+        return f"{plural(self.left_out, 'label')} left out: no propensity, or one below {least}."
 
     def _verdict_words(self) -> str:
         margin = self.rules.margin

@@ -92,21 +92,23 @@ def settle(request: Recalibration, state: ModelState, judged: Judged, call: Call
         decision = "promoted"
     elif promote == "when-better" and verdict == "worse":
         decision = "withdrawn"
+    why, evidence = request.reason(judged.comparison.evidence()), judged.comparison.words()
+    if decision == "promoted":
+        why += ends(request, state, call, but=slot)  # asks the service, which takes its time
     if (models.version_of(name, DEFAULT), models.version_of(name, slot)) != (served, version):
         words = f"{name}/{version} is no longer {SLOT_WORDS[slot]} beside {served}: somebody else decided."
         return replace(judged, decision="gone", words=words)
-    why, evidence = request.reason(judged.comparison.evidence()), judged.comparison.words()
     if decision == "promoted":
-        models.promote(name, version, why=why + ends(request, state, call, but=slot), who=request.who)
+        models.promote(name, version, why=why, who=request.who, beside=served)
         words = f"{name}/{version} answers now. {evidence}"
     elif decision == "withdrawn":
         models.withdraw(name, slot, why=why, who=request.who)
         words = f"{name}/{version} is withdrawn. {evidence}"
-        if slot == SHADOW and (follower := models.version_of(name, SHADOW)) is not None:
-            words += f" {name}/{follower}, which waited, is the shadow now."
     else:
         stays = f"{name}/{version} stays {SLOT_WORDS[slot]}. {evidence} {_rule(request, slot)}"
         words = f"{stays} {commands(name, slot, version)}"
+    if decision != "stays" and slot == SHADOW and (follower := models.version_of(name, SHADOW)) is not None:
+        words += f" {name}/{follower}, which waited, is the shadow now."
     return replace(judged, decision=decision, words=words)
 
 

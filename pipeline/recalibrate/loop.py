@@ -27,7 +27,7 @@ from pipeline.recalibrate.request import FewLabelsError, Judged, Outcome, Recali
 from pipeline.recalibrate.state import LOCK, Candidate, ModelState, check_folder
 from pipeline.trial import try_bundle
 from trueodds.bundle import DEFAULT, RECALIBRATED, SHADOW, BundleError, BusyError, Slot
-from trueodds.errors import UserError
+from trueodds.errors import ConfigError, UserError
 
 POLL_SECONDS = 2.0
 USED_UP = 10_000
@@ -73,10 +73,17 @@ def judge(request: Recalibration, call: Call = directly) -> Outcome:
 
     Raises:
         BundleError: nothing is under judgement, or what is has other inputs or classes.
+        ConfigError: a version or a shadow is named of a model whose roles say what is judged, or a slot of one that
+            another server serves.
         AnswerError: see `recalibrate`.
     """
     if model := ObservedModel.of(request):
         return observed.judge(request, model, call)
+    if given := [name for name in ("version", "shadow") if getattr(request, name) is not None]:
+        raise ConfigError(
+            f"{' and '.join(given)} given; allowed only of a model that another server serves. Here the version that"
+            " answers is judged with what is in its slots: leave it out, or name a slot"
+        )
     check_folder(request)
     name = request.model_name()
     waiting = "another recalibration of it is at work: waiting"
@@ -96,7 +103,7 @@ def _judge(request: Recalibration, call: Call) -> Outcome:
         except UserError as error:
             if not judged:
                 raise
-            problem = f" {error}"  # what was decided before stands, and is said
+            problem = f"\n{error}"  # what was decided before stands, and is said
     if not judged:
         missing = " and ".join(SLOT_WORDS[slot].replace("the", "no", 1) for slot in slots)
         raise BundleError(
@@ -119,7 +126,7 @@ def _judge_or_fit(request: Recalibration, state: ModelState, call: Call) -> Outc
         elif (judged := settle(request, state, judged, call)).decision == "withdrawn":
             request.say(judged.words)
         else:
-            stays = " No other is fitted, so that its evidence goes on (--displace ends it)."
+            stays = "\nNo other is fitted, so that its evidence goes on (--displace ends it)."
             words = judged.words + stays * (judged.decision == "stays")
             outcome = _outcome(name, request.models.version_of(name, DEFAULT) or "", [replace(judged, words=words)])
     return _with_net(request, outcome or _fit(request, state, call, displaced), call)
@@ -140,12 +147,12 @@ def _with_net(request: Recalibration, outcome: Outcome, call: Call) -> Outcome:
     try:
         net = judge_slot(request, SHADOW, call)
     except UserError as error:
-        return replace(outcome, words=f"{outcome.words} The shadow could not be judged: {error}")
+        return replace(outcome, words=f"{outcome.words}\nThe shadow could not be judged: {error}")
     if net is None:
         return outcome
     joined = _outcome(outcome.model, outcome.served, [net])
     status = outcome.status if net.decision == "stays" else joined.status
-    words, judged = f"{outcome.words} {net.words}", (*outcome.judged, net)
+    words, judged = f"{outcome.words}\n{net.words}", (*outcome.judged, net)
     return replace(outcome, status=status, words=words, judged=judged, candidate=outcome.candidate or net.version)
 
 
@@ -172,7 +179,7 @@ def _fit(request: Recalibration, state: ModelState, call: Call, displaced: Judge
     if request.promote == "now":
         version: str = call(publish_candidate, request, state, choice, rows, "")
         why = request.reason(lower) + ends(request, state, call)
-        request.models.promote(name, version, why=why, who=request.who)
+        request.models.promote(name, version, why=why, who=request.who, beside=served.version)
         return Outcome("promoted", name, served.version, version, f"{name}/{version} answers now. {lower}.", choice)
     instead = f"; displaces {displaced.version}: {displaced.comparison.evidence()}" if displaced else ""
     version = call(publish_candidate, request, state, choice, rows, instead)
@@ -196,17 +203,24 @@ def publish_candidate(
         # The fit knows no answer given later, by the service's clock; nor one of its own rows, whatever the clocks say.
         since_ms = max(time.time_ns() // 1_000_000 + rows.ahead_ms, int(rows.created_ms_N.max()) + 1)
         why = request.reason(f"recalibrated on {choice.rows:,} labels{instead}")
-        request.models.shadow(state.name, version, slot=RECALIBRATED, why=why, who=request.who, since_ms=since_ms)
+        who, beside = request.who, state.served.version
+        request.models.shadow(
+            state.name, version, slot=RECALIBRATED, why=why, who=who, since_ms=since_ms, beside=beside
+        )
     return version
 
 
 def _outcome(name: str, served: str, judged: list[Judged]) -> Outcome:
-    """What came of versions that were judged."""
+    """What came of versions that were judged, a line each."""
+    words = "\n".join(one.words for one in judged)
+    return Outcome(_status(judged), name, served, judged[0].version, words, judged=tuple(judged))
+
+
+def _status(judged: list[Judged]) -> Status:
     decisions = [one.decision for one in judged]
-    status: Status = "promoted" if "promoted" in decisions else "withdrawn" if "withdrawn" in decisions else "waits"
     if set(decisions) == {"gone"}:
-        status = "nothing"
-    return Outcome(status, name, served, judged[0].version, " ".join(one.words for one in judged), judged=tuple(judged))
+        return "nothing"
+    return "promoted" if "promoted" in decisions else "withdrawn" if "withdrawn" in decisions else "waits"
 
 
 def _wait(request: Recalibration, outcome: Outcome, call: Call) -> Outcome:
@@ -219,6 +233,16 @@ def _wait(request: Recalibration, outcome: Outcome, call: Call) -> Outcome:
             try:
                 judged = _judge(again, call)
             except BundleError as error:
-                return replace(outcome, status="nothing", words=f"{error}: somebody else decided.")
-        outcome = replace(judged, choice=outcome.choice)
+                return _after(outcome, replace(outcome, words=f"{error}: somebody else decided.", judged=()))
+        outcome = _after(outcome, replace(judged, choice=outcome.choice))
     return outcome
+
+
+def _after(earlier: Outcome, outcome: Outcome) -> Outcome:
+    """The outcome of another look, with what was decided at earlier ones."""
+    decided = [one for one in earlier.judged if one.decision != "stays"]
+    judged = [*decided, *outcome.judged]
+    words = "\n".join([*(one.words for one in decided), outcome.words])
+    status = _status(judged) if judged else "nothing"
+    candidate = decided[0].version if decided else outcome.candidate
+    return replace(outcome, status=status, candidate=candidate, words=words, judged=tuple(judged))

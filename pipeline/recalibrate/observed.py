@@ -11,10 +11,11 @@ from pipeline.recalibrate.choice import Choice, choose
 from pipeline.recalibrate.client import AnswerError, Client, Labelled
 from pipeline.recalibrate.comparison import Comparison, compare
 from pipeline.recalibrate.request import FewLabelsError, Judged, Outcome, Recalibration
+from pipeline.recalibrate.turns import pair_number
 from trueodds.bundle import SHADOW
 from trueodds.bundle.shadows import shadow_of
 from trueodds.calibrators import Identity
-from trueodds.errors import unknown
+from trueodds.errors import ConfigError, unknown
 from trueodds.files import write_json
 
 Call = Callable[..., Any]
@@ -105,11 +106,15 @@ def judge(request: Recalibration, model: ObservedModel, call: Call) -> Outcome:
 
     Raises:
         AnswerError: no shadow, or as `recalibrate`.
+        ConfigError: an unknown version or shadow, or the slot of a calibrator.
     """
+    if request.slot not in (None, SHADOW):
+        raise ConfigError(f"slot is {request.slot!r}; {model.name} is served elsewhere and has a shadow only")
     version, shadow = model.version(request.version), model.shadow(request.shadow)
     rows: Labelled = call(fetch_labels, request.client, model.name, version, None, shadow)
     same = Identity()
-    rules = replace(request.rules, candidate=model.shadows.index(shadow) + 1)
+    number = pair_number(model.versions.index(version), model.shadows.index(shadow))
+    rules = replace(request.rules, candidate=number)
     comparison: Comparison = call(
         compare, same, same, rows.logits_NC, rows.labels_N, rows.shadow_logits_NC, rules, rows.propensities_N
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import Literal
 
 from pipeline.recalibrate.client import Client
 from pipeline.recalibrate.judging import SLOT_WORDS, evidence_about
@@ -73,8 +74,22 @@ def displaced_text(models: ModelFolder, name: str, slot: Slot, version: str | No
     return f"{verb} {found.version}: {found.evidence}"
 
 
-def promotion_text(models: ModelFolder, name: str, version: str, client: Client) -> str:
-    """The evidence about a version that a person promotes, and what evidence ends by that; "" without any."""
+def publication_text(
+    models: ModelFolder, name: str, version: str, role: Literal["default", "displace"], client: Client
+) -> str:
+    """The evidence that ends when a version is published as what answers, or in place of the shadow; "" without any."""
+    if role == "displace":
+        return displaced_text(models, name, SHADOW, version, client)
+    if name not in models.names() or models.version_of(name, DEFAULT) == version:
+        return ""
+    return promotion_text(models, name, version, client)
+
+
+def promotion_text(models: ModelFolder, name: str, version: str | None, client: Client) -> str:
+    """The evidence about a version that a person lets answer, and what evidence ends by that; "" without any.
+
+    `version` None: it is not known yet, and is under no judgement.
+    """
     return "; ".join(
         f"on the evidence: {found.evidence}"
         if found.version == version
@@ -83,10 +98,14 @@ def promotion_text(models: ModelFolder, name: str, version: str, client: Client)
     )
 
 
-def anew_text(models: ModelFolder, name: str) -> str:
-    """The evidence that begins anew because another version answers now, for people; "" where none does."""
+def anew_text(models: ModelFolder, name: str, before: str | None) -> str:
+    """The evidence that begins anew because another version answers now, for people; "" where none does.
+
+    `before`: the shadow until now.
+    """
     shadow, served = models.version_of(name, SHADOW), models.version_of(name, DEFAULT)
-    return f"{name}/{shadow} stays the shadow, and is compared with {served} from now on" if shadow else ""
+    verb = "stays the shadow, and" if shadow == before else "waited; it is the shadow now, and"
+    return f"{name}/{shadow} {verb} is compared with {served} from now on" if shadow else ""
 
 
 def _evidence(models: ModelFolder, name: str, slot: Slot, client: Client | None) -> str:

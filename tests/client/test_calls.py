@@ -196,6 +196,7 @@ def test_answers_that_cannot_be_sent(client: Client, arguments: Any, message: st
     ("options", "message"),
     [
         ({"predicted": ["a"], "index": [0]}, "predicted and index are both given"),
+        ({"propensity": [0.5]}, "unknown option 'propensity'; allowed: .*propensities"),
         ({"predicted": [1.5]}, "row 0 of predicted is 1.5; expected a class's name"),
         ({"index": ["0"]}, "row 0 of index is '0'; expected a whole number from 0 on"),
         ({"predicted": ["a"], "classes": ["a ", "b"]}, "classes holds 'a '; a name has no blanks at its ends"),

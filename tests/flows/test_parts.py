@@ -15,7 +15,8 @@ import pytest
 from prefect.utilities.schema_tools import validation
 
 from pipeline import config, methods
-from pipeline.flows import artifacts, child, schema, server, train
+from pipeline.flows import artifacts, child, recalibrate, schema, server, train
+from pipeline.recalibrate import Client, Recalibration
 from tests.conftest import environment, run
 from tests.service.hooks import Hook
 from tests.service.tiny_bundle import write_bundle
@@ -211,5 +212,19 @@ def test_four_runs_in_an_hour_leave_the_net_under_judgement_alone(
     assert roles == [versions[0], versions[1], versions[4]], "the newest waits"
     folder, words = train.publish(models, bundles[2], "displace", "run 2 again")
     assert models.version_of("tiny", "shadow") == folder.name == versions[2]
-    assert f"It displaces {versions[1]}: not known (no service" in words
+    assert f"Evidence: displaces {versions[1]}: not known (no service" in words
     assert models.changes("tiny")[-1].why.startswith(f"run 2 again; displaces {versions[1]}: not known")
+    _, words = train.publish(models, bundles[3], "default", "run 3 again")
+    assert f"Evidence: ends the evidence about {versions[2]}: not known (no service" in words
+    change = next(
+        change for change in models.changes("tiny") if (change.action, change.after) == ("publish", versions[3])
+    )
+    assert change.why.startswith(f"run 3 again; ends the evidence about {versions[2]}: not known")
+
+
+def test_a_run_that_looks_again_displaces_nothing_that_the_first_one_put_under_judgement(tmp_path: Path) -> None:
+    request = Recalibration(Client(), ModelFolder(tmp_path), "tiny", displace=True)
+    given = {"displace": True, "reason": "alarm 7", "model": None}
+    for about, displace in (("few", True), ("away", True), ("3f2a9c01b7de", False), ("", False)):
+        later = recalibrate.later_parameters(given, request, "1013f55bc330", about)
+        assert (later["displace"], later["model"], later["reason"]) == (displace, "tiny", "alarm 7")

@@ -102,18 +102,21 @@ class ModelFolder(PublishedModels):
         if unnamed:
             self.set_default(name, why=why, who=who)
 
-    def promote(self, name: str, version: str, *, why: str = "", who: str | None = None) -> None:
+    def promote(
+        self, name: str, version: str, *, why: str = "", who: str | None = None, beside: str | None = None
+    ) -> None:
         """Let a published version answer for its model, and when nothing is named if its model does so now.
 
         If it was the shadow or waited, it is no more; a shadow's place goes to the version that waits. A calibrator
         that is judged beside another version than this one is withdrawn: its fit was for that.
 
         Raises:
-            BundleError: there is no such published version.
+            BundleError: there is no such published version, or `beside` is given and no longer answers.
             AuditLogError: `why` or `who` is not a plain line.
         """
         folder, reason = self.version_folder(name, version).parent, Reason.of(why, who)
         with changing(folder) as append:
+            self._check_beside(name, beside)
             self._take_over(name, version, "promote", reason, append)
 
     def roll_back(self, name: str, *, why: str = "", who: str | None = None) -> str:
@@ -144,6 +147,7 @@ class ModelFolder(PublishedModels):
         why: str = "",
         who: str | None = None,
         since_ms: int | None = None,
+        beside: str | None = None,
     ) -> None:
         """Let a published version be scored on its model's inputs without being answered, whatever was so before.
 
@@ -152,11 +156,15 @@ class ModelFolder(PublishedModels):
         `since_ms`: answers given from then on (Unix milliseconds, the service's clock) were not known to its fit.
 
         Raises:
-            BundleError: there is no such published version.
+            BundleError: there is no such published version, it is the one that answers, or `beside` is given and no
+                longer answers.
             AuditLogError: `why` or `who` is not a plain line.
         """
         folder, reason = self.version_folder(name, version).parent, Reason.of(why, who)
         with changing(folder) as append:
+            self._check_beside(name, beside)
+            if self.version_of(name, DEFAULT) == version:
+                raise BundleError(f"{name}/{version} answers; allowed is another version, to be judged beside it")
             self._set(name, slot, version, reason, append, since_ms)
 
     def withdraw(self, name: str, slot: Slot = SHADOW, *, why: str = "", who: str | None = None) -> None:
@@ -229,6 +237,10 @@ class ModelFolder(PublishedModels):
         """The version that has a role for the model, if its folder is there."""
         version = self.version_of(name, role) or ""
         return version if re.fullmatch(NAME, version) and (self.path / name / version).is_dir() else None
+
+    def _check_beside(self, name: str, beside: str | None) -> None:
+        if beside is not None and (now := self.version_of(name, DEFAULT)) != beside:
+            raise BundleError(f"{name}/{beside} no longer answers, {now} does: somebody else decided. Start again")
 
     def _take_over(self, name: str, version: str, action: Action, reason: Reason, append: Append) -> None:
         before = self.version_of(name, DEFAULT)

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from trueodds.client.queries import ObserveOptions
-from trueodds.errors import ConfigError
+from trueodds.errors import ConfigError, unknown
 from trueodds.sums.inputs import Array, check_no_mask, without_tensors
 from trueodds.texts import as_name, as_whole, short
 
@@ -33,8 +33,11 @@ def observation_rows(
     """Rows of /observe, and how many may go in one request.
 
     Raises:
-        ConfigError: numbers of another shape, masked values, or lists of other lengths.
+        ConfigError: an unknown option, numbers of another shape, masked values, or lists of other lengths.
     """
+    known = ObserveOptions.__annotations__
+    if wrong := [name for name in options if name not in known]:
+        raise unknown("option", wrong[0], known)
     by = [key for key in ("predicted", "index") if options.get(key) is not None]
     if len(by) > 1:
         raise ConfigError("predicted and index are both given; send the names of the classes or their indices")

@@ -172,12 +172,12 @@ class BucketModels(ModelFolder):
         why: str = "",
         who: str | None = None,
     ) -> None:
-        self._change(
-            lambda models: models.appoint(name, version, role, displace=displace, unnamed=unnamed, why=why, who=who)
-        )
+        self._change(lambda m: m.appoint(name, version, role, displace=displace, unnamed=unnamed, why=why, who=who))
 
-    def promote(self, name: str, version: str, *, why: str = "", who: str | None = None) -> None:
-        self._change(lambda models: models.promote(name, version, why=why, who=who))
+    def promote(
+        self, name: str, version: str, *, why: str = "", who: str | None = None, beside: str | None = None
+    ) -> None:
+        self._change(lambda models: models.promote(name, version, why=why, who=who, beside=beside))
 
     def roll_back(self, name: str, *, why: str = "", who: str | None = None) -> str:
         return self._change(lambda models: models.roll_back(name, why=why, who=who))
@@ -191,8 +191,9 @@ class BucketModels(ModelFolder):
         why: str = "",
         who: str | None = None,
         since_ms: int | None = None,
+        beside: str | None = None,
     ) -> None:
-        self._change(lambda models: models.shadow(name, version, slot=slot, why=why, who=who, since_ms=since_ms))
+        self._change(lambda m: m.shadow(name, version, slot=slot, why=why, who=who, since_ms=since_ms, beside=beside))
 
     def withdraw(self, name: str, slot: Slot = SHADOW, *, why: str = "", who: str | None = None) -> None:
         self._change(lambda models: models.withdraw(name, slot, why=why, who=who))
