@@ -97,11 +97,12 @@ def test_a_positive_class_is_compared_over_all_of_its_probabilities() -> None:
         ({"a": np.full((4, 2), 0.5)}, "1 model to compare; give two or more"),
         ({"a": np.full((4, 2), 0.5), "b": np.full((2, 4, 2), 0.5)}, "'a' has 1 net of 4 rows and 'b' 2 nets of 4 rows"),
         ({"a": np.full((4, 2), 0.5), "b": np.full((4, 3), 0.5)}, "sums to"),
+        ({"a": np.full((2, 2), 0.5), "b": np.full((2, 2), 0.5)}, "2 labelled rows to compare; give 3 or more"),
     ],
 )
 def test_what_arrays_cannot_be_compared(models: dict[str, Array], words: str) -> None:
     with pytest.raises(ValueError, match=words):
-        trueodds.compare(models, [0, 1, 0, 1])
+        trueodds.compare(models, [0, 1, 0, 1][: len(models["a"])])
 
 
 def test_tables_are_matched_by_their_ids(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -135,7 +136,7 @@ def test_tables_in_one_order_and_confidences_alone(tmp_path: Path, capsys: pytes
     assert run(tmp_path / "new.npz", tmp_path / "top.npz") == 0
     said = capsys.readouterr().out
     assert "NLL and Brier score are those of the confidence of being right" in said and "class-wise ECE  " not in said
-    assert "top: NLL +0.0000 [+0.0000, +0.0000], not told from new's: chance explains it (p 1)." in said
+    assert "top: NLL +0.0000 [+0.0000, +0.0000], the same as new's (p 1)." in said
 
 
 def test_what_tables_cannot_be_compared(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -146,6 +147,8 @@ def test_what_tables_cannot_be_compared(tmp_path: Path, capsys: pytest.CaptureFi
     named = table(tmp_path / "named.csv", models["new"], labels_N, ids)
     other = table(tmp_path / "other.csv", models["new"], (labels_N + 1) % 3)
     twice = table(tmp_path / "twice.csv", models["new"], labels_N, [0, *range(59)])
+    swapped = table(tmp_path / "swapped.csv", models["new"][::-1], (labels_N[::-1] + 1) % 3, ids[::-1])
+    one = [table(tmp_path / f"{name}1.csv", p_NC[:1], labels_N[:1]) for name, p_NC in models.items()]
     far = table(tmp_path / "far.csv", models["new"], labels_N, [k + 100 for k in ids])
     for words, problem in (
         ((plain,), "is one table; give those of two or more models"),
@@ -153,6 +156,8 @@ def test_what_tables_cannot_be_compared(tmp_path: Path, capsys: pytest.CaptureFi
         ((plain, short), "plain has 60 rows and short 50; give the same rows in one order, or a column id"),
         ((plain, named), "named has ids and plain has none"),
         ((plain, other), "row 1 of plain has the label"),
+        ((named, swapped), "'0' of named has the label"),
+        (one, "1 labelled row to compare; give 3 or more"),
         ((named, twice), "twice.csv has the id '0' twice"),
         ((named, far), "named and far share no id"),
         ((plain, named, "--bins", 7), "--bins is 7"),

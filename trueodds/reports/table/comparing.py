@@ -13,7 +13,7 @@ import numpy.typing as npt
 from trueodds import metrics
 from trueodds.errors import ConfigError
 from trueodds.evaluation.differences import MEASURES, ONE_SEED, SQUARED, Scores, differences, tested
-from trueodds.metrics.significance.nets import Nets
+from trueodds.metrics.significance.nets import FEWEST, Nets
 from trueodds.reports.table.evaluation import aligned, indices
 from trueodds.reports.words import decimal, percent
 from trueodds.sums.bins import check_bins
@@ -158,7 +158,7 @@ def compare(
         level: Nominal coverage.
 
     Raises:
-        ConfigError: fewer than two models, other shapes than the first's, or labels that are no class.
+        ConfigError: fewer than two models or three rows, other shapes than the first's, or labels that are no class.
         ValueError: bad probabilities or labels, bins that do not divide 3,000, a level outside (0, 1).
 
     >>> one, other = [[0.9, 0.1], [0.8, 0.2], [0.3, 0.7]] * 40, [[0.7, 0.3], [0.6, 0.4], [0.4, 0.6]] * 40
@@ -189,6 +189,8 @@ def of_nets(
             said = [f"{plural(shape[0], 'net')} of {shape[-1]:,} rows" for shape in shapes]
             cure = "give the same rows and seeds of each, in one order"
             raise ConfigError(f"{first!r} has {said[0]} and {name!r} {said[1]}; {cure}")
+    if rows < FEWEST:
+        raise ConfigError(f"{plural(rows, 'labelled row')} to compare; give {FEWEST} or more, hundreds to see anything")
     found = {
         name: differences([net.scores for net in ours], [net.scores for net in theirs], bins=bins, level=level)
         for name, ours in others
