@@ -82,9 +82,12 @@ def test_an_observed_model_is_judged_by_what_has_matured(serve: Serve) -> None:
     assert f"{ROWS} answers of this version are maturing" in before["maturing"]["reading"]
     assert "no label means ok" in before["maturing"]["reading"]
     assert before["maturing"]["reading"] in before["cautions"]
+    assert before["headline"].endswith("A label counts when the window of its answer closes, 45d after it was given.")
     page = client.get("/calibration-report", params=WHOSE, headers={"accept": "text/html"}).text
     assert "answers of this version are maturing" in page
-    assert f'trueodds_maturing{{model="fraud",version="7"}} {ROWS}.0' in client.get("/metrics").text
+    text = client.get("/metrics").text
+    assert f'trueodds_maturing{{model="fraud",version="7"}} {ROWS}.0' in text
+    assert 'trueodds_label_coverage{model="fraud",version="7"} NaN' in text  # 0 would alert of too few labels
     one = client.get(f"/predictions/{ids[0]}").json()
     assert one["label"] is None and one["matures"] > one["time"]
 
