@@ -57,8 +57,8 @@ def _bins(bins: Sequence[Bin], said: str, came: str) -> list[str]:
             f"{b.count:,}",
             percent(b.mean_confidence, digits),
             percent(b.accuracy, digits),
-            span(b.accuracy_lower, b.accuracy_upper, "percent"),
-            signed(b.gap, ""),
+            span(b.accuracy_lower, b.accuracy_upper, "percent", digits),
+            signed(b.gap, "", digits),
         )
         for b in bins
         if b.count
