@@ -181,7 +181,8 @@ def acting_of(data: ReportData, version: Version, settings: Settings) -> ActingA
     if version.act_alone is None:
         return None
     state = PromiseState.read(data.promise, version.act_alone, settings)
-    return acting_alone(state, settings, answers=data.all_sums.answers, acted=data.acted)
+    corrected = data.corrected_block is not None
+    return acting_alone(state, settings, answers=data.all_sums.answers, acted=data.acted, corrected=corrected)
 
 
 def _next_steps(maturing: Maturing | None, settings: Settings) -> dict[Verdict, str]:

@@ -126,6 +126,32 @@ def test_an_observed_model_is_judged_by_what_has_matured(serve: Serve) -> None:
     assert "1 label came after the window." in late["maturing"]["reading"]
 
 
+def test_where_silence_is_a_label_no_chance_of_getting_one_weighs(serve: Serve) -> None:
+    """An audit of 2% weighed each acting answer fifty times, though all had a label, and called silence a complaint."""
+    client = serve({**FRAUD, "audit_share": 0.02})
+    promise = {"act_alone": "threshold=.9,risk=.05,confidence=.95"}
+    kinds: tuple[tuple[list[float], dict[str, float]], ...] = ([0.97, 0.03], {}), ([0.6, 0.4], {"propensity": 0.5})
+    rows = [{"id": f"{k}-{n}", "probabilities": p, **more} for k, (p, more) in enumerate(kinds) for n in range(ROWS)]
+    body = {"observations": rows, **WHOSE, "classes": ["ok", "fraud"], "positive": "fraud", **promise}
+    assert client.post("/observe", json=body).status_code == 200
+    wait(client, 45.1)
+    assert client.report(**WHOSE)["labelled"] == 2 * ROWS
+    arrays = labelled(client)
+    assert "val_propensity" not in arrays or np.isnan(arrays["val_propensity"]).all()
+    deadline = time.monotonic() + 10
+    while (part := client.report(**WHOSE)["acting"])["labels"] < ROWS:
+        assert time.monotonic() < deadline, part
+        time.sleep(0.1)
+    assert (part["wrong"], part["left_out"], part["escalated_labels"]) == (0, 0, ROWS)
+    assert "as they first came" not in part["reading"]
+    client.label([{"id": "0-0", "label": "fraud"}])
+    part = client.report(**WHOSE)["acting"]
+    assert (
+        part["wrong"] == 0
+        and "Some labels were corrected later: this is of labels as they first came." in part["reading"]
+    )
+
+
 def test_a_served_model_waits_too_and_others_do_not(serve: Serve) -> None:
     client = serve(FRAUD)
     ids = [row["id"] for row in client.predict(pictures(3))]
