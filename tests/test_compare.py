@@ -91,6 +91,16 @@ def test_a_positive_class_is_compared_over_all_of_its_probabilities() -> None:
     assert found.differences[-1].value > 0 and found.differences[-1].p_value < 0.05
 
 
+def test_rows_in_one_bin_are_spoken_of() -> None:
+    rng = np.random.default_rng(1)
+    p_N, constant_N = rng.beta(1, 200, 1000), np.full(1000, 0.005)
+    labels_N = (rng.random(1000) < p_N).astype(int)
+    models = {"fine": p_N, "same": constant_N}
+    (said,) = (note for note in trueodds.compare(models, labels_N).notes if "in one of" in note)
+    assert said.startswith("100.0% of the rows of fine lie in one of 15 bins of equal width")
+    assert not any("in one of" in note for note in trueodds.compare(models, labels_N, bins=300).notes)
+
+
 @pytest.mark.parametrize(
     ("models", "words"),
     [

@@ -136,6 +136,12 @@ def test_a_share_of_one_in_a_thousand_shows_its_figures(tmp_path: Path, capsys: 
     assert 1.5 < float(said) / float(came) < 2.5
 
 
+def test_tables_by_class_are_of_the_more_probable_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = table(tmp_path / "fraud.csv", *rows(2_000, 1.0, mean=0.1))
+    assert run([str(path), "--positive", "fraud", "--by", "class"]) == 0
+    assert "\n\nOf the more probable class\npredicted class  answers" in capsys.readouterr().out
+
+
 def test_nothing_expected_and_nothing_seen(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = table(tmp_path / "none.csv", np.zeros(500), np.zeros(500, int))
     assert run([str(path), "--positive", "fraud"]) == 0

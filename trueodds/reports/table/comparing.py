@@ -21,6 +21,8 @@ from trueodds.sums.inputs import Array, both_classes, check_labels, check_level,
 from trueodds.sums.sums import CalibrationSums
 from trueodds.texts import plural
 
+CROWDED = 0.9
+"""Share of a model's rows in one bin from which on the comparison of calibration says so."""
 POINTS = 1e4
 """Squared points in a squared fraction: a gap of five points is 25."""
 NOTE = (
@@ -221,8 +223,22 @@ def of_nets(
         level=level,
         models=[_figures(name, of, bins) for name, of in nets.items()],
         differences=compared,
-        notes=[MEANING, NOTE, *one_seed, *notes],
+        notes=[MEANING, NOTE, *_crowded(nets, bins), *one_seed, *notes],
     )
+
+
+def _crowded(nets: Mapping[str, Sequence[Net]], bins: int) -> list[str]:
+    """Say whose rows lie in one bin almost all, as those of a rare positive class do: their errors may cancel."""
+    found = []
+    for name, of in nets.items():
+        binned = Nets.of([(net.scores.confidence_N, net.scores.correct_N) for net in of], bins)
+        share = float(binned.count_SB.max() / binned.rows)
+        if share >= CROWDED and np.ptp(binned.confidence_SN) > 0:
+            found.append(
+                f"{percent(share)} of the rows of {name} lie in one of {bins} bins of equal width, so its calibration"
+                " is compared on the whole, hardly by range. More bins (--bins 300, bins=300) tell more."
+            )
+    return found
 
 
 def _net(values: npt.NDArray[Any], labels: npt.ArrayLike, classes: Sequence[object] | None) -> Net:
