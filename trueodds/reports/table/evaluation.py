@@ -190,18 +190,16 @@ def positive_rows(positive: PositiveFigures) -> list[tuple[str, str, str, str]]:
     figures = positive.model_dump()
 
     def limits(name: str, how: str = "decimal") -> str:
-        digits = 4 if how == "decimal" else fine
-        return span(figures[f"{name}_lower"], figures[f"{name}_upper"], how, digits=digits)
+        return span(figures[f"{name}_lower"], figures[f"{name}_upper"], how, 4 if how == "decimal" else fine)
 
     fine = digits_of_rare(positive.prevalence, positive.mean_probability)
     floor = f"of calibrated ones; up to {decimal(positive.floor_p95, 4)} by chance"
     kind = "width" if positive.binning == "width" else "count"
 
     def ratio(value: float | None) -> str:
-        return "∞" if value is None else f"{value:.3g}"
+        return "∞" if value is None else f"{value:#.3g}"
 
     nothing = not positive.expected and not positive.observed
-
     between = f"{ratio(positive.ratio_lower)} {DASH} {ratio(positive.ratio_upper)}"
     return [
         (f"{positive.label}, share", percent(positive.prevalence, fine), limits("prevalence", "percent"), ""),
