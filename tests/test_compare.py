@@ -106,7 +106,9 @@ def test_rows_in_one_bin_are_spoken_of() -> None:
     [
         ({"a": np.full((4, 2), 0.5)}, "1 model to compare; give two or more"),
         ({"a": np.full((4, 2), 0.5), "b": np.full((2, 4, 2), 0.5)}, "'a' has 1 net of 4 rows and 'b' 2 nets of 4 rows"),
-        ({"a": np.full((4, 2), 0.5), "b": np.full((4, 3), 0.5)}, "sums to"),
+        ({"a": np.full((4, 2), 0.5), "b": np.full((4, 2), 0.7)}, "sums to"),
+        ({"a": np.full((4, 2), 0.5), "b": np.full((4, 3), 1 / 3)}, "'a' has 2 columns and 'b' 3 columns"),
+        ({"a": np.full(4, 0.5), "b": np.full((4, 2), 0.5)}, "'a' has the positive class's probability alone and 'b' 2"),
         ({"a": np.full((2, 2), 0.5), "b": np.full((2, 2), 0.5)}, "2 labelled rows to compare; give 3 or more"),
     ],
 )

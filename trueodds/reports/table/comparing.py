@@ -169,8 +169,9 @@ def compare(
     b: NLL +0.2310 [+0.2208, +0.2413], higher than a's (p 3e-76).
     """
     nets: dict[str, list[Net]] = {}
-    for name, values in models.items():
-        array = np.asarray(without_tensors(values))
+    arrays = {name: np.asarray(without_tensors(values)) for name, values in models.items()}
+    _check_columns(arrays)
+    for name, array in arrays.items():
         nets[name] = [_net(one, labels, classes) for one in (array if array.ndim == 3 else [array])]
     return of_nets(nets, bins=bins, level=level)
 
@@ -225,6 +226,20 @@ def of_nets(
         differences=compared,
         notes=[MEANING, NOTE, *_crowded(nets, bins), *one_seed, *notes],
     )
+
+
+def _check_columns(arrays: Mapping[str, npt.NDArray[Any]]) -> None:
+    """Raises ConfigError for p(positive) beside the probabilities of all classes, or other numbers of classes."""
+    said = {
+        name: "the positive class's probability alone" if array.ndim == 1 else f"{array.shape[-1]} columns"
+        for name, array in arrays.items()
+        if array.ndim
+    }
+    for name, columns in said.items():
+        first = next(iter(said))
+        if columns != said[first]:
+            cure = "their scores are of other things; give the same classes of each"
+            raise ConfigError(f"{first!r} has {said[first]} and {name!r} {columns}; {cure}")
 
 
 def _crowded(nets: Mapping[str, Sequence[Net]], bins: int) -> list[str]:
