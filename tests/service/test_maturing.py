@@ -83,6 +83,8 @@ def test_an_observed_model_is_judged_by_what_has_matured(serve: Serve) -> None:
     assert "no label means ok" in before["maturing"]["reading"]
     assert before["maturing"]["reading"] in before["cautions"]
     assert before["headline"].endswith("A label counts when the window of its answer closes, 45d after it was given.")
+    none = client.get("/admin/labelled.npz", params=WHOSE).json()["error"]["message"]
+    assert none.endswith("Each counts when the window of its answer closes, 45d after it was given")
     page = client.get("/calibration-report", params=WHOSE, headers={"accept": "text/html"}).text
     assert "answers of this version are maturing" in page
     text = client.get("/metrics").text
