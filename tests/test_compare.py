@@ -91,17 +91,30 @@ def test_a_positive_class_is_compared_over_all_of_its_probabilities() -> None:
     assert found.differences[-1].value > 0 and found.differences[-1].p_value < 0.05
 
 
+def test_rows_in_one_bin_are_spoken_of() -> None:
+    rng = np.random.default_rng(1)
+    p_N, constant_N = rng.beta(1, 200, 1000), np.full(1000, 0.005)
+    labels_N = (rng.random(1000) < p_N).astype(int)
+    models = {"fine": p_N, "same": constant_N}
+    (said,) = (note for note in trueodds.compare(models, labels_N).notes if "in one of" in note)
+    assert said.startswith("100.0% of the rows of fine lie in one of 15 bins of equal width")
+    assert not any("in one of" in note for note in trueodds.compare(models, labels_N, bins=300).notes)
+
+
 @pytest.mark.parametrize(
     ("models", "words"),
     [
         ({"a": np.full((4, 2), 0.5)}, "1 model to compare; give two or more"),
         ({"a": np.full((4, 2), 0.5), "b": np.full((2, 4, 2), 0.5)}, "'a' has 1 net of 4 rows and 'b' 2 nets of 4 rows"),
-        ({"a": np.full((4, 2), 0.5), "b": np.full((4, 3), 0.5)}, "sums to"),
+        ({"a": np.full((4, 2), 0.5), "b": np.full((4, 2), 0.7)}, "sums to"),
+        ({"a": np.full((4, 2), 0.5), "b": np.full((4, 3), 1 / 3)}, "'a' has 2 columns and 'b' 3 columns"),
+        ({"a": np.full(4, 0.5), "b": np.full((4, 2), 0.5)}, "'a' has the positive class's probability alone and 'b' 2"),
+        ({"a": np.full((2, 2), 0.5), "b": np.full((2, 2), 0.5)}, "2 labelled rows to compare; give 3 or more"),
     ],
 )
 def test_what_arrays_cannot_be_compared(models: dict[str, Array], words: str) -> None:
     with pytest.raises(ValueError, match=words):
-        trueodds.compare(models, [0, 1, 0, 1])
+        trueodds.compare(models, [0, 1, 0, 1][: len(models["a"])])
 
 
 def test_tables_are_matched_by_their_ids(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -135,7 +148,7 @@ def test_tables_in_one_order_and_confidences_alone(tmp_path: Path, capsys: pytes
     assert run(tmp_path / "new.npz", tmp_path / "top.npz") == 0
     said = capsys.readouterr().out
     assert "NLL and Brier score are those of the confidence of being right" in said and "class-wise ECE  " not in said
-    assert "top: NLL +0.0000 [+0.0000, +0.0000], not told from new's: chance explains it (p 1)." in said
+    assert "top: NLL +0.0000 [+0.0000, +0.0000], the same as new's (p 1)." in said
 
 
 def test_what_tables_cannot_be_compared(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -146,6 +159,8 @@ def test_what_tables_cannot_be_compared(tmp_path: Path, capsys: pytest.CaptureFi
     named = table(tmp_path / "named.csv", models["new"], labels_N, ids)
     other = table(tmp_path / "other.csv", models["new"], (labels_N + 1) % 3)
     twice = table(tmp_path / "twice.csv", models["new"], labels_N, [0, *range(59)])
+    swapped = table(tmp_path / "swapped.csv", models["new"][::-1], (labels_N[::-1] + 1) % 3, ids[::-1])
+    one = [table(tmp_path / f"{name}1.csv", p_NC[:1], labels_N[:1]) for name, p_NC in models.items()]
     far = table(tmp_path / "far.csv", models["new"], labels_N, [k + 100 for k in ids])
     for words, problem in (
         ((plain,), "is one table; give those of two or more models"),
@@ -153,6 +168,8 @@ def test_what_tables_cannot_be_compared(tmp_path: Path, capsys: pytest.CaptureFi
         ((plain, short), "plain has 60 rows and short 50; give the same rows in one order, or a column id"),
         ((plain, named), "named has ids and plain has none"),
         ((plain, other), "row 1 of plain has the label"),
+        ((named, swapped), "'0' of named has the label"),
+        (one, "1 labelled row to compare; give 3 or more"),
         ((named, twice), "twice.csv has the id '0' twice"),
         ((named, far), "named and far share no id"),
         ((plain, named, "--bins", 7), "--bins is 7"),

@@ -16,6 +16,7 @@ from trueodds.reports.table.reading import Form, read
 from trueodds.reports.table.report import report_of_answers
 from trueodds.reports.verdict import beside
 from trueodds.reports.verdict.in_the_large import figure, rounded, shares
+from trueodds.reports.words import digits_of_rare
 
 GREEN = "within_tolerance"
 
@@ -110,3 +111,41 @@ def test_words() -> None:
     assert shares(0.201, 0.204) == ["20.1%", "20.4%"] and shares(0.9999, 1.0) == ["99.99%", "100.00%"]
     assert [rounded(n) for n in (7, 21, 323, 47_123)] == [7, 21, 330, 48_000]
     assert [figure(x) for x in (0.8333, 2.0, 12.3, 1234.5)] == ["0.83", "2.0", "12", "1,234"]
+    assert [figure(x) for x in (1.23, 0.998, 1.005)] == ["1.23", "1.00", "1.00"], "1.2 would be within 1.2"
+    assert [digits_of_rare(*x) for x in ((0.2, 0.1), (0.0056, 0.02), (0.0, 5e-4), (1e-9,), (None,))] == [1, 2, 3, 4, 1]
+
+
+def test_a_share_of_one_in_a_thousand_shows_its_figures(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """0.1% beside 0.1%, with a gap of 0.0, said nothing of a p(fraud) that is twice too high."""
+    path, page = table(tmp_path / "fraud.csv", *rows(60_000, 2.0, mean=0.001)), tmp_path / "page.html"
+    assert run([str(path), "--positive", "fraud", "--html", str(page)]) == 0
+    text, html = capsys.readouterr().out, page.read_text(encoding="utf-8")
+    report = report_of_answers(read(path, Form(positive="fraud")), positive="fraud")
+    p = report.positive
+    assert p is not None and p.prevalence and p.mean_probability and p.signed_gap
+    digits = digits_of_rare(p.prevalence, p.mean_probability)
+    share, mean = (f"{100 * one:.{digits}f}%" for one in (p.prevalence, p.mean_probability))
+    gap, gap_of_last = (f"−{-100 * one:.{n}f}" for one, n in ((p.signed_gap, digits), (p.bins[-1].gap or 0.0, 3)))
+    assert share != mean and digits > 1
+    for shown in (share, mean, gap):
+        assert shown in text and shown in html
+    (last,) = (line for line in text.splitlines() if line.strip().endswith(gap_of_last))
+    assert "100.000%" in last
+    example = report.headline.split("Where p(fraud) is ")[1]
+    said, came = (x.split("%")[0] for x in (example.split("100.0%, ")[1], example.split("on average, ")[1]))
+    assert 1.5 < float(said) / float(came) < 2.5
+
+
+def test_tables_by_class_are_of_the_more_probable_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = table(tmp_path / "fraud.csv", *rows(2_000, 1.0, mean=0.1))
+    assert run([str(path), "--positive", "fraud", "--by", "class"]) == 0
+    assert "\n\nOf the more probable class\npredicted class  answers" in capsys.readouterr().out
+
+
+def test_nothing_expected_and_nothing_seen(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = table(tmp_path / "none.csv", np.zeros(500), np.zeros(500, int))
+    assert run([str(path), "--positive", "fraud"]) == 0
+    text = capsys.readouterr().out
+    assert "0% are fraud: no fraud was expected, and none came." in text and "∞, " not in text
+    assert "over observed        –" in text and "1 bin of equal count" in text
+    assert "500 rows, 93% to 100%" in text, "the worst range holds answers"

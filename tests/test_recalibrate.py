@@ -158,7 +158,8 @@ def test_from_drift_to_a_promoted_version_and_back(tmp_path: Path, capsys: pytes
 
     with serving(tmp_path) as (service, first):
         ask = ("recalibrate", "--service", str(service.base_url), "--why", "drift")
-        assert "has 0 labelled answers; at least 200 are needed" in typed(*ask)
+        few = typed(*ask)
+        assert "has 0 labelled answers; at least 200 are needed" in few and "each counts when the window" in few
         label(service, 150, TRUE, seed=1)
         assert f"error: tiny/{first} has 150 labelled answers; at least 200" in typed(*ask)
         assert "no recalibrated version and no shadow to judge" in typed("judge", *ask[1:])

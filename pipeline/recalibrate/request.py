@@ -26,7 +26,7 @@ class FewLabelsError(UserError, ValueError):
         if labels < LEAST_LABELS:
             raise cls(
                 f"{version} has {labels:,} labelled answers; at least {LEAST_LABELS} are needed. Send labels to POST"
-                " /feedback"
+                " /feedback; of a model with a maturity window, each counts when the window of its answer closes"
             )
 
 

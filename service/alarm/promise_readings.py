@@ -18,8 +18,13 @@ WORSE = 2.0
 """The break that is spoken of: so many times the promised risk."""
 
 
-def acting_alone(state: PromiseState, settings: Settings, *, answers: int, acted: int) -> ActingAlone:
-    """The report's part about acting alone. `answers`, `acted`: of all answers of the version so far."""
+def acting_alone(
+    state: PromiseState, settings: Settings, *, answers: int, acted: int, corrected: bool = False
+) -> ActingAlone:
+    """The report's part about acting alone. `answers`, `acted`: of all answers of the version so far.
+
+    `corrected`: whether labels of the version were replaced after they had counted.
+    """
     process, promise = state.process, state.promise
     acted = min(acted, answers)  # it is read after `answers`, and more may have been given meanwhile
     share_lower, share_upper = binomial_interval(acted, answers, level=LEVEL)
@@ -56,7 +61,7 @@ def acting_alone(state: PromiseState, settings: Settings, *, answers: int, acted
         ),
         reading="",
     )
-    return part.model_copy(update={"reading": _reading(part, state)})
+    return part.model_copy(update={"reading": _reading(part, state, corrected)})
 
 
 def more_labels(state: PromiseState) -> int | None:
@@ -75,10 +80,10 @@ def statement(state: PromiseState) -> str:
     return f"At some time, more than {_percent(state.promise.risk)} of the answers that act alone were wrong."
 
 
-def _reading(part: ActingAlone, state: PromiseState) -> str:
-    return " ".join(
-        filter(None, (_share(part), _risk(part), _alarm(part, state), _labels(part), _caveats(part, state)))
-    )
+def _reading(part: ActingAlone, state: PromiseState, corrected: bool) -> str:
+    as_first = "Some labels were corrected later: this is of labels as they first came." if corrected else ""
+    parts = _share(part), _risk(part), _alarm(part, state), _labels(part), _caveats(part, state), as_first
+    return " ".join(filter(None, parts))
 
 
 def _share(part: ActingAlone) -> str:

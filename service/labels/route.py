@@ -158,6 +158,10 @@ async def labelled_logits(
         file.close()
         since_then = "" if since is None else f" since {since.isoformat()}"
         message = f"{source.model}/{source.version} has no labelled answers{since_then}; send labels to POST /feedback"
+        if source.maturity is not None:
+            message += (
+                f". Each counts when the window of its answer closes, {source.maturity.window} after it was given"
+            )
         raise ServiceError(404, "no_labels", message)
     name = quote(f"{source.model}-{source.version}-labelled.npz", safe="")
     headers = {

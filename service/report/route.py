@@ -33,7 +33,7 @@ from trueodds.reports import (
     trend_of,
 )
 from trueodds.reports.alarm import Advice, Alarm
-from trueodds.reports.schemas import NO_TAG, Check, Verdict
+from trueodds.reports.schemas import NO_TAG, Check, Maturing, Verdict
 from trueodds.reports.schemas.acting import ActingAlone
 from trueodds.reports.verdict import TOLERANCE
 from trueodds.sums.bins import COARSE_CELLS
@@ -181,7 +181,17 @@ def acting_of(data: ReportData, version: Version, settings: Settings) -> ActingA
     if version.act_alone is None:
         return None
     state = PromiseState.read(data.promise, version.act_alone, settings)
-    return acting_alone(state, settings, answers=data.all_sums.answers, acted=data.acted)
+    corrected = data.corrected_block is not None
+    return acting_alone(state, settings, answers=data.all_sums.answers, acted=data.acted, corrected=corrected)
+
+
+def _next_steps(maturing: Maturing | None, settings: Settings) -> dict[Verdict, str]:
+    """How to get answers and labels; where answers are maturing, labels may have come that do not count yet."""
+    steps = {} if settings.read_only else dict(NEXT_STEPS)
+    if maturing is not None and maturing.maturing:
+        window = maturing.window
+        steps["no_labels"] = f"A label counts when the window of its answer closes, {window} after it was given."
+    return steps
 
 
 def compose(data: ReportData, version: Version, query: ReportQuery, settings: Settings, base_url: str) -> Report:
@@ -230,7 +240,7 @@ def compose(data: ReportData, version: Version, query: ReportQuery, settings: Se
         trend=trend_of(*data.trend, options, alarm.nulls[0].tolerance if alarm else TOLERANCE) if data.trend else None,
         known=data.known,
         notes=notes,
-        next_steps=None if settings.read_only else NEXT_STEPS,
+        next_steps=_next_steps(maturing, settings),
     )
     report.held, report.maturing = held_of(data.held), maturing
     return report

@@ -131,13 +131,17 @@ def _stored(states: Sequence[VersionState]) -> list[Metric]:
     answers = GaugeMetricFamily("trueodds_answers", "Predictions in the store", labels=KEY)
     labelled = GaugeMetricFamily("trueodds_labelled", "Predictions with a label", labels=KEY)
     coverage = GaugeMetricFamily(
-        "trueodds_label_coverage", "Share of the predictions that have a label; NaN without predictions", labels=KEY
+        "trueodds_label_coverage",
+        "Share of the predictions that have a label; with a maturity window, of those whose window has closed; NaN"
+        " without such",
+        labels=KEY,
     )
     for state in states:
         count, n = state.sums.answers, state.sums.labelled.n
         answers.add_metric(state.key, count)
         labelled.add_metric(state.key, n)
-        coverage.add_metric(state.key, n / count if count else float("nan"))
+        able = count if state.matured is None else state.matured.answers
+        coverage.add_metric(state.key, n / able if able else float("nan"))
     return [answers, labelled, coverage]
 
 

@@ -82,9 +82,14 @@ def test_an_observed_model_is_judged_by_what_has_matured(serve: Serve) -> None:
     assert f"{ROWS} answers of this version are maturing" in before["maturing"]["reading"]
     assert "no label means ok" in before["maturing"]["reading"]
     assert before["maturing"]["reading"] in before["cautions"]
+    assert before["headline"].endswith("A label counts when the window of its answer closes, 45d after it was given.")
+    none = client.get("/admin/labelled.npz", params=WHOSE).json()["error"]["message"]
+    assert none.endswith("Each counts when the window of its answer closes, 45d after it was given")
     page = client.get("/calibration-report", params=WHOSE, headers={"accept": "text/html"}).text
     assert "answers of this version are maturing" in page
-    assert f'trueodds_maturing{{model="fraud",version="7"}} {ROWS}.0' in client.get("/metrics").text
+    text = client.get("/metrics").text
+    assert f'trueodds_maturing{{model="fraud",version="7"}} {ROWS}.0' in text
+    assert 'trueodds_label_coverage{model="fraud",version="7"} NaN' in text  # 0 would alert of too few labels
     one = client.get(f"/predictions/{ids[0]}").json()
     assert one["label"] is None and one["matures"] > one["time"]
 
@@ -121,6 +126,32 @@ def test_an_observed_model_is_judged_by_what_has_matured(serve: Serve) -> None:
     assert late["maturing"]["after_window"] == late["corrected"] == 1
     assert late["positive"]["prevalence"] == pytest.approx(7 / ROWS)
     assert "1 label came after the window." in late["maturing"]["reading"]
+
+
+def test_where_silence_is_a_label_no_chance_of_getting_one_weighs(serve: Serve) -> None:
+    """An audit of 2% weighed each acting answer fifty times, though all had a label, and called silence a complaint."""
+    client = serve({**FRAUD, "audit_share": 0.02})
+    promise = {"act_alone": "threshold=.9,risk=.05,confidence=.95"}
+    kinds: tuple[tuple[list[float], dict[str, float]], ...] = ([0.97, 0.03], {}), ([0.6, 0.4], {"propensity": 0.5})
+    rows = [{"id": f"{k}-{n}", "probabilities": p, **more} for k, (p, more) in enumerate(kinds) for n in range(ROWS)]
+    body = {"observations": rows, **WHOSE, "classes": ["ok", "fraud"], "positive": "fraud", **promise}
+    assert client.post("/observe", json=body).status_code == 200
+    wait(client, 45.1)
+    assert client.report(**WHOSE)["labelled"] == 2 * ROWS
+    arrays = labelled(client)
+    assert "val_propensity" not in arrays or np.isnan(arrays["val_propensity"]).all()
+    deadline = time.monotonic() + 10
+    while (part := client.report(**WHOSE)["acting"])["labels"] < ROWS:
+        assert time.monotonic() < deadline, part
+        time.sleep(0.1)
+    assert (part["wrong"], part["left_out"], part["escalated_labels"]) == (0, 0, ROWS)
+    assert "as they first came" not in part["reading"]
+    client.label([{"id": "0-0", "label": "fraud"}])
+    part = client.report(**WHOSE)["acting"]
+    assert (
+        part["wrong"] == 0
+        and "Some labels were corrected later: this is of labels as they first came." in part["reading"]
+    )
 
 
 def test_a_served_model_waits_too_and_others_do_not(serve: Serve) -> None:

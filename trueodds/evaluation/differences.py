@@ -109,7 +109,9 @@ class Tested:
         verdict = f"{'lower' if d.mean < 0 else 'higher'} than {theirs}"
         if not self.is_real:
             verdict = f"not told from {theirs}: chance explains it"
-            if self.detectable is not None:
+            if float(low) == float(high) == 0:
+                verdict = f"the same as {theirs}"
+            elif self.detectable is not None:
                 seen = f"{scale * self.detectable:.{digits}f}{unit}"
                 verdict += f"; a difference of {seen} would have been seen in 80% of repetitions"
         nets = f"; {d.seeds} seeds" if d.seeds > 1 else f"; {ONE_SEED}"

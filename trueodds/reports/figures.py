@@ -38,7 +38,7 @@ def figures_of(
     chosen, right, n = by_binning[binning], sums.total("correct"), sums.n
     low, high = metrics.binomial_interval([right], [n], level=level)
     off_B = np.abs(table.gap_B) / np.maximum(table.count_B, 1)
-    worst, ks = int(off_B.argmax()), metrics.ks_test(sums)
+    worst, ks = int(np.where(table.count_B > 0, off_B, -1.0).argmax()), metrics.ks_test(sums)
     figures |= {
         "error_rate": metrics.error_rate(sums),
         "accuracy": metrics.accuracy(sums),

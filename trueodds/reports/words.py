@@ -32,22 +32,23 @@ def decimal(value: Any, digits: int = 3) -> str:
     return f"{value:.{digits}f}".replace("-", MINUS) if is_number else DASH
 
 
-def signed(value: float | None, unit: str = " points") -> str:
+def signed(value: float | None, unit: str = " points", digits: int = 1) -> str:
     """-.07 -> −7.0 points, with a true minus sign; what rounds to 0 has none."""
     if value is None:
         return DASH
-    text = f"{abs(100 * value):.1f}"
+    text = f"{abs(100 * value):.{digits}f}"
     sign = "" if float(text) == 0 else MINUS if value < 0 else "+"
     return f"{sign}{text}{unit}"
 
 
-def span(lower: float | None, upper: float | None, how: str = "decimal", digits: int = 3) -> str:
-    """(.02, .05) -> 0.020 – 0.050; how: decimal (with so many digits), percent or signed."""
+def span(lower: float | None, upper: float | None, how: str = "decimal", digits: int | None = None) -> str:
+    """(.02, .05) -> 0.020 – 0.050; how: decimal (3 digits unless told), percent or signed (1)."""
     if lower is None or upper is None:
         return DASH
+    digits = digits or (3 if how == "decimal" else 1)
     if how == "signed":
-        return f"{signed(lower, '')} to {signed(upper, '')}"
-    low, high = (percent(value) if how == "percent" else decimal(value, digits) for value in (lower, upper))
+        return f"{signed(lower, '', digits)} to {signed(upper, '', digits)}"
+    low, high = (percent(value, digits) if how == "percent" else decimal(value, digits) for value in (lower, upper))
     return f"{low} {DASH} {high}"
 
 
@@ -65,6 +66,12 @@ def digits_of(edges: Iterable[float]) -> int:
         if len({f"{100 * edge:.{digits}f}" for edge in different}) == len(different):
             return digits
     return 4
+
+
+def digits_of_rare(*shares: float | None) -> int:
+    """Digits of percents that show two figures of the smallest share above 0: 1 as a rule, 4 at most. .0056 -> 2"""
+    smallest = min((share for share in shares if share), default=1.0)
+    return min(max(-math.floor(math.log10(smallest)) - 1, 1), 4)
 
 
 def count(value: int) -> str:

@@ -18,6 +18,7 @@ from service.store.work.scoring import Scored, score
 from service.store.work.statements import ExecuteMany, Insert, Lock, Query, Work
 from service.store.work.versions import KnownVersions, load_versions
 from trueodds.sums.inputs import Array
+from trueodds.sums.maturity import Maturity
 from trueodds.sums.positive import PositiveClass
 
 COLUMNS = (
@@ -135,19 +136,21 @@ def write_changes(
         yield from maturing.keep(key, version_changes, given)
     for key, version_changes in sorted(by_version.items()):
         scored = score(version_changes, known.versions[key])
-        matures = known.versions[key].maturity is not None
+        maturity = known.versions[key].maturity
         if fresh := int(scored.fresh_L.sum()):
-            yield from _append(key, scored, fresh, arrivals, matures=matures)
+            yield from _append(key, scored, fresh, arrivals, maturity)
         if fresh < len(version_changes):
-            yield from _correct(key, scored, arrivals, late=1 if matures else None)
+            yield from _correct(key, scored, arrivals, late=None if maturity is None else 1)
         yield deltas.insert_of(key, deltas.LABELS, *deltas_of(scored))
         if positive := known.versions[key].positive_class:
             yield deltas.insert_of(key, deltas.POSITIVE_LABELS, *deltas_of(scored, positive))
 
 
 def _append(
-    key: int, scored: Scored, fresh: int, arrivals: Arrival | Mapping[str, Arrival], *, matures: bool
+    key: int, scored: Scored, fresh: int, arrivals: Arrival | Mapping[str, Arrival], maturity: Maturity | None
 ) -> Work[None]:
+    # Where silence is a label every answer gets one, so that no chance of getting one weighs.
+    always = maturity is not None and maturity.unlabelled_means == "ok"
     rows = yield Query(
         "UPDATE versions SET last_sequence = last_sequence + $2 WHERE key = $1 RETURNING last_sequence", (key, fresh)
     )
@@ -166,8 +169,17 @@ def _append(
             replaced.append((key, c.id, change.first, arrived, arrival.import_id))
         first_correct = int(change.first == c.predicted)
         when = (c.created_ms, arrived, corrected)
-        what = (change.now, c.predicted, first_correct, c.confidence, nll, brier, c.propensity, c.tag)
-        late = 1 if matures and (arrival.counted_ms is None or arrival.corrected_ms is not None) else None
+        what = (
+            change.now,
+            c.predicted,
+            first_correct,
+            c.confidence,
+            nll,
+            brier,
+            None if always else c.propensity,
+            c.tag,
+        )
+        late = 1 if maturity and (arrival.counted_ms is None or arrival.corrected_ms is not None) else None
         counted = arrival.counted_ms, 1 if arrival.assumed else None, late
         written.append((key, sequence, c.id, *when, *what, arrival.import_id, *counted))
     yield Insert("labels", COLUMNS, written)

@@ -99,5 +99,6 @@ def environment(*folders: Path) -> Environment:
     )
     environment.filters |= words.FILTERS
     environment.globals |= {"span": words.span, "style": STYLE, "script": SCRIPT, "whole": Window()}
+    environment.globals["digits_of_rare"] = words.digits_of_rare
     environment.globals["coarse_cells"] = COARSE_CELLS
     return environment

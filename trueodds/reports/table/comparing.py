@@ -13,7 +13,7 @@ import numpy.typing as npt
 from trueodds import metrics
 from trueodds.errors import ConfigError
 from trueodds.evaluation.differences import MEASURES, ONE_SEED, SQUARED, Scores, differences, tested
-from trueodds.metrics.significance.nets import Nets
+from trueodds.metrics.significance.nets import FEWEST, Nets
 from trueodds.reports.table.evaluation import aligned, indices
 from trueodds.reports.words import decimal, percent
 from trueodds.sums.bins import check_bins
@@ -21,6 +21,8 @@ from trueodds.sums.inputs import Array, both_classes, check_labels, check_level,
 from trueodds.sums.sums import CalibrationSums
 from trueodds.texts import plural
 
+CROWDED = 0.9
+"""Share of a model's rows in one bin from which on the comparison of calibration says so."""
 POINTS = 1e4
 """Squared points in a squared fraction: a gap of five points is 25."""
 NOTE = (
@@ -158,7 +160,7 @@ def compare(
         level: Nominal coverage.
 
     Raises:
-        ConfigError: fewer than two models, other shapes than the first's, or labels that are no class.
+        ConfigError: fewer than two models or three rows, other shapes than the first's, or labels that are no class.
         ValueError: bad probabilities or labels, bins that do not divide 3,000, a level outside (0, 1).
 
     >>> one, other = [[0.9, 0.1], [0.8, 0.2], [0.3, 0.7]] * 40, [[0.7, 0.3], [0.6, 0.4], [0.4, 0.6]] * 40
@@ -167,8 +169,9 @@ def compare(
     b: NLL +0.2310 [+0.2208, +0.2413], higher than a's (p 3e-76).
     """
     nets: dict[str, list[Net]] = {}
-    for name, values in models.items():
-        array = np.asarray(without_tensors(values))
+    arrays = {name: np.asarray(without_tensors(values)) for name, values in models.items()}
+    _check_columns(arrays)
+    for name, array in arrays.items():
         nets[name] = [_net(one, labels, classes) for one in (array if array.ndim == 3 else [array])]
     return of_nets(nets, bins=bins, level=level)
 
@@ -189,6 +192,8 @@ def of_nets(
             said = [f"{plural(shape[0], 'net')} of {shape[-1]:,} rows" for shape in shapes]
             cure = "give the same rows and seeds of each, in one order"
             raise ConfigError(f"{first!r} has {said[0]} and {name!r} {said[1]}; {cure}")
+    if rows < FEWEST:
+        raise ConfigError(f"{plural(rows, 'labelled row')} to compare; give {FEWEST} or more, hundreds to see anything")
     found = {
         name: differences([net.scores for net in ours], [net.scores for net in theirs], bins=bins, level=level)
         for name, ours in others
@@ -219,8 +224,36 @@ def of_nets(
         level=level,
         models=[_figures(name, of, bins) for name, of in nets.items()],
         differences=compared,
-        notes=[MEANING, NOTE, *one_seed, *notes],
+        notes=[MEANING, NOTE, *_crowded(nets, bins), *one_seed, *notes],
     )
+
+
+def _check_columns(arrays: Mapping[str, npt.NDArray[Any]]) -> None:
+    """Raises ConfigError for p(positive) beside the probabilities of all classes, or other numbers of classes."""
+    said = {
+        name: "the positive class's probability alone" if array.ndim == 1 else f"{array.shape[-1]} columns"
+        for name, array in arrays.items()
+        if array.ndim
+    }
+    for name, columns in said.items():
+        first = next(iter(said))
+        if columns != said[first]:
+            cure = "their scores are of other things; give the same classes of each"
+            raise ConfigError(f"{first!r} has {said[first]} and {name!r} {columns}; {cure}")
+
+
+def _crowded(nets: Mapping[str, Sequence[Net]], bins: int) -> list[str]:
+    """Say whose rows lie in one bin almost all, as those of a rare positive class do: their errors may cancel."""
+    found = []
+    for name, of in nets.items():
+        binned = Nets.of([(net.scores.confidence_N, net.scores.correct_N) for net in of], bins)
+        share = float(binned.count_SB.max() / binned.rows)
+        if share >= CROWDED and np.ptp(binned.confidence_SN) > 0:
+            found.append(
+                f"{percent(share)} of the rows of {name} lie in one of {bins} bins of equal width, so its calibration"
+                " is compared on the whole, hardly by range. More bins (--bins 300, bins=300) tell more."
+            )
+    return found
 
 
 def _net(values: npt.NDArray[Any], labels: npt.ArrayLike, classes: Sequence[object] | None) -> Net:

@@ -28,7 +28,7 @@ from trueodds.reports.verdict import (
     reading_of_top_label,
     verdict_at_one_look,
 )
-from trueodds.reports.words import DASH, decimal, percent, signed, span, unseen
+from trueodds.reports.words import DASH, decimal, digits_of_rare, percent, signed, span, unseen
 from trueodds.sums.answers import AnswerSums
 from trueodds.sums.bins import Binning
 from trueodds.sums.inputs import as_array, both_classes, check_level, without_tensors
@@ -190,22 +190,24 @@ def positive_rows(positive: PositiveFigures) -> list[tuple[str, str, str, str]]:
     figures = positive.model_dump()
 
     def limits(name: str, how: str = "decimal") -> str:
-        return span(figures[f"{name}_lower"], figures[f"{name}_upper"], how, digits=4)
+        return span(figures[f"{name}_lower"], figures[f"{name}_upper"], how, 4 if how == "decimal" else fine)
 
+    fine = digits_of_rare(positive.prevalence, positive.mean_probability)
     floor = f"of calibrated ones; up to {decimal(positive.floor_p95, 4)} by chance"
     kind = "width" if positive.binning == "width" else "count"
 
     def ratio(value: float | None) -> str:
-        return "∞" if value is None else f"{value:.3g}"
+        return "∞" if value is None else f"{value:#.3g}"
 
+    nothing = not positive.expected and not positive.observed
     between = f"{ratio(positive.ratio_lower)} {DASH} {ratio(positive.ratio_upper)}"
     return [
-        (f"{positive.label}, share", percent(positive.prevalence), limits("prevalence", "percent"), ""),
-        ("mean p", percent(positive.mean_probability), "", "should equal the share"),
+        (f"{positive.label}, share", percent(positive.prevalence, fine), limits("prevalence", "percent"), ""),
+        ("mean p", percent(positive.mean_probability, fine), "", "should equal the share"),
         ("expected", decimal(positive.expected, 1), "", f"{positive.observed or 0:,} observed"),
-        ("  over observed", ratio(positive.ratio), between, ""),
-        ("gap, points", signed(positive.signed_gap, ""), limits("signed_gap", "signed"), ""),
-        ("ECE of p", decimal(positive.ece, 4), "", f"{len(positive.bins)} bins of equal {kind}"),
+        ("  over observed", DASH if nothing else ratio(positive.ratio), between, ""),
+        ("gap, points", signed(positive.signed_gap, "", fine), limits("signed_gap", "signed"), ""),
+        ("ECE of p", decimal(positive.ece, 4), "", f"{plural(len(positive.bins), 'bin')} of equal {kind}"),
         ("  estimate", decimal(positive.ece_estimate, 4), limits("ece"), "without what chance adds"),
         ("  noise floor", decimal(positive.floor_mean, 4), "", floor),
         ("Brier score of p", decimal(positive.brier, 4), limits("brier"), "0 to 1"),

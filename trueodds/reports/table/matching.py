@@ -72,7 +72,7 @@ def nets_of(
     if not labelled_N.all():
         notes.append(f"{plural(int((~labelled_N).sum()), 'row')} without a label in every table left out.")
     rows = {name: row_N[labelled_N] for name, row_N in rows.items()}
-    _check_labels(tables, rows)
+    _check_labels(tables, rows, ids)
     full = all(answers.probabilities_NC is not None for answers in tables.values())
     if not full and positive is None:
         notes.append(NO_PROBABILITIES)
@@ -106,15 +106,19 @@ def _common(
     return rows, notes
 
 
-def _check_labels(tables: Mapping[str, Answers], rows: Mapping[str, Rows]) -> None:
+def _check_labels(
+    tables: Mapping[str, Answers], rows: Mapping[str, Rows], ids: Mapping[str, Sequence[str] | None]
+) -> None:
     """Raises FileError for a row whose labels are known and differ."""
     (first, theirs), *others = ((name, _labels(answers, rows[name])) for name, answers in tables.items())
     for name, ours in others:
         for a, b, row in zip(theirs, ours, rows[first].tolist(), strict=True):
             if a and b and a != b:
-                problem = f"row {row + 1} of {first} has the label {a!r}, and {b!r} in {name}"
-                cure = f"give the same rows with the same labels; a column {ID} (.npz: {IDS}) matches them"
-                raise FileError(f"{problem}; {cure}")
+                cure, named = "give the same rows with the same labels", ids[first]
+                which = f"row {row + 1} of {first}" if named is None else f"{short(named[row])} of {first}"
+                if named is None:
+                    cure += f"; a column {ID} (.npz: {IDS}) matches them"
+                raise FileError(f"{which} has the label {a!r}, and {b!r} in {name}; {cure}")
 
 
 def _labels(answers: Answers, row_N: Rows) -> list[str]:

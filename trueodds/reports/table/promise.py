@@ -58,7 +58,7 @@ def _too_few(found: ActingThreshold) -> str:
     more = f": about {found.more_labels:,} more are needed" if found.more_labels else ""
     seen = ""
     if found.tried:
-        seen = f" Of the surest {plural(found.tried, 'labelled answer')} {found.tried_wrong:,} are wrong."
+        seen = f" {_tried(found)}"
     unsure = "" if found.more_labels else " Whether more would help is not clear."
     return f"too few labels ({found.labels:,}) to let answers act alone{more}.{seen}{unsure}"
 
@@ -66,5 +66,10 @@ def _too_few(found: ActingThreshold) -> str:
 def _none(found: ActingThreshold) -> str:
     return (
         "none can be certified: even the surest 5% of the answers are wrong too often, and more labels will not change"
-        f" that. Of the surest {plural(found.tried, 'labelled answer')} {found.tried_wrong:,} are wrong."
+        f" that. {_tried(found)}"
     )
+
+
+def _tried(found: ActingThreshold) -> str:
+    verb = "is" if found.tried_wrong == 1 else "are"
+    return f"Of the surest {plural(found.tried, 'labelled answer')} {found.tried_wrong:,} {verb} wrong."

@@ -32,11 +32,12 @@ def text_of(report: Report) -> str:
         if report.decisions:
             parts.append(_decisions(report.decisions))
     tables = {"version": report.versions, "predicted class": report.classes, "tag": report.tags}
-    parts += [_slices(name, rows) for name, rows in tables.items() if rows]
+    whose = ["Of the more probable class"] if report.positive else []
+    parts += [[*whose, *_slices(name, rows)] for name, rows in tables.items() if rows]
     if report.trend:
         points = report.trend.points
         named = [(period(point.start, report.trend.unit), point) for point in points]
-        parts.append(_table(f"{report.trend.unit}, UTC", named))
+        parts.append([*whose, *_table(f"{report.trend.unit}, UTC", named)])
     if readings := _readings(report):
         parts.append(["Keep in mind", *(f"- {reading}" for reading in readings)])
     return "\n\n".join("\n".join(part) for part in parts)
@@ -57,8 +58,8 @@ def _bins(bins: Sequence[Bin], said: str, came: str) -> list[str]:
             f"{b.count:,}",
             percent(b.mean_confidence, digits),
             percent(b.accuracy, digits),
-            span(b.accuracy_lower, b.accuracy_upper, "percent"),
-            signed(b.gap, ""),
+            span(b.accuracy_lower, b.accuracy_upper, "percent", digits),
+            signed(b.gap, "", digits),
         )
         for b in bins
         if b.count

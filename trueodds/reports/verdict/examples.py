@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from trueodds.reports.schemas import Bin, Verdict
+from trueodds.reports.verdict.in_the_large import shares
 from trueodds.reports.verdict.shares import told_apart
 from trueodds.texts import plural
 
@@ -78,6 +79,6 @@ def _example(where: Range) -> str:
 
 def _example_of_positive(where: Range, label: str) -> str:
     low, high = told_apart(where.lo, where.hi)
-    claimed, share = told_apart(where.mean_confidence, where.accuracy)
+    claimed, share = shares(where.mean_confidence, where.accuracy)
     range_ = f"where p({label}) is {low} to {high}, {claimed} on average"
     return f"{range_}, {share} are {label} ({plural(where.count, 'answer')})"

@@ -23,6 +23,8 @@ def ratio_words(positive: PositiveFigures) -> str:
     """expected / observed is 3.6 (interval 2.1 to 6.6)"""
     if positive.ratio_lower is None or positive.expected is None:
         return ""
+    if not positive.expected and not positive.observed:
+        return f"no {positive.label} was expected, and none came"
     if positive.ratio is None or positive.ratio_upper is None:
         return (
             f"none is {positive.label} where {figure(positive.expected)} were expected (expected / observed is"
@@ -65,5 +67,7 @@ def rounded(count: int) -> int:
 
 
 def figure(value: float) -> str:
-    """Two figures, all whole ones: 0.833 -> 0.83, 2 -> 2.0, 123.4 -> 123"""
+    """Two figures, three about 1, where a tolerance ends, all whole ones: 0.833 -> 0.83, 1.23 -> 1.23, 2 -> 2.0"""
+    if 0.5 <= value < 2:
+        return f"{value:.2f}"
     return f"{value:,.0f}" if value >= 10 else f"{value:.1f}" if value >= 1 else f"{value:.2g}"
