@@ -163,7 +163,7 @@ def read(rows: Stream, model: str, of: Labels) -> tuple[bool, str, float]:
     by_top = CalibrationSums.from_top(top_L, right_L, nll_N=nll_L, brier_N=brier_L)
     sums = AnswerSums(np.bincount(cell_of(top_N), minlength=CELLS), by_top)
     positive = PositiveSums(POSITIVE.name, AnswerSums(np.bincount(cell_of(p_N), minlength=CELLS), by_p))
-    state = AlarmState.start(SETTINGS).take(block(p_L, of))
+    state = AlarmState.start(SETTINGS).take(block(p_L, of), POSITIVE)
     alarm = alarm_of(state, SETTINGS, model="fraud", sums=sums, positive=POSITIVE.name)
     advice = advice_of(state, model="fraud", version="1", address="", positive=POSITIVE.name)
     report = report_of("fraud", "1", sums, Options(), positive=positive, alarm=alarm, advice=advice)
