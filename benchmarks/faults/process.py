@@ -32,18 +32,26 @@ class Answer:
         return json.loads(self.body)
 
 
+IDLE_SECONDS = 3.0
+"""Age of the last answer at which a connection is not used again: uvicorn closes one that is idle for 5 seconds."""
+
+
 class Client:
     """One connection, opened when needed; any failure closes it."""
 
     def __init__(self, base: str, timeout: float = 30) -> None:
         self.base, parts = base, urllib.parse.urlsplit(base)
         self._connection = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=timeout)
+        self._answered = time.monotonic()
 
     def send(self, method: str, path: str, body: bytes | None = None, headers: dict[str, str] | None = None) -> Answer:
         """Raises one of DEAD without an answer."""
+        if time.monotonic() - self._answered > IDLE_SECONDS:
+            self.close()
         try:
             self._connection.request(method, path, body, headers or {})
             answer = self._connection.getresponse()
+            self._answered = time.monotonic()
             return Answer(answer.status, {k.lower(): v for k, v in answer.getheaders()}, answer.read())
         except BaseException:
             self.close()
