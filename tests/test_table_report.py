@@ -206,6 +206,7 @@ def test_the_command_prints_and_writes(tmp_path: Path, capsys: pytest.CaptureFix
     assert shown.startswith(f"a.parquet, version 7: {report.headline}\n")
     assert report.verdict == "over_confident" and [check.about for check in report.checks] == ["time", "tag", "class"]
     assert re.search(rf"^ECE +{report.ece:.4f} ", shown, re.MULTILINE)
+    assert re.search(r"^accuracy +\d+\.\d%  \d+\.\d% – \d+\.\d%$", shown, re.MULTILINE), "percents have one digit"
     assert re.search(r"^night +\d+ +\d+ ", shown, re.MULTILINE)
     assert re.search(r"^1 Mar 2026 +8 +\d+ ", shown, re.MULTILINE)
     html = page.read_text()

@@ -151,7 +151,7 @@ def figure_rows(figures: Mapping[str, Any]) -> list[tuple[str, str, str, str]]:
     """(name, value, interval, note) of each number of a report, by its name there; a dash for what is not known."""
 
     def limits(name: str, how: str = "decimal") -> str:
-        return span(figures[f"{name}_lower"], figures[f"{name}_upper"], how, digits=4)
+        return span(figures[f"{name}_lower"], figures[f"{name}_upper"], how, 4 if how == "decimal" else 1)
 
     bins = f"{len(figures['bins'])} bins of equal {'width' if figures['binning'] == 'width' else 'count'}"
     floor = f"of a calibrated model; up to {decimal(figures['floor_p95'], 4)} by chance"
