@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import threading
 import time
+import weakref
 from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -70,6 +72,31 @@ def test_work_that_takes_too_long_is_given_up(one: ThreadPoolExecutor) -> None:
         assert await asyncio.to_thread(work.ended.wait, 5)
 
     run(late())
+
+
+def test_the_inputs_of_a_refused_call_go_with_its_error(one: ThreadPoolExecutor) -> None:
+    """Without the garbage collector, which comes late: the error's traceback holds the frames that hold the inputs."""
+    held: list[weakref.ref[Work]] = []
+
+    def refused() -> None:
+        tree = Work()
+        held.append(weakref.ref(tree))
+        raise ServiceError(413, "too_many_values", "too many")
+
+    async def call() -> None:
+        try:
+            await answering(Caller()).run(one, 1, refused)
+        except ServiceError:
+            return
+
+    gc.collect()
+    gc.disable()
+    try:
+        run(call())
+        one.submit(int).result()  # the thread lets go of its last work
+        assert held[0]() is None
+    finally:
+        gc.enable()
 
 
 def test_work_of_a_caller_who_hung_up_is_given_up_or_never_begun(one: ThreadPoolExecutor) -> None:

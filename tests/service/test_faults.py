@@ -155,7 +155,7 @@ def test_hostile_bodies(running: Service, count: int) -> None:
     assert sum(outcome.statuses[status] for status in (400, 404, 413, 415, 422)) > 0.9 * count
     assert outcome.watched.probes > 10 and outcome.watched.probes_failed == 0
     assert outcome.watched.worst_ms < WORST_MS
-    assert outcome.watched.grown_mb < 400
+    assert outcome.watched.grown_mb < 250
     assert running.post("/predict", connections.question(SHAPE)).status == 200
     assert "Traceback" not in running.log()
 
