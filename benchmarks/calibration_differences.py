@@ -177,7 +177,7 @@ def _gaps(setting: Setting) -> tuple[float, float, float]:
 
 
 def summary(sizes: Sequence[dict[str, Any]], powers: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """What the claim says."""
+    """Summarise sizes and powers for docs/claims.md."""
     calibrated = [row for row in sizes if row["wide_gap"] == 0]
     return {
         "settings": len(sizes),

@@ -32,7 +32,7 @@ LEVEL, SEED, PROMISE = 0.95, 1, 0.93
 ROWS = 2_000_000
 CENTRES, TEMPERATURES, SIZES = (0.0, -3.0, -6.0), (1.0, 0.6, 1.6), (300, 2_000)
 SHARES = {0.0: "half", -3.0: "one in ten", -6.0: "one in seventy"}
-"""Of the rows that are positive, by the centre of z."""
+"""Shares of positive rows, by the centre of z."""
 COSTS = (Costs(miss=10, alarm=1), Costs(miss=1, alarm=1), Costs(miss=50, alarm=1), Costs(miss=1, alarm=10))
 RESULT = Path(__file__).parent / "results" / "decisions.json"
 

@@ -31,7 +31,7 @@ class Population:
     kind: str
     """same logits, two nets, synthetic, drifting, by confidence."""
     gain_M: Array
-    """Of the bounded log score."""
+    """Gains of the bounded log score."""
     old_M: Array
     """ln q_y - ln p_y as they are: the old test's."""
     least: float

@@ -98,7 +98,7 @@ class Found:
     green: float
     """The verdict is "within the tolerance"."""
     wrong: float
-    """Of a calibrated model: it says off; of another: it is green, or says or leans the other way."""
+    """Share of wrong verdicts: off, of a calibrated model; green or the other direction, of another."""
     mean_signed_gap: float
     """Share of frauds among the labels less the mean p(fraud), averaged over the streams."""
 
@@ -239,7 +239,7 @@ def markdown(found: dict[str, Any]) -> str:
 
 
 def summary(verdicts: list[Found], judgements: list[Judged]) -> dict[str, float]:
-    """What docs/claims.md says: the worst with the window of 45 days, and without one."""
+    """Take the worst values with the window of 45 days, and without one, for docs/claims.md."""
 
     def worst(counted: str, name: str, model: str | None = None) -> float:
         return max(float(getattr(v, name)) for v in verdicts if v.counted == counted and model in (None, v.model))

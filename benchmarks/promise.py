@@ -59,7 +59,7 @@ class Kept:
     stream: str
     streams: int
     labels: int
-    """Of acting answers, in each stream."""
+    """Labels of acting answers in each stream."""
     alarms: int
     share: float
     p_value: float

@@ -1,4 +1,4 @@
-"""What `calibrators.select` costs on few rows, what it takes on many, and whether curves do harm.
+"""Costs of `calibrators.select` on few rows, its choices on many rows, and the harm of curves.
 
     python -m benchmarks.selection                                # six worlds; about twenty minutes on one core
     python -m benchmarks.selection --worlds 0 1                   # some of them; whatever is not measured anew stays

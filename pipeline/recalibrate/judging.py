@@ -138,7 +138,7 @@ def ends(request: Recalibration, state: ModelState, call: Call, but: Slot | None
 
 
 def commands(name: str, slot: Slot, version: str) -> str:
-    """What a person may type."""
+    """Name the commands that promote a version and that end its judgement."""
     return f"Promote it: trueodds promote {name} {version}. End it: {end_command(name, slot)}"
 
 
@@ -148,7 +148,7 @@ def end_command(name: str, slot: Slot) -> str:
 
 
 def _rule(request: Recalibration, slot: Slot) -> str:
-    """Who decides, and when."""
+    """Say who decides about a slot, and when."""
     if request.promote_of(slot) == "when-better":
         return "The verdict better promotes it, worse withdraws it."
     return f"A person decides ({OPTIONS[slot]} when-better: the verdict does)."

@@ -211,7 +211,7 @@ def publish_candidate(
 
 
 def _outcome(name: str, served: str, judged: list[Judged]) -> Outcome:
-    """What came of versions that were judged, a line each."""
+    """Join the outcomes of versions that were judged, a line each."""
     words = "\n".join(one.words for one in judged)
     return Outcome(_status(judged), name, served, judged[0].version, words, judged=tuple(judged))
 

@@ -58,9 +58,9 @@ class Recalibration:
     """Of those that arrived last, at most."""
     candidates: tuple[str, ...] = ()
     promote: Promote = "when-better"
-    """Of calibrators: of the one that is fitted, or is under judgement."""
+    """Rule for calibrators: the one that is fitted, or is under judgement."""
     promote_net: Promote = "never"
-    """Of a net in the shadow's place: nobody has looked at it but the person who says something else."""
+    """Rule for a net in the shadow's place. Never by default, because nobody has looked at it."""
     slot: Slot | None = None
     """To judge; None: both."""
     displace: bool = False
@@ -88,7 +88,7 @@ class Recalibration:
         Reason.of(self.why, self.who)
 
     def promote_of(self, slot: Slot) -> Promote:
-        """Who decides about the version in a slot."""
+        """Return the rule for the version in a slot."""
         return self.promote_net if slot == SHADOW else self.promote
 
     def model_name(self) -> str:

@@ -45,7 +45,7 @@ def standing(models: ModelFolder, name: str, slot: Slot, client: Client | None) 
 
 
 def standings(models: ModelFolder, name: str, client: Client | None) -> list[Standing]:
-    """What is under judgement beside a model's served version. Raises as `standing`."""
+    """List what is under judgement beside a model's served version. Raises as `standing`."""
     return [found for slot in SLOTS if (found := standing(models, name, slot, client))]
 
 
@@ -56,7 +56,7 @@ def waiting_text(models: ModelFolder, name: str) -> str:
 
 
 def slot_texts(models: ModelFolder, client: Client | None) -> list[str]:
-    """What is under judgement or waits, and for what, of all models. Raises as `standing`."""
+    """List what is under judgement or waits in all models, and for what. Raises as `standing`."""
     return [
         f"{name}: {text}"
         for name in models.names()

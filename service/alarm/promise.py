@@ -36,7 +36,7 @@ class PromiseState(Frozen):
     audit_shares: tuple[float, ...] = ()
     """Shares of acting answers that the service has audited: a label with such a propensity counts if it was drawn."""
     sequence: int = Field(0, ge=0)
-    """Of the last label in the log."""
+    """Sequence number of the last label taken from the log."""
     last_ms: int | None = None
     escalated: int = Field(0, ge=0)
     """Labels of answers that were escalated; the promise is not about them."""
@@ -44,7 +44,7 @@ class PromiseState(Frozen):
     """Labels of acting answers under the audit that nobody had asked for, such as complaints."""
     least_propensity: float | None = None
     most_propensity: float | None = None
-    """Of the labels on which the evidence rests, where the callers had stated them."""
+    """Range of propensities that callers stated for the labels of the evidence."""
     process: Annotated[RiskEProcess, reads(RiskEProcess), WRITES]
     fired: Firing | None = None
     deliveries: dict[str, Delivery] = Field(default_factory=dict)

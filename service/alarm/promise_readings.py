@@ -76,7 +76,7 @@ def _worse(risk: float) -> float:
 
 
 def statement(state: PromiseState) -> str:
-    """What is refuted once the alarm has fired."""
+    """State what is shown once the alarm has fired."""
     return f"At some time, more than {_percent(state.promise.risk)} of the answers that act alone were wrong."
 
 

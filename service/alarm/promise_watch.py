@@ -73,7 +73,7 @@ class PromiseWatch(Watch):
 
 
 def restarts(settings: Settings) -> dict[str, Callable[[Any, int], tuple[Any, int] | None]]:
-    """What has the evidence begin anew of which labels were voided, by the names of the states."""
+    """Return the functions that restart evidence whose labels were voided, by the names of the states."""
     return {ALARM: restarting(settings), PROMISE: restarting_promise}
 
 

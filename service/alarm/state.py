@@ -47,9 +47,9 @@ class AlarmState(Frozen):
     form: Literal[2] = 2
     tolerance: float
     ratio_tolerance: float
-    """Of expected / observed positives."""
+    """Largest acceptable ratio of expected to observed positives, either way."""
     alpha: float
-    """Of all that page together."""
+    """False alarm rate of all paging tests together."""
     run_length: int | None
     propensity_floor: float = FLOOR
     labels: int = Field(0, ge=0)

@@ -51,7 +51,7 @@ def taking(settings: Settings, positive: PositiveClass | None = None) -> Callabl
 
 
 async def taking_of(store: Store, settings: Settings, model: str, version: str) -> Callable[[Any, LabelBlock], Any]:
-    """As `taking`, of a version by its name."""
+    """Return `taking` for a version by its name."""
     known = {(v.model, v.version): v.positive_class for v in await store.read_versions()}
     return taking(settings, known.get((model, version)))
 
@@ -76,7 +76,7 @@ class Watch:
     """`keep_watching` runs until it is cancelled."""
 
     NAME = ALARM
-    """Of the state that it keeps up to date."""
+    """Name of the state that it keeps up to date."""
     STARTS_RUNS = True
     """Whether its news go to webhooks that start a recalibration."""
 

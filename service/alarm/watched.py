@@ -1,4 +1,4 @@
-"""What is watched: the nulls, their evidence before any label, and the labels by p(positive)."""
+"""Watched nulls: their names, their evidence before any label, and the labels by p(positive)."""
 
 from __future__ import annotations
 

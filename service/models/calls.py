@@ -117,7 +117,7 @@ def _stored(logits: bytes, version: Version) -> Scores:
 
 
 def acting_rows(result: PredictionResult, share: float) -> list[Acting]:
-    """What each row's version says of acting alone: nothing of a version without a promise.
+    """Return the decision on each row; empty for rows of a version without a promise.
 
     `share`: of acting answers that are audited.
     """

@@ -37,7 +37,7 @@ class _Answered:
 
     inputs: Inputs
     logits_NC: npt.NDArray[np.float32]
-    """Of the version that has answered."""
+    """Logits of the version that has answered."""
     ids: list[str]
     request_ids: list[str]
     tags: list[str | None]
@@ -79,7 +79,8 @@ class Shadow:
             return
         columns = (batch.ids, batch.request_ids, batch.tags, batch.propensities)
         kept: list[list[Any]] = [list(c) if all(new) else [c[row] for row in rows] for c in columns]
-        answered = _Answered(inputs if all(new) else inputs[rows], batch.logits_NC[rows], *kept)
+        logits_NC = batch.logits_NC if all(new) else batch.logits_NC[rows]
+        answered = _Answered(inputs if all(new) else inputs[rows], logits_NC, *kept)
         task = asyncio.create_task(self._follow(answered))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)

@@ -58,7 +58,7 @@ class Storing:
         return [outcome for outcome in outcomes if isinstance(outcome, str)]
 
     def acting(self, row: Observation) -> Acting:
-        """What the version of a row says of acting alone, of the rows that were stored last."""
+        """Return the decision on one of the rows that were stored last."""
         return self._acting.get(row.row, {})
 
     def _decide(self, batches: list[Batch], earlier: list[list[EarlierPrediction | None]]) -> None:

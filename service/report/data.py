@@ -66,7 +66,7 @@ class ReportData:
     settlements: list[Settlement]
     """Of labels that were in doubt, in their order."""
     matured: Matured | None
-    """Of a version with a maturity window."""
+    """Matured answers of a version with a maturity window; None without one."""
     alarm: Any
     """The alarm's state, as it is stored."""
     promise: Any

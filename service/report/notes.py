@@ -65,7 +65,7 @@ def held_note(held: HeldLabels | None, now_ms: int) -> str:
 
 
 def maturing_of(version: Version, matured: Matured | None, answers: int, matures: Matures) -> Maturing | None:
-    """As a field of the report, of a version with a window. `answers`: all of the version; `matures`: the setting."""
+    """Build the report's field of a version with a window. `answers`: all of the version; `matures`: the setting."""
     maturity = version.maturity
     if maturity is None or matured is None:
         return None

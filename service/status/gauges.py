@@ -36,9 +36,9 @@ class VersionState:
     """None: it is damaged."""
     standing: Standing
     acting: ActingAlone | None = None
-    """Of a version with a promise to act alone."""
+    """Keeping of the promise to act alone; None without one."""
     matured: Matured | None = None
-    """Of a version with a maturity window."""
+    """Matured answers; None without a maturity window."""
 
     @property
     def key(self) -> list[str]:

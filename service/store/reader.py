@@ -173,7 +173,7 @@ class StoreReader(SumsReader):
         return 0 if key is None else await self.database.read(partial(doubtful.waiting, key))
 
     async def read_matured(self, model: str, version: str) -> Matured | None:
-        """What has become of the answers of a version with a maturity window; None of one without."""
+        """Count matured answers of a version with a maturity window; None for one without."""
         key = await self._key(model, version)
         if key is None or self._known.versions[key].maturity is None:
             return None

@@ -137,7 +137,7 @@ class EarlierPrediction:
     """The model version that had answered."""
     tag: str | None = None
     propensity: float | None = None
-    """As they were stored with the answer."""
+    """Tag and propensity that were stored with the answer."""
 
 
 class ConflictsError(Exception):
@@ -213,7 +213,7 @@ class LabelBlock:
     created_ms_L: Integers
     """Of the prediction."""
     arrived_ms_L: Integers
-    """Of the first label; never before the prediction. Of a version with a maturity window: when it began to count."""
+    """Arrival of the first label, never before the prediction; with a maturity window, when it began to count."""
     label_L: Integers
     predicted_L: Integers
     confidence_L: Array
@@ -261,7 +261,7 @@ class Matured:
     answers: int
     """Their window has closed."""
     assumed: int
-    """Of these, the ones that had no label then and count as the setting says."""
+    """Matured answers without a label, which count as the setting says."""
     late: int
     """Labels that came after the window, or replaced another then."""
 

@@ -29,7 +29,7 @@ _BESIDE = (
     *("answers", "loss", "reason", "more_labels", "tried", "tried_wrong", "group", "groups"),
     *("by", "costs", "made_from", "made_at"),
 )
-"""What else `trueodds threshold` writes."""
+"""Other keys that `trueodds threshold` writes."""
 
 
 class ActAlone(BaseModel):
@@ -206,7 +206,7 @@ class ActAlone(BaseModel):
 
     @property
     def evidence(self) -> str:
-        """What the promise rests on, in one sentence."""
+        """Name the evidence of the promise in one sentence."""
         if self.labels is None or self.acted is None or self.wrong is None:
             return "It was stated by hand: what it rests on, this version does not know."
         share = ""

@@ -75,8 +75,8 @@ class Change:
     when: str
     """ISO 8601, UTC."""
     since_ms: int | None = None
-    """Of a version to be judged: answers given from then on (Unix milliseconds, the service's clock) were not known to
-    its fit."""
+    """Time from which answers were not known to the fit of a version to be judged (Unix milliseconds, the service's
+    clock)."""
 
     @classmethod
     def parse(cls, line: str) -> Self:

@@ -94,7 +94,7 @@ class TopCurve(Calibrator):
 
     @property
     def parameters(self) -> int:
-        """Of the curve; those of the base are held by its own prior or penalty."""
+        """Count the curve's parameters; those of the base are held by its own prior or penalty."""
         return super().parameters + 1
 
     @property

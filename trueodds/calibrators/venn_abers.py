@@ -32,11 +32,11 @@ class VennAbers(Calibrator):
     name: ClassVar[str] = "venn_abers"
 
     scores: Sequence[npt.ArrayLike]
-    """Of each class, rising: those at which l or u has a step."""
+    """Scores of each class at which l or u has a step, rising."""
     lower: Sequence[npt.ArrayLike]
-    """Of each class, l from a score on, up to the next one; below the first it is 0."""
+    """Values of l for each class, from a score on, up to the next one; below the first it is 0."""
     upper: Sequence[npt.ArrayLike]
-    """Of each class, u from beyond the score before up to this one; above the last it is 1."""
+    """Values of u for each class, from beyond the score before up to this one; above the last it is 1."""
 
     def __post_init__(self) -> None:
         super().__post_init__()

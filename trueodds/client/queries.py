@@ -17,7 +17,7 @@ class PredictOptions(TypedDict, total=False):
 
 
 class ObserveOptions(TypedDict, total=False):
-    """What is said of answers of another server: `logits`, `positive`, `act_alone` and `shadow` of all rows.
+    """Options of observed answers: `logits`, `positive`, `act_alone` and `shadow` of all rows.
 
     The others are said row by row.
     """

@@ -150,7 +150,7 @@ def summary(found: Iterable[Tested], theirs: str = "the baseline") -> str:
 
 
 def _seen(found: Sequence[Tested]) -> str:
-    """Which differences would have been seen, from the most to the least precise comparison."""
+    """Name the differences that would have been seen, from the most to the least precise comparison."""
     ranges = []
     for measure in MEASURES:
         sizes = [one.detectable for one in found if one.measure == measure and one.detectable is not None]

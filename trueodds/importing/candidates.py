@@ -35,7 +35,7 @@ class Comparison:
     before: CalibrationReport
     table: tuple[CandidateReport, ...]
     calibrator: Calibrator
-    """What `select` chose, fitted on all rows that are not for testing."""
+    """Choice of `select`, fitted on all rows that are not for testing."""
     reason: str
     """Why: its cross-validated NLL and standard error, beside the others'."""
     passed_over: tuple[str, ...]

@@ -108,7 +108,7 @@ def _in_the_large(sums: CalibrationSums, level: float, ratio_tolerance: float) -
 
 
 def calibration_p_value(sums: CalibrationSums, bins: int, binning: Binning) -> float:
-    """Of the null that every confidence is the probability of being right."""
+    """Compute the p-value of the null that every confidence is the probability of being right."""
     return metrics.calibration_test(sums, bins=bins, binning=binning).p_value
 
 

@@ -27,4 +27,4 @@ class Options:
     one_look: bool = False
     """The answers are those of a table, all there at once. Otherwise they come in, and people look again and again."""
     binning_of_positive: Binning = "mass"
-    """Of p(positive): where positives are rare, nearly all answers lie in the first bin of equal width."""
+    """Bins of p(positive). Of rare positives nearly all answers would lie in the first bin of equal width."""

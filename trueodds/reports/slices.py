@@ -120,7 +120,7 @@ def _confirmation(
 
 
 def _visible(less: float | None, more: float | None) -> str:
-    """Which gaps so many labels would have shown."""
+    """Name the gaps that so many labels would have shown."""
     gaps = ((less, "less"), (more, "more"))
     shown = [f"{100 * gap:.1f} points {way} often" for gap, way in gaps if gap is not None]
     if not shown:

@@ -53,7 +53,7 @@ def span(lower: float | None, upper: float | None, how: str = "decimal", digits:
 
 
 def unseen(nats: float | None) -> str:
-    """What NLL's limits leave out, if anything: 9.21 -> one wrong answer at the surest confidence, none seen ..."""
+    """Say what NLL's limits leave out: 9.21 -> one wrong answer at the surest confidence, unseen so far, ..."""
     if nats is None:
         return ""
     return f"not allowed for: one wrong answer at the surest confidence, unseen so far, would cost {nats:.1f} nats"

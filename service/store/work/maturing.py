@@ -104,7 +104,7 @@ def assumed_of(version: Version, predicted: int) -> int | None:
 
 
 def counts(version: int) -> Work[Matured]:
-    """What has become of a version's answers so far."""
+    """Count a version's matured answers."""
     ((answers, assumed),) = yield Query("SELECT matured, assumed FROM versions WHERE key = $1", (version,))
     ((late,),) = yield Query("SELECT count(*) FROM labels WHERE version = $1 AND late = 1", (version,))
     return Matured(int(answers), int(assumed), int(late))

@@ -23,8 +23,7 @@ HELD = 0
 """Stands for the version of held labels in the table of voidings: keys of versions begin with 1."""
 
 Restart = Mapping[str, Callable[[Any, int], tuple[Any, int] | None]]
-"""By the names of states: what makes of one that which has yet to take the labels from a sequence number on; see
-`states.restart`."""
+"""Functions that restart a state before a sequence number, by the names of states; see `states.restart`."""
 
 
 def selected_versions(selection: LabelSelection, known: KnownVersions) -> list[int]:
@@ -97,7 +96,7 @@ class _Plan:
     assumed: int = 0
     """Answers that have no label in time any more, which counts as the version's setting says."""
     behind: list[tuple[int, str, int, int, None]] = field(default_factory=list)
-    """What that counts as, where a later label has replaced it."""
+    """Rows that count as something else, because a later label has replaced them."""
     past: list[int] = field(default_factory=list)
     """Keys of replaced labels that go."""
 

@@ -1,4 +1,4 @@
-"""Which candidate to take, by rows that its fits have not seen, and why."""
+"""Choice of a candidate by rows that its fits have not seen, with the reason."""
 
 from __future__ import annotations
 
@@ -43,15 +43,15 @@ class Candidate:
     nll: float | None
     """Mean, in nats; None if it could not be fitted."""
     standard_error: float | None
-    """Of `nll`: the rows' standard deviation over sqrt(N)."""
+    """Standard error of `nll`: the rows' standard deviation over sqrt(N)."""
     behind: float | None
     """nll minus the chosen one's: below 0 for those passed over."""
     behind_standard_error: float | None
-    """Of `behind`, from the rows' paired differences."""
+    """Standard error of `behind`, from the rows' paired differences."""
     within_one_standard_error: bool
     """behind <= behind_standard_error: these rows cannot tell it from the chosen one."""
     ece: float | None = None
-    """Of the top label, in 15 bins; with `nll`."""
+    """ECE of the top label in 15 bins; known where `nll` is."""
     problem: str | None = None
     passed_over: str | None = None
     """Why it was not chosen although its NLL is lower than the chosen one's."""

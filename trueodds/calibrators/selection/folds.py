@@ -18,7 +18,7 @@ from trueodds.sums.losses import nll_of
 
 @dataclass(frozen=True)
 class HeldOut:
-    """What fits without each row say of it."""
+    """Predictions for each row by fits that have not seen it."""
 
     nll_N: Array
     """-ln p_y, in nats."""
@@ -40,7 +40,7 @@ class Folds:
         self._scores: dict[str, tuple[Array, Array]] = {}
 
     def held_out(self, name: str, options: Mapping[str, Any]) -> HeldOut:
-        """What the fit on the other folds says of every row.
+        """Predict every row by the fit on the other folds.
 
         Raises:
             ConfigError: an unknown name or option.

@@ -19,7 +19,7 @@ from trueodds.sums.inputs import Array
 from trueodds.texts import short
 
 SELECT = "select"
-"""In place of a calibrator's name: the candidate of least cross-validated NLL."""
+"""Name that stands for the candidate of least cross-validated NLL."""
 SELECT_OPTIONS = ("candidates", "folds")
 
 CANDIDATES = (

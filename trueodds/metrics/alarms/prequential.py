@@ -77,7 +77,7 @@ class Prequential(StoredState):
     counts_RG2: Array
     """Wrong and right labels by log odds of the confidence, as far as each fit remembers them."""
     paid_K: Array
-    """What each stake on the mean gain has earned, in nats."""
+    """Earnings of each stake on the mean gain, in nats."""
 
     form = "prequential 2"
 

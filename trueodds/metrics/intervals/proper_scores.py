@@ -38,8 +38,8 @@ class ScoreInterval:
     upper: float
     level: float
     unseen: float | None = None
-    """What a wrong row at the surest confidence would cost, where none as dear was seen and one alone would lift the
-    mean above `upper`: the limits do not allow for it. None elsewhere."""
+    """Cost of a wrong row at the surest confidence, where none as dear was seen and one alone would lift the mean above
+    `upper`: the limits do not allow for it. None elsewhere."""
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from trueodds.sums.sums import CalibrationSums
 EXACT_BELOW = 150.0
 """Of sum c(1-c): below it the exact law of the number of wrong answers, from it on the normal one."""
 ROUNDING = 1e-9
-"""Of a share times a number of labels."""
+"""Rounding error of a share times a number of labels."""
 CENTRE_C: Array = (np.arange(CELLS) + 0.5) / CELLS
 
 

@@ -14,7 +14,7 @@ from trueodds.sums.bins import bin_of, check_bins
 from trueodds.sums.inputs import Array, check_top
 
 EXACT_BELOW = 150.0
-"""Of sum c(1-c), the variance of the number of right rows. Below it the null's draws are labels, else normal sums."""
+"""Variance sum c(1-c) of the number of right rows, below which the null's draws are labels, else normal sums."""
 EXACT_DRAWS, NORMAL_DRAWS = 1999, 19_999
 BLOCK = 2_000_000
 """Labels that are drawn at once."""

@@ -16,7 +16,7 @@ from trueodds.sums.rows import top_labels
 from trueodds.sums.sums import CalibrationSums
 
 ROUNDING = 1e-15
-"""What adding residuals in another order may change."""
+"""Rounding error of adding residuals in another order."""
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class SquaredCalibrationError:
     """
 
     value: float
-    """In squared fractions: .0025 is a gap of five points in every bin. It may be below 0 by chance."""
+    """Estimate in squared fractions: .0025 is a gap of five points in every bin. It may be below 0 by chance."""
     lower: float
     upper: float
     p_value: float

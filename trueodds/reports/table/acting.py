@@ -68,7 +68,7 @@ def _groups(answers: Answers, by: By) -> list[str]:
 
 
 def _costs(answers: Answers, costs: Costs, positive: str) -> Array:
-    """What each answer costs if it is wrong: a false alarm where it names the positive class, else a miss."""
+    """Return each answer's cost if it is wrong: a false alarm where it names the positive class, else a miss."""
     if answers.predicted is None:
         raise FileError(f"{answers.source} names no predicted classes, which --costs needs")
     classes = answers.predicted.values

@@ -13,7 +13,7 @@ from trueodds.reports.table.answers import Answers
 from trueodds.texts import plural, short
 
 SEED = 0
-"""Of the draw: the same table gives the same sample."""
+"""Seed of the draw: the same table gives the same sample."""
 
 
 def evenly_labelled(answers: Answers) -> tuple[Answers, str]:

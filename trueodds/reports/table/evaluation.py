@@ -94,7 +94,7 @@ class CalibrationReport:
     nll_upper: float | None
     """None: no limit, for some true class has probability 0."""
     nll_unseen: float | None
-    """What a wrong row at the surest confidence would cost, where one alone would lift the NLL above its limit."""
+    """Cost of a wrong row at the surest confidence, where one alone would lift the NLL above its limit."""
     brier: float
     """Over all classes, 0 to 2."""
     brier_lower: float

@@ -56,7 +56,7 @@ OF_TOP_LABEL: dict[str, str] = {
     "leans_under_confident": "The more probable class leans to being under-confident.",
     "leans_uneven": "The more probable class leans to being too sure in some ranges and not sure enough in others.",
 }
-"""What the verdict of the more probable class means, beside that of p(positive)."""
+"""Sentences on the more probable class, beside those of p(positive), by its verdict."""
 
 
 def headline(
@@ -180,7 +180,7 @@ def _sentence(words: str) -> str:
 def reading_of_top_label(
     verdict: Verdict, tolerance: float, positive: PositiveFigures | None, *, one_look: bool
 ) -> str:
-    """What the verdict of the more probable class means, beside that of p(positive)."""
+    """Explain the verdict of the more probable class beside that of p(positive)."""
     p_value = positive.calibration_p_value if positive else None
     if one_look and verdict == "cannot_tell" and p_value is not None and p_value >= SURE:
         return _UNTESTED
@@ -194,7 +194,7 @@ def reading_at_one_look(
     positive: PositiveFigures | None = None,
     ratio_tolerance: float = RATIO_TOLERANCE,
 ) -> str:
-    """What such a verdict of these figures means. `positive`: they are those of p(positive)."""
+    """Explain a verdict of these figures at one look. `positive`: they are those of p(positive)."""
     p_value, whose = figures["calibration_p_value"], f" of p({positive.label})" if positive else ""
     p = words.p_value(p_value)
     more = "more than chance" if p_value < SURE else "no larger than chance makes them"
