@@ -54,6 +54,13 @@ def test_a_checksum_is_held(tmp_path: Path) -> None:
     assert (tmp_path / "out" / "news" / "x" / "1").read_text() == "post" and not (tmp_path / "evil").exists()
 
 
+def test_a_member_that_leads_out_of_its_folder_is_refused(tmp_path: Path) -> None:
+    path = tarred(tmp_path / "a.tar.gz", {"news/1": "post", "news/../../../evil": "no"})
+    with pytest.raises(DataError, match=r"cannot be unpacked \(news/\.\./\.\./\.\./evil leads out of its folder\)"):
+        fetch(Download(path.as_uri(), ("news",)), tmp_path / "out", "")
+    assert not list(tmp_path.glob("**/evil")) and not (tmp_path / "out" / "news").exists()
+
+
 @pytest.mark.parametrize("content", [b"no archive", b""])
 def test_what_cannot_be_unpacked(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "a.zip").write_bytes(content)
