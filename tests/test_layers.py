@@ -1,185 +1,74 @@
-"""Who may import whom: docs/architecture.md, folder by folder, held by every import in the code and by real ones.
+"""Who may import whom, folder by folder: docs/architecture.md, held by every import in the code and by real ones.
 
 An import inside a function and one under TYPE_CHECKING count like all others.
 """
 
 from __future__ import annotations
 
-import ast
+import re
 import subprocess
 import sys
-from functools import cache
-from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parent.parent
-PACKAGES = ("trueodds", "pipeline", "service")
+from tools import PACKAGES, ROOT
+from tools.imports import circle, folder_parts, imported_files, imports, sources
+from trueodds.inputs import SERVED
+
 LAYERS = {
     ".": """
         pipeline service
         trueodds
     """,
     "trueodds": """
-        __main__
         importing
         client
-        calibrated reports
+        reports
         bundle evaluation
         calibrators
         logits metrics
         sums inputs
-        files cli names
-        errors texts processes dialect
+        processes
+        errors
+    """,
+    "trueodds/calibrators": """
+        selection
+        fitting
     """,
     "trueodds/inputs": """
         image vector text
-        kind npy columns
-        times
-        table
-        errors checkpoint
-    """,
-    "trueodds/inputs/text": """
-        labelled
-        kind
-        tokens
-    """,
-    "trueodds/bundle": """
-        opening
-        bucket
-        model_folder
-        changing
-        published single copying
-        audit_log trial
-        contents
-        bundle locks role_files
-        model_card unloadable
-        card
-        act_alone risk_coverage shadows
-    """,
-    "trueodds/bundle/bucket": """
-        models cached
-        versions
-        snapshot
-        objects
-    """,
-    "trueodds/evaluation": """
-        shift
-        results shifted_logits
-        measurement
-        differences entries human_labels improvement splits
-    """,
-    "trueodds/importing": """
-        calibrate command work
-        candidates folding importer
-        classes
-        conversion
-        scoring graph kinds
-        logit_rows rows signature preprocessing texts
-        tables onnx_file
-        errors
-    """,
-    "trueodds/importing/texts": """
-        lengths hostile
-        hub_files
-    """,
-    "trueodds/client": """
-        clients
-        calls
-        attempts instances observations
-        answers queries
     """,
     "trueodds/metrics": """
-        summary
-        classwise decisions human_labels labelling
-        binned decomposition smooth intervals significance
-        alarms changes ranked
-        scores
-    """,
-    "trueodds/metrics/decisions": """
-        acting costs
-        risk thresholds
+        decisions labelling
+        intervals significance
+        alarms
     """,
     "trueodds/reports": """
         table
-        composition page
-        checks labelling slices
+        page
         verdict
-        decisions estimands figures reliability
-        axis words
-        memo options
-        rows schemas style
-        alarm
-    """,
-    "trueodds/reports/schemas": """
-        report
-        acting figures groups
-        labelling
-    """,
-    "trueodds/reports/verdict": """
-        headline cautions
-        examples rules
-        in_the_large
-        shares
-    """,
-    "trueodds/reports/table": """
-        command threshold compare_command
-        text report arguments matching
-        comparing
-        acting evaluation promise sums reading chances
-        notebook answers numbers
-        classes
-    """,
-    "trueodds/reports/page": """
-        rendering
-        evidence expectation glossary state
-        trend
+        schemas
     """,
     "pipeline": """
-        __main__
         cli
         studies
         flows
         stages
         figures recalibrate
         export
-        calibrate shift training
+        training
         methods
         nets
         data
-        parameters foreign trial
         config
     """,
-    "pipeline/export": """
-        network quantised folded
-        onnx_graph
-    """,
-    "pipeline/studies": """
-        flow
-        command
-        reporting theory
-        whole drawing
-        shifted
-        comparison printing tuning
-        measuring choice
-        running
-        duration
-        keys expansion
-        format chance
-        figure
-    """,
-    "pipeline/recalibrate": """
-        loop standing
-        judging
-        state
-        observed
-        request
-        comparison
-        choice client gains turns
+    "pipeline/methods": """
+        catalogue
+        losses meta
+        labels penalties
     """,
     "service": """
-        __main__
         cli
         app
         report status infer observe
@@ -191,64 +80,14 @@ LAYERS = {
         store
         errors ids settings telemetry
     """,
-    "service/observe": """
-        route kserve
-        schemas storing inference_bodies
-        parquet batches cloud_event
-        formats
-        observation parquet_file
-    """,
-    "service/bulk": """
-        report
-        lines
-        refusals
-    """,
-    "service/cli": """
-        serve key store replay
-    """,
     "service/store": """
-        housekeeping
-        store
-        reader
-        sums_reader
         databases
         work
-        label_rules
-        rows
-    """,
-    "service/store/databases": """
-        postgres_upgrade sqlite_upgrade
-        postgres sqlite
-        database schema sqlite_statements
-    """,
-    "service/store/work": """
-        upgrading tag_places windows
-        doubtful
-        voiding
-        predictions states pairs class_and_tag
-        compaction labels reading
-        maturing
-        retention scoring versions
-        period_sums
-        deltas
-        statements
-    """,
-    "service/report": """
-        route
-        data pages notes
-        addresses query recent
-    """,
-    "service/alarm": """
-        route rearming promise_watch
-        watch
-        readings promise_readings schemas forms
-        advice webhooks
-        state promise
-        watched
-        evidence
     """,
 }
-"""From the top down. Modules and packages on one line do not know each other; `__init__` stands above its folder."""
+"""The layers of a folder from the top down. Parts on one line do not know each other.
+
+Every package that stands in one of these folders has its place, and a module only where its place says something."""
 MOST_MODULES = 20
 TORCH = (
     "pipeline/nets",
@@ -275,67 +114,73 @@ EXTRAS = {
 """What belongs to an extra, and where alone it is imported. google: protobuf, which brings what onnx raises."""
 
 
-def sources(folder: str) -> list[Path]:
-    return sorted((ROOT / folder).rglob("*.py"))
+FOLDERS = sorted({str(path.parent.relative_to(ROOT)) for path in imported_files(ROOT)})
+PAGE = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+LISTED = PAGE.partition("```\n")[2].partition("\n```")[0]
+"""The packages as the page lists them: a paragraph for each package, a line for each of its parts."""
+MADE = {"logits.npz", "model.onnx", "calibrator.json", "card.json", "MODEL_CARD.md"}
+"""Files that the page names and a run makes."""
 
 
-@cache
-def imports(path: Path) -> set[str]:
-    """Dotted names that a file imports, wherever the import stands; type-checking ones too."""
-    names = set()
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-        if isinstance(node, ast.Import):
-            names |= {alias.name for alias in node.names}
-        elif isinstance(node, ast.ImportFrom):
-            assert node.level == 0, f"{path}: relative import"
-            names |= {f"{node.module}.{alias.name}" for alias in node.names}
-    return names
+def packages(folder: str) -> set[str]:
+    """Return the packages that stand in a folder."""
+    return {path.parent.name for path in (ROOT / folder).glob("*/__init__.py")} if folder != "." else set(PACKAGES)
 
 
-def parts_of(folder: str) -> dict[str, set[str]]:
-    """Each module or package of a folder, with those of the same folder that it imports."""
-    place = ROOT / folder
-    prefix = "" if folder == "." else folder.replace("/", ".") + "."
-    parts: dict[str, set[str]] = {}
-    for path in sources(folder) if folder != "." else [file for name in PACKAGES for file in sources(name)]:
-        own = path.relative_to(place).parts[0].removesuffix(".py")
-        others = parts.setdefault(own, set())
-        for name in imports(path):
-            if not name.startswith(prefix):
-                continue
-            other = name.removeprefix(prefix).partition(".")[0]
-            if other != own and ((place / other).is_dir() or (place / f"{other}.py").is_file()):
-                others.add(other)
-    return parts
-
-
-FOLDERS = sorted({str(path.parent.relative_to(ROOT)) for name in PACKAGES for path in sources(name)})
+def reached(parts: dict[str, set[str]], part: str) -> set[str]:
+    """Return what a part imports, and what that imports, to the ground."""
+    found: set[str] = set()
+    waiting = [part]
+    while waiting:
+        new = parts[waiting.pop()] - found
+        found |= new
+        waiting += new
+    return found
 
 
 @pytest.mark.parametrize("folder", LAYERS)
 def test_imports_run_downwards(folder: str) -> None:
     lines = [line.split() for line in LAYERS[folder].strip().splitlines()]
     height = {part: -k for k, line in enumerate(lines) for part in line}
-    parts = parts_of(folder)
-    if folder == ".":
-        parts = {name: others & set(PACKAGES) for name, others in parts.items()}
-    parts.pop("__init__", None)
-    assert set(parts) == set(height), "a module or package without its place in LAYERS"
-    upwards = {(part, other) for part, others in parts.items() for other in others if height[other] >= height[part]}
-    assert upwards == set()
+    parts = folder_parts(ROOT, folder)
+    assert packages(folder) <= set(height), "a package without its place in LAYERS"
+    assert set(height) <= set(parts), "LAYERS names what is not there"
+    below = {part: reached(parts, part) & set(height) for part in height}
+    assert {(part, other) for part in height for other in below[part] if height[other] >= height[part]} == set()
+
+
+def test_no_file_imports_itself_by_way_of_others() -> None:
+    assert [str(path.relative_to(ROOT)) for path in circle(imported_files(ROOT))] == []
 
 
 @pytest.mark.parametrize("folder", FOLDERS)
 def test_no_folder_has_a_circle_or_too_many_modules(folder: str) -> None:
-    parts = parts_of(folder)
-    try:
-        list(TopologicalSorter(parts).static_order())
-    except CycleError as error:
-        pytest.fail(f"{folder}: {' -> '.join(error.args[1])}")
+    parts = folder_parts(ROOT, folder)
+    assert circle(parts) == []
     assert len(parts) <= MOST_MODULES, f"{folder} has {len(parts)} modules and packages"
 
 
-@pytest.mark.parametrize("path", sources("trueodds"), ids=lambda path: str(path.relative_to(ROOT)))
+def test_the_page_lists_every_package_and_nothing_else() -> None:
+    listed = set()
+    for block in LISTED.split("\n\n"):
+        package, *parts = [line.split()[0].removesuffix("/") for line in block.splitlines()]
+        listed |= {package, *(f"{package}/{part}" for part in parts)}
+    assert [place for place in sorted(listed) if not (ROOT / place).exists()] == []
+    there = {f"{package}/{name}" for package in PACKAGES for name in packages(package)} | set(PACKAGES)
+    assert sorted(there - listed) == []
+
+
+def test_the_page_names_the_files_that_are_there() -> None:
+    names = {name for name in re.findall(r"`([\w./-]+)`", PAGE) if re.search(r"\w[./]", name)} - MADE
+    assert [name for name in sorted(names) if not (ROOT / name).exists()] == []
+
+
+def test_the_page_names_every_kind_of_input() -> None:
+    (kinds,) = re.findall(r"\(`trueodds/inputs`: ([^)]*)\)", PAGE)
+    assert set(kinds.split(", ")) == SERVED
+
+
+@pytest.mark.parametrize("path", sources(ROOT, "trueodds"), ids=lambda path: str(path.relative_to(ROOT)))
 def test_the_library_needs_few_packages(path: Path) -> None:
     packages = {name.partition(".")[0] for name in imports(path)} - {"trueodds"}
     extra = next((names for place, names in EXTRAS.items() if path.is_relative_to(ROOT / "trueodds" / place)), set())
@@ -343,7 +188,7 @@ def test_the_library_needs_few_packages(path: Path) -> None:
 
 
 def test_torch_stays_where_networks_are() -> None:
-    users = {str(path.relative_to(ROOT)) for name in PACKAGES for path in sources(name) if imports_torch(path)}
+    users = {str(path.relative_to(ROOT)) for path in imported_files(ROOT) if imports_torch(path)}
     assert {user for user in users if not user.startswith(TORCH)} == set()
 
 

@@ -59,7 +59,6 @@ from docs.tables.markdown import table
 from docs.tables.results import COMMANDS, Result, read
 from pipeline.cli.nets import HEADER, nets_table
 from pipeline.cli.tables import calibrators_table, methods_table, recipes_table
-from tests.test_layers import LAYERS
 
 PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
 RESULTS: dict[str, Callable[[Result], str]] = {
@@ -111,15 +110,6 @@ RESULTS: dict[str, Callable[[Result], str]] = {
 """Blocks made from the result file of the same name, under the command that makes it."""
 
 
-def layers() -> str:
-    """The layers of each folder, from the top down, as tests/test_layers.py holds them."""
-    rows = []
-    for folder, text in LAYERS.items():
-        lines = [line.strip().replace(" ", ", ") for line in text.strip().splitlines()]
-        rows.append(("the packages" if folder == "." else f"`{folder}`", " → ".join(lines)))
-    return table(("folder", "layers"), rows, code=(1,))
-
-
 def claims_table() -> str:
     """The claims of docs/claims.md."""
     rows = [
@@ -152,7 +142,6 @@ CODE: dict[str, Callable[[], str]] = {
     "calibrators-list": lambda: table(("name", "options", "formula"), calibrators_table(), code=(0, 1)),
     "service-settings": settings.service,
     "params": settings.params,
-    "layers": layers,
     "claims": claims_table,
     "measured": short_claims,
 }
