@@ -29,8 +29,8 @@ from scipy import stats
 
 from benchmarks.interval_coverage import processor
 from benchmarks.judge_streams import LABELS, LEVEL, Judged, Population, judged, of_records, stopped, synthetic
-from docs.tables.markdown import table
 from pipeline.recalibrate import Rules
+from tools.tables.markdown import table
 from trueodds.metrics import gain_evidence
 
 RESULT = Path(__file__).parent / "results" / "judge.json"

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from docs.tables import pages, results
-from docs.tables.claim import Claim
-from docs.tables.claims import CLAIMS
-from docs.tables.results import Key
 from tests.conftest import ROOT
+from tools.tables import pages, results
+from tools.tables.claim import Claim
+from tools.tables.claims import CLAIMS
+from tools.tables.results import Key
 
 each_claim = pytest.mark.parametrize("claim", CLAIMS, ids=lambda claim: claim.claim)
 

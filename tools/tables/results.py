@@ -6,7 +6,7 @@ import functools
 import json
 from typing import Any
 
-from docs.tables import ROOT
+from tools import ROOT
 
 FOLDER = ROOT / "benchmarks" / "results"
 Result = dict[str, Any]

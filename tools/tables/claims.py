@@ -5,8 +5,8 @@ No figure is typed here: a text names it in braces, and `keys` says where in the
 
 from __future__ import annotations
 
-from docs.tables.claim import Claim
-from docs.tables.results import Key
+from tools.tables.claim import Claim
+from tools.tables.results import Key
 
 _INTERVAL = ("summary", "common errors (A, B, C)")
 _RARE = ("summary", "rare errors (D)")

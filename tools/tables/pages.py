@@ -1,6 +1,6 @@
 """The pages, and the blocks of them that are generated.
 
-A block stands between `<!-- name -->` and `<!-- end -->`. `python -m docs.tables` (`make docs`) writes every block of
+A block stands between `<!-- name -->` and `<!-- end -->`. `python -m tools.tables` (`make docs`) writes every block of
 every page anew, from benchmarks/results/ and from the code; tests/docs/test_generated.py fails when one is stale.
 """
 
@@ -53,12 +53,13 @@ from benchmarks import (
     weighted_evidence,
 )
 from benchmarks.faults import report as faults_report
-from docs.tables import ROOT, settings
-from docs.tables.claims import CLAIMS
-from docs.tables.markdown import table
-from docs.tables.results import COMMANDS, Result, read
 from pipeline.cli.nets import HEADER, nets_table
 from pipeline.cli.tables import calibrators_table, methods_table, recipes_table
+from tools import ROOT
+from tools.tables import settings
+from tools.tables.claims import CLAIMS
+from tools.tables.markdown import table
+from tools.tables.results import COMMANDS, Result, read
 
 PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
 RESULTS: dict[str, Callable[[Result], str]] = {

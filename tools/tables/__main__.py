@@ -1,6 +1,6 @@
-"""python -m docs.tables: write the generated tables of README.md and docs/*.md anew."""
+"""python -m tools.tables: write the generated tables of README.md and docs/*.md anew."""
 
-from docs.tables.pages import PAGES, refreshed
+from tools.tables.pages import PAGES, refreshed
 
 if __name__ == "__main__":
     for page in PAGES:

@@ -1,8 +1,8 @@
 """Writes exact versions of everything that pyproject.toml's ranges admit; `make constraints` calls it.
 
-python docker/constraints.py              the newest versions that satisfy pyproject.toml
-python docker/constraints.py --keep       only what pyproject.toml's change asks for; other versions stay
-python docker/constraints.py --diff       what the first would change; writes nothing
+python -m tools.constraints              the newest versions that satisfy pyproject.toml
+python -m tools.constraints --keep       only what pyproject.toml's change asks for; other versions stay
+python -m tools.constraints --diff       what the first would change; writes nothing
 
 docker/constraints.txt    every extra, Python 3.11 to 3.13, any system: for `pip install -c`
 docker/serve.txt          of that, the service's image, with hashes: for `pip install --no-deps --require-hashes`
@@ -22,7 +22,8 @@ import sys
 import tempfile
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
+from tools import ROOT
+
 CONSTRAINTS = "docker/constraints.txt"
 IMAGES = {"docker/serve.txt": ("serve", "text", "s3"), "docker/train.txt": ("train", "workflow", "s3")}
 TORCH = re.compile(r"torch|torchvision|triton|(nvidia|cuda)-.*")

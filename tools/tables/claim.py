@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-from docs.tables.results import COMMANDS, Key, figure
+from tools.tables.results import COMMANDS, Key, figure
 
 
 @dataclass(frozen=True)
