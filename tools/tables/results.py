@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import functools
 import json
+from collections.abc import Sequence
 from typing import Any
 
 from tools import ROOT
 
 FOLDER = ROOT / "benchmarks" / "results"
 Result = dict[str, Any]
-Key = tuple[str | dict[str, object], ...]
+Key = Sequence[str | dict[str, object]]
 """The way to a figure: names, and for a list the values that single out one of its rows."""
 
 COMMANDS = {
