@@ -17,11 +17,8 @@ Key = Sequence[str | dict[str, object]]
 COMMANDS = {
     "cifar100-resnet8-cpu": "python -m benchmarks.pipeline_run cifar100-resnet8-cpu cifar100",
     "flow-overhead-digits": "python -m benchmarks.pipeline_run flow-overhead-digits digits --plain",
-    "losses-cifar100-subset": "python -m benchmarks.losses --data FOLDER/cifar100.npz",
     "meta-learning-cifar100-subset": "python -m benchmarks.meta_learning --data FOLDER/cifar100.npz",
-    "texts": "python -m benchmarks.texts --table",
     "theory": "python -m benchmarks.theory",
-    "studies": "python -m benchmarks.studies --table",
     "lookahead": "python -m benchmarks.lookahead",
     "metrics": "python -m benchmarks.metrics",
     "calibrators": "python -m benchmarks.calibrators --limit 60",
