@@ -9,44 +9,30 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from benchmarks import (
-    calibration_differences,
-    calibrators,
-    checkpoints,
-    classwise_coverage,
+from benchmarks.alarms import late_positives, promise, rare_positives, sequential, weighted_evidence
+from benchmarks.evidence import calibration_differences, headline, judge, labelling, significance, slices
+from benchmarks.faults import report as faults
+from benchmarks.intervals import (
+    classwise,
     decisions,
-    finetuning,
-    headline,
+    ece,
     human_labels,
-    importing,
-    interval_coverage,
-    judge,
-    labelling,
-    late_positives,
+    scores,
+    threshold,
+)
+from benchmarks.library import calibrators, importing, metrics, selection, table_report
+from benchmarks.scaling import live_report, tables
+from benchmarks.serving import comparison_report, observe, vectors
+from benchmarks.training import (
+    checkpoints,
+    finetuning,
     lookahead,
     meta_learning,
-    metrics,
-    observe,
+    methods,
     photos,
     pipeline_run,
-    promise,
-    rare_positives,
-    report,
-    scaling_report,
-    score_coverage,
-    selection,
-    sequential,
-    serving_report,
-    significance,
-    slices,
-    table_report,
     theory,
-    threshold,
-    training,
-    vector_serving,
-    weighted_evidence,
 )
-from benchmarks.faults import report as faults_report
 from pipeline.cli.nets import HEADER, nets_table
 from pipeline.cli.tables import calibrators_table, methods_table, recipes_table
 from tools import ROOT
@@ -65,9 +51,9 @@ RESULTS: dict[str, Callable[[Result], str]] = {
     "metrics": metrics.markdown,
     "calibrators": calibrators.markdown,
     "selection": selection.markdown,
-    "interval_coverage": interval_coverage.markdown,
-    "classwise_coverage": classwise_coverage.markdown,
-    "score_coverage": score_coverage.markdown,
+    "interval_coverage": ece.markdown,
+    "classwise_coverage": classwise.markdown,
+    "score_coverage": scores.markdown,
     "human_labels": human_labels.markdown,
     "decisions": decisions.markdown,
     "threshold": threshold.markdown,
@@ -82,18 +68,18 @@ RESULTS: dict[str, Callable[[Result], str]] = {
     "judge": judge.markdown,
     "promise": promise.markdown,
     "late_positives": late_positives.markdown,
-    "training": training.markdown,
+    "training": methods.markdown,
     "photos": photos.markdown,
     "finetuning": finetuning.markdown,
     "checkpoints": checkpoints.markdown,
     "importing": importing.markdown,
-    "serving": serving_report.markdown,
-    "vector_serving": vector_serving.markdown,
+    "serving": comparison_report.markdown,
+    "vector_serving": vectors.markdown,
     "observe": observe.markdown,
-    "faults": faults_report.markdown,
-    "report": report.markdown,
-    "scaling": scaling_report.markdown,
-    "partitions": scaling_report.partitions,
+    "faults": faults.markdown,
+    "report": live_report.markdown,
+    "scaling": tables.markdown,
+    "partitions": tables.partitions,
     "table_report": table_report.markdown,
 }
 """Blocks made from the result file of the same name, under the command that makes it."""
