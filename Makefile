@@ -77,13 +77,13 @@ lint: setup ## ruff and mypy
 	@ruff check --quiet . && ruff format --check --quiet . && mypy
 
 docs: setup ## write the generated tables of README.md and docs/ anew
-	@python -m docs.tables
+	@python -m tools.tables
 
 constraints: setup ## take the newest versions that pyproject.toml admits, with hashes for the images
-	@python docker/constraints.py
+	@python -m tools.constraints
 
 constraints-diff: setup ## say which versions `make constraints` would change
-	@python docker/constraints.py --diff
+	@python -m tools.constraints --diff
 
 clean: ## remove what was built; the DVC cache, your models and stores stay
 	rm -rf .run .runs .checkpoints .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -16,7 +16,7 @@ RUN pip wheel --no-deps --no-build-isolation --wheel-dir /wheels .
 
 FROM ${BASE}
 ENV PYTHONUNBUFFERED=1 PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1
-# All that is needed is listed (docker/constraints.py).
+# All that is needed is listed (tools/constraints.py).
 COPY docker/serve.txt /tmp/
 RUN pip install --no-deps --require-hashes -r /tmp/serve.txt && pip check
 

@@ -59,7 +59,7 @@ def required(*extras: str) -> list[Requirement]:
     ("file", "extras"), [("constraints", tuple(EXTRAS)), ("serve", ("serve", "text")), ("train", ("train", "workflow"))]
 )
 def test_every_requirement_has_a_version_that_satisfies_it(python: str, file: str, extras: tuple[str, ...]) -> None:
-    """Otherwise: `python docker/constraints.py --keep`."""
+    """Otherwise: `python -m tools.constraints --keep`."""
     versions = pinned(file, python)
     for requirement in required(*extras):
         if file != "train" or requirement.name not in ("torch", "torchvision"):
@@ -146,11 +146,14 @@ def test_the_command_writes_keeps_and_compares(tmp_path: Path) -> None:
     about = '[project]\nname = "small"\nversion = "1"\ndependencies = ["alpha>=1,<2"]\n'
     pyproject.write_text(about + extras, encoding="utf-8")
     (tmp_path / "docker").mkdir()
-    script = shutil.copy(ROOT / "docker" / "constraints.py", tmp_path / "docker")
+    (tmp_path / "tools").mkdir()
+    for name in ("__init__.py", "constraints.py"):
+        shutil.copy(ROOT / "tools" / name, tmp_path / "tools")
     environment = {**os.environ, "UV_DEFAULT_INDEX": str(index), "UV_NO_CACHE": "1"}
 
     def command(*options: str, status: int = 0) -> str:
-        done = subprocess.run([sys.executable, script, *options], env=environment, capture_output=True, text=True)
+        words = [sys.executable, "-m", "tools.constraints", *options]
+        done = subprocess.run(words, cwd=tmp_path, env=environment, capture_output=True, text=True)
         assert done.returncode == status, done.stderr
         return done.stdout + done.stderr
 

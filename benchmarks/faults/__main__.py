@@ -53,8 +53,8 @@ from benchmarks.faults.ledger import Ledger
 from benchmarks.faults.process import Service
 from benchmarks.faults.report import markdown
 from benchmarks.faults.watch import watched
-from benchmarks.interval_coverage import processor
-from benchmarks.metrics import commit
+from benchmarks.intervals.ece import processor
+from benchmarks.library.metrics import commit
 from trueodds.bundle import ModelFolder
 
 RESULT = Path(__file__).resolve().parents[1] / "results" / "faults.json"

@@ -7,11 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from docs.tables import pages, results
-from docs.tables.claim import Claim
-from docs.tables.claims import CLAIMS
-from docs.tables.results import Key
 from tests.conftest import ROOT
+from tools.tables import pages, results
+from tools.tables.claims import CLAIMS, Claim
+from tools.tables.results import Key
 
 each_claim = pytest.mark.parametrize("claim", CLAIMS, ids=lambda claim: claim.claim)
 
@@ -44,9 +43,9 @@ def test_a_claim_has_a_result_with_a_command() -> None:
 @each_claim
 def test_no_figure_of_a_claim_is_typed(claim: Claim) -> None:
     """Every figure comes from the result file, and the text has no digits of its own."""
-    assert claim.figures and re.search(r"{\w+", claim.figure)
+    assert claim.values and re.search(r"{\w+", claim.figure)
     assert not re.search(r"\d", re.sub(r"{[^}]*}", "", claim.figure))
-    assert all(f"{{{name}" in claim.condition + claim.figure + claim.failure for name in claim.figures)
+    assert all(f"{{{name}" in claim.condition + claim.figure + claim.failure for name in claim.values)
     assert re.search(r"\d", claim.text(claim.figure))
 
 

@@ -1,4 +1,4 @@
-"""benchmarks/training.py runs, and its record makes a table."""
+"""benchmarks/training/methods.py runs, and its record makes a table."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import training
+from benchmarks.training import methods as training
 from pipeline import methods
 
 

@@ -152,7 +152,7 @@ def test_what_is_refused(options: dict[str, Any], labels: list[int], message: st
 def test_coverage(truth: str) -> None:
     """93% in mind; in 60 runs fewer than 48 covered then happen with probability .1%.
 
-    benchmarks/classwise_coverage.py has the full table.
+    benchmarks/intervals/classwise.py has the full table.
     """
     rng = np.random.default_rng(6)
     logits_NC = rng.normal(0, 1.2, (4000, 10))

@@ -83,7 +83,7 @@ def test_of_calibrated_rows_next_to_nothing_is_saved_and_of_others_what_is_known
         covered += found.saving_lower <= known <= found.saving_upper
         covered += found.lower <= many.cost <= found.upper
         estimates.append(found.saving)
-    assert covered >= 184  # of 200; benchmarks/decisions.py has the table
+    assert covered >= 184  # of 200; benchmarks/intervals/decisions.py has the table
     assert np.mean(estimates) == pytest.approx(known, rel=0.15)
 
 

@@ -348,7 +348,7 @@ TRUTHS = ("calibrated", "over-confident", "alternating")
 def test_coverage(shape: str, n: int, truth: str) -> None:
     """At least 93% is promised. In 100 runs fewer than 85 covered then happen with probability .1%, per setting.
 
-    benchmarks/interval_coverage.py has the full table.
+    benchmarks/intervals/ece.py has the full table.
     """
     confidence, runs = POOLS[shape], 100
     odds = confidence / (1 - confidence + 1e-12)

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from benchmarks.labelling import FEW, piled, scaled, within_bins
+from benchmarks.evidence.labelling import FEW, piled, scaled, within_bins
 from benchmarks.streams import pool
 from tests import reference_sequential as twin
 from trueodds.metrics import (

@@ -5,8 +5,20 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from benchmarks import late_positives
-from benchmarks.late_positives import COUNTED, DAYS, LATE, LONG, MEDIAN, Labels, is_wrong, judged, labels, read, stream
+from benchmarks.alarms import late_positives
+from benchmarks.alarms.late_positives import (
+    COUNTED,
+    DAYS,
+    LATE,
+    LONG,
+    MEDIAN,
+    Labels,
+    is_wrong,
+    judged,
+    labels,
+    read,
+    stream,
+)
 
 
 def twin(rows: late_positives.Stream, window: float | None) -> list[tuple[float, int, bool, bool]]:

@@ -101,7 +101,7 @@ def test_coverage_of_near_certain_answers(errors: float, n: int) -> None:
 def test_coverage_of_few_rows_with_few_errors() -> None:
     """50 answers of a calibrated net that is right in 95%: in 300 runs less than 269 has probability .1% at 93%.
 
-    benchmarks/score_coverage.py has the full table; Student's interval covers 84%.
+    benchmarks/intervals/scores.py has the full table; Student's interval covers 84%.
     """
     rng = np.random.default_rng(4)
     logits = rng.normal(0, 1.2, (4000, 10))

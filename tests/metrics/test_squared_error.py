@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from benchmarks import calibration_differences
+from benchmarks.evidence import calibration_differences
 from trueodds.metrics import (
     CalibrationSums,
     ece,

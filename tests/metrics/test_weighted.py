@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from benchmarks.labelling import RULES, ece_of, piled, scaled
+from benchmarks.evidence.labelling import RULES, ece_of, piled, scaled
 from benchmarks.streams import Pool, pool
 from tests import reference_sequential as twin
 from trueodds.metrics import (
@@ -174,7 +174,8 @@ def test_one_cell_with_more_than_half_of_the_answers_is_refused() -> None:
 
 @pytest.mark.parametrize("labelling", [name for name in RULES if name != "at random"])
 def test_nets_whose_confidences_pile_up_at_one(labelling: str) -> None:
-    """W and V (benchmarks/labelling.py): 87% and 89% of the answers above 119/120, 45% and 75% in the last cell.
+    """W and V (benchmarks/evidence/labelling.py): 87% and 89% of the answers above 119/120, 45% and 75% in the last
+    cell.
 
     True ECE .057; the unweighted interval lies above it in every run.
     """

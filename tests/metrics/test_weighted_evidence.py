@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from benchmarks.weighted_evidence import RESULT
+from benchmarks.alarms.weighted_evidence import RESULT
 from tests.reference_sequential import weighted_e_values
 from trueodds.metrics import EProcess, WeightedEProcess
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from benchmarks.sequential import PUBLISHED
+from benchmarks.alarms.sequential import PUBLISHED
 from benchmarks.streams import Pool, pool
 from service.alarm import AlarmState
 from service.settings import Settings

@@ -11,13 +11,13 @@ from typing import Any
 import httpx
 import pytest
 
-from benchmarks import chromium
-from benchmarks.chromium import Chromium
 from service.report import pages
 from tests.service.page_parts import NOW
 from tests.service.page_reports import ALL
 from tests.service.test_process import predict, server
 from tests.service.tiny_bundle import pictures, write_bundle
+from tools import chromium
+from tools.chromium import Chromium
 from trueodds.bundle import ModelFolder
 from trueodds.reports import page
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from benchmarks import calibration_differences
+from benchmarks.evidence import calibration_differences
 from pipeline.config import Evaluation
 from pipeline.studies.chance import cohens_d, is_plug_in, over_seeds
 from trueodds.calibrators import Identity

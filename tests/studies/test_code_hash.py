@@ -8,10 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import studies
 from pipeline.training import provenance
 from pipeline.training.provenance import LEFT_OUT, code_hash, code_hashes
-from trueodds.files import read_json, write_json
 
 CODE = """
 from torch import Tensor
@@ -89,16 +87,3 @@ def test_progress_and_errors_are_no_code_of_a_run(tmp_path: Path, monkeypatch: p
     assert {name for name, value in code_hashes(modules).items() if value != before[name]} == {
         "pipeline/training/loop.py"
     }
-
-
-def test_committed_results_outlive_their_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(studies, "RESULT", tmp_path / "studies.json")
-    write_json(studies.RESULT, {"studies": {"survey": {"title": "old"}, "time": {"title": "old"}}})
-    before = studies.RESULT.read_bytes()
-    studies.keep({})
-    assert studies.RESULT.read_bytes() == before, "nothing is done here"
-    studies.keep({"gamma-net": {"title": "new"}, "time": {"title": "new"}})
-    kept = read_json(studies.RESULT)["studies"]
-    assert [(name, one["title"]) for name, one in kept.items()] == [
-        ("gamma-net", "new"), ("survey", "old"), ("time", "new"),
-    ]  # fmt: skip

@@ -20,7 +20,7 @@ median row's top logit leads the next one by 200 nats, which no share of errors 
 is uniform to 1%, and a larger T changes the NLL by less than 1e-4 nats."""
 SHRINKAGE = 2.0
 """Pseudo-errors. With 1, fits on 50 rows with 2 wrong ones expected were up to .06 nats worse than no calibration in
-200 draws (logits of two classes 1.5 times too large); benchmarks/selection.py measures 2."""
+200 draws (logits of two classes 1.5 times too large); benchmarks/library/selection.py measures 2."""
 GRID = np.arange(1, 101) / 10
 """T = .1, .2, .. 10: the grid of the focal-calibration papers."""
 GRID_ENDS = 0.2, 10.0

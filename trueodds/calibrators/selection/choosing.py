@@ -19,14 +19,14 @@ BINS = 15
 PLENTY = 500
 """Rows from which on curves of the top label are candidates, and the ECE breaks ties of the NLL. Where no curve is
 needed, candidates that bend it added up to .02 nats on 100 rows, and about .001 at most from 200 on
-(benchmarks/selection.py, part curves)."""
+(benchmarks/library/selection.py, part curves)."""
 EVIDENCE = float(np.log(100.0))
 """Nats of held-out gain over all rows that do without the standard error: the rows are then a hundred times likelier
 under the calibrator than without. If no calibration is right, a fold reaches such a ratio in 1 of 100 cases at most
 (Markov's inequality). A few dear errors give the mean gain a standard error as large as itself."""
 ENOUGH = 20
 """Wrong rows that a calibrator with weights of each class needs. With fewer, cross-validation cannot tell which of
-these overfits: benchmarks/selection.py measures how often it takes one that does ("least")."""
+these overfits: benchmarks/library/selection.py measures how often it takes one that does ("least")."""
 
 
 @dataclass(frozen=True)

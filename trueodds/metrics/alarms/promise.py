@@ -118,7 +118,7 @@ class RiskEProcess(StoredState, AnytimeTest):
 
             mean_k (M_k + gamma) exp(n (actual log wrong_k + (1 - actual) log right_k)) = 1 / alpha
 
-        gamma is the share laid on the next label. Most streams alarm sooner (benchmarks/promise.py).
+        gamma is the share laid on the next label. Most streams alarm sooner (benchmarks/alarms/promise.py).
 
         Raises:
             ValueError: an actual rate that is not above `risk` or above 1, or alpha outside (0, 1).

@@ -42,7 +42,7 @@ class WeightedEProcess(StoredState, AnytimeTest):
     begins in a bad phase does have a large ECE at that moment, and may alarm.
 
     The floor must be fixed in advance. The nearer it is to the smallest propensity there is, the larger the stakes:
-    benchmarks/weighted_evidence.py has the delays.
+    benchmarks/alarms/weighted_evidence.py has the delays.
 
     >>> alarm, log_e_N = metrics.WeightedEProcess.start().advance([0.95] * 400, [True, False] * 200, [0.5] * 400)
     >>> alarm.labels, alarm.alarmed()

@@ -124,8 +124,8 @@ def decision_cost(
 
     Limits of cost and saving add those of their counts (Clopper-Pearson) by the squares of their distances (Zou and
     Donner 2008), at one look, and are cut at what a row can cost: 0 to the dearer of both errors. The upper limit of
-    the saving is wide where a dear error is rare: rows that show none cannot rule it out. benchmarks/decisions.py
-    measures how often the limits hold.
+    the saving is wide where a dear error is rare: rows that show none cannot rule it out.
+    benchmarks/intervals/decisions.py measures how often the limits hold.
 
     Raises:
         ValueError: what `positive_sums` refuses, a level outside (0, 1).

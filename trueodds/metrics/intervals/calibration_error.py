@@ -141,7 +141,7 @@ def ece_interval(
     The level is that of the pair. The lower limit alone is no 97.5% limit: of calibrated samples, and where the error
     is confined to few answers, it lies above the truth in up to 5%; the upper limit alone lies below it in up to 3.3%.
 
-    Measured coverage at a nominal 95% (benchmarks/interval_coverage.py): at least 93.7% in 72 settings, 500 to 50,000
+    Measured coverage at a nominal 95% (benchmarks/intervals/ece.py): at least 93.7% in 72 settings, 500 to 50,000
     rows, with rare errors from 10 rows on. A fixed-n interval: looking after every label and acting on what is seen
     is not covered. Levels above .999 ask more of the 4,096 fixed draws than they can tell.
 

@@ -168,7 +168,7 @@ def classwise_ece_interval(
 
     The estimate is too high where few classes carry the error; with 100 classes mostly by a third of the noise floor.
 
-    Measured coverage at a nominal 95% (benchmarks/classwise_coverage.py): at least 94.7% in 60 settings, 2 to 100
+    Measured coverage at a nominal 95% (benchmarks/intervals/classwise.py): at least 94.7% in 60 settings, 2 to 100
     classes, 50 to 10,000 rows; the lower limit alone is too high in up to 3.3%, the upper too low in up to 5.3%. It
     takes .2 s for 10,000 x 100.
 

@@ -76,7 +76,7 @@ def score_interval(
     the sum of squares. Where right rows are rarer, and fewer than 20, the lower limit also leaves room for as many of
     them as the exact binomial limit of their share allows.
 
-    Measured coverage at a nominal 95% (benchmarks/score_coverage.py, 96 settings, 50 to 5,000 rows): at least 95%
+    Measured coverage at a nominal 95% (benchmarks/intervals/scores.py, 96 settings, 50 to 5,000 rows): at least 95%
     where fewer than 20 errors are to be expected, 93% elsewhere. Not promised where no error was seen and errors would
     prefer the surest answers, or classes that the model thinks least of: then one costs more than w. Nor where one row
     in thousands costs a hundred times the others. `unseen` says where a single such row would lie outside.

@@ -128,9 +128,9 @@ def choice_of_labels(labelled: CalibrationSums, answers_C: npt.ArrayLike) -> Cho
     without replacement; where a stratum has fewer than 5 expected labels, or answers without, by 4,999 draws of n
     answers, so at least 1 / 5,000 (999 where these put it above .1). A warning at p < .01: 1% of the time by chance.
 
-    Measured (benchmarks/labelling.py) on 400 labels of 8,000 answers: .4 to 1.5% of random choices warn, and over 99%
-    where in each of 15 bins the upper half gets a label a third as often as the lower half (shape V, with 75% of its
-    answers in one cell: 90%). A choice within a cell is not seen: `fullest_cell` tells how many share one.
+    Measured (benchmarks/evidence/labelling.py) on 400 labels of 8,000 answers: .4 to 1.5% of random choices warn, and
+    over 99% where in each of 15 bins the upper half gets a label a third as often as the lower half (shape V, with 75%
+    of its answers in one cell: 90%). A choice within a cell is not seen: `fullest_cell` tells how many share one.
 
     Raises:
         ValueError: no labels, more labels than answers in a cell, counts that are not 3,000 whole numbers.
@@ -174,9 +174,9 @@ def label_delay(fast: CalibrationSums, slow: CalibrationSums, *, bins: int = 15)
         difference = sum w_b (g_f - g_s) / sum w_b,    z = sum w_b (g_f - g_s) / sqrt(sum w_b v_b)
 
     v_b, the variance of one label, is the larger of the mean of c(1-c) and of a(1-a), a being the accuracy of both
-    halves together. A warning at |z| > 2.58. Measured on 5,000 labels of A, B, C (benchmarks/labelling.py): harmless
-    delays warn in .5 to 1.3% of runs, calibrated or at T = 2.5 (with c(1-c) alone in 12% of A's and 20% of B's at
-    T = 2.5); wrong answers told twice as fast in all, 1.2 times as fast in 38, 12 and 91% (calibrated).
+    halves together. A warning at |z| > 2.58. Measured on 5,000 labels of A, B, C (benchmarks/evidence/labelling.py):
+    harmless delays warn in .5 to 1.3% of runs, calibrated or at T = 2.5 (with c(1-c) alone in 12% of A's and 20% of B's
+    at T = 2.5); wrong answers told twice as fast in all, 1.2 times as fast in 38, 12 and 91% (calibrated).
 
     Raises:
         ValueError: no labels in one half, or no bin that has labels of both.

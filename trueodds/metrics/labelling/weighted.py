@@ -149,11 +149,11 @@ def weighted_ece(
     answers: weight N_k / (N n_k) each. No chance of being labelled need be known. The interval is that of
     `ece_interval` with these weights.
 
-    Measured (benchmarks/labelling.py; 5% of 100,000 answers labelled: in proportion to 1 - c, the upper half of the
-    confidences 40 times as rarely, or those above .999 10 times; shapes A, B, C, and W with 87% of its answers above
-    119/120): coverage .95 to 1.00, where the unweighted interval's falls to 0 (W, in proportion to 1 - c: true ECE
-    .057, unweighted .226, weighted .060). The price is the effective number of labels: in proportion to 1 - c .2% of
-    them for A, 3% for W, 58% for C.
+    Measured (benchmarks/evidence/labelling.py; 5% of 100,000 answers labelled: in proportion to 1 - c, the upper half
+    of the confidences 40 times as rarely, or those above .999 10 times; shapes A, B, C, and W with 87% of its answers
+    above 119/120): coverage .95 to 1.00, where the unweighted interval's falls to 0 (W, in proportion to 1 - c: true
+    ECE .057, unweighted .226, weighted .060). The price is the effective number of labels: in proportion to 1 - c .2%
+    of them for A, 3% for W, 58% for C.
 
     Raises:
         CrowdedCellError: more than half of the answers lie in one cell, and not all of those have labels.

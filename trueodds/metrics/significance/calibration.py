@@ -65,9 +65,10 @@ def calibration_test(
     The p-value comes from fixed draws of the null with the same confidences: binomial labels per cell where V < 150
     (exact at any n, also where errors are rare), else normal components with their exact covariance. The draws' number
     bounds it from below by 1/2,000 and 1/20,000. A certain answer that was wrong (c = 1) refutes the null: p = 0.
-    Measured (benchmarks/significance.py): size at a nominal 5% of .021 to .062 in 16 settings, 50 to 50,000 rows, rare
-    errors among them; mean power .56 in 40 settings, against .53 for a chi-square over the bins (with size up to .08)
-    and .50 for the plug-in ECE. A fixed-n test: for looking again and again there are `EProcess` and `gap_sequence`.
+    Measured (benchmarks/evidence/significance.py): size at a nominal 5% of .021 to .062 in 16 settings, 50 to 50,000
+    rows, rare errors among them; mean power .56 in 40 settings, against .53 for a chi-square over the bins (with size
+    up to .08) and .50 for the plug-in ECE. A fixed-n test: for looking again and again there are `EProcess` and
+    `gap_sequence`.
 
     Raises:
         ValueError: bad input, no rows, an unknown binning, or bins that `ece` refuses.

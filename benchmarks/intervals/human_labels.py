@@ -1,0 +1,150 @@
+"""What the votes of few people explain of `trueodds.metrics.samplewise_error`, where the truth behind them is known.
+
+    python -m benchmarks.intervals.human_labels        # about half a minute on one core
+
+Simulated, with the size of CIFAR-10H: 10,000 images of ten classes, 51 people each, who choose the label in 95% of all
+cases. Of the others' votes each image has a share from a beta distribution, spread over the other classes by
+Dirichlet(.2, ..., .2). The less evenly doubt lies over the images, the more of them are unanimous. Beside what panels
+of people show stand two nets that are wrong about one image in twenty: one sure of all that it says (.995), one that
+says .95. The interval's coverage is over samples of images, the truth that of all of them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import platform
+import shlex
+import sys
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import scipy
+
+from benchmarks.intervals.ece import processor
+from trueodds import metrics
+
+Array = npt.NDArray[np.float64]
+IMAGES, CLASSES, PEOPLE, WRONG, SEED = 10_000, 10, 51, 0.05, 3
+SPREADS = {
+    "beta(1, 19)": (1.0, 19.0),
+    "beta(.5, 9.5)": (0.5, 9.5),
+    "beta(.2, 3.8)": (0.2, 3.8),
+    "beta(.1, 1.9)": (0.1, 1.9),
+}
+NETS = {"sure": 0.995, "less sure": 0.95}
+SIZES = (300, 1000, 5000)
+RESULT = Path(__file__).parents[1] / "results" / "human_labels.json"
+
+
+@dataclass
+class Outcome:
+    """One population's figures, all of them mean l1 distances but for the shares."""
+
+    people: str
+    label_share: float
+    unanimous: float
+    second_panel: float
+    """`second_panel_error`: of people who vote by the first panel's shares."""
+    half_panels: float
+    right_model: float
+    """What a model that knows the truth behind each image's votes shows against them."""
+    other_panel: float
+    """Two panels of 51 of one population."""
+    second_panel_l2: float
+    nets: dict[str, float]
+    covered: dict[str, float]
+    """Of `samplewise_interval` at 95%, by the number of images, for the net that is sure."""
+
+
+def truth(spread: str, rng: np.random.Generator) -> tuple[Array, npt.NDArray[np.intp]]:
+    """The shares of all people, and the labels."""
+    label_N, others_N = rng.integers(0, CLASSES, IMAGES), rng.beta(*SPREADS[spread], IMAGES)
+    is_label_NC = np.eye(CLASSES, dtype=bool)[label_N]
+    shares_NC = np.empty((IMAGES, CLASSES))
+    shares_NC[is_label_NC] = 1 - others_N
+    shares_NC[~is_label_NC] = (rng.dirichlet(np.full(CLASSES - 1, 0.2), IMAGES) * others_N[:, None]).ravel()
+    return shares_NC, label_N
+
+
+def net_of(confidence: float, label_N: npt.NDArray[np.intp], rng: np.random.Generator) -> Array:
+    """Says the label, or in one of twenty images another class, with that confidence."""
+    wrong_N = rng.random(IMAGES) < WRONG
+    top_N = np.where(wrong_N, (label_N + rng.integers(1, CLASSES, IMAGES)) % CLASSES, label_N)
+    p_NC: Array = np.where(np.eye(CLASSES)[top_N] == 1, confidence, (1 - confidence) / (CLASSES - 1))
+    return p_NC
+
+
+def measure(spread: str, runs: int) -> Outcome:
+    rng = np.random.default_rng([SEED, *spread.encode()])
+    shares_NC, label_N = truth(spread, rng)
+    first, other = (rng.multinomial(PEOPLE, shares_NC) for _ in range(2))
+    nets = {name: net_of(confidence, label_N, rng) for name, confidence in NETS.items()}
+    errors = {name: metrics.samplewise_error(p_NC, first) for name, p_NC in nets.items()}
+    covered = {}
+    for n in SIZES:
+        inside = 0
+        for _ in range(runs):
+            rows = rng.integers(0, IMAGES, n)
+            interval = metrics.samplewise_interval(nets["sure"][rows], first[rows])
+            inside += interval.lower <= errors["sure"] <= interval.upper
+        covered[str(n)] = inside / runs
+    return Outcome(
+        people=spread,
+        label_share=float(shares_NC[np.arange(IMAGES), label_N].mean()),
+        unanimous=float((first.max(axis=1) == PEOPLE).mean()),
+        second_panel=metrics.second_panel_error(first),
+        half_panels=metrics.half_panels_error(first),
+        right_model=metrics.samplewise_error(shares_NC, first),
+        other_panel=metrics.samplewise_error(other / PEOPLE, first),
+        second_panel_l2=metrics.second_panel_error(first, norm="l2"),
+        nets=errors,
+        covered=covered,
+    )
+
+
+def markdown(record: dict[str, Any]) -> str:
+    """The table of docs/results.md."""
+    lines = [
+        "| doubt of people (simulated) | unanimous images | `second_panel_error` | a model that is right | two panels |"
+        " `half_panels_error` | nets: sure, less sure | lowest coverage at a nominal 95% |",
+        "|---" * 8 + "|",
+    ]
+    for one in record["people"]:
+        figures = [one[key] for key in ("second_panel", "right_model", "other_panel", "half_panels")]
+        size, lowest = min(one["covered"].items(), key=lambda item: item[1])
+        lines.append(
+            f"| {one['people']} | {one['unanimous']:.0%} | {' | '.join(f'{value:.3f}' for value in figures)}"
+            f" | {', '.join(f'{value:.3f}' for value in one['nets'].values())} | {lowest:.1%} (n = {size}) |"
+        )
+    return "\n".join(lines)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--runs", type=int, default=1000, help="samples of images for each coverage")
+    parser.add_argument("--out", type=Path, default=RESULT)
+    options = parser.parse_args()
+    if options.runs < 1:
+        parser.error(f"--runs is {options.runs}; allowed are whole numbers from 1 on")
+    started = time.perf_counter()
+    record = {
+        "command": shlex.join(["python", "-m", "benchmarks.intervals.human_labels", *sys.argv[1:]]),
+        "versions": {"python": platform.python_version(), "numpy": np.__version__, "scipy": scipy.__version__},
+        "processor": processor(),
+        "images": IMAGES,
+        "votes": PEOPLE,
+        "people": [asdict(measure(spread, options.runs)) for spread in SPREADS],
+        "seconds": round(time.perf_counter() - started, 1),
+    }
+    options.out.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+    print(markdown(record))
+    print(f"written to {options.out}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,145 @@
+"""Logits of labelled rows by `trueodds import`, against onnxruntime alone on the same model: ratios in one run.
+
+    python -m benchmarks.library.importing                 # two minutes on two cores
+    python -m benchmarks.library.importing --write         # the same, to benchmarks/results/importing.json
+
+A ResNet-50 of random weights takes float images N x 3 x 224 x 224. `raw` gives onnxruntime float32 batches that lie in
+memory, normalised before the clock runs; `array` scores a uint8 array, normalised in the graph; `folder` decodes, cuts
+and scales JPEGs of 500 x 375 beside it. The three go in turns, and each turn's ratio to its own raw counts: medians.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import platform
+import shlex
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnxruntime as ort
+from PIL import Image
+
+from benchmarks.intervals.ece import processor
+from benchmarks.library.metrics import commit
+from trueodds.importing import kinds, onnx_file, scoring
+from trueodds.importing.conversion import Converted, Options, convert
+from trueodds.importing.preprocessing import Preprocessing
+from trueodds.importing.rows import LabelledRows, read
+
+RESULT = Path(__file__).parents[1] / "results" / "importing.json"
+SIDE, WIDTH, HEIGHT, CLASSES = 224, 500, 375, 2
+MEAN, STD = np.array([0.485, 0.456, 0.406]), np.array([0.229, 0.224, 0.225])
+AIMS = {"array": 0.95, "folder": 0.80}
+
+
+def write_model(path: Path) -> None:
+    """torchvision's ResNet-50 with random weights and a dynamic batch."""
+    import torch
+
+    from pipeline.data.vision import torchvision
+
+    net = torchvision().models.resnet50().eval()
+    shapes = ({0: torch.export.Dim("batch")},)
+    example = (torch.zeros(2, 3, SIDE, SIDE),)
+    torch.onnx.export(net, example, str(path), dynamic_shapes=shapes, dynamo=True, external_data=False, verbose=False)
+
+
+def photograph(folder: Path, count: int) -> None:
+    """JPEG photos in class folders: smooth colours and grain, so that they compress as photos do."""
+    rng = np.random.default_rng(0)
+    for number in range(count):
+        coarse = Image.fromarray(rng.integers(0, 256, (6, 8, 3), dtype=np.uint8))
+        smooth = np.asarray(coarse.resize((WIDTH, HEIGHT), Image.Resampling.BICUBIC), dtype=np.float64)
+        pixels = np.clip(smooth + rng.normal(0, 6, smooth.shape), 0, 255).astype(np.uint8)
+        path = folder / f"class{number % CLASSES}" / f"{number:05}.jpg"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(pixels).save(path, quality=90)
+
+
+def turns(model: Path, folder: Path, count: int, rounds: int) -> dict[str, list[float]]:
+    """Images a second, a number for each round."""
+    x = np.random.default_rng(1).integers(0, 256, (count, SIDE, SIDE, 3), np.uint8)
+    options = Options(preprocessing=Preprocessing.parse("imagenet"))
+    rows = {"array": LabelledRows("array", x, np.zeros(count, np.int64)), "folder": read(folder)}
+    converted = {name: convert(model, each, options) for name, each in rows.items()}
+    work: dict[str, Callable[[], object]] = {"raw": raw(model, x)}
+    work |= {name: scored(converted[name], each) for name, each in rows.items()}
+    rates: dict[str, list[float]] = {name: [] for name in work}
+    for _ in range(rounds):
+        for name, run in work.items():
+            started = time.perf_counter()
+            run()
+            rates[name].append(count / (time.perf_counter() - started))
+    return rates
+
+
+def raw(model: Path, x: Any) -> Callable[[], object]:
+    """onnxruntime alone, in the batches of the import."""
+    session = ort.InferenceSession(str(model), providers=["CPUExecutionProvider"])
+    size = scoring.VALUES // (SIDE * SIDE * 3)
+    taken = ((x / 255 - MEAN) / STD).astype(np.float32).transpose(0, 3, 1, 2)
+    batches = [np.ascontiguousarray(taken[start : start + size]) for start in range(0, len(x), size)]
+    name = session.get_inputs()[0].name
+    return lambda: [session.run(None, {name: batch}) for batch in batches]
+
+
+def scored(converted: Converted, rows: LabelledRows) -> Callable[[], object]:
+    """What `trueodds import` does with the rows."""
+    taken = kinds.inputs_of(converted.kind, rows)
+    session = onnx_file.session(converted.data, Path(rows.source), spinning=not isinstance(rows.x, tuple))
+    return lambda: scoring.score(session, converted.kind, taken, rows.source)
+
+
+def markdown(record: dict[str, Any]) -> str:
+    """The record as a table of docs/results.md."""
+    setting, rates, ratios = record["setting"], record["rates"], record["ratios"]
+    rows = [f"| {name} | {rates[name]:.1f} | {ratios[name]:.2f} | {AIMS[name]:.2f} |" for name in AIMS]
+    return "\n".join(
+        [
+            f"ResNet-50 at {SIDE} pixels, {setting['count']} images, {setting['rounds']} turns; onnxruntime alone"
+            f" {rates['raw']:.1f} images a second.",
+            "",
+            "| rows | images a second | of onnxruntime alone | aim |",
+            "|---|---:|---:|---:|",
+            *rows,
+        ]
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--count", type=int, default=128)
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--write", action="store_true", help=f"write {RESULT.name}")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = Path(temporary)
+        write_model(folder / "resnet50.onnx")
+        photograph(folder / "photos", options.count)
+        rates = turns(folder / "resnet50.onnx", folder / "photos", options.count, options.rounds)
+    ratios = {
+        name: statistics.median(own / of for own, of in zip(rates[name], rates["raw"], strict=True)) for name in AIMS
+    }
+    record = {
+        "command": shlex.join(["python", "-m", "benchmarks.library.importing", *sys.argv[1:]]),
+        "commit": commit(),
+        "versions": {"python": platform.python_version(), "onnxruntime": ort.__version__},
+        "processor": processor(),
+        "setting": {"count": options.count, "rounds": options.rounds},
+        "rates": {name: statistics.median(each) for name, each in rates.items()},
+        "ratios": ratios,
+    }
+    print(markdown(record))
+    if options.write:
+        RESULT.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

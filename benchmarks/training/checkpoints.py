@@ -1,0 +1,97 @@
+"""What keeping the middle of an epoch costs: bytes and seconds of one checkpoint, and its share of the time.
+
+    python -m benchmarks.training.checkpoints                        # half a minute
+
+for nets of the size of CIFAR-100's, at the end of an epoch of 45,000 rows, where the checkpoint is largest (its logits
+and labels go along), after one step of SGD with momentum; the median of nine on this disk. `share` is that of one each
+`pipeline.training.checkpoint.EVERY` seconds, as training writes them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import platform
+import shlex
+import statistics
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from benchmarks.intervals.ece import processor
+from pipeline.config import Training
+from pipeline.training.checkpoint import EVERY, Checkpoint
+from pipeline.training.resolution import plan_of
+from pipeline.training.state import Epoch, TrainingState
+
+RESULT = Path(__file__).parents[1] / "results" / "checkpoints.json"
+NETS = ("resnet8", "resnet20", "resnet18")
+CLASSES = 100
+
+
+def measure(name: str, rows: int, rounds: int, device: torch.device) -> dict[str, Any]:
+    """One net's checkpoint, written again and again."""
+    plan = plan_of(Training(net=name), "cifar100", "image", held_out=False)
+    state = TrainingState.initial(plan, plan.net.build(3, CLASSES).to(device))
+    state.descend(state.net(torch.zeros(2, 3, 32, 32, device=device)).sum(), 2)
+    epoch = Epoch(0)
+    epoch.add(
+        torch.zeros((), device=device),
+        torch.randn(rows, CLASSES, device=device),
+        torch.zeros(rows, dtype=torch.int64, device=device),
+        None,
+    )
+    with tempfile.TemporaryDirectory() as folder:
+        checkpoint, seconds = Checkpoint(Path(folder)), []
+        for _ in range(rounds):
+            started = time.perf_counter()
+            checkpoint.save_middle(state, epoch)
+            seconds.append(time.perf_counter() - started)
+        size = (Path(folder) / "state.pt").stat().st_size
+    taken = statistics.median(seconds)
+    return {"net": name, "mb": size / 1e6, "seconds": taken, "share": taken / (EVERY + taken)}
+
+
+def markdown(record: dict[str, Any]) -> str:
+    """The record as a table of docs/results.md."""
+    lines = [
+        f"At most one in {record['every']:g} s; {record['rows']:,} rows of {CLASSES} classes, on {record['device']}.",
+        "",
+        "| net | checkpoint | written in | share of the time |",
+        "|---|---:|---:|---:|",
+    ]
+    lines += [
+        f"| {row['net']} | {row['mb']:.0f} MB | {row['seconds']:.2f} s | {row['share']:.2%} |" for row in record["nets"]
+    ]
+    return "\n".join(lines)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rows", type=int, default=45_000)
+    parser.add_argument("--rounds", type=int, default=9)
+    parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
+    parser.add_argument("--out", type=Path, default=RESULT)
+    options = parser.parse_args()
+    if options.rows < 1 or options.rounds < 1:
+        parser.error(f"--rows is {options.rows}, --rounds {options.rounds}; allowed are whole numbers from 1 up")
+    record = {
+        "command": shlex.join(["python", "-m", "benchmarks.training.checkpoints", *sys.argv[1:]]),
+        "versions": {"python": platform.python_version(), "torch": torch.__version__},
+        "processor": processor(),
+        "device": options.device,
+        "every": EVERY,
+        "rows": options.rows,
+        "nets": [measure(name, options.rows, options.rounds, torch.device(options.device)) for name in NETS],
+    }
+    options.out.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+    print(markdown(record))
+    print(f"written to {options.out}")
+
+
+if __name__ == "__main__":
+    main()

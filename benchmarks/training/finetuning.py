@@ -1,0 +1,102 @@
+"""What a head costs that learns from cached features, beside one that learns from photos in every step.
+
+    python -m benchmarks.training.finetuning           # five minutes on two cores
+
+makes a folder of photos as `benchmarks.training.photos` does, and weights of torchvision's ResNet-18 drawn at random
+(its published ones need a network; time and memory are the same, and accuracy is not what is measured), and runs
+`python -m pipeline` on them with recipe finetune-head, each stage in a process of its own. `first`: 50 epochs, the
+features among them; `again`: another method, which finds the features. `every step`: one epoch of the same with
+`flip`, so that the body runs on each batch.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import platform
+import shlex
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from benchmarks.intervals.ece import processor
+from benchmarks.training.photos import ROOT, run_stage, write_photos
+from pipeline import nets
+
+RESULT = ROOT / "benchmarks" / "results" / "finetuning.json"
+NET, SIDE, EPOCHS = "torchvision_resnet18", 224, 50
+RUNS = {
+    "first": ["method=ce", f"epochs={EPOCHS}"],
+    "again": ["method=fl3", f"epochs={EPOCHS}"],
+    "every step": ["method=ce", "epochs=1", "flip=true"],
+}
+
+
+def measure(photos: int, threads: int, folder: Path) -> dict[str, Any]:
+    """Seconds and peak memory of fetching and of each of RUNS."""
+    (folder / "params.yaml").write_bytes((ROOT / "params.yaml").read_bytes())
+    write_photos(folder, photos, SIDE)
+    torch.manual_seed(0)
+    torch.save(nets.build(NET, 3, 1000).state_dict(), folder / "start.pt")
+    measured = {"fetch": run_stage(ROOT, folder, ["fetch", "dataset=photos"])}
+    for name, words in RUNS.items():
+        leaves = ["recipe=finetune-head", "start=start.pt", "device=cpu", f"threads={threads}", *words]
+        run_stage(ROOT, folder, ["plan", "dataset=photos", *leaves])
+        measured[name] = run_stage(ROOT, folder, ["train", *leaves])
+    return measured
+
+
+def markdown(record: dict[str, Any]) -> str:
+    """The record as a table of docs/results.md."""
+    runs, epochs = record["runs"], record["epochs"]
+    names = {
+        "fetch": "reading the photos",
+        "first": f"features, and {epochs} epochs of the head",
+        "again": f"{epochs} epochs of another method's head, features found",
+        "every step": "one epoch, the body run in every step",
+    }
+    lines = [
+        f"{record['photos']:,} photos of {SIDE} x {SIDE}, `{NET}`, {record['threads']} threads; with the start of the"
+        " interpreter.",
+        "",
+        "| | seconds | peak memory |",
+        "|---|---:|---:|",
+    ]
+    lines += [
+        f"| {text} | {runs[name]['seconds']:.0f} | {runs[name]['peak_mb']:,.0f} MB |" for name, text in names.items()
+    ]
+    whole = epochs * runs["every step"]["seconds"] / runs["first"]["seconds"]
+    lines += ["", f"{epochs} epochs with the body in every step would take {whole:.0f} times as long as from features."]
+    return "\n".join(lines)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--photos", type=int, default=2_000)
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--out", type=Path, default=RESULT)
+    options = parser.parse_args()
+    if options.photos < 100:
+        parser.error(f"--photos is {options.photos}; allowed are numbers from 100 up")
+    with tempfile.TemporaryDirectory() as folder:
+        runs = measure(options.photos, options.threads, Path(folder))
+    record = {
+        "command": shlex.join(["python", "-m", "benchmarks.training.finetuning", *sys.argv[1:]]),
+        "versions": {"python": platform.python_version(), "numpy": np.__version__, "torch": torch.__version__},
+        "processor": processor(),
+        "photos": options.photos,
+        "threads": options.threads,
+        "epochs": EPOCHS,
+        "runs": runs,
+    }
+    options.out.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+    print(markdown(record))
+    print(f"written to {options.out}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,135 @@
+"""What a meta step costs: looking ahead through the last layer, through all layers, and by double backward.
+
+    python -m benchmarks.training.lookahead                      # resnet8 and resnet18: minutes
+    python -m benchmarks.training.lookahead --nets resnet8 --rounds 3 --threads 1
+
+One interleaved run: a round takes the ways in a new order, and each one's step is timed beside a step of cross entropy,
+so that a machine that slows down slows both. `step` is the median over rounds of the two times' ratio, of gamma_net;
+`memory` the ratio of the peaks that torch's allocator held during a step. `double backward` is the same gradient as
+`all`, by differentiating the gradient. `all, every: 4` is a step with a meta step and three without, by four.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import platform
+import random
+import shlex
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch.func import functional_call
+
+from benchmarks.intervals.ece import processor
+from benchmarks.training.methods import DESCENT, Bench
+from pipeline import methods
+from pipeline.methods.batch import ForwardPass
+from pipeline.methods.meta.lookahead import separate_buffers
+from pipeline.methods.meta.outer import OuterLoss
+from pipeline.methods.method import Method
+
+RESULT = Path(__file__).parents[1] / "results" / "lookahead.json"
+GOALS = {"head": 1.6, "all": 4.8, "all, every: 4": 2.1}
+EVERY = 4
+
+
+def double_backward(bench: Bench, method: Method) -> None:
+    """A step of which the meta gradient is that of the gradient; what the forward-mode pass is for."""
+    net, outer = bench.net, OuterLoss("sece", 0.5)
+    inputs, labels = bench.normalise(bench.pixels), bench.labels
+    theta = dict(net.named_parameters())
+    phi = list(method.meta.part.parameters())  # type: ignore[attr-defined]
+    batch = ForwardPass.of(net, inputs, labels, labels, progress=0.5)
+    g = torch.autograd.grad(len(labels) * method.objective(batch), list(theta.values()), create_graph=True)
+    scale = (DESCENT.clip / (torch.nn.utils.get_total_norm(g) + 1e-6)).clamp_max(1.0)
+    ahead = {name: p - DESCENT.rate * scale * part for (name, p), part in zip(theta.items(), g, strict=True)}
+    with separate_buffers(net):
+        torch.autograd.grad(outer(functional_call(net, ahead, (inputs,)), labels), phi, retain_graph=True)
+    bench.descend(method.objective(batch))
+
+
+def ways(bench: Bench) -> dict[str, Callable[[], None]]:
+    """Name -> a step of training; `every: 4` is four of them."""
+    head, whole = (methods.build("flg_sece", bench.net, lookahead=name) for name in ("head", "all"))
+    plain = methods.build("fl1")
+
+    def every() -> None:
+        bench.step(whole)
+        for _ in range(EVERY - 1):
+            bench.step(plain)
+
+    return {
+        "head": lambda: bench.step(head),
+        "all": lambda: bench.step(whole),
+        "all, every: 4": every,
+        "double backward": lambda: double_backward(bench, whole),
+    }
+
+
+def measure(bench: Bench, rounds: int, seed: int) -> list[dict[str, Any]]:
+    """One row a way."""
+    ce = methods.build("ce")
+    steps = ways(bench)
+    base = bench.peak(lambda: bench.step(ce))
+    peaks = {name: bench.peak(step) / base for name, step in steps.items()}  # warms up too
+    ratios: dict[str, list[float]] = {name: [] for name in steps}
+    order, rng = list(steps), random.Random(seed)
+    for _ in range(rounds):
+        rng.shuffle(order)
+        for name in order:
+            alone = bench.seconds(lambda: bench.step(ce))
+            parts = EVERY if name.endswith(f"every: {EVERY}") else 1
+            ratios[name].append(bench.seconds(steps[name]) / parts / alone)
+    return [{"way": name, "step": statistics.median(ratios[name]), "memory": peaks[name]} for name in steps]
+
+
+def markdown(record: dict[str, Any]) -> str:
+    """A row for each net and way."""
+    lines = ["| net | look-ahead | step, by one of cross entropy | goal | peak memory |", "|---|---|---:|---:|---:|"]
+    for net in record["nets"]:
+        for row in net["ways"]:
+            goal = f"{GOALS[row['way']]}" if row["way"] in GOALS else ""
+            lines.append(f"| {net['net']} | {row['way']} | {row['step']:.2f} | {goal} | {row['memory']:.2f} |")
+    setting = record["setting"]
+    lines += ["", f"Batch {setting['batch']}, {setting['classes']} classes, {record['processor']}."]
+    return "\n".join(lines)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--nets", nargs="+", default=["resnet8", "resnet18"])
+    parser.add_argument("--batch", type=int, default=128)
+    parser.add_argument("--classes", type=int, default=100)
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--threads", type=int, default=torch.get_num_threads())
+    parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--out", type=Path, default=RESULT)
+    options = parser.parse_args()
+    torch.set_num_threads(options.threads)
+    started = time.perf_counter()
+    nets = []
+    for net in options.nets:
+        rows = measure(Bench(net, options.batch, options.classes, options.device), options.rounds, options.seed)
+        nets.append({"net": net, "ways": rows})
+        print(json.dumps(nets[-1]), file=sys.stderr, flush=True)
+    record = {
+        "command": shlex.join(["python", "-m", "benchmarks.training.lookahead", *sys.argv[1:]]),
+        "versions": {"python": platform.python_version(), "torch": torch.__version__},
+        "processor": processor() if options.device == "cpu" else torch.cuda.get_device_name(),
+        "setting": {key: getattr(options, key) for key in ("batch", "classes", "rounds", "threads", "device")},
+        "seconds": round(time.perf_counter() - started, 1),
+        "nets": nets,
+    }
+    options.out.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+    print(markdown(record))
+
+
+if __name__ == "__main__":
+    main()

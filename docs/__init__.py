@@ -1,1 +1,0 @@
-"""The documentation, and the code that writes its tables."""

@@ -1,0 +1,133 @@
+"""The definitions of a checkout and what its names stand for, read from its text: no code of it is run."""
+
+from __future__ import annotations
+
+import ast
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from tools import PACKAGES
+from tools.imports import file_of, sources
+
+FUNCTION = (ast.FunctionDef, ast.AsyncFunctionDef)
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+Place = tuple[Path, str]
+"""A file and the name of a function or class in it, `Class.method` for a method; a file and "" for a module."""
+
+
+@dataclass
+class House:
+    """The definitions of a checkout, and what names in its files stand for."""
+
+    root: Path
+
+    @cached_property
+    def definitions(self) -> dict[Place, ast.AST]:
+        """Functions, classes and methods by their places."""
+        found: dict[Place, ast.AST] = {}
+        for package in PACKAGES:
+            for file in sources(self.root, package):
+                for node in ast.parse(file.read_text(encoding="utf-8")).body:
+                    if isinstance(node, FUNCTION):
+                        found[file, node.name] = node
+                    elif isinstance(node, ast.ClassDef):
+                        found[file, node.name] = node
+                        methods = (part for part in node.body if isinstance(part, FUNCTION))
+                        found |= {(file, f"{node.name}.{method.name}"): method for method in methods}
+        return found
+
+    @cached_property
+    def imported(self) -> dict[Path, dict[str, str]]:
+        """The dotted name behind each imported name of a file, wherever in the file its import stands."""
+        found: dict[Path, dict[str, str]] = defaultdict(dict)
+        for package in PACKAGES:
+            for file in sources(self.root, package):
+                for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+                    if isinstance(node, ast.ImportFrom):
+                        found[file] |= {a.asname or a.name: f"{node.module}.{a.name}" for a in node.names}
+                    elif isinstance(node, ast.Import):
+                        found[file] |= {a.asname or a.name: a.name for a in node.names}
+        return found
+
+    @cached_property
+    def owners(self) -> dict[str, list[Place]]:
+        """Methods by their bare names."""
+        found = defaultdict(list)
+        for file, name in self.definitions:
+            if "." in name:
+                found[name.partition(".")[2]].append((file, name))
+        return found
+
+    def named(self, file: Path, name: str) -> Place | None:
+        """Return what a name of a file stands for."""
+        if (file, name) in self.definitions:
+            return file, name
+        dotted = self.imported[file].get(name)
+        return None if dotted is None else self.dotted(dotted)
+
+    def dotted(self, name: str) -> Place | None:
+        """Return what a dotted name stands for: a module, or what its parent module defines or imports."""
+        file = file_of(self.root, name)
+        if file is None:
+            return None
+        module = ".".join(file.relative_to(self.root).with_suffix("").parts).removesuffix(".__init__")
+        rest = name.removeprefix(module).removeprefix(".")
+        return self.named(file, rest) if rest else (file, "")
+
+    def member(self, owner: Place, name: str) -> Place | None:
+        """Return a function of a module, or a method of a class or of its bases."""
+        file, holder = owner
+        if not holder:
+            return self.named(file, name)
+        if (file, f"{holder}.{name}") in self.definitions:
+            return file, f"{holder}.{name}"
+        node = self.definitions.get(owner)
+        for base in node.bases if isinstance(node, ast.ClassDef) else ():
+            above = self.named(file, base.id) if isinstance(base, ast.Name) else None
+            if above is not None and (found := self.member(above, name)) is not None:
+                return found
+        return None
+
+    def attribute(self, owner: Place, name: str) -> Place | None:
+        """Return the class of an attribute: by its annotation, or by that of the argument that it is set to."""
+        holder = self.definitions.get(owner)
+        arguments: dict[str, ast.expr | None] = {}
+        for part in ast.walk(holder) if holder is not None else ():
+            if isinstance(part, ast.AnnAssign) and ast.unparse(part.target) in (name, f"self.{name}"):
+                return self.annotated(owner[0], part.annotation)
+            if isinstance(part, FUNCTION) and part.name == "__init__":
+                arguments = {argument.arg: argument.annotation for argument in arguments_of(part)}
+            if isinstance(part, ast.Assign):
+                for target, value in _pairs(part):
+                    if ast.unparse(target) == f"self.{name}" and isinstance(value, ast.Name):
+                        return self.annotated(owner[0], arguments.get(value.id))
+        return None
+
+    def annotated(self, file: Path, node: ast.expr | None, own: str = "") -> Place | None:
+        """Return the class that an annotation names: the first one that this checkout defines."""
+        for part in ast.walk(node) if node is not None and not isinstance(node, ast.Subscript) else ():
+            if isinstance(part, ast.Name):
+                place = (file, own) if part.id == "Self" and own else self.named(file, part.id)
+                if place is not None and isinstance(self.definitions.get(place), ast.ClassDef):
+                    return place
+        return None
+
+
+def arguments_of(node: Function) -> list[ast.arg]:
+    every = node.args
+    return [*every.posonlyargs, *every.args, *every.kwonlyargs, *filter(None, (every.vararg, every.kwarg))]
+
+
+def is_property(node: Function) -> bool:
+    return any(ast.unparse(one) in ("property", "cached_property") for one in node.decorator_list)
+
+
+def _pairs(node: ast.Assign) -> Iterator[tuple[ast.expr, ast.expr]]:
+    for target in node.targets:
+        if isinstance(target, ast.Tuple) and isinstance(node.value, ast.Tuple):
+            yield from zip(target.elts, node.value.elts, strict=True)
+        else:
+            yield target, node.value

@@ -1,0 +1,46 @@
+"""The folders of a checkout in numbers: rooms, floors, lines. Nothing of it is run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from graphlib import TopologicalSorter
+from pathlib import Path
+from typing import Any
+
+from tools.imports import folder_parts, imported_files, sources
+
+
+@dataclass(frozen=True)
+class Folder:
+    """One folder in numbers."""
+
+    folder: str
+    rooms: int
+    """Its files and those of its sub-folders, without an empty `__init__`."""
+    floors: int
+    """Of its files."""
+    parts: int
+    """Its own modules and sub-packages."""
+    part_floors: int
+    """Of its parts, where a sub-package is one."""
+    lines: int
+
+
+def floors(graph: Mapping[Any, set[Any]]) -> int:
+    """Return the number of floors: a node stands one floor above the highest one that it points to."""
+    height: dict[Any, int] = {}
+    for node in TopologicalSorter(graph).static_order():
+        height[node] = 1 + max((height[other] for other in graph.get(node, ())), default=0)
+    return max(height.values(), default=0)
+
+
+def measured(root: Path, folder: str) -> Folder:
+    """Measure one folder."""
+    files = [file for file in sources(root, folder) if file.stat().st_size]
+    inside = {file: imported_files(root)[file] & set(files) for file in files}
+    parts = folder_parts(root, folder)
+    parts.pop("__init__", None)
+    below = {part: others & set(parts) for part, others in parts.items()}
+    lines = sum(len(file.read_text(encoding="utf-8").splitlines()) for file in files)
+    return Folder(folder, len(files), floors(inside), len(parts), floors(below), lines)

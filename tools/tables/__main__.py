@@ -1,0 +1,10 @@
+"""python -m tools.tables: write the generated tables of README.md and docs/*.md anew."""
+
+from tools.tables.pages import PAGES, refreshed
+
+if __name__ == "__main__":
+    for page in PAGES:
+        text = page.read_text(encoding="utf-8")
+        if (new := refreshed(text)) != text:
+            page.write_text(new, encoding="utf-8")
+            print(f"{page.name}: written")

@@ -1,0 +1,84 @@
+"""The committed results of the benchmarks, and single figures out of them."""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from tools import ROOT
+
+FOLDER = ROOT / "benchmarks" / "results"
+Result = dict[str, Any]
+Key = Sequence[str | dict[str, object]]
+"""The way to a figure: names, and for a list the values that single out one of its rows."""
+
+COMMANDS = {
+    "cifar100-resnet8-cpu": "python -m benchmarks.training.pipeline_run cifar100-resnet8-cpu cifar100",
+    "flow-overhead-digits": "python -m benchmarks.training.pipeline_run flow-overhead-digits digits --plain",
+    "meta-learning-cifar100-subset": "python -m benchmarks.training.meta_learning --data FOLDER/cifar100.npz",
+    "theory": "python -m benchmarks.training.theory",
+    "lookahead": "python -m benchmarks.training.lookahead",
+    "metrics": "python -m benchmarks.library.metrics",
+    "calibrators": "python -m benchmarks.library.calibrators --limit 60",
+    "selection": "python -m benchmarks.library.selection",
+    "interval_coverage": "python -m benchmarks.intervals.ece --runs 400",
+    "classwise_coverage": "python -m benchmarks.intervals.classwise --runs 150",
+    "score_coverage": "python -m benchmarks.intervals.scores --runs 1000",
+    "human_labels": "python -m benchmarks.intervals.human_labels",
+    "decisions": "python -m benchmarks.intervals.decisions --runs 250",
+    "threshold": "python -m benchmarks.intervals.threshold --records FOLDER",
+    "rare_positives": "python -m benchmarks.alarms.rare_positives",
+    "significance": "python -m benchmarks.evidence.significance",
+    "calibration_differences": "python -m benchmarks.evidence.calibration_differences",
+    "slices": "python -m benchmarks.evidence.slices",
+    "labelling": "python -m benchmarks.evidence.labelling",
+    "sequential": "python -m benchmarks.alarms.sequential",
+    "headline": "python -m benchmarks.evidence.headline --streams 60",
+    "weighted_evidence": "python -m benchmarks.alarms.weighted_evidence",
+    "judge": "python -m benchmarks.evidence.judge --records FOLDER",
+    "promise": "python -m benchmarks.alarms.promise",
+    "late_positives": "python -m benchmarks.alarms.late_positives",
+    "training": "python -m benchmarks.training.methods --rounds 14",
+    "photos": "python -m benchmarks.training.photos --before 7f39044",
+    "finetuning": "python -m benchmarks.training.finetuning",
+    "checkpoints": "python -m benchmarks.training.checkpoints",
+    "importing": "python -m benchmarks.library.importing --write",
+    "serving": "python -m benchmarks.serving.comparison --peers .peers/bin/python",
+    "vector_serving": "python -m benchmarks.serving.vectors --peers .peers/bin/python",
+    "observe": "python -m benchmarks.serving.observe --write",
+    "faults": "python -m benchmarks.faults --kills 200",
+    "report": "python -m benchmarks.scaling.live_report --write",
+    "scaling": "python -m benchmarks.scaling.growth",
+    "partitions": "python -m benchmarks.scaling.partitions --write",
+    "table_report": "python -m benchmarks.library.table_report --write",
+}
+"""The command that makes a result anew."""
+
+
+@functools.cache
+def read(name: str) -> Result:
+    """The result that benchmarks/results/`name`.json holds."""
+    result: Result = json.loads((FOLDER / f"{name}.json").read_text(encoding="utf-8"))
+    return result
+
+
+def figure(name: str, key: Key) -> float:
+    """The number at `key` in the result `name`.
+
+    Raises:
+        KeyError: no such name, not exactly one such row, or no number there.
+    """
+    place: Any = read(name)
+    for step in key:
+        if isinstance(step, str):
+            place = place[step]
+        else:
+            rows = [row for row in place if all(row.get(column) == value for column, value in step.items())]
+            if len(rows) != 1:
+                raise KeyError(f"{name}.json: {len(rows)} rows with {step}; exactly one is needed")
+            place = rows[0]
+    if isinstance(place, bool) or not isinstance(place, int | float):
+        raise KeyError(f"{name}.json: {key} is no number but {place!r}")
+    return place

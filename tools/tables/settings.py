@@ -1,0 +1,35 @@
+"""The tables of docs/settings.md: every setting of the service, every parameter of the pipeline."""
+
+from __future__ import annotations
+
+import json
+
+from pipeline.config import Params, load
+from service.settings import Settings
+from tools import ROOT
+from tools.tables.markdown import table
+
+
+def service() -> str:
+    """One row a setting: its option, its variable, its default, its meaning."""
+    rows = [
+        (
+            f"--{name.replace('_', '-')}",
+            f"TRUEODDS_{name.upper()}",
+            "" if setting.default in (None, ()) else f"{setting.default}",
+            setting.description or "",
+        )
+        for name, setting in Settings.model_fields.items()
+    ]
+    return table(("option", "variable", "default", "meaning"), rows, code=(0, 1, 2))
+
+
+def params() -> str:
+    """One row a leaf of params.yaml: its section, the value in the repository, its meaning."""
+    values = load(ROOT / "params.yaml")
+    rows = [
+        (f"{section}.{name}", json.dumps(getattr(getattr(values, section), name)), leaf.description or "")
+        for section, field in Params.model_fields.items()
+        for name, leaf in field.annotation.model_fields.items()  # type: ignore[union-attr]  # each is a section
+    ]
+    return table(("parameter", "value", "meaning"), [(a, b, " ".join(c.split())) for a, b, c in rows], code=(0, 1))
