@@ -34,7 +34,7 @@ from benchmarks.interval_coverage import processor
 from benchmarks.metrics import commit, installed
 from benchmarks.serving import peer_versions, probabilities
 from benchmarks.serving_report import rate
-from trueodds.bundle import Bundle, Description, ModelFolder
+from trueodds.bundle import Bundle, Description, open_models
 from trueodds.calibrators import Temperature
 from trueodds.importing.conversion import Options, convert
 from trueodds.importing.rows import LabelledRows
@@ -86,7 +86,7 @@ def publish(folder: Path) -> tuple[Path, npt.NDArray[np.float32]]:
         golden_input=rows_NF[0],
         golden_logits=logits_NC[0],
     )
-    return ModelFolder(folder / "models").publish(folder / "bundle"), rows_NF[0]
+    return open_models(folder / "models").publish(folder / "bundle"), rows_NF[0]
 
 
 def best(model: Path, peers: Path, folder: Path, body: Path, seconds: float) -> tuple[servers.Variant, list[Any]]:

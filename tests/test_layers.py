@@ -46,23 +46,18 @@ LAYERS = {
         tokens
     """,
     "trueodds/bundle": """
-        opening
-        bucket
-        model_folder
-        changing
-        published single copying
-        audit_log trial
-        contents
-        bundle locks role_files
+        published
+        changing storage trial
+        bundle
         model_card unloadable
-        card
-        act_alone risk_coverage shadows
+        audit_log card
+        act_alone contents risk_coverage
     """,
-    "trueodds/bundle/bucket": """
-        models cached
-        versions
-        snapshot
-        objects
+    "trueodds/bundle/storage": """
+        cached
+        bucket folder single
+        snapshot storage
+        locks objects
     """,
     "trueodds/evaluation": """
         shift
@@ -262,7 +257,7 @@ TORCH = (
 )
 LIBRARY = {"numpy", "scipy", "pydantic", "yaml", "PIL"}
 EXTRAS = {
-    "bundle/bucket/objects.py": {"fsspec", "aiohttp", "botocore"},
+    "bundle/storage/objects.py": {"fsspec", "aiohttp", "botocore"},
     "client": {"httpx"},
     "reports/page": {"jinja2", "markupsafe"},
     "importing": {"onnx", "onnxruntime", "google"},
