@@ -56,7 +56,7 @@ LAYERS = {
     "trueodds/bundle/storage": """
         cached
         bucket folder single
-        snapshot storage
+        snapshot storage whole
         locks objects
     """,
     "trueodds/evaluation": """

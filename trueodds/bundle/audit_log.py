@@ -10,6 +10,7 @@ import getpass
 import json
 import os
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, Literal, Self, get_args
 
 from trueodds.bundle.contents import DEFAULT, ROLES, Role
@@ -161,6 +162,16 @@ def previous(changes: list[Change], current: str | None) -> str | None:
     if stack and stack[-1] == current:
         stack.pop()
     return stack[-1] if stack else None
+
+
+def began_ms(changes: list[Change], role: Role, version: str | None) -> int | None:
+    """When a version got the role that it has, in Unix milliseconds; None: the log does not say."""
+    for change in reversed(changes):
+        if role_of(change.action) == role:
+            if change.after != version:
+                return None
+            return change.since_ms or int(datetime.fromisoformat(change.when).timestamp() * 1000)
+    return None
 
 
 def user() -> str:

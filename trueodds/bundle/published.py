@@ -51,13 +51,16 @@ T = TypeVar("T")
 class PublishedModels:
     """The models that are published in a place, with the verbs that change it; `open_models` opens one.
 
-    All verbs that change something take `why` and `who` for the audit log, plain lines; `who` is this process's user
-    unless it is said. Several processes may use one place at once. A folder is made by the first `publish`.
+    All verbs that change something take `why` and `who` for the audit log; `who` is this process's user unless it is
+    said. Several processes may use one place at once. A folder is made by the first `publish`.
+
+    Raises:
+        BundleError: by every call, where it names a model or a version that is not published.
+        AuditLogError: by every verb, where `why` or `who` is not a plain line; a log with a line that is no change.
+        OSError: by every call, where the place cannot be read or written.
     """
 
     storage: Storage
-
-    # Where it is.
 
     @property
     def path(self) -> Path:
@@ -86,14 +89,8 @@ class PublishedModels:
         """Raises OSError where nothing can be published here."""
         self.storage.check_writable()
 
-    # Read.
-
     def contents(self) -> Contents:
-        """All models, versions and roles.
-
-        Raises:
-            OSError: a place that is there and cannot be read.
-        """
+        """All models, versions and roles."""
         return self.storage.contents()
 
     def names(self) -> list[str]:
@@ -101,29 +98,17 @@ class PublishedModels:
         return self.storage.list().names
 
     def versions(self, name: str) -> list[str]:
-        """The published versions of a model, the oldest first.
-
-        Raises:
-            BundleError: there is no such model.
-        """
+        """The published versions of a model, the oldest first."""
         listing = self._listing(name)
         return sorted(listing.models[name], key=lambda version: (listing.modified(f"{name}/{version}"), version))
 
     def version_folder(self, name: str, version: str) -> Path:
-        """The folder of a published version, fetched if need be.
-
-        Raises:
-            BundleError: there is none.
-        """
+        """The folder of a published version, fetched if need be."""
         check_published(self.storage.list(), (name, version))
         return self.storage.fetch((name, version))
 
     def version_of(self, name: str, role: Role) -> str | None:
-        """The version that has a role for a model, whether or not its folder is there; None if none has.
-
-        Raises:
-            BundleError: there is no such model.
-        """
+        """The version that has a role for a model, whether or not its folder is there; None if none has."""
         return self._listing(name).version_of(name, role)
 
     def default(self) -> Path:
@@ -142,12 +127,7 @@ class PublishedModels:
         return self.storage.list().default_model()
 
     def changes(self, name: str | None = None) -> list[Change]:
-        """The audit log of a model's versions, or of the model that answers calls that name none.
-
-        Raises:
-            AuditLogError: a line that is no change.
-            BundleError: there is no such model.
-        """
+        """The audit log of a model's versions, or of the model that answers calls that name none."""
         return changing.changes(self.storage.list() if name is None else self._listing(name), name)
 
     def since_ms(self, name: str, slot: Slot) -> int:
@@ -155,10 +135,6 @@ class PublishedModels:
 
         Its fit knows none of them, and they are answers of what answers now since it last began to: which version
         answers was decided by looking at earlier ones.
-
-        Raises:
-            AuditLogError: a line of the log that is no change.
-            BundleError: there is no such model.
         """
         return changing.since_ms(self._listing(name), name, slot)
 
@@ -166,7 +142,7 @@ class PublishedModels:
         """The card and the calibrator of a published version, which was looked at as a whole where that costs little.
 
         Raises:
-            BundleError: there is none, or it is damaged.
+            BundleError: it is damaged.
         """
         check_published(self.storage.list(), (name, version))
         return self.storage.read((name, version))
@@ -204,8 +180,6 @@ class PublishedModels:
             )
         return f"{this} has no role; {default or 'nothing'} answers for {name}. {query}"
 
-    # Change.
-
     def publish(
         self,
         bundle: str | Path,
@@ -230,8 +204,6 @@ class PublishedModels:
 
         Raises:
             BundleError: the bundle, or an already published folder of this version, is damaged.
-            AuditLogError: `why` or `who` is not a plain line.
-            OSError: the place cannot be written.
         """
         Reason.of(why, who)
         source = Bundle.load(bundle)
@@ -254,22 +226,12 @@ class PublishedModels:
         why: str = "",
         who: str | None = None,
     ) -> None:
-        """Give a version that was just published its role, as `publish` describes.
-
-        Raises:
-            AuditLogError: `why` or `who` is not a plain line.
-        """
+        """Give a version that was just published its role, as `publish` describes."""
         reason = Reason.of(why, who)
-
-        def verb(draft: Draft) -> None:
-            if role is not None:
-                draft.appoint((name, version), role, reason, displace=displace)
-            if unnamed:
-                draft.set_default(name, "default", reason)
-
         self.identify()
         if role is not None or unnamed:
-            self._change(name, verb)
+            key = name, version
+            self._change(name, reason, lambda draft: draft.appoint(key, role, displace=displace, unnamed=unnamed))
 
     def promote(
         self, name: str, version: str, *, why: str = "", who: str | None = None, beside: str | None = None
@@ -280,33 +242,17 @@ class PublishedModels:
         that is judged beside another version than this one is withdrawn: its fit was for that.
 
         Raises:
-            BundleError: there is no such published version, or `beside` is given and no longer answers.
-            AuditLogError: `why` or `who` is not a plain line.
+            BundleError: `beside` is given and no longer answers.
         """
-        reason = Reason.of(why, who)
-
-        def verb(draft: Draft) -> None:
-            check_published(draft.now, (name, version))
-            draft.check_beside(name, beside)
-            draft.take_over((name, version), "promote", reason)
-
-        self._change(name, verb)
+        self._change(name, Reason.of(why, who), lambda draft: draft.promote((name, version), beside))
 
     def roll_back(self, name: str, *, why: str = "", who: str | None = None) -> str:
         """Promote the version that answered before; once more: the one before that. Returns the version.
 
         Raises:
-            BundleError: that version's folder is gone.
-            AuditLogError: nothing is known to have answered before, the log is damaged, or `why` or `who` is not a
-                plain line.
+            AuditLogError: nothing is known to have answered before.
         """
-        reason = Reason.of(why, who)
-
-        def verb(draft: Draft) -> str:
-            check_model(draft.now, name)
-            return draft.roll_back(name, reason)
-
-        return self._change(name, verb)
+        return self._change(name, Reason.of(why, who), lambda draft: draft.roll_back(name))
 
     def shadow(
         self,
@@ -326,45 +272,22 @@ class PublishedModels:
         `since_ms`: answers given from then on (Unix milliseconds, the service's clock) were not known to its fit.
 
         Raises:
-            BundleError: there is no such published version, it is the one that answers, or `beside` is given and no
-                longer answers.
-            AuditLogError: `why` or `who` is not a plain line.
+            BundleError: it is the one that answers, or `beside` is given and no longer answers.
         """
-        reason = Reason.of(why, who)
-
-        def verb(draft: Draft) -> None:
-            check_published(draft.now, (name, version))
-            draft.check_beside(name, beside)
-            if draft.now.version_of(name, DEFAULT) == version:
-                raise BundleError(f"{name}/{version} answers; allowed is another version, to be judged beside it")
-            draft.set(name, slot, version, reason, since_ms)
-
-        self._change(name, verb)
+        key = name, version
+        self._change(name, Reason.of(why, who), lambda draft: draft.shadow(key, slot, since_ms, beside))
 
     def withdraw(self, name: str, slot: Slot = SHADOW, *, why: str = "", who: str | None = None) -> None:
-        """Let no version be in a slot of a model; a net that waits for that of the shadow gets it.
-
-        Raises:
-            BundleError: there is no such model.
-            AuditLogError: `why` or `who` is not a plain line.
-        """
-        reason = Reason.of(why, who)
-
-        def verb(draft: Draft) -> None:
-            check_model(draft.now, name)
-            draft.set(name, slot, None, reason)
-
-        self._change(name, verb)
+        """Let no version be in a slot of a model; a net that waits for that of the shadow gets it."""
+        self._change(name, Reason.of(why, who), lambda draft: draft.withdraw(name, slot))
 
     def set_default(self, name: str, *, why: str = "", who: str | None = None) -> str:
         """Let a model answer calls that name none, by the version that answers for it. Returns that version.
 
         Raises:
-            BundleError: there is no such model, or no version answers for it.
-            AuditLogError: `why` or `who` is not a plain line.
+            BundleError: no version answers for it.
         """
-        reason = Reason.of(why, who)
-        return self._change(name, lambda draft: draft.set_default(name, "default", reason))
+        return self._change(name, Reason.of(why, who), lambda draft: draft.set_default(name))
 
     def roll_back_default(self, *, why: str = "", who: str | None = None) -> str:
         """Let the model answer calls that name none that did so before; once more: the one before that.
@@ -372,29 +295,21 @@ class PublishedModels:
         Returns its name.
 
         Raises:
-            BundleError: that model is gone.
-            AuditLogError: nothing is known to have answered before, the log is damaged, or `why` or `who` is not a
-                plain line.
+            AuditLogError: nothing is known to have answered before.
         """
-        reason = Reason.of(why, who)
-        return self._change(None, lambda draft: draft.roll_back_default(reason))
+        return self._change(None, Reason.of(why, who), Draft.roll_back_default)
 
     def identify(self) -> str:
-        """The identity that tells this place from others; made now if it has none.
-
-        Raises:
-            OSError: it has none and cannot be written.
-        """
-        return self.storage.list().identity() or self._change(None, Draft.identify)
+        """The identity that tells this place from others; made now if it has none."""
+        return self.storage.list().identity() or self.storage.write(None, changing.identify)
 
     def lock(self, name: str, purpose: str, wait: Callable[[], object] | None = None) -> AbstractContextManager[None]:
-        """Hold a model against other processes of this machine with the same purpose; see `storage.locks.lock`.
+        """Hold a model against other processes with the same purpose; see `storage.locks.lock`.
 
-        A folder on a shared disk is held against other machines, too. A bucket is not: what they change there
-        meanwhile is in the log, and is not lost.
+        Other machines see it where they share the folder. They do not see that of a bucket, which is this machine's:
+        what they change there meanwhile is in the log, and is not lost.
 
         Raises:
-            BundleError: there is no such model.
             BusyError: another process holds it, and there is no `wait`.
         """
         self._listing(name)
@@ -403,16 +318,15 @@ class PublishedModels:
         return lock(folder / f".{purpose}.lock", wait)
 
     def _listing(self, name: str) -> Listing:
-        """What is there; raises BundleError where there is no such model."""
+        """List what is there, and the model among it."""
         listing = self.storage.list()
         check_model(listing, name)
         return listing
 
-    def _change(self, model: str | None, verb: Callable[[Draft], T]) -> T:
+    def _change(self, model: str | None, reason: Reason, verb: Callable[[Draft], T]) -> T:
         def change(listing: Listing) -> tuple[T, list[Step]]:
-            draft = Draft(listing)
-            answer = verb(draft)
-            return answer, draft.steps
+            draft = Draft(listing, reason)
+            return verb(draft), draft.steps
 
         return self.storage.write(model, change)
 

@@ -7,14 +7,10 @@ and the role files (`default`, `shadow`) are written after it, for those who rea
 
 from __future__ import annotations
 
-import errno
 import json
 import os
 import random
 import re
-import shutil
-import sys
-import tempfile
 import time
 from collections.abc import Callable
 from hashlib import sha256
@@ -28,8 +24,8 @@ from trueodds.bundle.contents import IDENTITY, Key, Listing
 from trueodds.bundle.storage.objects import BucketError, ChangedError, Objects
 from trueodds.bundle.storage.snapshot import Snapshot
 from trueodds.bundle.storage.storage import Storage, T, Verb
+from trueodds.bundle.storage.whole import copy, is_whole, keep
 from trueodds.calibrators import Calibrator
-from trueodds.files import naming
 
 VARIABLE = "TRUEODDS_MODELS_CACHE"
 TRIES = 12
@@ -99,17 +95,13 @@ class Bucket(Storage):
             if file not in there or there[file].size != path.stat().st_size:
                 self._objects.upload(path, "/".join((*key, file)))
 
-        def copy(aside: Path) -> None:
-            for file in source.files:
-                shutil.copyfile(source.directory / file, aside / file)
-
-        if not _is(self.folder(key), key):
-            self._keep(key, copy)
+        if not is_whole(self.folder(key), key):
+            self._keep(key, lambda aside: copy(source, aside))
         return self.folder(key)
 
     def fetch(self, key: Key) -> Path:
         """The folder of a version, fetched now if it is not there, or no longer what it was."""
-        if (self.folder(key) / CARD).exists() and _is(self.folder(key), key):
+        if (self.folder(key) / CARD).exists() and is_whole(self.folder(key), key):
             return self.folder(key)
         snapshot = self._current()
         if key[1] not in snapshot.models.get(key[0], ()):
@@ -182,23 +174,9 @@ class Bucket(Storage):
                 self._objects.delete(name)
 
     def _keep(self, key: Key, fill: Callable[[Path], None]) -> None:
-        """Keep a version in the cache: filled aside, checked, and whole before it has its name.
-
-        Several processes may do so at once.
-        """
         target = self.folder(key)
         target.parent.mkdir(parents=True, exist_ok=True)
-        aside = Path(tempfile.mkdtemp(prefix=ASIDE, dir=target.parent))
-        try:
-            with naming(target, aside):
-                fill(aside)
-            content = _content(aside, "/".join((self.place, *key)))
-            if content != key:
-                raise BundleError(f"the folder is {'/'.join(key)}, its content is {'/'.join(content)}")
-            aside.chmod(0o755)
-            _put_in_place(aside, target, key)
-        finally:
-            shutil.rmtree(aside, ignore_errors=True)
+        keep(target, key, fill, prefix=ASIDE, place="/".join((self.place, *key)))
 
 
 def cache_of(url: str, cache: Path | None = None) -> Path:
@@ -208,32 +186,3 @@ def cache_of(url: str, cache: Path | None = None) -> Path:
         cache = Path(os.environ.get(VARIABLE) or Path(home) / "trueodds")
     readable = re.sub(r"[^A-Za-z0-9.-]+", "-", url.partition("://")[2]).strip("-.")[:60]
     return cache / f"{readable}-{sha256(url.rstrip('/').encode()).hexdigest()[:8]}"
-
-
-def _put_in_place(aside: Path, target: Path, key: Key) -> None:
-    """Give a whole bundle its name, unless another process was first. What was there and is no such bundle goes."""
-    for last in (False, True):
-        try:
-            if sys.platform == "win32" and target.is_dir() and not any(target.iterdir()):
-                target.rmdir()
-            aside.rename(target)  # in place of an empty folder, too
-        except OSError as error:
-            if error.errno not in (errno.ENOTEMPTY, errno.EEXIST) or last:
-                raise
-            if _is(target, key):
-                return
-            shutil.rmtree(target, ignore_errors=True)
-        else:
-            return
-
-
-def _content(folder: Path, place: str | None = None) -> Key:
-    bundle = Bundle.load(folder, place)
-    return bundle.card.name, bundle.version
-
-
-def _is(folder: Path, key: Key) -> bool:
-    try:
-        return _content(folder) == key
-    except BundleError:
-        return False

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
 import logging
-import os
 import shutil
 import time
 from dataclasses import replace
@@ -16,7 +14,7 @@ from trueodds.bundle.storage.folder import Folder
 from trueodds.bundle.storage.locks import lock
 from trueodds.bundle.storage.objects import BucketError
 from trueodds.bundle.storage.snapshot import Snapshot
-from trueodds.files import naming
+from trueodds.files import write_bytes
 
 _ABANDONED_SECONDS = 24 * 3600.0
 
@@ -91,20 +89,8 @@ class CachedBucket(Bucket):
             for folder in gone if name in models else [self.path / name]:
                 shutil.rmtree(folder, ignore_errors=True)
         for name, data in settled.items():
-            _write(self.path / name, data)
+            if not (path := self.path / name).exists() or path.read_bytes() != data:
+                write_bytes(path, data)
         for name in (*ROLES, *(f"{model}/{role}" for model in models for role in ROLES)):
             if name not in settled:
                 (self.path / name).unlink(missing_ok=True)
-
-
-def _write(path: Path, data: bytes) -> None:
-    with contextlib.suppress(FileNotFoundError):
-        if path.read_bytes() == data:
-            return
-    aside = path.with_name(f".{path.name}-{os.getpid()}")
-    try:
-        with naming(path, aside):
-            aside.write_bytes(data)
-            aside.replace(path)
-    finally:
-        aside.unlink(missing_ok=True)

@@ -13,11 +13,10 @@ from pathlib import Path
 
 from trueodds.bundle.audit_log import log_of, mended
 from trueodds.bundle.bundle import Bundle, BundleError
-from trueodds.bundle.card import Card
-from trueodds.bundle.contents import NAME, Key, Listing
+from trueodds.bundle.contents import NAME, Listing
 from trueodds.bundle.storage.locks import lock, lock_file
 from trueodds.bundle.storage.storage import Storage, T, Verb
-from trueodds.calibrators import Calibrator
+from trueodds.bundle.storage.whole import copy, keep
 from trueodds.files import naming
 
 PUBLISHING = ".publishing"
@@ -45,10 +44,6 @@ class Folder(Storage):
         models = {name: _names(self.path / name) for name in _names(self.path)}
         return Listing(self.given, models, read, modified, exists=self.path.is_dir())
 
-    def read(self, key: Key) -> tuple[Card, Calibrator]:
-        bundle = Bundle.load(self.folder(key))
-        return bundle.card, bundle.calibrator
-
     def write(self, model: str | None, verb: Verb[T]) -> T:
         with ExitStack() as held:
             logs: dict[str, FileIO] = {}
@@ -70,18 +65,27 @@ class Folder(Storage):
         return answer
 
     def upload(self, source: Bundle) -> Path:
-        target = self.folder((source.card.name, source.version))
+        """Copy a bundle, one publisher of a model at a time, so that what else lies aside is left over."""
+        key = source.card.name, source.version
+        target, is_new = self.folder(key), not self.folder(key).parent.exists()
         if target.exists():
             try:
                 Bundle.load(target)
             except BundleError as error:
                 raise BundleError(f"{error}. Remove {target} and publish again") from None
-        else:
-            _copy(source, target)
+            return target
+        target.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            with lock(target.parent / PUBLISHING, lambda: None):
+                for left_over in target.parent.glob(f"{PUBLISHING}-*"):
+                    shutil.rmtree(left_over, ignore_errors=True)
+                if not target.exists():  # another publisher of the same content may have been first
+                    keep(target, key, lambda aside: copy(source, aside), prefix=f"{PUBLISHING}-", place=str(target))
+        except OSError:
+            if is_new and not any(path.name != PUBLISHING for path in target.parent.iterdir()):
+                shutil.rmtree(target.parent, ignore_errors=True)
+            raise
         return target
-
-    def fetch(self, key: Key) -> Path:
-        return self.folder(key)
 
     def check_writable(self) -> None:
         with tempfile.TemporaryFile(dir=self.path):
@@ -95,44 +99,6 @@ def _names(folder: Path) -> frozenset[str]:
             return frozenset(e.name for e in entries if re.fullmatch(NAME, e.name) and e.is_dir())
     except (FileNotFoundError, NotADirectoryError):
         return frozenset()
-
-
-# A bundle's copy.
-
-
-def _copy(source: Bundle, target: Path) -> None:
-    """Copy a bundle to a folder that is not there, written aside and renamed.
-
-    One publisher of a model at a time, so what else lies aside is left over.
-    """
-    folder, is_new = target.parent, not target.parent.exists()
-    folder.mkdir(parents=True, exist_ok=True)
-    try:
-        with lock(folder / PUBLISHING, lambda: None):
-            for left_over in folder.glob(f"{PUBLISHING}-*"):
-                shutil.rmtree(left_over, ignore_errors=True)
-            if not target.exists():  # another publisher of the same content may have been first
-                _copy_aside(source, target)
-    except OSError:
-        if is_new and not any(path.name != PUBLISHING for path in folder.iterdir()):
-            shutil.rmtree(folder, ignore_errors=True)
-        raise
-
-
-def _copy_aside(source: Bundle, target: Path) -> None:
-    aside = Path(tempfile.mkdtemp(prefix=f"{PUBLISHING}-", dir=target.parent))
-    try:
-        with naming(target, aside):
-            for name in source.files:
-                shutil.copyfile(source.directory / name, aside / name)
-                with (aside / name).open("r+b") as file:
-                    os.fsync(file.fileno())  # a file system that allocates late says only now that it is full
-        Bundle.load(aside)
-        aside.chmod(0o755)  # mkdtemp's 0700 would hide it from a service under another user
-        aside.rename(target)
-    except BaseException:
-        shutil.rmtree(aside, ignore_errors=True)
-        raise
 
 
 # Role files: whole or not there, and put back where a change comes to nothing.

@@ -5,10 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from trueodds.bundle.bundle import Bundle
-from trueodds.bundle.card import Card
 from trueodds.bundle.contents import DEFAULT, Key, Listing
-from trueodds.bundle.storage.storage import Storage, T, Verb
-from trueodds.calibrators import Calibrator
+from trueodds.bundle.storage.storage import Storage
 
 
 class Single(Storage):
@@ -29,26 +27,5 @@ class Single(Storage):
             raise OSError(f"{self.path} is gone")
         return self._listing
 
-    def read(self, key: Key) -> tuple[Card, Calibrator]:
-        bundle = Bundle.load(self.path)
-        return bundle.card, bundle.calibrator
-
-    def write(self, model: str | None, verb: Verb[T]) -> T:
-        raise self._is_one_bundle()
-
-    def upload(self, source: Bundle) -> Path:
-        raise self._is_one_bundle()
-
-    def fetch(self, key: Key) -> Path:
-        return self.path
-
     def folder(self, key: Key) -> Path:
         return self.path
-
-    def check_writable(self) -> None:
-        raise self._is_one_bundle()
-
-    def _is_one_bundle(self) -> OSError:
-        return OSError(
-            f"{self.path} is the folder of one bundle; publish to a folder of models or to s3://bucket/prefix"
-        )

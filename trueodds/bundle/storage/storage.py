@@ -18,7 +18,10 @@ Verb = Callable[[Listing], tuple[T, list[Step]]]
 
 
 class Storage(ABC):
-    """A place where models are published. `path` is the folder on this machine where their versions lie."""
+    """A place where models are published. `path` is the folder on this machine where their versions lie.
+
+    Here it can only be read, where it lies. Every call raises OSError where the place cannot be read or written.
+    """
 
     notice_seconds = 5.0
     """Seconds within which a service must have noticed a change."""
@@ -35,18 +38,17 @@ class Storage(ABC):
 
         Raises:
             BundleError: it holds nothing that can be served.
-            OSError: it is there and cannot be read.
         """
 
-    @abstractmethod
     def read(self, key: Key) -> tuple[Card, Calibrator]:
         """Read the card and the calibrator of a version, which is checked as a whole where that costs little.
 
         Raises:
             BundleError: it is damaged.
         """
+        bundle = Bundle.load(self.folder(key))
+        return bundle.card, bundle.calibrator
 
-    @abstractmethod
     def write(self, model: str | None, verb: Verb[T]) -> T:
         """Write what a verb makes of the listing, unless somebody else has changed the same since; then ask it again.
 
@@ -55,35 +57,27 @@ class Storage(ABC):
         Args:
             model: The model whose roles the verb may change; None: only those of the whole place.
             verb: It may be called more than once.
-
-        Raises:
-            OSError: the place cannot be written, or others have changed the same all the time.
         """
+        raise self._refusal()
 
-    @abstractmethod
     def upload(self, source: Bundle) -> Path:
         """Publish a bundle without a role, as a whole or not at all. Returns its folder on this machine.
 
         Raises:
             BundleError: the version is there already, and damaged.
-            OSError: the place cannot be written.
         """
+        raise self._refusal()
 
-    @abstractmethod
     def fetch(self, key: Key) -> Path:
         """The folder of a published version on this machine, fetched now if need be.
 
         Raises:
             BundleError: what lies there is not the version that it says.
-            OSError: it is not here, and cannot be read or written.
         """
+        return self.folder(key)
 
     def contents(self) -> Contents:
-        """All models, versions and roles; none, and why, where it holds nothing that can be served.
-
-        Raises:
-            OSError: it is there and cannot be read.
-        """
+        """All models, versions and roles; none, and why, where it holds nothing that can be served."""
         try:
             return self.list().contents()
         except BundleError as error:
@@ -97,6 +91,9 @@ class Storage(ABC):
         """Changes when a version does where `fetch` takes it from, if that is elsewhere."""
         return ()
 
-    @abstractmethod
     def check_writable(self) -> None:
         """Raises OSError where nothing can be published."""
+        raise self._refusal()
+
+    def _refusal(self) -> OSError:
+        return OSError(f"{self.place} can only be read; models are published to a folder or to s3://bucket/prefix")
