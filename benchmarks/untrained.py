@@ -10,7 +10,7 @@ import torch
 
 from pipeline import nets
 from pipeline.export.network import export
-from trueodds.bundle import ModelFolder
+from trueodds.bundle import open_models
 from trueodds.calibrators import Temperature
 
 SIZE, CHANNELS = 32, 3
@@ -39,4 +39,4 @@ def publish(net: str, models: Path, *, classes: int, temperature: float = 1.0, w
     training = {"method": {"name": "none"}, "data_sha256": "0" * 64, "code_sha256": "0" * 64}
     with tempfile.TemporaryDirectory() as folder:
         export(built.eval(), Temperature(temperature), card, training, numbers, images, Path(folder))
-        return ModelFolder(models).publish(folder)
+        return open_models(models).publish(folder)

@@ -14,7 +14,7 @@ from service.settings import Settings
 from service.store import Store, StoreError, open_store
 from service.store.rows import Version
 from service.telemetry.metrics import Telemetry
-from trueodds.bundle.shadows import is_shadow
+from trueodds.bundle.contents import is_shadow
 
 PING_SECONDS = 3.0
 

@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 from pydantic import BeforeValidator, Field, field_validator, model_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
-from trueodds.bundle.bucket.objects import Bucket, is_url
+from trueodds.bundle.storage.objects import Objects, is_url
 from trueodds.errors import UserError
 from trueodds.inputs.image.pictures import MAX_PIXELS
 from trueodds.sums.maturity import EXAMPLE, Matures, read_matures
@@ -286,7 +286,7 @@ class Settings(BaseSettings):
     def _readable(cls, place: str) -> str:
         if is_url(place):
             try:
-                Bucket(place).check_packages()
+                Objects(place).check_packages()
             except UserError as error:
                 raise ValueError(str(error)) from None
         return place

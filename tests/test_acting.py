@@ -12,7 +12,7 @@ import pytest
 from pipeline.__main__ import main
 from tests.service.tiny_bundle import write_bundle
 from trueodds import cli
-from trueodds.bundle import ActAlone, Bundle, ModelFolder
+from trueodds.bundle import ActAlone, Bundle, open_models
 from trueodds.bundle.act_alone import EXAMPLE
 from trueodds.errors import ConfigError
 
@@ -122,7 +122,7 @@ def test_publish_makes_a_version_with_the_promise(tmp_path: Path, capsys: pytest
     base = ["publish", "--models", str(tmp_path / "models"), "--bundle", str(tmp_path / "bundle")]
     assert main(base) == 0
     assert main([*base, "--act-alone", written(tmp_path)]) == 0
-    models = ModelFolder(tmp_path / "models")
+    models = open_models(tmp_path / "models")
     plain, promised = models.versions("tiny")
     card = Bundle.load(models.version_folder("tiny", promised)).card
     assert card.act_alone == ActAlone.read(written(tmp_path))

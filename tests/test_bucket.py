@@ -14,18 +14,11 @@ from benchmarks.faults.buckets import URL, Store
 from pipeline.__main__ import main
 from pipeline.flows import models_of
 from tests.test_bundle import make_bundle
-from trueodds.bundle import (
-    MODEL,
-    BucketError,
-    BucketModels,
-    Bundle,
-    BundleError,
-    CachedModels,
-    ModelFolder,
-    open_models,
-)
-from trueodds.bundle.bucket.objects import Bucket
-from trueodds.bundle.copying import PUBLISHING
+from trueodds.bundle import MODEL, BucketError, Bundle, BundleError, open_models
+from trueodds.bundle.storage.bucket import Bucket
+from trueodds.bundle.storage.cached import CachedBucket
+from trueodds.bundle.storage.folder import PUBLISHING
+from trueodds.bundle.storage.objects import Objects
 
 
 @pytest.fixture
@@ -54,8 +47,8 @@ def test_every_verb_and_what_it_leaves(
 ) -> None:
     """The same calls on a folder and on a bucket: the same roles, logs but for their times, and files."""
     monkeypatch.setenv("TRUEODDS_MODELS", URL)
-    local, remote = ModelFolder(tmp_path / "models"), open_models()
-    assert isinstance(remote, BucketModels)
+    local, remote = open_models(tmp_path / "models"), open_models()
+    assert isinstance(remote.storage, Bucket)
     one, two, three = (Bundle.load(bundle).version for bundle in bundles)
     for models in (local, remote):
         models.publish(bundles[0])
@@ -85,10 +78,10 @@ def test_every_verb_and_what_it_leaves(
         assert lines[0] == lines[1] and lines[0]
     names = {p.relative_to(local.path).as_posix() for p in local.path.rglob("*") if p.is_file()}
     names.remove(f"tiny/{PUBLISHING}")  # a lock
-    assert names == Bucket(URL).list().keys(), "the bucket can be copied to a folder, and back"
+    assert names == Objects(URL).list().keys(), "the bucket can be copied to a folder, and back"
     assert models_of(tmp_path).given == URL, "where flows publish"
     roles = ("default", "tiny/default", "tiny/shadow", "tiny/waiting")
-    assert Bucket(URL).read(roles) == {name: (local.path / name).read_bytes() for name in roles}
+    assert Objects(URL).read(roles) == {name: (local.path / name).read_bytes() for name in roles}
     assert main(["versions", "--models", URL]) == 0
     printed = capsys.readouterr().out
     assert printed.startswith(URL) and f"{two}  answers" in printed and "temperature, mix" in printed
@@ -114,7 +107,7 @@ def test_publishers_at_once_lose_nothing(store: Store, bundles: list[Path]) -> N
     assert changes[0].before is None
     assert all(then.before == now.after for now, then in pairwise(changes)), "a chain"
     assert len({change.who for change in changes}) > 2, "each publisher's changes are there"
-    role = Bucket(URL).read(["tiny/default", "default"])
+    role = Objects(URL).read(["tiny/default", "default"])
     assert role["tiny/default"].decode().strip() == changes[-1].after == models.version_of("tiny", "default")
     assert role["default"].decode().strip() == f"tiny/{changes[-1].after}" and changes[-1].after in versions
 
@@ -123,8 +116,8 @@ def test_half_of_it(store: Store, bundles: list[Path], tmp_path: Path) -> None:
     """A publisher that was killed before its card, between the log and the role, and files that went later."""
     models, first, second = open_models(URL), *(Bundle.load(bundle) for bundle in bundles[:2])
     models.publish(bundles[0])
-    service = CachedModels(URL, tmp_path / "service", 0.0)
-    there = Bucket(URL)
+    service = CachedBucket(URL, tmp_path / "service", 0.0)
+    there = Objects(URL)
     there.upload(second.model_path, f"tiny/{second.version}/{MODEL}")
     assert service.contents().models["tiny"].versions == {first.version}
     assert service.fetch(("tiny", first.version)) == tmp_path / "service" / "tiny" / first.version
@@ -147,7 +140,7 @@ def test_a_look_asks_once_and_a_bucket_that_is_away_costs_nothing(
     store: Store, bundles: list[Path], tmp_path: Path
 ) -> None:
     open_models(URL).publish(bundles[0])
-    service = CachedModels(URL, tmp_path / "service", 0.0)
+    service = CachedBucket(URL, tmp_path / "service", 0.0)
     contents = service.contents()
     key = contents.default
     assert key
@@ -160,9 +153,9 @@ def test_a_look_asks_once_and_a_bucket_that_is_away_costs_nothing(
     assert problem.startswith(f"{URL} denies access (AccessDenied)") and "what was fetched before is served" in problem
     store.stop()
     assert "cannot be reached" in service.contents().problems[0] and service.contents().default == key
-    again = CachedModels(URL, tmp_path / "service", 0.0)  # another process, from the same cache
+    again = CachedBucket(URL, tmp_path / "service", 0.0)  # another process, from the same cache
     assert again.contents().default == key and Bundle.load(again.fetch(key)).version == key[1]
-    empty = CachedModels(URL, tmp_path / "empty", 0.0)
+    empty = CachedBucket(URL, tmp_path / "empty", 0.0)
     assert empty.contents().default is None and "nothing of it was fetched before" in empty.contents().problems[0]
     with pytest.raises(BucketError, match="cannot be reached"):
         open_models(URL).publish(bundles[0])
@@ -183,7 +176,7 @@ def test_words(store: Store, bundles: list[Path], tmp_path: Path) -> None:
 
 def test_any_url_is_read(tmp_path: Path, bundles: list[Path]) -> None:
     """file:// and memory:// take the same way as s3://, without its conditions."""
-    version = ModelFolder(tmp_path / "models").publish(bundles[0]).name
-    service = CachedModels(f"file://{tmp_path}/models", tmp_path / "service", 0.0)
+    version = open_models(tmp_path / "models").publish(bundles[0]).name
+    service = CachedBucket(f"file://{tmp_path}/models", tmp_path / "service", 0.0)
     assert service.contents().default == ("tiny", version)
     assert json.loads((service.fetch(("tiny", version)) / "card.json").read_text())["method"] == "ce"

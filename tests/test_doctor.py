@@ -16,7 +16,7 @@ from tests.conftest import ROOT, environment
 from tests.service.hooks import Hook
 from tests.service.test_process import server
 from tests.service.tiny_bundle import write_bundle
-from trueodds.bundle import ModelFolder
+from trueodds.bundle import open_models
 from trueodds.calibrators import Temperature
 
 
@@ -34,8 +34,8 @@ def test_versions_are_compared_with_the_constraints(tmp_path: Path) -> None:
 
 @pytest.mark.full
 def test_every_line_and_the_exit_status(tmp_path: Path) -> None:
-    ours = ModelFolder(tmp_path / "models").publish(write_bundle(tmp_path / "bundle"))
-    ModelFolder(tmp_path / "others").publish(write_bundle(tmp_path / "bundle"))
+    ours = open_models(tmp_path / "models").publish(write_bundle(tmp_path / "bundle"))
+    open_models(tmp_path / "others").publish(write_bundle(tmp_path / "bundle"))
     nobody = {"PREFECT_API_URL": "http://127.0.0.1:1/api", "PREFECT_HOME": str(tmp_path / "prefect")}
     with Hook() as hook, server(tmp_path, "--alarm-webhook", f"{hook.url},http://127.0.0.1:1/x") as (http, _):
         client = Client(str(http.base_url).rstrip("/"))
@@ -57,8 +57,8 @@ def test_every_line_and_the_exit_status(tmp_path: Path) -> None:
         wrong = [line for line in lines if line.startswith("WRONG")]
         assert [line.split()[1] for line in wrong] == ["prefect", "alarm"] and all("Cure: " in line for line in wrong)
         assert hook.calls[-1].body["type"] == "calibration-alarm-test"
-        elsewhere = doctor.same_folder(client, ModelFolder(tmp_path / "others"))
-        nowhere = ModelFolder(tmp_path / "nowhere")
+        elsewhere = doctor.same_folder(client, open_models(tmp_path / "others"))
+        nowhere = open_models(tmp_path / "nowhere")
         assert doctor.same_folder(client, nowhere).state == "wrong" and not nowhere.path.exists()
         assert elsewhere.state == "wrong" and "Name the service's own: --models, or TRUEODDS_MODELS" in str(elsewhere)
     away = [doctor.service(client, expected=expected).state for expected in (True, False)]
@@ -67,7 +67,7 @@ def test_every_line_and_the_exit_status(tmp_path: Path) -> None:
 
 
 def test_what_is_under_judgement_or_waits_is_said(tmp_path: Path) -> None:
-    models = ModelFolder(tmp_path / "models")
+    models = open_models(tmp_path / "models")
     assert [str(found) for found in doctor.slots(None, models)] == [
         "ok    slots      nothing is under judgement, and nothing waits"
     ]

@@ -14,7 +14,7 @@ from pipeline.config import Evaluation
 from tests.service.tiny_bundle import write_bundle
 from tests.test_evaluate import table
 from trueodds import calibrators
-from trueodds.bundle import MODEL_CARD, Bundle, BundleError, Description, ModelFolder, Reference, RiskCoverage
+from trueodds.bundle import MODEL_CARD, Bundle, BundleError, Description, Reference, RiskCoverage, open_models
 from trueodds.evaluation.measurement import measure
 from trueodds.metrics import CalibrationSums
 from trueodds.sums.positive import PositiveClass
@@ -126,7 +126,7 @@ def test_of_a_positive_class_each_error_is_named_with_its_quantity(tmp_path: Pat
 
 def test_it_is_hashed_and_published_like_the_others(bundle: Bundle, tmp_path: Path) -> None:
     assert bundle.files == ("model.onnx", "calibrator.json", MODEL_CARD, "card.json")
-    published = ModelFolder(tmp_path / "models").publish(bundle.directory)
+    published = open_models(tmp_path / "models").publish(bundle.directory)
     assert sorted(path.name for path in published.iterdir()) == sorted(bundle.files)
     with (published / MODEL_CARD).open("a", encoding="utf-8") as file:
         file.write("It is never wrong.\n")

@@ -20,13 +20,13 @@ from hypothesis import strategies as st
 from pipeline import recalibrate
 from pipeline.__main__ import main
 from tests.test_bundle import make_bundle
-from trueodds.bundle import AuditLogError, Bundle, BundleError, ModelFolder, user
+from trueodds.bundle import AuditLogError, Bundle, BundleError, PublishedModels, open_models, user
 from trueodds.bundle.audit_log import Change, previous
 
 
 @pytest.fixture
-def models(tmp_path: Path) -> ModelFolder:
-    return ModelFolder(tmp_path / "models")
+def models(tmp_path: Path) -> PublishedModels:
+    return open_models(tmp_path / "models")
 
 
 @pytest.fixture
@@ -35,7 +35,7 @@ def good(tmp_path: Path) -> Path:
 
 
 def published(
-    models: ModelFolder,
+    models: PublishedModels,
     method: str,
     *,
     role: Literal["default", "shadow"] | None = "default",
@@ -51,7 +51,7 @@ def tree(folder: Path) -> dict[str, tuple[bytes, int]]:
     return {str(path.relative_to(folder)): (path.read_bytes(), path.stat().st_mtime_ns) for path in files}
 
 
-def test_publish(models: ModelFolder, good: Path) -> None:
+def test_publish(models: PublishedModels, good: Path) -> None:
     target = models.publish(good)
     assert target == models.path / "tiny" / Bundle.load(good).version
     assert models.default() == target
@@ -65,7 +65,7 @@ def test_publish(models: ModelFolder, good: Path) -> None:
     assert Bundle.load(target).card == Bundle.load(good).card
 
 
-def test_publishing_again_changes_nothing(models: ModelFolder, good: Path, tmp_path: Path) -> None:
+def test_publishing_again_changes_nothing(models: PublishedModels, good: Path, tmp_path: Path) -> None:
     first = models.publish(good)
     before = tree(models.path)
     assert models.publish(good, None) == first
@@ -75,7 +75,7 @@ def test_publishing_again_changes_nothing(models: ModelFolder, good: Path, tmp_p
     assert {name: content for name, (content, _) in tree(models.path).items()} == {k: v[0] for k, v in before.items()}
 
 
-def test_default_is_kept_or_moved(models: ModelFolder, good: Path, tmp_path: Path) -> None:
+def test_default_is_kept_or_moved(models: PublishedModels, good: Path, tmp_path: Path) -> None:
     first = models.publish(good)
     other = make_bundle(tmp_path / "other", lambda card: card.update(method="focal"))
     second = models.publish(other, None)
@@ -85,7 +85,7 @@ def test_default_is_kept_or_moved(models: ModelFolder, good: Path, tmp_path: Pat
     assert models.default() == second
 
 
-def test_another_models_default_is_never_taken(models: ModelFolder, good: Path, tmp_path: Path) -> None:
+def test_another_models_default_is_never_taken(models: PublishedModels, good: Path, tmp_path: Path) -> None:
     first = models.publish(good, "shadow")
     assert models.default() == first, "a model's first version answers, and so does the first model"
     other = models.publish(make_bundle(tmp_path / "other", lambda card: card.update(name="other")))
@@ -108,7 +108,7 @@ def test_another_models_default_is_never_taken(models: ModelFolder, good: Path, 
         models.roll_back_default()
 
 
-def test_a_shadow_under_judgement_is_not_displaced_by_what_is_published(models: ModelFolder) -> None:
+def test_a_shadow_under_judgement_is_not_displaced_by_what_is_published(models: PublishedModels) -> None:
     """Four training runs in an hour: the first is judged on, the last waits, and takes the place when it is free."""
     served, first, *later = (published(models, method, role="shadow") for method in "abcde")
     since_ms = models.since_ms("tiny", "shadow")
@@ -134,7 +134,7 @@ def test_a_shadow_under_judgement_is_not_displaced_by_what_is_published(models: 
     assert [models.version_of("tiny", role) for role in ("default", "shadow", "waiting")] == [first, later[-1], None]
 
 
-def test_what_answers_moves_the_time_from_which_answers_count(models: ModelFolder) -> None:
+def test_what_answers_moves_the_time_from_which_answers_count(models: PublishedModels) -> None:
     served, net, calibrator, other = (published(models, method, role=None) for method in "abcd")
     models.publish(models.version_folder("tiny", served))
     models.shadow("tiny", net)
@@ -152,14 +152,14 @@ def test_what_answers_moves_the_time_from_which_answers_count(models: ModelFolde
     assert change.why == f"{net} answers now; its calibrator was fitted beside {calibrator}"
 
 
-def test_publishing_over_a_damaged_folder(models: ModelFolder, good: Path) -> None:
+def test_publishing_over_a_damaged_folder(models: PublishedModels, good: Path) -> None:
     target = models.publish(good)
     (target / "model.onnx").write_bytes(b"damaged")
     with pytest.raises(BundleError, match="altered or damaged"):
         models.publish(good)
 
 
-def test_many_publishers_at_once(models: ModelFolder, good: Path, tmp_path: Path) -> None:
+def test_many_publishers_at_once(models: PublishedModels, good: Path, tmp_path: Path) -> None:
     for _ in range(5):
         with ThreadPoolExecutor(8) as pool:
             targets = {future.result() for future in [pool.submit(models.publish, good) for _ in range(16)]}
@@ -184,7 +184,7 @@ def roles_and_logs(folder: Path) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in files}
 
 
-def test_a_publication_without_space_changes_nothing(models: ModelFolder, tmp_path: Path) -> None:
+def test_a_publication_without_space_changes_nothing(models: PublishedModels, tmp_path: Path) -> None:
     """Wherever it ends: no file may become longer than the limit."""
     published(models, "a")
     b = make_bundle(tmp_path / "b", lambda card: card.update(method="b"))
@@ -210,7 +210,7 @@ def test_a_publication_without_space_changes_nothing(models: ModelFolder, tmp_pa
     assert models.version_of("tiny", "default") == models.default().name == version
 
 
-def test_what_killed_publishers_leave(models: ModelFolder, good: Path) -> None:
+def test_what_killed_publishers_leave(models: PublishedModels, good: Path) -> None:
     """A copy that is not whole, half a line of the log, a role without its line: the next one mends all of it."""
     first = models.publish(good, why="before")
     left_over = first.parent / ".publishing-dead"
@@ -232,26 +232,26 @@ def test_what_killed_publishers_leave(models: ModelFolder, good: Path) -> None:
     assert models.roll_back("tiny") == first.name and len(models.changes("tiny")) == 3
 
 
-def test_a_broken_bundle_is_not_published(models: ModelFolder, good: Path) -> None:
+def test_a_broken_bundle_is_not_published(models: PublishedModels, good: Path) -> None:
     (good / "model.onnx").unlink()
     with pytest.raises(BundleError, match="is missing"):
         models.publish(good)
     assert not models.path.exists()
 
 
-def test_the_name_default_is_taken(models: ModelFolder, tmp_path: Path) -> None:
+def test_the_name_default_is_taken(models: PublishedModels, tmp_path: Path) -> None:
     with pytest.raises(BundleError, match="the name 'default' is taken"):
         models.publish(make_bundle(tmp_path / "b", lambda card: card.update(name="default")))
 
 
-def test_no_default_yet(models: ModelFolder) -> None:
+def test_no_default_yet(models: PublishedModels) -> None:
     with pytest.raises(BundleError, match=r"no model yet: .*Publish one: trueodds publish"):
         models.default()
 
 
 @pytest.mark.parametrize("named", ["..", "../x", "x/..", "/etc", "/", "", "tiny", "tiny/a/b", "./tiny", "a/../tiny/v",
                                    "tiny/gone", ".tiny/v", "tiny/.aside"])  # fmt: skip
-def test_default_never_leads_out(models: ModelFolder, tmp_path: Path, named: str) -> None:
+def test_default_never_leads_out(models: PublishedModels, tmp_path: Path, named: str) -> None:
     for folder in ("tiny/v", "tiny/a/b", "tiny/.aside", ".tiny/v", "a"):
         (models.path / folder).mkdir(parents=True)
     (tmp_path / "x").mkdir()
@@ -265,10 +265,10 @@ def test_default_never_leads_out(models: ModelFolder, tmp_path: Path, named: str
 def test_default_that_is_not_text(tmp_path: Path) -> None:
     (tmp_path / "default").write_bytes(b"\xff\xfe")
     with pytest.raises(BundleError, match="which is not a folder"):
-        ModelFolder(tmp_path).default()
+        open_models(tmp_path).default()
 
 
-def test_every_change_is_a_line_and_the_way_back_is_an_undo(models: ModelFolder) -> None:
+def test_every_change_is_a_line_and_the_way_back_is_an_undo(models: PublishedModels) -> None:
     a, b, c = (published(models, method, role="default" if method == "a" else None) for method in "abc")
     models.shadow("tiny", b, why="look", who="ann", since_ms=5)
     models.promote("tiny", b, why="better", who="ann")
@@ -312,7 +312,7 @@ def test_the_way_back_is_a_stack(moves: list[str | None]) -> None:
     assert previous(changes, stack[-1]) == (stack[-2] if len(stack) > 1 else None)
 
 
-def test_a_default_written_by_hand_is_not_in_the_way(models: ModelFolder) -> None:
+def test_a_default_written_by_hand_is_not_in_the_way(models: PublishedModels) -> None:
     a, b, c = (published(models, method, role=None if method == "c" else "default") for method in "abc")
     (models.path / "tiny" / "default").write_text(c + "\n")
     assert models.roll_back("tiny") == b
@@ -323,7 +323,7 @@ def test_a_default_written_by_hand_is_not_in_the_way(models: ModelFolder) -> Non
 
 @pytest.mark.parametrize("line", ["{", "[]", '{"what": "promote"}', '{"what": "x", "from": null, "to": "a", "why": "", '
                                   '"who": "", "when": ""}', '{"from": 1, "to": 2, "more": 3}'])  # fmt: skip
-def test_a_damaged_history_is_named_by_its_line(models: ModelFolder, line: str) -> None:
+def test_a_damaged_history_is_named_by_its_line(models: PublishedModels, line: str) -> None:
     published(models, "a")
     with (models.path / "tiny" / "history.jsonl").open("a") as file:
         file.write(line + "\n")
@@ -336,7 +336,7 @@ def test_a_damaged_history_is_named_by_its_line(models: ModelFolder, line: str) 
     ["\n", "\t", "\0", "\x1b", "\x7f", "\x85", "\u061c", "\u200e", "\u2028", "\u202a", "\u202e", "\u2069", "\udcff"],
     ids=ascii,
 )
-def test_reasons_and_names_are_plain_lines(models: ModelFolder, mark: str) -> None:
+def test_reasons_and_names_are_plain_lines(models: PublishedModels, mark: str) -> None:
     """Nothing is changed by a refused one; a history that holds one of earlier times is read."""
     a, b = published(models, "a"), published(models, "b", role=None)
     before = (models.path / "tiny" / "history.jsonl").read_bytes()
@@ -359,14 +359,14 @@ def test_reasons_and_names_are_plain_lines(models: ModelFolder, mark: str) -> No
         assert models.changes("tiny")[-1].why == f"so{mark}it was"
 
 
-def test_a_user_whose_name_is_no_plain_line(models: ModelFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_user_whose_name_is_no_plain_line(models: PublishedModels, monkeypatch: pytest.MonkeyPatch) -> None:
     b = published(models, "a") and published(models, "b", role=None)
     monkeypatch.setenv("LOGNAME", "me\x1b[2J")
     with pytest.raises(AuditLogError, match=r"who holds U\+001B"):
         models.promote("tiny", b)
 
 
-def test_many_writers_leave_whole_lines(models: ModelFolder) -> None:
+def test_many_writers_leave_whole_lines(models: PublishedModels) -> None:
     versions = [published(models, method) for method in "abc"]
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(lambda k: models.promote("tiny", versions[k % 3]), range(60)))
@@ -375,14 +375,14 @@ def test_many_writers_leave_whole_lines(models: ModelFolder) -> None:
     assert changes[-1].after == models.version_of("tiny", "default")
 
 
-def test_a_version_that_is_gone(models: ModelFolder) -> None:
+def test_a_version_that_is_gone(models: PublishedModels) -> None:
     a, _ = published(models, "a"), published(models, "b")
     (models.path / "tiny" / a).rename(models.path / "away")
     with pytest.raises(BundleError, match="there is no folder"):
         models.roll_back("tiny")
 
 
-def test_the_commands(models: ModelFolder, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_commands(models: PublishedModels, capsys: pytest.CaptureFixture[str]) -> None:
     def typed(*words: str) -> tuple[int, str]:
         status = main([*words, "--models", str(models.path)])
         shown = capsys.readouterr()

@@ -11,7 +11,7 @@ import pytest
 from tests.conftest import ROOT
 from tests.service.test_process import server
 from tests.service.tiny_bundle import SHAPE, write_bundle
-from trueodds.bundle import ModelFolder
+from trueodds.bundle import open_models
 from trueodds.processes import privacy
 
 
@@ -34,7 +34,7 @@ def written(home: Path) -> list[str]:
 
 @pytest.mark.parametrize("workers", ["1", pytest.param("2", marks=pytest.mark.full)])
 def test_the_service_reports_nothing(home: Path, tmp_path: Path, workers: str) -> None:
-    ModelFolder(tmp_path / "models").publish(write_bundle(tmp_path / "bundle"))
+    open_models(tmp_path / "models").publish(write_bundle(tmp_path / "bundle"))
     with server(tmp_path, "--workers", workers) as (client, _):
         assert client.get("/health/ready").status_code == 200
     assert not written(home)

@@ -35,7 +35,7 @@ from service.http import keys
 from tests.service.test_process import server
 from tests.service.tiny_bundle import change_card, pictures, write_bundle
 from trueodds import calibrators
-from trueodds.bundle import ActAlone, Bundle, ModelFolder
+from trueodds.bundle import ActAlone, Bundle, open_models
 from trueodds.calibrators import Temperature
 from trueodds.metrics import CalibrationSums
 from trueodds.sums.inputs import Array
@@ -103,7 +103,7 @@ def test_classes_that_never_come_leave_candidates_out_but_not_all() -> None:
 @contextmanager
 def serving(folder: Path) -> Iterator[tuple[httpx.Client, str]]:
     """A service of the tiny bundle, and the version it answers with."""
-    path = ModelFolder(folder / "models").publish(write_bundle(folder / "bundle"))
+    path = open_models(folder / "models").publish(write_bundle(folder / "bundle"))
     with server(folder) as (http, _):
         yield http, path.name
 
@@ -166,10 +166,10 @@ def test_from_drift_to_a_promoted_version_and_back(tmp_path: Path, capsys: pytes
         assert "there is no model 'no'" in typed(*ask, "--model", "no")
         label(service, 450, TRUE, seed=2)
         text = typed(*ask, "--labels", "500", "--candidates", "temperature")
-        second = ModelFolder(tmp_path / "models").version_of("tiny", "recalibrated")
+        second = open_models(tmp_path / "models").version_of("tiny", "recalibrated")
         assert second and f"tiny/{second} is published as the recalibrated version" in text
         assert "500 live labels" in text and "temperature (served)" in text
-        change = ModelFolder(tmp_path / "models").changes("tiny")[-1]
+        change = open_models(tmp_path / "models").changes("tiny")[-1]
         assert (change.action, change.after) == ("recalibrated", second)
         assert change.why == "drift: recalibrated on 500 labels"
         assert change.since_ms is not None
@@ -191,9 +191,9 @@ def test_from_drift_to_a_promoted_version_and_back(tmp_path: Path, capsys: pytes
         assert "at most 10 nats worse" in typed("judge", *ask[1:3], *wide)
         assert "margin is -1.0; allowed is" in typed("judge", *ask[1:3], "--margin", "-1")
         assert f"Promote it: trueodds promote tiny {second}. End it: trueodds shadow tiny none --slot recalib" in text
-        assert ModelFolder(tmp_path / "models").version_of("tiny", "default") == first
+        assert open_models(tmp_path / "models").version_of("tiny", "default") == first
         assert f"tiny/{second} answers now" in typed("judge", *ask[1:3], "--why", "drift")
-        assert ModelFolder(tmp_path / "models").changes("tiny")[-2].why.startswith("drift: better on 500 fresh labels")
+        assert open_models(tmp_path / "models").changes("tiny")[-2].why.startswith("drift: better on 500 fresh labels")
         until_served(service, second)
         assert service.get("/models").json()["models"][0]["recalibrated"] is None
         fitted = Bundle.load(tmp_path / "models" / "tiny" / second).calibrator
@@ -219,22 +219,22 @@ def test_promoted_at_once_and_nothing_where_nothing_changed(
         label(service, 400, SERVED, seed=1)
         assert main(["recalibrate", "--models", str(models), "--candidates", "temperature"]) == 0
         assert "Nothing published: 400 labels cannot tell" in capsys.readouterr().out
-        assert ModelFolder(models).version_of("tiny", "recalibrated") is None
+        assert open_models(models).version_of("tiny", "recalibrated") is None
         assert len(list(models.glob("tiny/*/"))) == 1
         assert main(["recalibrate", "--models", str(models), "--candidates", "temperatur"]) == 1
         assert "Did you mean 'temperature'?" in capsys.readouterr().err
         label(service, 400, TRUE, seed=2)
         assert main(["recalibrate", "--models", str(models), "--promote", "now", "--labels", "400"]) == 0
-        second = ModelFolder(models).version_of("tiny", "default")
-        assert second != first and ModelFolder(models).version_of("tiny", "recalibrated") is None
+        second = open_models(models).version_of("tiny", "default")
+        assert second != first and open_models(models).version_of("tiny", "recalibrated") is None
         assert f"tiny/{second} answers now." in capsys.readouterr().out
         (models / "tiny" / "shadow").write_text("../tiny\n")
         assert main(["judge", "--models", str(models)]) == 1
         assert "there is no folder" in capsys.readouterr().err
-        ModelFolder(models).publish(write_bundle(tmp_path / "unlike", classes=("a", "b")), "shadow", displace=True)
+        open_models(models).publish(write_bundle(tmp_path / "unlike", classes=("a", "b")), "shadow", displace=True)
         assert main(["judge", "--models", str(models)]) == 1
         assert "takes other inputs or has other classes" in capsys.readouterr().err
-        with ModelFolder(models).lock("tiny", "recalibrate"):
+        with open_models(models).lock("tiny", "recalibrate"):
             assert main(["recalibrate", "--models", str(models)]) == 0
         assert "Another recalibration of tiny is at work" in capsys.readouterr().out
 
@@ -263,9 +263,9 @@ def test_a_retrained_net_is_compared_by_labels_of_what_both_scored(
     with serving(tmp_path) as (service, first):
         monkeypatch.setenv("TRUEODDS_SERVICE", str(service.base_url))
         traffic(service, 1)
-        second = ModelFolder(models).publish(retrained.directory, "shadow").name
-        assert ModelFolder(models).version_of("tiny", "default") == first, "it does not take over"
-        assert f"tiny/{second} is the shadow of {first}" in ModelFolder(models).standing("tiny", second)
+        second = open_models(models).publish(retrained.directory, "shadow").name
+        assert open_models(models).version_of("tiny", "default") == first, "it does not take over"
+        assert f"tiny/{second} is the shadow of {first}" in open_models(models).standing("tiny", second)
         assert "stays the shadow. No fresh labels yet" in typed("judge")
         until_shadowed(service, second)
         traffic(service, 2)
@@ -284,21 +284,21 @@ def test_a_retrained_net_is_compared_by_labels_of_what_both_scored(
         text = typed("versions", "--service", str(service.base_url))
         assert f"{second} is the shadow, judged since" in text
         assert "on 200 fresh labels: gain" in text
-        assert ModelFolder(models).version_of("tiny", "default") == first
+        assert open_models(models).version_of("tiny", "default") == first
         typed("promote", "tiny", second, "--why", "it is mine")
-        promoted = ModelFolder(models).changes("tiny")[-2]
+        promoted = open_models(models).changes("tiny")[-2]
         assert promoted.why.startswith("it is mine; on the evidence: better on 200 fresh labels: gain +")
         until_served(service, second)
-        ModelFolder(models).shadow("tiny", first)
+        open_models(models).shadow("tiny", first)
         until_shadowed(service, first)
         traffic(service, 3)
         until_answers(service, "tiny~shadow", 200)
         assert "nats a label higher" in typed("judge", "--slot", "shadow")
-        assert ModelFolder(models).version_of("tiny", "shadow") == first, "nothing is withdrawn without a person"
-        assert ModelFolder(models).version_of("tiny", "default") == second
+        assert open_models(models).version_of("tiny", "shadow") == first, "nothing is withdrawn without a person"
+        assert open_models(models).version_of("tiny", "default") == second
         assert f"tiny/{first} is withdrawn" in typed("judge", "--promote-net", "when-better")
-        assert ModelFolder(models).version_of("tiny", "shadow") is None
-        assert ModelFolder(models).changes("tiny")[-1].why.startswith("worse on 200 fresh labels: gain -")
+        assert open_models(models).version_of("tiny", "shadow") is None
+        assert open_models(models).changes("tiny")[-1].why.startswith("worse on 200 fresh labels: gain -")
 
 
 @pytest.mark.full
@@ -319,10 +319,10 @@ def test_a_calibrator_that_turns_out_worse_is_withdrawn(
         ask += ["--key-file", str(tmp_path / "key")]
         assert main(["recalibrate", *ask, "--labels", "199"]) == 1
         assert "labels is 199; allowed is a whole number from 200" in capsys.readouterr().err
-        other = ModelFolder(tmp_path / "others").publish(write_bundle(tmp_path / "other", name="elsewhere"))
+        other = open_models(tmp_path / "others").publish(write_bundle(tmp_path / "other", name="elsewhere"))
         assert main(["recalibrate", *ask, "--models", str(other.parents[1])]) == 1
         assert "serves another model directory than" in capsys.readouterr().err
-        same = ModelFolder(tmp_path / "twins").publish(tmp_path / "bundle")  # the same version, in another directory
+        same = open_models(tmp_path / "twins").publish(tmp_path / "bundle")  # the same version, in another directory
         assert same.name == first and main(["judge", *ask, "--models", str(tmp_path / "twins")]) == 1
         assert "Name the service's own: --models, or TRUEODDS_MODELS" in capsys.readouterr().err
         label(service, 300, TRUE, seed=1)
@@ -332,12 +332,12 @@ def test_a_calibrator_that_turns_out_worse_is_withdrawn(
         text = capsys.readouterr().out
         assert "400 fresh labels: the candidate's log loss is" in text and "higher" in text
         assert "End it: trueodds shadow tiny none --slot recalibrated" in text
-        assert ModelFolder(models).version_of("tiny", "recalibrated") is not None
+        assert open_models(models).version_of("tiny", "recalibrated") is not None
         assert main(["judge", *ask]) == 0
         assert "is withdrawn. 400 fresh labels" in capsys.readouterr().out
-        assert ModelFolder(models).version_of("tiny", "recalibrated") is None
-        assert ModelFolder(models).changes("tiny")[-1].why.startswith("worse on 400 fresh labels: gain -")
-        assert ModelFolder(models).version_of("tiny", "default") == first
+        assert open_models(models).version_of("tiny", "recalibrated") is None
+        assert open_models(models).changes("tiny")[-1].why.startswith("worse on 400 fresh labels: gain -")
+        assert open_models(models).version_of("tiny", "default") == first
 
 
 @pytest.mark.full
@@ -345,7 +345,7 @@ def test_an_alarm_fits_a_calibrator_whatever_net_waits_and_training_runs_reset_n
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The story of an unreviewed net that an alarm promoted because it was less bad on noise."""
-    folder, models = ModelFolder(tmp_path / "models"), str(tmp_path / "models")
+    folder, models = open_models(tmp_path / "models"), str(tmp_path / "models")
     nets = [write_bundle(tmp_path / f"net{seed}", seed=seed) for seed in (9, 10, 11, 12)]
 
     def typed(*words: str) -> str:
@@ -491,7 +491,7 @@ def test_a_model_that_another_server_serves_gets_its_calibrator_in_a_file(
         text = capsys.readouterr().out
         assert "mail/8 beside 7. 1,500 fresh labels: the candidate's log loss is" in text
         assert "The candidate is better." in text and "Nothing changes here" in text
-        request = Recalibration(Client(str(service.base_url)), ModelFolder(tmp_path / "none"), "mail")
+        request = Recalibration(Client(str(service.base_url)), open_models(tmp_path / "none"), "mail")
         assert "Labelled answers of mail/7 for a fit: 1,500" in rehearse(request)
         assert main(["recalibrate", *address, "--out", str(tmp_path)]) == 1
         assert "cannot be written" in capsys.readouterr().err

@@ -27,7 +27,7 @@ from pipeline.recalibrate import (
 from pipeline.recalibrate.judging import directly
 from tests.service.tiny_bundle import write_bundle
 from tests.test_recalibrate import SERVED, TRUE, answers
-from trueodds.bundle import SLOTS, BundleError, ModelFolder
+from trueodds.bundle import SLOTS, BundleError, PublishedModels, open_models
 from trueodds.calibrators import Temperature
 from trueodds.errors import ConfigError
 
@@ -39,7 +39,7 @@ CREATED_MS = 2**50
 class Stub(Client):
     """The labelled answers of a model, in memory; a net in the shadow's place has the served logits times `scale`."""
 
-    folder: ModelFolder = field(default_factory=lambda: ModelFolder(Path()))
+    folder: PublishedModels = field(default_factory=lambda: open_models(Path()))
     truth: float = TRUE
     count: int = 400
     scale: float = 0.5
@@ -63,9 +63,9 @@ class Stub(Client):
 
 
 @pytest.fixture
-def models(tmp_path: Path) -> ModelFolder:
+def models(tmp_path: Path) -> PublishedModels:
     """What answers, a net that is the shadow, and a calibrator for what answers, which is right about the truth."""
-    folder = ModelFolder(tmp_path / "models")
+    folder = open_models(tmp_path / "models")
     folder.publish(write_bundle(tmp_path / "served"))
     folder.publish(write_bundle(tmp_path / "net", seed=9), "shadow")
     calibrator = folder.publish(write_bundle(tmp_path / "calibrator", calibrator=Temperature(TRUE)), None)
@@ -73,16 +73,16 @@ def models(tmp_path: Path) -> ModelFolder:
     return folder
 
 
-def roles(models: ModelFolder) -> list[str | None]:
+def roles(models: PublishedModels) -> list[str | None]:
     return [models.version_of("tiny", role) for role in ("default", "shadow", "recalibrated")]
 
 
-def request(models: ModelFolder, **options: Any) -> Recalibration:
+def request(models: PublishedModels, **options: Any) -> Recalibration:
     stub = {name: options.pop(name) for name in ("truth", "count", "scale") if name in options}
     return Recalibration(Stub(folder=models, **stub), models, **options)
 
 
-def test_the_verdict_promotes_a_calibrator_and_no_net(models: ModelFolder) -> None:
+def test_the_verdict_promotes_a_calibrator_and_no_net(models: PublishedModels) -> None:
     served, net, calibrator = roles(models)
     assert served and net and calibrator
     outcome = judge(request(models, why="drift"))
@@ -106,14 +106,14 @@ def test_the_verdict_promotes_a_calibrator_and_no_net(models: ModelFolder) -> No
     ],
 )
 def test_one_rule_at_every_door(
-    models: ModelFolder, promote: Promote, promote_net: Promote, truth: float, after: str
+    models: PublishedModels, promote: Promote, promote_net: Promote, truth: float, after: str
 ) -> None:
     names = dict(zip("snc", roles(models), strict=True)) | {"-": None}
     judge(request(models, truth=truth, promote=promote, promote_net=promote_net))
     assert roles(models) == [names[name] for name in after.split()]
 
 
-def test_a_slot_is_judged_alone_and_an_empty_one_says_so(models: ModelFolder) -> None:
+def test_a_slot_is_judged_alone_and_an_empty_one_says_so(models: PublishedModels) -> None:
     served, net, calibrator = roles(models)
     outcome = judge(request(models, slot="shadow"))
     assert [one.slot for one in outcome.judged] == ["shadow"] and roles(models) == [served, net, calibrator]
@@ -126,7 +126,7 @@ def test_a_slot_is_judged_alone_and_an_empty_one_says_so(models: ModelFolder) ->
 
 
 def test_an_undecided_calibrator_keeps_its_evidence_until_it_has_had_enough(
-    models: ModelFolder, monkeypatch: pytest.MonkeyPatch
+    models: PublishedModels, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It equals what answers, so that no label decides."""
     twin = models.version_of("tiny", "default")
@@ -152,7 +152,7 @@ def test_an_undecided_calibrator_keeps_its_evidence_until_it_has_had_enough(
     displaced(recalibrate(few))
 
 
-def test_the_fit_comes_first_whatever_is_the_shadow(models: ModelFolder) -> None:
+def test_the_fit_comes_first_whatever_is_the_shadow(models: PublishedModels) -> None:
     served, net, _ = roles(models)
     models.withdraw("tiny", "recalibrated")
     outcome = recalibrate(request(models, candidates=("temperature",)))
@@ -166,7 +166,7 @@ def test_the_fit_comes_first_whatever_is_the_shadow(models: ModelFolder) -> None
 
 
 def test_waiting_for_a_net_forgets_no_verdict_about_the_calibrator(
-    models: ModelFolder, monkeypatch: pytest.MonkeyPatch
+    models: PublishedModels, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The net equals what answers then, so that it stays undecided for as long as one waits."""
     _, net, calibrator = roles(models)
@@ -181,7 +181,7 @@ def test_waiting_for_a_net_forgets_no_verdict_about_the_calibrator(
 
 
 def test_a_person_hears_which_evidence_ends_and_what_begins_anew(
-    models: ModelFolder, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    models: PublishedModels, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     served, net, calibrator = roles(models)
     waiting = models.publish(write_bundle(models.path.parent / "next", seed=5), "shadow").name
@@ -211,13 +211,13 @@ def test_a_person_hears_which_evidence_ends_and_what_begins_anew(
     assert "allowed is it with --role shadow only" in capsys.readouterr().err
 
 
-def test_judge_takes_no_version_where_the_roles_say_what_is_judged(models: ModelFolder) -> None:
+def test_judge_takes_no_version_where_the_roles_say_what_is_judged(models: PublishedModels) -> None:
     for given in ({"version": "zzz"}, {"shadow": "zzz"}):
         with pytest.raises(ConfigError, match=f"{next(iter(given))} given; allowed only of a model that another"):
             judge(request(models, model="tiny", promote="never", **given))
 
 
-def test_a_shadow_of_an_observed_model_is_another_candidate_beside_another_version(models: ModelFolder) -> None:
+def test_a_shadow_of_an_observed_model_is_another_candidate_beside_another_version(models: PublishedModels) -> None:
     desk = ObservedModel("tiny", ("1", "2"), ("a",))
     together = request(models, rules=Rules(budget="together"))
     texts = [observed.judge(replace(together, version=v), desk, directly).words for v in desk.versions]
@@ -226,7 +226,7 @@ def test_a_shadow_of_an_observed_model_is_another_candidate_beside_another_versi
         observed.judge(replace(together, slot="recalibrated"), desk, directly)
 
 
-def test_what_answers_is_not_judged_beside_itself(models: ModelFolder) -> None:
+def test_what_answers_is_not_judged_beside_itself(models: PublishedModels) -> None:
     before = roles(models)
     for slot in SLOTS:
         with pytest.raises(BundleError, match=f"tiny/{before[0]} answers; allowed is another version"):
@@ -236,7 +236,7 @@ def test_what_answers_is_not_judged_beside_itself(models: ModelFolder) -> None:
 
 @pytest.mark.parametrize("promote", ["when-better", "now"])
 def test_a_fit_takes_no_place_beside_another_version_than_it_was_made_for(
-    models: ModelFolder, monkeypatch: pytest.MonkeyPatch, promote: Promote
+    models: PublishedModels, monkeypatch: pytest.MonkeyPatch, promote: Promote
 ) -> None:
     """A person decides while the fit is under way."""
     _, net, calibrator = roles(models)
@@ -254,7 +254,7 @@ def test_a_fit_takes_no_place_beside_another_version_than_it_was_made_for(
     assert roles(models) == after
 
 
-def test_a_verdict_decides_nothing_where_a_person_did_meanwhile(models: ModelFolder) -> None:
+def test_a_verdict_decides_nothing_where_a_person_did_meanwhile(models: PublishedModels) -> None:
     served, net, calibrator = roles(models)
     looks: list[str] = []
 
@@ -271,7 +271,7 @@ def test_a_verdict_decides_nothing_where_a_person_did_meanwhile(models: ModelFol
 
 @pytest.mark.parametrize(("truth", "verb"), [(TRUE, "answers now"), (SERVED, "is withdrawn")])
 def test_a_decided_net_makes_place_for_the_one_that_waits_and_says_so(
-    models: ModelFolder, truth: float, verb: str
+    models: PublishedModels, truth: float, verb: str
 ) -> None:
     _, net, _ = roles(models)
     waiting = models.publish(write_bundle(models.path.parent / "next", seed=5), "shadow").name

@@ -20,7 +20,7 @@ from tests.importing.test_texts import WORDS, write_model
 from tests.inputs.test_text import backtracking
 from tests.service.tiny_bundle import tokenizer_json
 from trueodds import cli
-from trueodds.bundle import Bundle, BundleError, Description, ModelFolder, trial
+from trueodds.bundle import Bundle, BundleError, Description, open_models, trial
 from trueodds.calibrators import Temperature
 from trueodds.importing import onnx_file, scoring
 from trueodds.inputs import Inputs, TensorSignature, TextInput
@@ -139,7 +139,7 @@ def test_the_service_and_those_who_publish_refuse_the_same_bundle(
         rng.normal(0, 3, (400, 2)).astype(np.float32), rng.integers(0, 2, 400), np.arange(400, dtype=np.int64)
     )
     choice = choose(bundle.calibrator, rows.logits_NC, rows.labels_N)
-    request = Recalibration(Client(), ModelFolder(tmp_path / "models"))
+    request = Recalibration(Client(), open_models(tmp_path / "models"))
     with pytest.raises(BundleError, match=words):
         publish_candidate(request, ModelState("bag", bundle), choice, rows)
     assert not Path(models).exists()

@@ -55,7 +55,7 @@ from benchmarks.faults.report import markdown
 from benchmarks.faults.watch import watched
 from benchmarks.intervals.ece import processor
 from benchmarks.library.metrics import commit
-from trueodds.bundle import ModelFolder
+from trueodds.bundle import open_models
 
 RESULT = Path(__file__).resolve().parents[1] / "results" / "faults.json"
 CLASSES = 10
@@ -92,8 +92,8 @@ class Faults:
 
     def _variants(self, name: str) -> publishing.Variants:
         """Bundles to publish to a folder of their own, which has the first of them."""
-        variants = publishing.Variants(ModelFolder(self.models).default(), self.folder / f"{name}-bundles")
-        ModelFolder(self.folder / f"{name}-models").publish(variants.next().directory)
+        variants = publishing.Variants(open_models(self.models).default(), self.folder / f"{name}-bundles")
+        open_models(self.folder / f"{name}-models").publish(variants.next().directory)
         return variants
 
     def _ledger(self) -> Ledger:

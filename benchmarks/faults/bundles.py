@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from benchmarks.faults.process import Service
-from trueodds.bundle import CALIBRATOR, CARD, DEFAULT, MODEL, ModelFolder
+from trueodds.bundle import CALIBRATOR, CARD, DEFAULT, MODEL, open_models
 
 
 def _flip(folder: Path, rng: random.Random, name: str) -> None:
@@ -52,7 +52,7 @@ DAMAGES: dict[str, Callable[[Path, random.Random], object]] = {
 
 def damage(models: Path, kind: str, seed: int) -> Path:
     """Put a damaged copy of the default bundle beside it and make it the default; returns its folder."""
-    good = ModelFolder(models).default()
+    good = open_models(models).default()
     bad = good.parent / f"damaged-{len(list(good.parent.iterdir()))}"
     shutil.copytree(good, bad)
     DAMAGES[kind](bad, random.Random(seed))
@@ -68,7 +68,7 @@ def refused_at_start(service: Service, kind: str, seed: int = 0) -> str:
     Raises:
         RuntimeError: it became ready with the damaged one, or not with the good one.
     """
-    good = ModelFolder(service.models).default()
+    good = open_models(service.models).default()
     bad = damage(service.models, kind, seed)
     service.start().until(200, "/health/live")
     with service.client() as client:

@@ -21,7 +21,7 @@ from typing import TypeAlias
 from benchmarks.faults.disk import BALLAST
 from benchmarks.faults.ledger import Ledger, LostError
 from benchmarks.faults.process import ROOT, Service
-from trueodds.bundle import DEFAULT, Bundle, ModelFolder
+from trueodds.bundle import DEFAULT, Bundle, PublishedModels, open_models
 from trueodds.calibrators import Temperature
 
 SWITCH_SECONDS = 10.0
@@ -165,7 +165,7 @@ def kill_publishers(service: Service, ledger: Ledger, variants: Variants, times:
             log is not whole, or anything acknowledged is lost.
     """
     rng, models = random.Random(seed), service.models
-    folder = ModelFolder(models)
+    folder = open_models(models)
     done = {"killed": 0, "nothing": 0, "half_copied": 0, "without_role": 0, "without_line": 0, "all": 0}
     service.start().until(200)
     begin = time.monotonic()
@@ -197,7 +197,7 @@ def kill_publishers(service: Service, ledger: Ledger, variants: Variants, times:
 class _Watch:
     """What a publisher has come to so far."""
 
-    folder: ModelFolder
+    folder: PublishedModels
     bundle: Bundle
 
     def is_copying(self) -> bool:
@@ -262,7 +262,7 @@ def _check_unchanged(bundle: Bundle, models: Path, before: dict[str, bytes]) -> 
 
 def _check_published(bundle: Bundle, models: Path, *, answers: bool) -> None:
     """Raises LostError unless the version is there, whole and alone, with its role and one line of the audit log."""
-    name, version, folder = bundle.card.name, bundle.version, ModelFolder(models)
+    name, version, folder = bundle.card.name, bundle.version, open_models(models)
     Bundle.load(folder.version_folder(name, version))
     _check_left_over(bundle, models)
     changes = folder.changes(name)

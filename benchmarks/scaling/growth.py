@@ -39,7 +39,7 @@ from benchmarks.serving import vectors as vector_serving
 from service.store import Store, open_store
 from service.store.work.period_sums import PeriodSums
 from service.store.work.statements import ExecuteMany, Query, Work
-from trueodds.bundle import Bundle, ModelFolder
+from trueodds.bundle import Bundle, open_models
 from trueodds.sums.hours import HOUR_MS
 
 RESULT = Path(__file__).parents[1] / "results" / "scaling.json"
@@ -103,7 +103,7 @@ def models(folder: Path, small: bool) -> Numbers:
     source = Bundle.load(version)
     body = json.dumps({"instances": [row_F.tolist()]}).encode()
     for count in (1, 3) if small else (1, 10, 50):
-        published = ModelFolder(folder / f"models-{count}")
+        published = open_models(folder / f"models-{count}")
         for k in range(count):
             bundle = Bundle.write(
                 folder / "renamed",

@@ -35,7 +35,7 @@ from benchmarks.serving import load, servers
 from benchmarks.serving import turns as serving_turns
 from benchmarks.serving.comparison import peer_versions, probabilities
 from benchmarks.serving.comparison_report import rate
-from trueodds.bundle import Bundle, Description, ModelFolder
+from trueodds.bundle import Bundle, Description, open_models
 from trueodds.calibrators import Temperature
 from trueodds.importing.conversion import Options, convert
 from trueodds.importing.rows import LabelledRows
@@ -87,7 +87,7 @@ def publish(folder: Path) -> tuple[Path, npt.NDArray[np.float32]]:
         golden_input=rows_NF[0],
         golden_logits=logits_NC[0],
     )
-    return ModelFolder(folder / "models").publish(folder / "bundle"), rows_NF[0]
+    return open_models(folder / "models").publish(folder / "bundle"), rows_NF[0]
 
 
 def best(model: Path, peers: Path, folder: Path, body: Path, seconds: float) -> tuple[servers.Variant, list[Any]]:

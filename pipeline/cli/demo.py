@@ -20,7 +20,7 @@ from pipeline.cli.live_demo import live_demo
 from pipeline.cli.service_process import DemoError, call, fresh, serving
 from pipeline.data.raw import Inputs, Labels
 from trueodds import metrics
-from trueodds.bundle import ModelFolder
+from trueodds.bundle import open_models
 from trueodds.cli import Subparsers
 from trueodds.files import read_json, write_bytes
 from trueodds.metrics import CalibrationSums
@@ -62,7 +62,7 @@ def demo(work: Path, artifacts: Path = stages.ARTIFACTS) -> None:
     dataset = data.read(artifacts / stages.DATA.name)
     pictures = artifacts / stages.EVALUATION.name
     table = read_json(pictures / "metrics.json")
-    published = ModelFolder(work / "models").publish(artifacts / stages.BUNDLE.name, "default", unnamed=True)
+    published = open_models(work / "models").publish(artifacts / stages.BUNDLE.name, "default", unnamed=True)
     inputs, labels = dataset.arrays["test"]
     with serving(work) as url:
         ids, probabilities_NC = _predict(url, inputs)

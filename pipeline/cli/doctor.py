@@ -20,7 +20,7 @@ from pipeline.cli.common import Finding
 from pipeline.recalibrate import AnswerError, AwayError, Client, Recalibration, check_folder
 from pipeline.recalibrate.client import client_of
 from pipeline.recalibrate.standing import slot_texts
-from trueodds.bundle import VARIABLE, BucketError, BundleError, ModelFolder
+from trueodds.bundle import VARIABLE, BucketError, BundleError, PublishedModels
 from trueodds.cli import SERVICE, Subparsers
 from trueodds.errors import UserError
 
@@ -51,7 +51,7 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def examine(home: Path, client: Client, models: ModelFolder, *, expected: bool) -> Iterator[Finding]:
+def examine(home: Path, client: Client, models: PublishedModels, *, expected: bool) -> Iterator[Finding]:
     """Yields every finding as soon as it is known. `expected`: a service that is not up is wrong, not skipped."""
     yield versions(home)
     yield telemetry(home)
@@ -124,7 +124,7 @@ def telemetry(home: Path) -> Finding:
     return Finding("telemetry", "ok", "off: onnxruntime, Prefect, DVC")
 
 
-def folder(models: ModelFolder) -> Finding:
+def folder(models: PublishedModels) -> Finding:
     """Checks that the model directory is there, can be written, and names a version that answers."""
     place = models.place
     publish = "dvc repro && trueodds publish"
@@ -155,7 +155,7 @@ def service(client: Client, *, expected: bool) -> Finding:
     return Finding("service", "ok", f"{client.url} answers with {named}, and its store can be written")
 
 
-def same_folder(client: Client, models: ModelFolder) -> Finding:
+def same_folder(client: Client, models: PublishedModels) -> Finding:
     """Checks that the commands and flows here publish where the service looks."""
     try:
         check_folder(Recalibration(client, models))
@@ -164,7 +164,7 @@ def same_folder(client: Client, models: ModelFolder) -> Finding:
     return Finding("folder", "ok", f"the service serves {models.place}")
 
 
-def slots(client: Client | None, models: ModelFolder) -> Iterator[Finding]:
+def slots(client: Client | None, models: PublishedModels) -> Iterator[Finding]:
     """Says of every model what is under judgement or waits, and for what."""
     try:
         for text in slot_texts(models, client) or ["nothing is under judgement, and nothing waits"]:
@@ -290,7 +290,7 @@ def alarm(client: Client, prefect: _Prefect | None) -> Iterator[Finding]:
                 yield Finding("alarm", "wrong", words, "let PREFECT_API_URL name the server of the webhook")
 
 
-def doctor(client: Client, models: ModelFolder, *, expected: bool) -> None:
+def doctor(client: Client, models: PublishedModels, *, expected: bool) -> None:
     """Prints every finding of `examine` in the current folder.
 
     Raises:

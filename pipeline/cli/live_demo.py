@@ -16,7 +16,7 @@ from typing import Any
 
 from pipeline import stages
 from pipeline.cli.service_process import DemoError, call, fresh, serving
-from trueodds.bundle import ModelFolder
+from trueodds.bundle import open_models
 from trueodds.files import write_bytes
 from trueodds.processes import binding, output
 from trueodds.texts import plural
@@ -50,7 +50,7 @@ def live_demo(work: Path, artifacts: Path = stages.ARTIFACTS, *, speed: float = 
         DemoError: the service or the replay failed; each has said why.
     """
     fresh(work)
-    ModelFolder(work / "models").publish(artifacts / stages.BUNDLE.name, "default", unnamed=True)
+    open_models(work / "models").publish(artifacts / stages.BUNDLE.name, "default", unnamed=True)
     with serving(work) as url:
         before = json.loads(call(f"{url}/calibration-report"))
         print(introduction(url, before, opened=_open(f"{url}/calibration-report")), flush=True)

@@ -12,7 +12,7 @@ from pipeline.cli import common
 from pipeline.recalibrate.client import client_of
 from pipeline.recalibrate.judging import SLOT_WORDS
 from pipeline.recalibrate.standing import displaced_text
-from trueodds.bundle import DEFAULT, MODEL, RECALIBRATED, SHADOW, SLOTS, Bundle, BundleError, ModelFolder
+from trueodds.bundle import DEFAULT, MODEL, RECALIBRATED, SHADOW, SLOTS, Bundle, BundleError, PublishedModels
 from trueodds.cli import Subparsers
 
 
@@ -48,7 +48,7 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _check_net(models: ModelFolder, model: str, version: str) -> None:
+def _check_net(models: PublishedModels, model: str, version: str) -> None:
     served = models.version_of(model, DEFAULT) or ""
     nets = [Bundle.load(models.version_folder(model, one)).card.files[MODEL] for one in (served, version)]
     if nets[0] != nets[1]:

@@ -12,7 +12,7 @@ import os
 from pipeline.cli import common
 from pipeline.recalibrate.client import Client, client_of
 from pipeline.recalibrate.standing import standings, waiting_text
-from trueodds.bundle import DEFAULT, RECALIBRATED, SHADOW, WAITING, BundleError, Change, ModelFolder, Role
+from trueodds.bundle import DEFAULT, RECALIBRATED, SHADOW, WAITING, BundleError, Change, PublishedModels, Role
 from trueodds.cli import SERVICE, Subparsers
 
 ROLE_WORDS: dict[Role, str] = {WAITING: "waits", RECALIBRATED: "recalibrated", SHADOW: "shadow", DEFAULT: "answers"}
@@ -32,7 +32,7 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def versions_text(models: ModelFolder, model: str | None = None, client: Client | None = None) -> str:
+def versions_text(models: PublishedModels, model: str | None = None, client: Client | None = None) -> str:
     """Every model's versions with their roles, what is under judgement, and the audit log, the newest last.
 
     Raises:
@@ -66,7 +66,7 @@ def _change_text(change: Change) -> str:
     )
 
 
-def _about(models: ModelFolder, name: str, version: str) -> str:
+def _about(models: PublishedModels, name: str, version: str) -> str:
     try:
         card, calibrator = models.summary(name, version)
     except BundleError as error:

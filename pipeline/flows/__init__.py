@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from trueodds.bundle import ModelFolder, open_models
+from trueodds.bundle import PublishedModels, open_models
 
 
-def models_of(home: Path) -> ModelFolder:
+def models_of(home: Path) -> PublishedModels:
     """Where the service looks: TRUEODDS_MODELS, or models/ in the checkout."""
     return open_models(home=home)

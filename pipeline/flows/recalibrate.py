@@ -29,7 +29,7 @@ from pydantic import Field
 from pipeline import recalibrate as recalibration
 from pipeline.flows import artifacts, models_of
 from pipeline.recalibrate import AwayError, Choice, FewLabelsError, ObservedModel, Outcome, Recalibration
-from trueodds.bundle import RECALIBRATED, ModelFolder, open_models
+from trueodds.bundle import RECALIBRATED, PublishedModels, open_models
 from trueodds.errors import UserError
 
 T = TypeVar("T")
@@ -210,7 +210,7 @@ def later_parameters(given: dict[str, Any], request: Recalibration, version: str
     return given | place | {"displace": request.displace and about in NOTHING_DONE}
 
 
-def _show(outcome: Outcome, models: ModelFolder) -> None:
+def _show(outcome: Outcome, models: PublishedModels) -> None:
     if outcome.choice is not None:
         create_table_artifact(
             candidate_rows(outcome.choice), key="candidates", description="Cross-validated NLL on the live labels, nats"

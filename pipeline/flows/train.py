@@ -25,7 +25,7 @@ from pipeline.flows.schema import PUBLISH, Publish, descriptions, read_text, sig
 from pipeline.recalibrate import AnswerError, AwayError, Recalibration, check_folder, client_of
 from pipeline.recalibrate.standing import publication_text
 from pipeline.trial import try_bundle
-from trueodds.bundle import Bundle, ModelFolder, why_none
+from trueodds.bundle import Bundle, PublishedModels, why_none
 from trueodds.cli import SERVICE
 from trueodds.errors import ConfigError, UserError
 from trueodds.processes import binding
@@ -128,7 +128,7 @@ def _train(**leaves: Any) -> None:
 
 
 def publish(
-    models: ModelFolder, folder: Path, role: Literal["shadow", "displace", "default"], why: str
+    models: PublishedModels, folder: Path, role: Literal["shadow", "displace", "default"], why: str
 ) -> tuple[Path, str]:
     """Publish what was trained. Returns its folder, and what it does now, and what evidence ends by that."""
     ends = ""
@@ -166,7 +166,7 @@ def _give(place: workspace.Workspace, name: str) -> None:
     artifacts.show_remote(words)
 
 
-def _served_elsewhere(models: ModelFolder) -> str | None:
+def _served_elsewhere(models: PublishedModels) -> str | None:
     """Why the service that TRUEODDS_SERVICE names, if it does, will not find what is published here."""
     if not os.environ.get(SERVICE):
         return None

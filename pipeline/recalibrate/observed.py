@@ -13,7 +13,7 @@ from pipeline.recalibrate.comparison import Comparison, compare
 from pipeline.recalibrate.request import FewLabelsError, Judged, Outcome, Recalibration
 from pipeline.recalibrate.turns import pair_number
 from trueodds.bundle import SHADOW
-from trueodds.bundle.shadows import shadow_of
+from trueodds.bundle.contents import shadow_of
 from trueodds.calibrators import Identity
 from trueodds.errors import ConfigError, unknown
 from trueodds.files import write_json

@@ -10,7 +10,7 @@ from typing import Any, Literal, get_args
 from pipeline.recalibrate.choice import Choice
 from pipeline.recalibrate.client import Client
 from pipeline.recalibrate.comparison import Comparison, Rules
-from trueodds.bundle import SHADOW, SLOTS, ModelFolder, Reason, Slot
+from trueodds.bundle import SHADOW, SLOTS, PublishedModels, Reason, Slot
 from trueodds.errors import ConfigError, UserError
 
 LABELS = 10_000
@@ -49,7 +49,7 @@ class Recalibration:
     """
 
     client: Client
-    models: ModelFolder
+    models: PublishedModels
     model: str | None = None
     """None: the one that answers when nothing is named."""
     version: str | None = None

@@ -10,7 +10,7 @@ from pipeline.recalibrate.client import Client
 from pipeline.recalibrate.judging import SLOT_WORDS, evidence_about
 from pipeline.recalibrate.request import Recalibration
 from pipeline.recalibrate.state import ModelState
-from trueodds.bundle import DEFAULT, SHADOW, SLOTS, WAITING, ModelFolder, Slot
+from trueodds.bundle import DEFAULT, SHADOW, SLOTS, WAITING, PublishedModels, Slot
 from trueodds.errors import UserError
 
 
@@ -31,7 +31,7 @@ class Standing:
         return f"{self.version} is {SLOT_WORDS[self.slot]}, judged since {since:%Y-%m-%d %H:%M} UTC: {self.evidence}"
 
 
-def standing(models: ModelFolder, name: str, slot: Slot, client: Client | None) -> Standing | None:
+def standing(models: PublishedModels, name: str, slot: Slot, client: Client | None) -> Standing | None:
     """The version in a slot with the evidence about it so far; None without one. `client` None: nobody is asked.
 
     Raises:
@@ -44,18 +44,18 @@ def standing(models: ModelFolder, name: str, slot: Slot, client: Client | None) 
     return Standing(name, slot, version, since_ms, _evidence(models, name, slot, client))
 
 
-def standings(models: ModelFolder, name: str, client: Client | None) -> list[Standing]:
+def standings(models: PublishedModels, name: str, client: Client | None) -> list[Standing]:
     """List what is under judgement beside a model's served version. Raises as `standing`."""
     return [found for slot in SLOTS if (found := standing(models, name, slot, client))]
 
 
-def waiting_text(models: ModelFolder, name: str) -> str:
+def waiting_text(models: PublishedModels, name: str) -> str:
     """The net that waits for the shadow's place, for people; "" without one."""
     version, shadow = models.version_of(name, WAITING), models.version_of(name, SHADOW)
     return f"{version} waits behind {shadow}, the shadow" if version else ""
 
 
-def slot_texts(models: ModelFolder, client: Client | None) -> list[str]:
+def slot_texts(models: PublishedModels, client: Client | None) -> list[str]:
     """List what is under judgement or waits in all models, and for what. Raises as `standing`."""
     return [
         f"{name}: {text}"
@@ -65,7 +65,7 @@ def slot_texts(models: ModelFolder, client: Client | None) -> list[str]:
     ]
 
 
-def displaced_text(models: ModelFolder, name: str, slot: Slot, version: str | None, client: Client) -> str:
+def displaced_text(models: PublishedModels, name: str, slot: Slot, version: str | None, client: Client) -> str:
     """The evidence that ends when `version`, or none, takes a slot, for the log and for people; "" where none ends."""
     found = standing(models, name, slot, client) if name in models.names() else None
     if found is None or found.version == version:
@@ -75,7 +75,7 @@ def displaced_text(models: ModelFolder, name: str, slot: Slot, version: str | No
 
 
 def publication_text(
-    models: ModelFolder, name: str, version: str, role: Literal["default", "displace"], client: Client
+    models: PublishedModels, name: str, version: str, role: Literal["default", "displace"], client: Client
 ) -> str:
     """The evidence that ends when a version is published as what answers, or in place of the shadow; "" without any."""
     if role == "displace":
@@ -85,7 +85,7 @@ def publication_text(
     return promotion_text(models, name, version, client)
 
 
-def promotion_text(models: ModelFolder, name: str, version: str | None, client: Client) -> str:
+def promotion_text(models: PublishedModels, name: str, version: str | None, client: Client) -> str:
     """The evidence about a version that a person lets answer, and what evidence ends by that; "" without any.
 
     `version` None: it is not known yet, and is under no judgement.
@@ -98,7 +98,7 @@ def promotion_text(models: ModelFolder, name: str, version: str | None, client: 
     )
 
 
-def anew_text(models: ModelFolder, name: str, before: str | None) -> str:
+def anew_text(models: PublishedModels, name: str, before: str | None) -> str:
     """The evidence that begins anew because another version answers now, for people; "" where none does.
 
     `before`: the shadow until now.
@@ -108,7 +108,7 @@ def anew_text(models: ModelFolder, name: str, before: str | None) -> str:
     return f"{name}/{shadow} {verb} is compared with {served} from now on" if shadow else ""
 
 
-def _evidence(models: ModelFolder, name: str, slot: Slot, client: Client | None) -> str:
+def _evidence(models: PublishedModels, name: str, slot: Slot, client: Client | None) -> str:
     if client is None:
         return "its labels are counted by the service (--service)"
     try:

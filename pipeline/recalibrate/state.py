@@ -66,7 +66,7 @@ def check_folder(request: Recalibration) -> None:
         raise BundleError(
             f"there is no model directory {models.place}; name the service's own: --models, or {VARIABLE}"
         )
-    identity, end = models.identify(), time.monotonic() + models.NOTICE_SECONDS
+    identity, end = models.identify(), time.monotonic() + models.storage.notice_seconds
     while (served := request.client.json("/models").get("folder")) != identity:
         if served is not None or time.monotonic() > end:
             raise AnswerError(

@@ -7,7 +7,7 @@ import shlex
 
 from service.alarm.state import AlarmState
 from service.store.rows import LabelBlock
-from trueodds.bundle.shadows import is_shadow
+from trueodds.bundle.contents import is_shadow
 from trueodds.metrics import Prequential
 from trueodds.metrics.alarms.sequential import BLOCK
 from trueodds.reports.alarm import Advice

@@ -10,7 +10,7 @@ from service.alarm.evidence import Evidence
 from service.alarm.state import AlarmState
 from service.alarm.watched import PAGING
 from service.store.rows import LabelBlock
-from trueodds.bundle.shadows import is_shadow
+from trueodds.bundle.contents import is_shadow
 from trueodds.reports.alarm import (
     Acknowledgement,
     Advice,

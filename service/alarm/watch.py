@@ -22,7 +22,7 @@ from service.settings import Settings, Webhook
 from service.store import Store, StoreError
 from service.store.rows import LabelBlock
 from service.telemetry.metrics import Telemetry
-from trueodds.bundle.shadows import is_shadow
+from trueodds.bundle.contents import is_shadow
 from trueodds.metrics import ece
 from trueodds.sums.positive import PositiveClass
 

@@ -16,7 +16,7 @@ from service.labels.settling import reading
 from service.settings import Settings
 from service.store import Doubt, StoreError, begin_windows, open_store, upgrade_store
 from service.store.rows import Decision, LabelSelection, Settlement
-from trueodds.bundle.shadows import shadowed_by
+from trueodds.bundle.contents import shadowed_by
 from trueodds.cli import Subparsers
 from trueodds.texts import plural
 

@@ -17,7 +17,7 @@ from service.settings import Settings
 from service.store import Store, StoreError
 from service.telemetry.metrics import Telemetry
 from trueodds.bundle import CALIBRATOR, CARD, MODEL, MODEL_CARD, BucketError, Bundle, BundleError, Key
-from trueodds.bundle.opening import Published
+from trueodds.bundle.storage.storage import Storage
 from trueodds.inputs import KINDS
 
 RETRY_SECONDS = 30.0
@@ -46,7 +46,7 @@ class Refused:
 class Loader:
     """The engines that are loaded, what became of their files since, and the bundles that were refused."""
 
-    def __init__(self, settings: Settings, store: Store, telemetry: Telemetry, find: Find, models: Published) -> None:
+    def __init__(self, settings: Settings, store: Store, telemetry: Telemetry, find: Find, models: Storage) -> None:
         """`models`: where the published versions lie."""
         self.engines: dict[Key, Engine] = {}
         self.refused: dict[Key, Refused] = {}

@@ -18,8 +18,8 @@ from service.settings import Settings
 from service.store import Store
 from service.store.rows import Version
 from service.telemetry.metrics import Telemetry
-from trueodds.bundle import CachedModels, Contents, Key
-from trueodds.bundle.opening import open_published
+from trueodds.bundle import Contents, Key
+from trueodds.bundle.published import open_storage
 from trueodds.texts import short
 
 LOOK_SECONDS = 1.0
@@ -42,7 +42,7 @@ class Registry:
 
     def __init__(self, settings: Settings, store: Store, telemetry: Telemetry, find: Find) -> None:
         self._settings = settings
-        self._models = open_published(settings.models, settings.bundle, settings.models_cache, settings.models_seconds)
+        self._models = open_storage(settings.models, settings.bundle, settings.models_cache, settings.models_seconds)
         self._store = store
         self._contents = Contents()
         self._loader = Loader(settings, store, telemetry, find, self._models)
@@ -78,7 +78,7 @@ class Registry:
     @property
     def away(self) -> bool:
         """Whether the models lie in a bucket that could not be read when it was last looked at."""
-        return isinstance(self._models, CachedModels) and bool(self._models.away)
+        return bool(self._models.away)
 
     @property
     def default(self) -> Engine:

@@ -10,7 +10,7 @@ from typing_extensions import TypedDict
 
 from service.store.rows import Version
 from trueodds.bundle import ActAlone
-from trueodds.bundle.shadows import shadowed_by, slot_of
+from trueodds.bundle.contents import shadowed_by, slot_of
 
 Role = Literal["default", "shadow", "recalibrated"]
 ROLES: tuple[Role, ...] = get_args(Role)

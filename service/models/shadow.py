@@ -22,7 +22,7 @@ from service.store import Store
 from service.store.rows import PredictionBatch
 from service.telemetry.metrics import VersionTelemetry
 from trueodds.bundle import Slot
-from trueodds.bundle.shadows import shadow_of
+from trueodds.bundle.contents import shadow_of
 from trueodds.inputs import Inputs
 
 OWN = b""

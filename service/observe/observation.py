@@ -15,7 +15,7 @@ from service.errors import Refusal, ServiceError
 from service.ids import MAX_ID, own_id_problem
 from service.predict.options import check_propensity, check_tag
 from trueodds.bundle import ActAlone
-from trueodds.bundle.card import NAME
+from trueodds.bundle.contents import NAME
 from trueodds.errors import nearest
 from trueodds.inputs import times
 from trueodds.sums.inputs import BELOW_ZERO, Array

@@ -12,7 +12,7 @@ from service.observe.batches import Batch, batch_of, other_form, version_of
 from service.observe.observation import Observation, Shared
 from service.runtime import Runtime
 from service.store.rows import ConflictsError, EarlierPrediction, Version
-from trueodds.bundle.shadows import shadow_of
+from trueodds.bundle.contents import shadow_of
 from trueodds.texts import short
 
 Key = tuple[str, str]

@@ -14,7 +14,7 @@ from service.report.query import ReportQuery, unknown_tag
 from service.report.recent import Recent, selected
 from service.store import MAX_PERIODS, By, RowSums, Store
 from service.store.rows import HeldLabels, LabelBlock, Matured, Settlement, Version, Voiding
-from trueodds.bundle.shadows import shadowed_by, slot_of
+from trueodds.bundle.contents import shadowed_by, slot_of
 from trueodds.metrics import CalibrationSums
 from trueodds.reports import LabelledRows
 from trueodds.reports.schemas import MOST_MINUTES, KnownVersion, Unit

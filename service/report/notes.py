@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 from service.store.rows import HeldLabels, LabelSelection, Matured, Settlement, Version, Voiding
-from trueodds.bundle.shadows import shadowed_by
+from trueodds.bundle.contents import shadowed_by
 from trueodds.reports.schemas import Held, Maturing
 from trueodds.sums.hours import HOUR_MS
 from trueodds.sums.maturity import Matures, Maturity

@@ -10,7 +10,7 @@ from typing import Literal, NamedTuple, get_args
 from service.errors import SHOWN, Refusal
 from service.ids import is_generated
 from service.store.rows import Label, LabelCounts, Version, storable
-from trueodds.bundle.shadows import is_shadow, shadows_of
+from trueodds.bundle.contents import is_shadow, shadows_of
 from trueodds.errors import nearest
 from trueodds.names import Places
 from trueodds.texts import short

@@ -18,7 +18,7 @@ from service.store.rows import (
 )
 from service.store.sums_reader import SumsReader
 from service.store.work import doubtful, maturing, reading, states, voiding
-from trueodds.bundle.shadows import shadow_of
+from trueodds.bundle.contents import shadow_of
 from trueodds.sums.hours import hours_of
 
 MAX_LAST = 100_000

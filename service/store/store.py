@@ -46,7 +46,7 @@ from service.store.work import (
     windows,
 )
 from service.store.work.deltas import MAX_TAGS
-from trueodds.bundle.shadows import shadowed_by, shadows_of
+from trueodds.bundle.contents import shadowed_by, shadows_of
 from trueodds.sums.maturity import Matures
 
 COMPACT_COMMITS = 512

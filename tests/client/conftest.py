@@ -11,7 +11,7 @@ from tests.client.data import CALIBRATOR, CLASSES, SHAPE
 from tests.client.relay import Relay
 from tests.service.test_process import server
 from tests.service.tiny_bundle import write_bundle
-from trueodds.bundle import ModelFolder
+from trueodds.bundle import open_models
 from trueodds.client import Client
 
 
@@ -19,7 +19,7 @@ from trueodds.client import Client
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("client")
     bundle = write_bundle(folder / "bundle", shape=SHAPE, classes=CLASSES, calibrator=CALIBRATOR)
-    ModelFolder(folder / "models").publish(bundle)
+    open_models(folder / "models").publish(bundle)
     return folder
 
 

@@ -24,7 +24,7 @@ from tests.conftest import ROOT
 from tests.service.hooks import until
 from tests.service.test_process import server
 from tests.service.tiny_bundle import write_bundle
-from trueodds.bundle import ModelFolder
+from trueodds.bundle import open_models
 from trueodds.client import AsyncClient, CallError, Client, LabelSummary, ObservationSummary, calls
 from trueodds.errors import ConfigError
 from trueodds.sums.inputs import Array
@@ -73,7 +73,7 @@ def test_the_awaited_client_answers_as_the_other(client: Client, url: str) -> No
 
 def test_one_version_answers_all_rows(client: Client, folder: Path, tmp_path: Path) -> None:
     """Another one becomes the default after the first request."""
-    models = ModelFolder(folder / "models")
+    models = open_models(folder / "models")
     models.publish(write_bundle(tmp_path / "first", shape=SHAPE, name="switched"))
 
     def default() -> str | None:
@@ -156,7 +156,7 @@ def test_answers_of_another_server(client: Client, url: str) -> None:
 def test_p_positive_of_answers_and_of_observed_ones(client: Client, folder: Path, tmp_path: Path) -> None:
     classes = ("benign", "malignant")
     bundle = write_bundle(tmp_path / "binary", shape=SHAPE, name="tumours", classes=classes, positive="malignant")
-    ModelFolder(folder / "models").publish(bundle)
+    open_models(folder / "models").publish(bundle)
     until(lambda: "tumours" in [served.model for served in client.models()])
     predictions = client.predict(images(3), model="tumours", rows=2)
     assert predictions.positive == "malignant" and predictions.positive_N is not None

@@ -11,7 +11,7 @@ import pytest
 from tests.client.data import images
 from tests.service.hooks import until
 from tests.service.tiny_bundle import write_bundle
-from trueodds.bundle import ModelFolder
+from trueodds.bundle import open_models
 from trueodds.client import CallError, Client, LabelSummary
 from trueodds.client.instances import LARGE, instances_of
 from trueodds.errors import ConfigError
@@ -30,7 +30,7 @@ def test_inputs_of_every_form_get_the_same_answer(client: Client, tmp_path: Path
 
 def test_a_large_image_goes_alone_with_its_id(client: Client, folder: Path, tmp_path: Path) -> None:
     shape = (150, 120, 3)
-    ModelFolder(folder / "models").publish(write_bundle(tmp_path / "bundle", shape=shape, name="large"))
+    open_models(folder / "models").publish(write_bundle(tmp_path / "bundle", shape=shape, name="large"))
     large_NHWC = np.random.default_rng(1).integers(0, 256, (3, *shape), np.uint8)
     assert large_NHWC[0].size >= LARGE
     until(lambda: "large" in [served.model for served in client.models()])

@@ -20,7 +20,7 @@ from pipeline.recalibrate import Client, Recalibration
 from tests.conftest import environment, run
 from tests.service.hooks import Hook
 from tests.service.tiny_bundle import write_bundle
-from trueodds.bundle import ModelFolder
+from trueodds.bundle import open_models
 from trueodds.errors import ConfigError
 
 
@@ -159,14 +159,14 @@ def test_a_wrong_input_is_not_tried_again() -> None:
 
 def test_a_service_that_serves_another_directory_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("TRUEODDS_SERVICE", raising=False)
-    assert train._served_elsewhere(ModelFolder(tmp_path)) is None
-    with Hook(reply={"folder": ModelFolder(tmp_path).identify()}) as service:
+    assert train._served_elsewhere(open_models(tmp_path)) is None
+    with Hook(reply={"folder": open_models(tmp_path).identify()}) as service:
         monkeypatch.setenv("TRUEODDS_SERVICE", service.url)
-        assert train._served_elsewhere(ModelFolder(tmp_path)) is None
+        assert train._served_elsewhere(open_models(tmp_path)) is None
         service.reply = {"folder": "0" * 16}
-        reason = str(train._served_elsewhere(ModelFolder(tmp_path)))
+        reason = str(train._served_elsewhere(open_models(tmp_path)))
         assert f"the service at {service.url} serves another model directory" in reason
-    assert train._served_elsewhere(ModelFolder(tmp_path)) is None, "nobody answers: it may come later"
+    assert train._served_elsewhere(open_models(tmp_path)) is None, "nobody answers: it may come later"
 
 
 def test_variables_that_a_worker_was_started_with(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -203,7 +203,7 @@ def test_four_runs_in_an_hour_leave_the_net_under_judgement_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TRUEODDS_SERVICE", "http://127.0.0.1:9")
-    models = ModelFolder(tmp_path / "models")
+    models = open_models(tmp_path / "models")
     bundles = [write_bundle(tmp_path / f"run{seed}", seed=seed) for seed in range(5)]
     made = [train.publish(models, bundle, "shadow", f"run {k}") for k, bundle in enumerate(bundles)]
     versions = [folder.name for folder, _ in made]
@@ -223,7 +223,7 @@ def test_four_runs_in_an_hour_leave_the_net_under_judgement_alone(
 
 
 def test_a_run_that_looks_again_displaces_nothing_that_the_first_one_put_under_judgement(tmp_path: Path) -> None:
-    request = Recalibration(Client(), ModelFolder(tmp_path), "tiny", displace=True)
+    request = Recalibration(Client(), open_models(tmp_path), "tiny", displace=True)
     given = {"displace": True, "reason": "alarm 7", "model": None}
     for about, displace in (("few", True), ("away", True), ("3f2a9c01b7de", False), ("", False)):
         later = recalibrate.later_parameters(given, request, "1013f55bc330", about)

@@ -18,7 +18,7 @@ from tests.flows.conftest import Prefect, wait_for
 from tests.service.test_process import server
 from tests.service.tiny_bundle import SHAPE, write_bundle
 from tests.test_recalibrate import TRUE, label, until_served
-from trueodds.bundle import ModelFolder
+from trueodds.bundle import open_models
 from trueodds.metrics import softmax
 
 SERVED, DRIFTED = 1.7, 4.0
@@ -28,7 +28,7 @@ SERVED, DRIFTED = 1.7, 4.0
 @pytest.fixture(scope="module")
 def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[httpx.Client, Path]]:
     folder = tmp_path_factory.mktemp("live")
-    ModelFolder(folder / "models").publish(write_bundle(folder / "bundle"))
+    open_models(folder / "models").publish(write_bundle(folder / "bundle"))
     with server(folder) as (client, _):
         yield client, folder / "models"
 
@@ -50,7 +50,7 @@ def later(prefect: Prefect) -> list[dict[str, Any]]:
 @pytest.mark.full
 def test_from_an_alarm_to_a_verdict(prefect: Prefect, service: tuple[httpx.Client, Path]) -> None:
     client, models = service
-    first = ModelFolder(models).version_of("tiny", "default")
+    first = open_models(models).version_of("tiny", "default")
     assert first is not None
     parameters: dict[str, Any] = {"service": str(client.base_url), "models": str(models), "candidates": ["temperature"]}
     alarm = parameters | {"model": "tiny", "version": first, "reason": "alarm 7"}
@@ -77,7 +77,7 @@ def test_from_an_alarm_to_a_verdict(prefect: Prefect, service: tuple[httpx.Clien
     assert states in (["Calibrator published", "Waits for labels"], ["Calibrator published", "Nothing"]), (
         "two triggers at once make one candidate"
     )
-    second = ModelFolder(models).version_of("tiny", "recalibrated")
+    second = open_models(models).version_of("tiny", "recalibrated")
     published = next(run for run in runs if prefect.run(run)["state_name"] == "Calibrator published")
     assert set(prefect.stages(published).values()) == {"Completed"}
     assert set(prefect.stages(published)) == {"fetch labels", "choose", "publish as recalibrated"}
@@ -98,11 +98,11 @@ def test_from_an_alarm_to_a_verdict(prefect: Prefect, service: tuple[httpx.Clien
     assert f"Promote it: trueodds promote tiny {second}" in waits["state"]["message"]
     assert "95% interval of the gain" in prefect.artifacts(waits["id"])["evidence"]
     assert len(later(prefect)) == asked, "a person is waited for, not labels"
-    assert second is not None and ModelFolder(models).version_of("tiny", "default") == first
+    assert second is not None and open_models(models).version_of("tiny", "default") == first
     decided = prefect.completed(submit(prefect, "recalibrate/live", **alarm))
     assert decided["state_name"] == "Promoted" and f"tiny/{second} answers now" in decided["state"]["message"]
     assert len(later(prefect)) == asked, "what is decided is not looked at again"
-    promoted = [change for change in ModelFolder(models).changes("tiny") if change.action == "promote"]
+    promoted = [change for change in open_models(models).changes("tiny") if change.action == "promote"]
     assert [change.why.split(" on ")[0] for change in promoted] == ["alarm 7: better"]
     until_served(client, second)
     late = prefect.completed(submit(prefect, "recalibrate/live", **alarm))
@@ -207,7 +207,7 @@ def test_from_drift_to_a_calibrated_version_and_back(
 ) -> None:
     """The closed loop: drift -> alarm -> webhook -> flow -> a version that is calibrated again -> and back."""
     models = tmp_path / "models"
-    first = ModelFolder(models).publish(write_bundle(tmp_path / "bundle", name="looped")).name
+    first = open_models(models).publish(write_bundle(tmp_path / "bundle", name="looped")).name
     hook = f"prefect+{prefect.url}/deployments/name/recalibrate/live"
 
     with server(tmp_path, "--alarm-webhook", hook) as (client, _):
@@ -242,7 +242,7 @@ def test_from_drift_to_a_calibrated_version_and_back(
         # another test may have switched on the daily one of `live`
         assert re.search("^ok    schedules  runs are scheduled: (live, )?weekly$", text, re.MULTILINE), text
         assert not runs(), "a rehearsal recalibrates nothing"
-        ModelFolder(tmp_path / "others").publish(tmp_path / "bundle")  # the same version elsewhere
+        open_models(tmp_path / "others").publish(tmp_path / "bundle")  # the same version elsewhere
         prefect.patch(f"deployments/{deployment['id']}", {"parameters": place | {"models": str(tmp_path / "others")}})
         status, text = doctor()
         assert status == 1 and "the flow that an alarm starts would fail: " in text, text

@@ -15,7 +15,7 @@ from PIL import Image
 from service.models.model import Model
 from tests.importing.models import Linear, images, labels_of, vectors
 from trueodds import cli, logits
-from trueodds.bundle import ModelFolder
+from trueodds.bundle import open_models
 from trueodds.inputs import ImageInput
 
 
@@ -39,7 +39,7 @@ def test_an_array_of_images(
     assert "my-net: 3 classes, image 4 x 4 x 3; 750 calibration rows, 750 test rows" in printed
     assert "note: The output 'p' holds probabilities (rows that sum to 1), not logits" in printed
     assert "TRUEODDS_MODELS=models trueodds serve" in printed
-    (version,) = (version for version in ModelFolder(Path("models")).versions("my-net"))
+    (version,) = (version for version in open_models(Path("models")).versions("my-net"))
     served = Model.load(tmp_path / "models" / "my-net" / version, threads=1)
     card = served.bundle.card
     assert (card.classes, card.method) == (["cat", "dog", "hare"], "imported")

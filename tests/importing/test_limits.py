@@ -11,7 +11,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from tests.importing.models import Linear, float_tensor, graph_of, labels_of, vectors
 from tests.importing.test_command import command
-from trueodds.bundle import ModelFolder
+from trueodds.bundle import open_models
 
 
 def endless(path: Path) -> None:
@@ -85,7 +85,7 @@ def test_files_as_they_should_be_and_garbage(place: Path, capfd: pytest.CaptureF
     assert command(*WORDS, trusted=False) == 0, capfd.readouterr().err
     printed = capfd.readouterr().out
     assert printed.index("m: 3 classes, vector 5") < printed.index("Bundle: imported/m/bundle; beside it logits.npz")
-    assert "answers now" in printed and len(ModelFolder(Path("models")).versions("m")) == 1
+    assert "answers now" in printed and len(open_models(Path("models")).versions("m")) == 1
     files = ["bundle", "calibrators.csv", "logits.npz", "metrics.json"]
     assert sorted(path.name for path in Path("imported/m").iterdir()) == files
     (place / "m.onnx").write_bytes(np.random.default_rng(0).bytes(5000))

@@ -15,7 +15,7 @@ from service.settings import Settings
 from tests.service.app_client import Client
 from tests.service.hooks import Hook
 from tests.service.tiny_bundle import write_bundle
-from trueodds.bundle import ModelFolder
+from trueodds.bundle import open_models
 
 
 @pytest.fixture(scope="session")
@@ -31,7 +31,7 @@ def cluster() -> Iterator[postgres.Cluster]:
 @pytest.fixture
 def models(tmp_path: Path) -> Path:
     """A folder with one published bundle, the default."""
-    ModelFolder(tmp_path / "models").publish(write_bundle(tmp_path / "bundle"))
+    open_models(tmp_path / "models").publish(write_bundle(tmp_path / "bundle"))
     return tmp_path / "models"
 
 
@@ -50,7 +50,7 @@ def serving(folder: Path) -> Iterator[Serve]:
 
     def start(limits: dict[str, Any] | None = None, **bundle: Any) -> Client:
         here = folder / f"served-{len(open_clients)}"
-        ModelFolder(here / "models").publish(write_bundle(here / "bundle", **bundle))
+        open_models(here / "models").publish(write_bundle(here / "bundle", **bundle))
         settings = Settings(models=here / "models", store=here / "store.sqlite", threads=1, **(limits or {}))
         open_clients.append(Client(create_app(settings)).__enter__())
         return open_clients[-1]

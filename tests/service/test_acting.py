@@ -21,7 +21,7 @@ from tests.service.app_client import Client
 from tests.service.conftest import Serve
 from tests.service.hooks import Hook, until
 from tests.service.tiny_bundle import CLASSES, pictures, write_bundle
-from trueodds.bundle import ActAlone, Bundle, ModelFolder
+from trueodds.bundle import ActAlone, Bundle, open_models
 from trueodds.client.answers import Predictions
 from trueodds.reports.table.threshold import document_of
 
@@ -182,7 +182,7 @@ def test_the_audit_asks_for_a_random_share_of_what_acts_and_states_propensities(
 
 
 def test_a_broken_promise_is_found_told_once_and_reported(tmp_path: Path, hook: Hook) -> None:
-    ModelFolder(tmp_path / "models").publish(write_bundle(tmp_path / "bundle", act_alone=HALF))
+    open_models(tmp_path / "models").publish(write_bundle(tmp_path / "bundle", act_alone=HALF))
     settings = Settings(
         models=tmp_path / "models",
         store=tmp_path / "store.sqlite",
@@ -241,7 +241,7 @@ def test_the_client_reads_the_decisions(serve: Serve) -> None:
 
 
 def test_an_audit_that_is_over_before_the_first_label_is_remembered(tmp_path: Path) -> None:
-    ModelFolder(tmp_path / "models").publish(write_bundle(tmp_path / "bundle", act_alone=HALF))
+    open_models(tmp_path / "models").publish(write_bundle(tmp_path / "bundle", act_alone=HALF))
     settings = Settings(models=tmp_path / "models", store=tmp_path / "store.sqlite", threads=1)
     with Client(create_app(settings.model_copy(update={"audit_share": 0.02}))) as client:
         acting = [p for p in client.predict(pictures(200)) if p["decision"] == "act"]

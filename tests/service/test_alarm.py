@@ -34,7 +34,7 @@ from tests.service.hooks import Hook, until
 from tests.service.store.conftest import address as address
 from tests.service.store.rows import batch, version
 from tests.service.tiny_bundle import pictures
-from trueodds.bundle.shadows import shadow_of
+from trueodds.bundle.contents import shadow_of
 
 
 @pytest.fixture(autouse=True)

@@ -21,7 +21,7 @@ from service.store.rows import LabelBlock
 from tests.service.alarms import ACKNOWLEDGE
 from tests.service.hooks import Hook, until
 from tests.service.tiny_bundle import CLASSES, pictures, write_bundle
-from trueodds.bundle import ModelFolder
+from trueodds.bundle import open_models
 from trueodds.metrics import EProcess, blocks
 
 IMAGES, LABELLED, DELAY = 256, 0.05, 5.0
@@ -87,7 +87,7 @@ async def logged(store: str, model: str, version: str) -> tuple[LabelBlock, Alar
 @pytest.mark.full
 def test_two_streams_through_a_kill(tmp_path: Path) -> None:
     for seed, name in enumerate(("sound", "drift")):
-        ModelFolder(tmp_path / "models").publish(write_bundle(tmp_path / f"bundle-{name}", name=name, seed=seed))
+        open_models(tmp_path / "models").publish(write_bundle(tmp_path / f"bundle-{name}", name=name, seed=seed))
     sound, drift = Stream("sound", 1), Stream("drift", 2)
     with Hook(answers=[500]) as hook:
         options = ("--workers", "2", "--alarm-webhook", hook.url)

@@ -31,7 +31,7 @@ from benchmarks.faults.ledger import Ledger, LostError
 from benchmarks.faults.process import Service
 from benchmarks.faults.watch import watched
 from tests.service.tiny_bundle import CLASSES, SHAPE, write_bundle
-from trueodds.bundle import ModelFolder
+from trueodds.bundle import open_models
 
 WORST_MS = 5_000  # a loaded machine runs these too; the benchmark records what a quiet one needs
 STORES = ("sqlite", "postgresql")
@@ -47,7 +47,7 @@ def service(models: Path, tmp_path: Path) -> Iterator[Service]:
 def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
     """One service for the tests that do it no harm."""
     folder = tmp_path_factory.mktemp("service")
-    ModelFolder(folder / "models").publish(write_bundle(folder / "bundle"))
+    open_models(folder / "models").publish(write_bundle(folder / "bundle"))
     with Service(folder, folder / "models") as service:
         service.start().until(200)
         yield service
@@ -206,7 +206,7 @@ def test_the_database_restarted_gone_and_hanging(models: Path, tmp_path: Path, s
 
 @pytest.fixture
 def variants(models: Path, tmp_path: Path) -> publishing.Variants:
-    return publishing.Variants(ModelFolder(models).default(), tmp_path / "variants")
+    return publishing.Variants(open_models(models).default(), tmp_path / "variants")
 
 
 @pytest.mark.full
@@ -221,7 +221,7 @@ def test_publishing_onto_a_full_volume(tmp_path: Path, ledger: Ledger) -> None:
     variants = publishing.Variants(write_bundle(tmp_path / "bundle"), tmp_path / "variants")
     try:
         with disk.tmpfs(tmp_path / "volume", 4) as models, Service(tmp_path, models) as service:
-            ModelFolder(models).publish(tmp_path / "bundle")
+            open_models(models).publish(tmp_path / "bundle")
             done = publishing.publish_without_space(service, ledger, publishing.FullVolume(), variants, 4)
     except PermissionError as error:
         pytest.skip(str(error))

@@ -17,7 +17,7 @@ from service.app import create_app
 from service.settings import Settings
 from tests.service.app_client import Client
 from tests.service.tiny_bundle import change_card, write_bundle
-from trueodds.bundle import Bundle, ModelFolder
+from trueodds.bundle import Bundle, open_models
 from trueodds.inputs.image.pictures import encode_png
 
 JSON = "application/json"
@@ -61,7 +61,7 @@ def test_no_answer_holds_the_golden_row(name: str, tmp_path: Path, caplog: pytes
     good, bad = (write_bundle(tmp_path / which, **BUNDLES[name]) for which in ("good", "bad"))
     bundle = Bundle.load(good)
     change_card(bad, golden={**bundle.card.golden.model_dump(), "logits": [99.0] * 4})
-    models = ModelFolder(tmp_path / "models")
+    models = open_models(tmp_path / "models")
     models.publish(good)
     said: list[bytes] = []
     with Client(create_app(Settings(models=tmp_path / "models", store=tmp_path / "s.sqlite", threads=1))) as client:

@@ -14,7 +14,7 @@ from service.status import gauges
 from service.store import open_store
 from tests.service.app_client import Client
 from tests.service.store.rows import HOUR, START, batch, version
-from trueodds.bundle.shadows import shadow_of
+from trueodds.bundle.contents import shadow_of
 
 
 async def write(address: str, count: int) -> None:

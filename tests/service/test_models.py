@@ -21,7 +21,7 @@ from service.settings import Settings
 from tests.service.app_client import Client
 from tests.service.tiny_bundle import pictures, write_bundle
 from trueodds import files
-from trueodds.bundle import CALIBRATOR, CARD, MODEL, BundleError, ModelFolder
+from trueodds.bundle import CALIBRATOR, CARD, MODEL, BundleError, open_models
 from trueodds.calibrators import Temperature
 
 
@@ -39,7 +39,7 @@ def publish(models: Path, tmp_path: Path) -> Callable[..., str]:
 
     def publish(*, default: bool = True, **options: Any) -> str:
         folder = tmp_path / f"bundle-{len(list(tmp_path.iterdir()))}"
-        return ModelFolder(models).publish(write_bundle(folder, **options), "default" if default else None).name
+        return open_models(models).publish(write_bundle(folder, **options), "default" if default else None).name
 
     return publish
 
@@ -103,7 +103,7 @@ def test_a_bad_bundle_is_refused_reported_and_tried_again_when_it_changes(
     _, first = served(client)
     bad = publish(default=False, calibrator=Temperature(2.5))
     (models / "tiny" / bad / CALIBRATOR).write_text('{"calibrator": "identity"}')
-    ModelFolder(models).promote("tiny", bad)
+    open_models(models).promote("tiny", bad)
     until(lambda: any(v["state"] == "refused" for v in listed(client)["versions"]))
     reason = next(v["reason"] for v in listed(client)["versions"] if v["version"] == bad)
     assert "altered or damaged" in reason
@@ -210,10 +210,10 @@ def test_rolling_back_is_promoting_the_earlier_version(
     _, first = served(client)
     second = publish(calibrator=Temperature(2.5))
     until(lambda: served(client)[1] == second)
-    ModelFolder(models).promote("tiny", first)
+    open_models(models).promote("tiny", first)
     until(lambda: served(client)[1] == first)
     with pytest.raises(BundleError, match="there is no folder"):
-        ModelFolder(models).promote("tiny", "../tiny")
+        open_models(models).promote("tiny", "../tiny")
 
 
 def test_pinned_versions_are_loaded_when_asked_for_and_the_last_ones_stay(
@@ -265,7 +265,7 @@ def test_a_shadow_is_scored_stored_and_labelled_but_not_answered(
 ) -> None:
     _, first = served(client)
     second = publish(default=False, calibrator=Temperature(3.0))
-    ModelFolder(models).shadow("tiny", second)
+    open_models(models).shadow("tiny", second)
     until(lambda: listed(client)["shadow"] == second)
     predictions = [client.predict(pictures(3, seed=k)) for k in range(4)]
     assert {p["id"] for answer in predictions for p in answer}
@@ -278,7 +278,7 @@ def test_a_shadow_is_scored_stored_and_labelled_but_not_answered(
     assert served_report["labelled"] == shadow_report["labelled"] == 12
     assert served_report["accuracy"] == shadow_report["accuracy"]
     assert served_report["mean_confidence"] > shadow_report["mean_confidence"]
-    ModelFolder(models).withdraw("tiny")
+    open_models(models).withdraw("tiny")
     until(lambda: listed(client)["shadow"] is None)
 
 
@@ -288,8 +288,8 @@ def test_a_calibrator_is_judged_beside_a_net_on_the_served_logits(
     """Both slots at once: the served net is run once for both, and every answer's label is theirs too."""
     _, first = served(client)
     calibrator, net = publish(default=False, calibrator=Temperature(3.0)), publish(default=False, seed=5)
-    ModelFolder(models).shadow("tiny", net)
-    ModelFolder(models).shadow("tiny", calibrator, slot="recalibrated")
+    open_models(models).shadow("tiny", net)
+    open_models(models).shadow("tiny", calibrator, slot="recalibrated")
     until(lambda: (listed(client)["shadow"], listed(client)["recalibrated"]) == (net, calibrator))
     ran: list[str] = []
     score = Model.score
@@ -316,7 +316,7 @@ def test_a_calibrator_is_judged_beside_a_net_on_the_served_logits(
     assert reports[2]["mean_confidence"] == pytest.approx(softmax(logits / 3.0, axis=1).max(axis=1).mean(), abs=1e-6)
     roles = {v["version"]: v["role"] for v in client.report()["known"] if v["model"] in names}
     assert roles == {net: "shadow", calibrator: "recalibrated"}
-    ModelFolder(models).shadow("tiny", net, slot="recalibrated")
+    open_models(models).shadow("tiny", net, slot="recalibrated")
     until(lambda: f"{net} is no recalibration of {first}: it has another net" in client.get("/models").text)
     assert listed(client)["recalibrated"] is None
 
@@ -325,6 +325,6 @@ def test_a_shadow_that_takes_other_images_is_reported(
     client: Client, publish: Callable[..., str], models: Path
 ) -> None:
     other = publish(default=False, classes=("a", "b"))
-    ModelFolder(models).shadow("tiny", other)
+    open_models(models).shadow("tiny", other)
     until(lambda: "cannot shadow" in client.get("/models").text)
     assert listed(client)["shadow"] is None

@@ -17,7 +17,7 @@ from service.app import create_app
 from service.settings import Settings
 from tests.service.app_client import Client
 from tests.service.tiny_bundle import SHAPE, pictures, write_bundle
-from trueodds.bundle import ModelFolder
+from trueodds.bundle import open_models
 
 BLACK = [[[[0]] * SHAPE[1]] * SHAPE[0]]
 
@@ -79,7 +79,7 @@ def check_stored(client: Client, answers: list[httpx.Response], bad: int) -> Non
 
 
 def test_an_image_that_the_model_has_no_answer_for(tmp_path: Path) -> None:
-    ModelFolder(tmp_path / "models").publish(write_bundle(tmp_path / "bundle", relative=True))
+    open_models(tmp_path / "models").publish(write_bundle(tmp_path / "bundle", relative=True))
     with Client(
         create_app(Settings(models=tmp_path / "models", store=str(tmp_path / "s.sqlite"), threads=1))
     ) as client:
@@ -123,7 +123,7 @@ def test_a_damaged_answer_to_an_own_id(
         assert client.post("/predict", json=repeated).is_success
     with sqlite3.connect(settings.store) as db:
         db.execute(damage)
-    ModelFolder(models).publish(write_bundle(tmp_path / "newer", seed=1))
+    open_models(models).publish(write_bundle(tmp_path / "newer", seed=1))
     with Client(create_app(settings)) as client:
         check_stored(client, answers_of_one_batch(client, bodies(repeated)), status)
 

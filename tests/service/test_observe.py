@@ -20,7 +20,7 @@ from tests.service.app_client import Client
 from tests.service.hooks import until
 from tests.service.tiny_bundle import pictures, write_bundle
 from trueodds import metrics
-from trueodds.bundle import Bundle, ModelFolder
+from trueodds.bundle import Bundle, open_models
 from trueodds.metrics import CalibrationSums
 from trueodds.sums.positive import PositiveClass
 
@@ -397,7 +397,7 @@ def test_a_bundle_with_the_name_of_an_observed_version_is_refused(client: Client
     bundle = write_bundle(tmp_path / "other", seed=5)
     row = {"id": "a", "probabilities": [0.25] * 4, "model": "tiny", "version": Bundle.load(bundle).version}
     observe(client, row)
-    ModelFolder(models).publish(bundle)
+    open_models(models).publish(bundle)
     client.run(client.app.state.runtime.registry.look())
     problems = client.get("/models").json()["problems"]
     assert any("the store has another server's answers under" in problem for problem in problems)

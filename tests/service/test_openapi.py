@@ -22,7 +22,7 @@ from service.app import create_app
 from service.settings import Settings
 from tests.service.app_client import Client
 from tests.service.tiny_bundle import pictures, write_bundle
-from trueodds.bundle import ModelFolder
+from trueodds.bundle import open_models
 from trueodds.inputs.image.formats import ALLOWED
 
 JSON = "application/json"
@@ -39,7 +39,7 @@ FEW = settings(
 @pytest.fixture(scope="module")
 def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
     folder: Path = tmp_path_factory.mktemp("openapi")
-    ModelFolder(folder / "models").publish(write_bundle(folder / "bundle"))
+    open_models(folder / "models").publish(write_bundle(folder / "bundle"))
     chosen = Settings(models=folder / "models", store=folder / "s.sqlite", threads=1)
     with Client(create_app(chosen)) as client:
         client.predict(pictures(3))
@@ -273,7 +273,7 @@ def test_the_document_is_made_once_for_each_version(running: Client, tmp_path: P
     assert running.app.openapi() is first and json.loads(running.get("/openapi.json").content) == first
     below = httpx.AsyncClient(transport=httpx.ASGITransport(running.app, root_path="/odds"), base_url="http://service")
     assert running.run(below.get("/odds/openapi.json")).json() == {**first, "servers": [{"url": "/odds"}]}
-    models = ModelFolder(tmp_path / "models")
+    models = open_models(tmp_path / "models")
     models.publish(write_bundle(tmp_path / "one"))
     with Client(create_app(Settings(models=tmp_path / "models", store=tmp_path / "s.sqlite", threads=1))) as client:
         before = client.get("/openapi.json").text

@@ -14,7 +14,7 @@ from tests.service.test_process import predict, server
 from tests.service.tiny_bundle import pictures, write_bundle
 from tools import chromium
 from tools.chromium import Chromium
-from trueodds.bundle import ModelFolder
+from trueodds.bundle import open_models
 
 pytestmark = [
     pytest.mark.full,
@@ -35,7 +35,7 @@ def tab() -> Iterator[Chromium]:
 @pytest.fixture
 def alarmed(tmp_path: Path) -> Iterator[httpx.Client]:
     """A service whose model was sure and wrong a hundred times."""
-    ModelFolder(tmp_path / "models").publish(write_bundle(tmp_path / "bundle"))
+    open_models(tmp_path / "models").publish(write_bundle(tmp_path / "bundle"))
     with server(tmp_path) as (client, _):
         answers = [answer for k in range(5) for answer in predict(client, pictures(40, seed=k))]
         rows = [{"id": p["id"], "index": (p["index"] + 1) % 4} for p in answers]

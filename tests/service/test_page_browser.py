@@ -18,7 +18,7 @@ from tests.service.test_process import predict, server
 from tests.service.tiny_bundle import pictures, write_bundle
 from tools import chromium
 from tools.chromium import Chromium
-from trueodds.bundle import ModelFolder
+from trueodds.bundle import open_models
 from trueodds.reports import page
 
 pytestmark = [
@@ -51,7 +51,7 @@ def tab(browser: Chromium) -> Iterator[Chromium]:
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     place = tmp_path_factory.mktemp("page")
-    ModelFolder(place / "models").publish(write_bundle(place / "bundle"))
+    open_models(place / "models").publish(write_bundle(place / "bundle"))
     return place
 
 
@@ -128,7 +128,7 @@ def test_news_comes_without_disturbing(tab: Chromium, live: httpx.Client) -> Non
 
 
 def test_a_change_of_state_is_announced(tab: Chromium, tmp_path: Path) -> None:
-    ModelFolder(tmp_path / "models").publish(write_bundle(tmp_path / "bundle"))
+    open_models(tmp_path / "models").publish(write_bundle(tmp_path / "bundle"))
     with server(tmp_path) as (client, _):
         answers = predict(client, pictures(60))
         tab.open(report(client))

@@ -19,7 +19,7 @@ from service.settings import Settings
 from tests.png_files import png_of_rows
 from tests.service.app_client import Client
 from tests.service.tiny_bundle import CLASSES, SHAPE, pictures
-from trueodds.bundle import Bundle, ModelFolder
+from trueodds.bundle import Bundle, open_models
 from trueodds.calibrators import Temperature
 from trueodds.inputs import ImageInput
 from trueodds.inputs.image.pictures import encode_png
@@ -38,7 +38,7 @@ def test_answer_has_every_part(client: Client, models: Any) -> None:
     body = answer.json()
     assert answer.status_code == 200
     assert body["request_id"] == answer.headers["x-request-id"] == "mine-1"
-    assert (body["model"], body["version"]) == ("tiny", ModelFolder(models).default().name)
+    assert (body["model"], body["version"]) == ("tiny", open_models(models).default().name)
     for prediction in body["predictions"]:
         probabilities = prediction["probabilities"]
         assert prediction["index"] == int(np.argmax(probabilities))
@@ -52,7 +52,7 @@ def test_answer_has_every_part(client: Client, models: Any) -> None:
 
 def test_answers_equal_the_bundle_applied_by_hand(client: Client, models: Any) -> None:
     instances = pictures(5)
-    bundle = Bundle.load(ModelFolder(models).default())
+    bundle = Bundle.load(open_models(models).default())
     logits_NC = Model.load(bundle.directory, 1).logits(np.asarray(instances, np.uint8))
     answered = [p["probabilities"] for p in client.predict(instances)]
     np.testing.assert_allclose(answered, bundle.calibrator(logits_NC), rtol=1e-6)

@@ -17,7 +17,7 @@ from service.http import keys
 from service.store import StoreError
 from tests.service.app_client import Client
 from tests.service.tiny_bundle import CLASSES, pictures, write_bundle
-from trueodds.bundle import ModelFolder
+from trueodds.bundle import open_models
 from trueodds.reports.table import reading
 
 NAMES = ["id", "time", "model", "version", "tag", "predicted", "confidence", "label", "label_time", "corrected",
@@ -62,7 +62,7 @@ def test_one_prediction_and_its_label(client: Client) -> None:
 
 def test_an_id_of_several_models_and_of_a_shadow(client: Client, tmp_path: Any) -> None:
     """The answer is that of the model, unless its shadow is named; removed together."""
-    folder = ModelFolder(tmp_path / "models")
+    folder = open_models(tmp_path / "models")
     folder.publish(write_bundle(tmp_path / "other", name="other"))
     client.run(client.app.state.runtime.registry.look())
     body = {"ids": ["mine"]}

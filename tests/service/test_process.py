@@ -26,7 +26,7 @@ import pytest
 from service.telemetry import worker_files
 from tests.service.hooks import until
 from tests.service.tiny_bundle import pictures, write_bundle
-from trueodds.bundle import ModelFolder
+from trueodds.bundle import open_models
 from trueodds.metrics import CalibrationSums, ece
 
 ROOT = Path(__file__).parents[2]
@@ -55,7 +55,7 @@ def server(folder: Path, *options: str) -> Iterator[tuple[httpx.Client, subproce
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    ModelFolder(tmp_path / "models").publish(write_bundle(tmp_path / "bundle"))
+    open_models(tmp_path / "models").publish(write_bundle(tmp_path / "bundle"))
     return tmp_path
 
 
@@ -150,7 +150,7 @@ def test_a_restart_keeps_the_report(folder: Path) -> None:
 def test_ready_after_a_bundle_is_published(tmp_path: Path) -> None:
     with server(tmp_path) as (client, _):
         assert client.get("/health/ready").status_code == 503
-        ModelFolder(tmp_path / "models").publish(write_bundle(tmp_path / "bundle"))
+        open_models(tmp_path / "models").publish(write_bundle(tmp_path / "bundle"))
         deadline = time.monotonic() + 10
         while client.get("/health/ready").status_code == 503 and time.monotonic() < deadline:
             time.sleep(0.05)

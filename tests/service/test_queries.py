@@ -20,7 +20,7 @@ from service.settings import Settings
 from tests.service.app_client import Client
 from tests.service.hooks import Hook, until
 from tests.service.tiny_bundle import CLASSES, pictures, write_bundle
-from trueodds.bundle import ModelFolder
+from trueodds.bundle import open_models
 
 DOCKER = Path(__file__).parents[2] / "docker"
 DASHBOARD: dict[str, Any] = json.loads((DOCKER / "grafana/dashboards/trueodds.json").read_text(encoding="utf-8"))
@@ -39,7 +39,7 @@ Labels = dict[str, set[str]]
 def exposed(tmp_path_factory: pytest.TempPathFactory) -> Labels:
     """Of a service that has seen everything once: labels of all kinds, a shadow, other servers' answers, a webhook."""
     folder = tmp_path_factory.mktemp("exposed")
-    models = ModelFolder(folder / "models")
+    models = open_models(folder / "models")
     models.publish(write_bundle(folder / "bundle"))
     models.publish(write_bundle(folder / "shadow", seed=1), role="shadow")
     with Hook() as hook:

@@ -26,7 +26,7 @@ from service.cli.replay.stream import Bias, Event, Stream
 from service.http import keys
 from tests.service.test_process import ROOT, server
 from tests.service.tiny_bundle import CLASSES, SHAPE, write_bundle
-from trueodds.bundle import MODEL, ModelFolder
+from trueodds.bundle import MODEL, open_models
 from trueodds.calibrators import Temperature
 from trueodds.inputs import ImageInput
 from trueodds.inputs.image.pictures import Pixels
@@ -43,7 +43,7 @@ TAKES = Signature(ImageInput(height=HEIGHT, width=WIDTH, channels=CHANNELS), CLA
 def folder(tmp_path: Path) -> Path:
     """A published model, and images whose labels are drawn as the model says: it is calibrated."""
     bundle = write_bundle(tmp_path / "bundle", calibrator=CALIBRATOR)
-    ModelFolder(tmp_path / "models").publish(bundle)
+    open_models(tmp_path / "models").publish(bundle)
     draw = np.random.default_rng(2)
     images = draw.integers(0, 256, (4000, *SHAPE), np.uint8)
     probabilities_NC = answers_to(tmp_path, images)
@@ -139,7 +139,7 @@ def test_what_arrives_is_what_the_seed_says(folder: Path) -> None:
 @pytest.mark.full
 def test_vectors_arrive(tmp_path: Path) -> None:
     """Labelled as the model answers, missing values among them: each is right."""
-    ModelFolder(tmp_path / "models").publish(write_bundle(tmp_path / "bundle", features=("a", "b"), missing=True))
+    open_models(tmp_path / "models").publish(write_bundle(tmp_path / "bundle", features=("a", "b"), missing=True))
     rows_ND = np.random.default_rng(0).normal(size=(300, 2)).astype(np.float32)
     rows_ND[::9, 1] = np.nan
     (logits_NC,) = ort.InferenceSession(str(tmp_path / "bundle" / MODEL)).run(None, {"features": rows_ND})

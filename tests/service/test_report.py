@@ -16,7 +16,7 @@ from service.settings import Settings
 from tests.service.app_client import Client
 from tests.service.tiny_bundle import OFFLINE, pictures, write_bundle
 from trueodds import metrics
-from trueodds.bundle import ModelFolder, open_models
+from trueodds.bundle import open_models
 from trueodds.metrics import CalibrationSums
 from trueodds.reports import Options, report_of
 from trueodds.reports.schemas import Report
@@ -190,7 +190,7 @@ def test_no_route_overlooks_a_parameter(client: Client, method: str, path: str, 
 
 
 def test_unknown_versions_list_the_known(client: Client, models: Path) -> None:
-    version = ModelFolder(models).default().name
+    version = open_models(models).default().name
     assert client.report(model="tiny", version=version)["version"] == version
     for code, query in (
         ("unknown_model", {"model": "x"}),

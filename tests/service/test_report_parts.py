@@ -21,7 +21,7 @@ from service.store.rows import Label
 from tests.service.app_client import Client
 from tests.service.store.rows import START, batch, version
 from tests.service.tiny_bundle import CLASSES, change_card, pictures, write_bundle
-from trueodds.bundle import ModelFolder, Reference, open_models
+from trueodds.bundle import Reference, open_models
 from trueodds.reports.schemas import NO_TAG
 from trueodds.sums.hours import HOUR_MS
 
@@ -33,7 +33,7 @@ def filled(tmp_path: Path) -> Iterator[Client]:
     """A service with 90 answers, two thirds of them labelled; tags t0 and t1, or none."""
     bundle = write_bundle(tmp_path / "bundle")
     change_card(bundle, reference=Reference.of(np.linspace(0.3, 1, 200)).model_dump())
-    ModelFolder(tmp_path / "models").publish(bundle)
+    open_models(tmp_path / "models").publish(bundle)
     settings = Settings(models=tmp_path / "models", store=tmp_path / "s.sqlite", threads=1)
     with Client(create_app(settings)) as client:
         tags = [(None, "t0", "t1")[k % 3] for k in range(90)]

@@ -18,7 +18,7 @@ from service.settings import Settings
 from tests.service.app_client import Client
 from tests.service.tiny_bundle import CLASSES, pictures, write_bundle
 from trueodds import metrics
-from trueodds.bundle import ModelFolder
+from trueodds.bundle import open_models
 from trueodds.metrics import CalibrationSums
 
 CLASS = st.integers(0, len(CLASSES) - 1)
@@ -31,7 +31,7 @@ class Sequence(RuleBasedStateMachine):
     def start(self) -> None:
         self.folder = tempfile.TemporaryDirectory()
         here = Path(self.folder.name)
-        ModelFolder(here / "models").publish(write_bundle(here / "bundle"))
+        open_models(here / "models").publish(write_bundle(here / "bundle"))
         self.client = Client(create_app(Settings(models=here / "models", store=here / "s.sqlite", threads=1)))
         self.client.__enter__()
         self.rows: dict[str, list[float]] = {}

@@ -17,7 +17,7 @@ from service.app import create_app
 from service.settings import Settings
 from tests.service.app_client import Client
 from tests.service.tiny_bundle import CLASSES, write_bundle
-from trueodds.bundle import Bundle, ModelFolder
+from trueodds.bundle import Bundle, open_models
 from trueodds.inputs import InputError, VectorInput
 
 NAMES = ("age", "income", "rate: net", "größe", "height")
@@ -226,7 +226,7 @@ def test_tensors_that_are_refused(vectors: Client, entry: dict[str, Any], status
 
 
 def test_a_shadow_of_other_features_does_not_follow(tmp_path: Path) -> None:
-    folder = ModelFolder(tmp_path / "models")
+    folder = open_models(tmp_path / "models")
     folder.publish(write_bundle(tmp_path / "first", features=NAMES))
     same = folder.publish(write_bundle(tmp_path / "same", features=NAMES, seed=1), None).name
     other = folder.publish(write_bundle(tmp_path / "other", features=NAMES[::-1]), None).name

@@ -1,12 +1,12 @@
-"""Servable models: one bundle (`Bundle`) and the folder, or the bucket, in which many are published (`ModelFolder`,
-`open_models`).
+"""Servable models: one bundle (`Bundle`) and the folder, or the bucket, in which many are published
+(`PublishedModels`).
 
 A bundle is written once, by `Bundle.write`, and loaded by its hashes. Published, it answers or shadows:
 
 >>> import tempfile
 >>> from pathlib import Path
 >>> import numpy as np
->>> from trueodds.bundle import Bundle, Description, ModelFolder
+>>> from trueodds.bundle import Bundle, Description, open_models
 >>> from trueodds.calibrators import Temperature
 >>> from trueodds.inputs import ImageInput
 >>> temporary = tempfile.TemporaryDirectory()
@@ -29,7 +29,7 @@ A bundle is written once, by `Bundle.write`, and loaded by its hashes. Published
 ...     golden_input=np.zeros((2, 2, 1), np.uint8),
 ...     golden_logits=[0.5, -0.5],
 ... )
->>> models = ModelFolder(folder / "models")
+>>> models = open_models(folder / "models")
 >>> models.publish(bundle.directory).name == bundle.version
 True
 >>> models.default_model(), [change.action for change in models.changes("pets")]
@@ -39,19 +39,13 @@ True
 
 from trueodds.bundle.act_alone import ActAlone, Decision
 from trueodds.bundle.audit_log import AuditLogError, Change, Reason, user
-from trueodds.bundle.bucket.cached import CachedModels
-from trueodds.bundle.bucket.models import BucketModels
-from trueodds.bundle.bucket.objects import BucketError
 from trueodds.bundle.bundle import CALIBRATOR, CARD, MODEL, MODEL_CARD, Bundle, BundleError, Infer, why_none, write_none
 from trueodds.bundle.card import METRICS, Card, Description, Golden, Reference
-from trueodds.bundle.contents import DEFAULT, RECALIBRATED, SHADOW, WAITING, Contents, Key, Role
-from trueodds.bundle.locks import BusyError
-from trueodds.bundle.model_folder import ModelFolder
-from trueodds.bundle.opening import open_models
-from trueodds.bundle.published import VARIABLE, PublishedModels
+from trueodds.bundle.contents import DEFAULT, RECALIBRATED, SHADOW, SLOTS, WAITING, Contents, Key, Role, Slot
+from trueodds.bundle.published import VARIABLE, PublishedModels, open_models
 from trueodds.bundle.risk_coverage import RiskCoverage, RiskCoveragePoint
-from trueodds.bundle.shadows import SLOTS, Slot
-from trueodds.bundle.single import SingleBundle
+from trueodds.bundle.storage.locks import BusyError
+from trueodds.bundle.storage.objects import BucketError
 
 __all__ = [
     "CALIBRATOR",
@@ -68,11 +62,9 @@ __all__ = [
     "ActAlone",
     "AuditLogError",
     "BucketError",
-    "BucketModels",
     "Bundle",
     "BundleError",
     "BusyError",
-    "CachedModels",
     "Card",
     "Change",
     "Contents",
@@ -81,17 +73,15 @@ __all__ = [
     "Golden",
     "Infer",
     "Key",
-    "ModelFolder",
     "PublishedModels",
     "Reason",
     "Reference",
     "RiskCoverage",
     "RiskCoveragePoint",
     "Role",
-    "SingleBundle",
     "Slot",
     "open_models",
+    "user",
     "why_none",
     "write_none",
-    "user",
 ]

@@ -1,7 +1,7 @@
 """Who answered when, and why it changed: a line a change, only ever appended to.
 
 MODELS/<name>/history.jsonl is of a model's versions, MODELS/history.jsonl of the model that answers calls that name
-none.
+none. Nothing here reads or writes a file: a log is its bytes.
 """
 
 from __future__ import annotations
@@ -9,16 +9,11 @@ from __future__ import annotations
 import getpass
 import json
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import UTC, datetime
-from io import FileIO
-from pathlib import Path
-from typing import Any, Literal, Protocol, Self, get_args
+from datetime import datetime
+from typing import Any, Literal, Self, get_args
 
 from trueodds.bundle.contents import DEFAULT, ROLES, Role
-from trueodds.bundle.locks import lock_file
 from trueodds.errors import UserError
 from trueodds.texts import line_problem
 
@@ -99,81 +94,27 @@ class Change:
         return json.dumps({**tree, **since}, ensure_ascii=False)
 
 
-class Append(Protocol):
-    """Appends a change, made now, to a log that is held; it is on the disk when the call returns."""
-
-    def __call__(
-        self, action: Action, before: str | None, after: str | None, reason: Reason, since_ms: int | None = None
-    ) -> None: ...
+def log_of(model: str | None) -> str:
+    """The name of the log of a model's versions, or of the model that answers calls that name none."""
+    return FILE if model is None else f"{model}/{FILE}"
 
 
-@dataclass(frozen=True)
-class AuditLog:
-    """The log in a folder; it is empty until something is written."""
-
-    folder: Path
-
-    @property
-    def file(self) -> Path:
-        return self.folder / FILE
-
-    def changes(self) -> list[Change]:
-        """All changes in their order. A last line without an end is being written, or was when its writer died.
-
-        Raises:
-            AuditLogError: a line that is no change.
-        """
-        try:
-            text = self.file.read_bytes()
-        except FileNotFoundError:
-            return []
-        whole, rest = _parted(text)
-        if rest and _is_change(rest):  # of an editor that ends no line
-            whole += rest
-        return parse(whole, self.file)
-
-    def recorded(self, action: Action, unknown: str | None) -> str | None:
-        """Who has the role that the action is about, by the last line about it; `unknown` if the log is damaged."""
-        try:
-            changes = self.changes()
-        except AuditLogError:
-            return unknown
-        of_role = [change.after for change in changes if role_of(change.action) == role_of(action)]
-        return of_role[-1] if of_role else None
-
-    @contextmanager
-    def writing(self) -> Iterator[Append]:
-        """Hold the log against all other writers, and with it what it is of; yields what appends a change.
-
-        On an error in the block the log becomes again what it was.
-        """
-        with self.file.open("a+b", buffering=0) as file:
-            lock_file(file)
-            size = _mended(file)
-
-            def append(
-                action: Action, before: str | None, after: str | None, reason: Reason, since_ms: int | None = None
-            ) -> None:
-                when = datetime.now(UTC).isoformat(timespec="milliseconds")
-                change = Change(action, before, after, reason.why, reason.who, when, since_ms)
-                try:
-                    _write(file, change.line().encode() + b"\n")
-                    os.fsync(file.fileno())
-                except OSError as error:
-                    error.filename = error.filename or str(self.file)
-                    raise
-
-            try:
-                yield append
-            except BaseException:
-                file.truncate(size)
-                raise
+def mended(log: bytes) -> bytes:
+    """A log that can be appended to: its last line ends, or is gone where its writer died within it."""
+    end = log.rfind(b"\n") + 1
+    if end == len(log):
+        return log
+    return log + b"\n" if _is_change(log[end:]) else log[:end]
 
 
-def _parted(text: bytes) -> tuple[bytes, bytes]:
-    """Whole lines, and what comes after the last end of a line."""
-    end = text.rfind(b"\n") + 1
-    return text[:end], text[end:]
+def recorded(log: bytes, action: Action, unknown: str | None) -> str | None:
+    """Who has the role that the action is about, by the last line about it; `unknown` if the log is damaged."""
+    try:
+        changes = parse(log, FILE)
+    except AuditLogError:
+        return unknown
+    of_role = [change.after for change in changes if role_of(change.action) == role_of(action)]
+    return of_role[-1] if of_role else None
 
 
 def _is_change(line: bytes) -> bool:
@@ -184,32 +125,16 @@ def _is_change(line: bytes) -> bool:
     return True
 
 
-def _mended(file: FileIO) -> int:
-    """The log's size, once a last line without an end has got one, or is gone because its writer died within it."""
-    file.seek(0)
-    whole, rest = _parted(file.readall())
-    if rest and _is_change(rest):
-        _write(file, b"\n")
-        return len(whole) + len(rest) + 1
-    if rest:
-        file.truncate(len(whole))
-    return len(whole)
-
-
-def _write(file: FileIO, data: bytes) -> None:
-    """All of it; a disk that is nearly full takes less than is given, and then nothing."""
-    while data:
-        data = data[file.write(data) :]
-
-
-def parse(log: bytes, place: Path | str) -> list[Change]:
+def parse(log: bytes, place: str) -> list[Change]:
     """All changes of a log in their order; `place` names it in errors.
+
+    A last line without an end is being written, or was when its writer died.
 
     Raises:
         AuditLogError: a line that is no change.
     """
     try:
-        lines = log.decode().split("\n")  # splitlines would also split a reason at U+2028
+        lines = mended(log).decode().split("\n")  # splitlines would also split a reason at U+2028
     except UnicodeDecodeError as error:
         cure = "move it away and promote what shall answer"
         raise AuditLogError(f"{place} is not text ({error}); {cure}") from None
@@ -237,6 +162,16 @@ def previous(changes: list[Change], current: str | None) -> str | None:
     if stack and stack[-1] == current:
         stack.pop()
     return stack[-1] if stack else None
+
+
+def began_ms(changes: list[Change], role: Role, version: str | None) -> int | None:
+    """When a version got the role that it has, in Unix milliseconds; None: the log does not say."""
+    for change in reversed(changes):
+        if role_of(change.action) == role:
+            if change.after != version:
+                return None
+            return change.since_ms or int(datetime.fromisoformat(change.when).timestamp() * 1000)
+    return None
 
 
 def user() -> str:

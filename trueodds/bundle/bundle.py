@@ -171,42 +171,44 @@ class Bundle:
         )
 
     @classmethod
-    def load(cls, directory: str | Path) -> Bundle:
+    def load(cls, directory: str | Path, place: str | None = None) -> Bundle:
         """Read and check the card, the files' sha256 and the calibrator.
+
+        `place`: the folder's name in messages, where its files come from elsewhere.
 
         Raises:
             BundleError: a missing or altered file, a card that does not validate.
         """
         directory = Path(directory)
+        place = place or str(directory)
         try:
             raw = (directory / CARD).read_bytes()
             card = Card.model_validate_json(raw)
             for name in _hashed(card):
                 actual, stated = sha256(directory / name), card.files.get(name)
                 if actual != stated:
-                    raise BundleError(
-                        f"{directory / name} has sha256 {actual}, its card says {stated}: altered or damaged"
-                    )
+                    raise BundleError(f"{place}/{name} has sha256 {actual}, its card says {stated}: altered or damaged")
             calibrator = calibrators.from_json(read_json(directory / CALIBRATOR))
         except (FileNotFoundError, NotADirectoryError) as error:
             if reason := why_none(directory):
-                raise BundleError(f"{directory} holds no bundle: {reason}") from None
-            raise BundleError(f"{error.filename} is missing: {directory} is not a whole bundle") from None
+                raise BundleError(f"{place} holds no bundle: {reason}") from None
+            file = f"{place}/{Path(error.filename).name}"
+            raise BundleError(f"{file} is missing: {place} is not a whole bundle") from None
         except ValidationError as error:
             first = error.errors()[0]
             where = ".".join(map(str, first["loc"])) or "the file"
-            raise BundleError(f"{directory / CARD}: {where}: {first['msg']}") from None
+            raise BundleError(f"{place}/{CARD}: {where}: {first['msg']}") from None
         except BundleError:
             raise
         except ValueError as error:
-            raise BundleError(f"{directory / CALIBRATOR}: {error}") from None
+            raise BundleError(f"{place}/{CALIBRATOR}: {error}") from None
         try:
             beside = {name: (directory / name).read_bytes() for name in card.input.beside}
             card = card.model_copy(update={"input": card.input.with_files(beside)})
         except (InputError, MissingExtraError) as error:
-            raise BundleError(f"{directory}: {error}") from None
+            raise BundleError(f"{place}: {error}") from None
         if calibrator.classes not in (None, len(card.classes)):
-            problem = f"{directory / CALIBRATOR} was fitted on {calibrator.classes} classes, and {CARD} names"
+            problem = f"{place}/{CALIBRATOR} was fitted on {calibrator.classes} classes, and {CARD} names"
             raise BundleError(f"{problem} {len(card.classes)}: put back the calibrator of this model")
         return cls(directory, card, calibrator, hashlib.sha256(raw).hexdigest()[:12])
 

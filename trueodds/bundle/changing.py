@@ -1,34 +1,216 @@
-"""A change of roles in a folder of models: its files and its line in the audit log, both or neither."""
+"""Changes of roles as functions of a listing: which small files are written for them, in which order."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from pathlib import Path
+import secrets
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Literal
 
-from trueodds.bundle.audit_log import Action, Append, AuditLog, Reason
-from trueodds.bundle.contents import ROLES
-from trueodds.bundle.role_files import restoring
+from trueodds.bundle.audit_log import (
+    Action,
+    AuditLogError,
+    Change,
+    Reason,
+    began_ms,
+    log_of,
+    mended,
+    parse,
+    previous,
+    recorded,
+)
+from trueodds.bundle.bundle import BundleError
+from trueodds.bundle.contents import DEFAULT, IDENTITY, RECALIBRATED, SHADOW, WAITING, Key, Listing, Slot, Step
 
 
-@contextmanager
-def changing(folder: Path) -> Iterator[Append]:
-    """Hold the log of a folder while its roles change; on an error nothing has changed."""
-    with AuditLog(folder).writing() as append, restoring(*(folder / role for role in ROLES)):
-        yield append
+class Draft:
+    """A listing with the changes that a verb of `PublishedModels` has made to it.
+
+    Each role's file comes before its line in the log. Where a writer dies between the two, the next change of the same
+    role appends the line.
+    """
+
+    def __init__(self, before: Listing, reason: Reason) -> None:
+        self._before, self._reason, self._texts = before, reason, dict[str, bytes | None]()
+        self.steps: list[Step] = []
+        """The changes, in the order of their writing."""
+        self._now = replace(before, read=self._read)
+        """The listing with all changes so far."""
+
+    def appoint(self, key: Key, role: Literal["default", "shadow"] | None, *, displace: bool, unnamed: bool) -> None:
+        """Give a version that was just published its role."""
+        name, version = key
+        answering, shadow = self._now.present(name, DEFAULT), self._now.present(name, SHADOW)
+        if role == DEFAULT or (role and answering is None):
+            self._take_over(key, "publish")
+        elif role and version not in (answering, shadow):
+            self._set(name, SHADOW if shadow is None or displace else WAITING, version)
+        if unnamed:
+            self.set_default(name)
+
+    def promote(self, key: Key, beside: str | None) -> None:
+        """Let a version answer for its model, unless another than `beside` does by now."""
+        self._check(key, beside)
+        self._take_over(key, "promote")
+
+    def roll_back(self, name: str) -> str:
+        """Let the version answer that did before. Returns it."""
+        check_model(self._now, name)
+        current = self._now.version_of(name, DEFAULT)
+        version = previous(changes(self._now, name), current)
+        if version is None:
+            cure = "name it: trueodds promote"
+            raise AuditLogError(f"nothing is known to have answered for {name} before {current}; {cure}")
+        check_published(self._now, (name, version))
+        self._take_over((name, version), "rollback")
+        return version
+
+    def shadow(self, key: Key, slot: Slot, since_ms: int | None, beside: str | None) -> None:
+        """Let a version be judged beside what answers, unless another than `beside` does by now."""
+        self._check(key, beside)
+        name, version = key
+        if self._now.version_of(name, DEFAULT) == version:
+            raise BundleError(f"{name}/{version} answers; allowed is another version, to be judged beside it")
+        self._set(name, slot, version, since_ms=since_ms)
+
+    def withdraw(self, name: str, slot: Slot) -> None:
+        """Empty a slot of a model."""
+        check_model(self._now, name)
+        self._set(name, slot, None)
+
+    def set_default(self, name: str, action: Action = "default") -> str:
+        """Let a model answer calls that name none, by the version that answers for it. Returns that version."""
+        check_model(self._now, name)
+        if (version := self._now.present(name, DEFAULT)) is None:
+            raise BundleError(f"no version answers for {name} in {self._now.place}; name one: trueodds promote")
+        self._name_default((name, version), action)
+        return version
+
+    def roll_back_default(self) -> str:
+        """Let the model answer calls that name none that did before. Returns its name."""
+        current = self._now.default_model()
+        name = previous(changes(self._now, None), current)
+        if name is None:
+            raise AuditLogError(
+                f"no other model is known to have answered calls that name none before {current or 'now'}; name it:"
+                " trueodds default MODEL"
+            )
+        self.set_default(name, "rollback")
+        return name
+
+    def _check(self, key: Key, beside: str | None) -> None:
+        check_published(self._now, key)
+        if beside is not None and (now := self._now.version_of(key[0], DEFAULT)) != beside:
+            raise BundleError(f"{key[0]}/{beside} no longer answers, {now} does: somebody else decided. Start again")
+
+    def _take_over(self, key: Key, action: Action) -> None:
+        name, version = key
+        before = self._now.version_of(name, DEFAULT)
+        self._write(f"{name}/{DEFAULT}", version)
+        self._record(name, action, before, version)
+        for role in (WAITING, SHADOW, RECALIBRATED):
+            if self._now.version_of(name, role) == version:
+                self._set(name, role, None, "it answers now")
+        if before != version and self._now.version_of(name, RECALIBRATED) is not None:
+            self._set(name, RECALIBRATED, None, f"{version} answers now; its calibrator was fitted beside {before}")
+        # MODELS/default follows the version that answers for its model; without a default, this model becomes it.
+        if self._now.default_model() in (None, name):
+            self._name_default(key, "default", "the first model here")
+
+    def _set(
+        self,
+        name: str,
+        role: Literal["shadow", "recalibrated", "waiting"],
+        version: str | None,
+        why: str | None = None,
+        since_ms: int | None = None,
+    ) -> None:
+        """Give a version a role that does not answer, or empty the role; a free shadow's place goes to who waits."""
+        before = self._now.version_of(name, role)
+        self._write(f"{name}/{role}", version)
+        self._record(name, role, before, version, why, since_ms)
+        if role != SHADOW or (waiting := self._now.present(name, WAITING)) is None:
+            return
+        if version is None:
+            self._set(name, SHADOW, waiting, f"it waited behind {before}")
+        elif version == waiting:
+            self._set(name, WAITING, None, "it is the shadow now")
+
+    def _name_default(self, key: Key, action: Action, why: str | None = None) -> None:
+        before = self._now.default_model()
+        self._write(DEFAULT, "/".join(key))
+        self._record(None, action, before, key[0], why)
+
+    def _record(
+        self,
+        model: str | None,
+        action: Action,
+        before: str | None,
+        after: str | None,
+        why: str | None = None,
+        since_ms: int | None = None,
+    ) -> None:
+        """Append to a log what is a change, or was one whose process died before its line.
+
+        `why`: in place of the verb's own reason.
+        """
+        log = self._now.read(log_of(model)) or b""
+        if before == after:
+            before = recorded(log, action, after)
+        if before != after:
+            when = datetime.now(UTC).isoformat(timespec="milliseconds")
+            reason = self._reason if why is None else Reason(why, self._reason.who)
+            change = Change(action, before, after, reason.why, reason.who, when, since_ms)
+            self._step(log_of(model), mended(log) + change.line().encode() + b"\n")
+
+    def _write(self, name: str, line: str | None) -> None:
+        self._step(name, None if line is None else f"{line}\n".encode())
+
+    def _step(self, name: str, data: bytes | None) -> None:
+        self._texts[name] = data
+        self.steps.append((name, data))
+
+    def _read(self, name: str) -> bytes | None:
+        return self._texts[name] if name in self._texts else self._before.read(name)
 
 
-def record(
-    folder: Path,
-    append: Append,
-    action: Action,
-    before: str | None,
-    after: str | None,
-    reason: Reason,
-    since_ms: int | None = None,
-) -> None:
-    """Append to a folder's log what is a change, or was one whose process died before its line."""
-    if before == after:
-        before = AuditLog(folder).recorded(action, after)
-    if before != after:
-        append(action, before, after, reason, since_ms)
+def identify(listing: Listing) -> tuple[str, list[Step]]:
+    """The identity of a place, made now if it has none."""
+    if identity := listing.identity():
+        return identity, []
+    identity = secrets.token_hex(8)
+    return identity, [(IDENTITY, f"{identity}\n".encode())]
+
+
+def changes(listing: Listing, model: str | None) -> list[Change]:
+    """The audit log of a model's versions, or of the model that answers calls that name none.
+
+    Raises:
+        AuditLogError: a line that is no change.
+    """
+    name = log_of(model)
+    return parse(listing.read(name) or b"", f"{listing.place}/{name}")
+
+
+def since_ms(listing: Listing, name: str, slot: Slot) -> int:
+    """The time from which on answers count for a slot's version; see `PublishedModels.since_ms`."""
+    if (version := listing.version_of(name, slot)) is None:
+        return 0
+    log = changes(listing, name)
+    since = began_ms(log, slot, version)
+    if since is None:
+        since = int(listing.modified(f"{name}/{slot}") * 1000)
+    return max(since, began_ms(log, DEFAULT, listing.version_of(name, DEFAULT)) or 0)
+
+
+def check_model(listing: Listing, name: str) -> None:
+    """Raises BundleError where there is no such model."""
+    if name not in listing.models:
+        raise BundleError(f"there is no model {name!r} in {listing.place}; trueodds versions lists them")
+
+
+def check_published(listing: Listing, key: Key) -> None:
+    """Raises BundleError where there is no such published version."""
+    if key not in listing:
+        path = "/".join((listing.place, *key))
+        raise BundleError(f"there is no folder {path}; publish the bundle first: trueodds publish")

@@ -1,19 +1,21 @@
-"""The model folder as it is at one moment: which bundles lie there, and which of them is named for what.
+"""Roles of published versions, and the models of a place as they are at one moment.
 
-Small files name a bundle for a role: a line with the version, in MODELS/default with the model before it.
+Small files name a version for a role: a line with the version, in MODELS/default with the model before it.
+
+A shadow is a version that is scored on a model's inputs without being answered: a net is stored as `digits~shadow`, a
+calibrator for the net that answers as `digits~recalibrated`. Its rows have the ids of the answers, and their labels. No
+bundle's name has a ~.
 """
 
 from __future__ import annotations
 
-import os
 import re
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Literal, get_args
 
-from trueodds.bundle.bundle import BundleError
-from trueodds.bundle.card import NAME
-
+NAME = "[A-Za-z0-9][A-Za-z0-9._-]*"
+"""Pattern of a model or a version: the name of a folder that cannot climb out."""
 DEFAULT: Literal["default"] = "default"
 SHADOW: Literal["shadow"] = "shadow"
 RECALIBRATED: Literal["recalibrated"] = "recalibrated"
@@ -24,8 +26,13 @@ Role = Literal["default", "shadow", "recalibrated", "waiting"]
 """default: it answers. shadow: a net under judgement. recalibrated: a calibrator under judgement, for the net that
 answers. waiting: the net that becomes the shadow when the place is free."""
 ROLES: tuple[Role, ...] = get_args(Role)
+Slot = Literal["shadow", "recalibrated"]
+"""The roles that are judged beside what answers."""
+SLOTS: tuple[Slot, ...] = get_args(Slot)
 Key = tuple[str, str]
 """Model, version."""
+Step = tuple[str, bytes | None]
+"""A small file, by its name below a place, and its new content; None: it goes. A log only grows."""
 
 
 @dataclass(frozen=True)
@@ -41,118 +48,154 @@ class PublishedModel:
 
 @dataclass(frozen=True)
 class Contents:
-    """The models and versions of a model folder, and their roles."""
+    """The models and versions of a place, and their roles."""
 
     default: Key | None = None
     models: dict[str, PublishedModel] = field(default_factory=dict)
     identity: str | None = None
-    """Tells this model folder from others, wherever it is mounted; None before the first publication."""
+    """Tells this place from others, wherever it is mounted; None before the first publication."""
     problems: tuple[str, ...] = ()
     """Models and versions that are named and not there; the first says why there is no default, if there is none."""
 
     def __contains__(self, key: Key) -> bool:
         return key[0] in self.models and key[1] in self.models[key[0]].versions
 
-    @classmethod
-    def read(cls, models: Path) -> Contents:
-        """A directory listing per model and a few small files, .1 ms for ten versions.
 
-        Raises:
-            OSError: a folder that is there and cannot be read.
-        """
-        problems: list[str] = []
-        default: Key | None = None
+@dataclass(frozen=True)
+class Listing:
+    """Everything that lies in a place at one moment. A small file is read when it is asked for."""
+
+    place: str
+    """Name of the place in messages: what `--models` was given."""
+    models: Mapping[str, frozenset[str]]
+    """The published versions of each model."""
+    read: Callable[[str], bytes | None]
+    """Reads a small file by its name; None where there is none. Raises OSError for one that cannot be read."""
+    modified: Callable[[str], float]
+    """Tells when a small file or a version, `digits/3f2a`, was last written (Unix seconds)."""
+    exists: bool = True
+    problem: str = ""
+    """Reason why the place could not be looked at now; "" where it could."""
+
+    @property
+    def names(self) -> list[str]:
+        """The names of the models, sorted."""
+        return sorted(self.models)
+
+    def contents(self) -> Contents:
+        """Read the identity and all roles: a few small files for each model."""
+        problems = [self.problem] if self.problem else []
+        default = self._default(problems)
+        models = {name: self._model(name, default, problems) for name in self.names}
+        return Contents(default, models, self.identity(), tuple(problems))
+
+    def __contains__(self, key: Key) -> bool:
+        return key[1] in self.models.get(key[0], ())
+
+    def version_of(self, name: str, role: Role) -> str | None:
+        """The version that has a role for a model, there or not; None if none has."""
+        if (version := _text(self.read(f"{name}/{role}"))) is not None:
+            return version
+        default = self._default([]) if role == DEFAULT else None
+        return default[1] if default and default[0] == name else None
+
+    def present(self, name: str, role: Role) -> str | None:
+        """The version that has a role for a model, if it is there."""
+        version = self.version_of(name, role)
+        return version if version is not None and (name, version) in self else None
+
+    def default_model(self) -> str | None:
+        """The model that the place's default names, whether or not the version that it names is there."""
         try:
-            default = default_of(models)
-        except BundleError as error:
-            problems.append(str(error))
-        published = {name: _published(models / name, default, problems) for name in names_in(models)}
-        return cls(default, published, identity_of(models), tuple(problems))
-
-
-def names_in(folder: Path) -> list[str]:
-    """Names of models or versions; what is being written aside begins with a dot, and is none."""
-    try:
-        with os.scandir(folder) as entries:
-            return sorted(e.name for e in entries if re.fullmatch(NAME, e.name) and e.is_dir())
-    except (FileNotFoundError, NotADirectoryError):
-        return []
-
-
-def default_of(models: Path) -> Key:
-    """The model and version that MODELS/default names.
-
-    Raises:
-        BundleError: there is no default, or it names a folder that is not there.
-    """
-    file = models / DEFAULT
-    try:
-        text = file.read_text(encoding="utf-8").strip()
-    except FileNotFoundError:
-        raise BundleError(f"no model yet: {file} does not exist. Publish one: trueodds publish") from None
-    except UnicodeDecodeError:
-        text = "(not text)"
-    except OSError as error:
-        raise BundleError(f"{file} cannot be read: {error.strerror}; publish again") from None
-    # A pattern, not Path.parts: "/etc" has two parts as well, and leads out of MODELS.
-    if not re.fullmatch(f"{NAME}/{NAME}", text) or not (models / text).is_dir():
-        raise BundleError(f"{file} names {text!r}, which is not a folder <name>/<version> in {models}")
-    name, _, version = text.partition("/")
-    return name, version
-
-
-def default_model_of(models: Path) -> str | None:
-    """The model that MODELS/default names, whether or not the version that it names is there."""
-    try:
-        name, _, version = (models / DEFAULT).read_text(encoding="utf-8").strip().partition("/")
-    except (OSError, UnicodeDecodeError):
-        return None
-    is_key = re.fullmatch(NAME, name) and re.fullmatch(NAME, version)
-    return name if is_key and (models / name).is_dir() else None
-
-
-def version_of(folder: Path, role: Role) -> str | None:
-    """The version that has a role in a model's folder, there or not; None if none has."""
-    try:
-        return (folder / role).read_text(encoding="utf-8").strip()
-    except (FileNotFoundError, UnicodeDecodeError):
-        pass
-    if role == DEFAULT:
-        try:
-            name, version = default_of(folder.parent)
-        except BundleError:
+            name, _, version = (_text(self.read(DEFAULT)) or "").partition("/")
+        except OSError:
             return None
-        return version if name == folder.name else None
-    return None
+        return name if name in self.models and re.fullmatch(NAME, version) else None
+
+    def identity(self) -> str | None:
+        """The identity that tells this place from others; None where nothing was ever published."""
+        try:
+            text = _text(self.read(IDENTITY)) or ""
+        except OSError:
+            return None
+        return text if re.fullmatch("[0-9a-f]{16}", text) else None
+
+    def _default(self, problems: list[str]) -> Key | None:
+        """The version that answers when nothing is named; if there is none, `problems` grows."""
+        file = f"{self.place}/{DEFAULT}"
+        try:
+            data = self.read(DEFAULT)
+        except OSError as error:
+            problems.append(f"{file} cannot be read: {error.strerror}; publish again")
+            return None
+        if data is None:
+            problems.append(f"no model yet: {file} does not exist. Publish one: trueodds publish")
+            return None
+        text = _text(data)
+        name, _, version = (text or "").partition("/")
+        if (name, version) in self:  # a name that leads out of the place is none of these
+            return name, version
+        shown = "(not text)" if text is None else text
+        problems.append(f"{file} names {shown!r}, which is not a folder <name>/<version> in {self.place}")
+        return None
+
+    def _model(self, name: str, default: Key | None, problems: list[str]) -> PublishedModel:
+        roles: dict[str, str | None] = {role: self._role(name, role, problems) for role in ROLES}
+        if roles[DEFAULT] is None and default and default[0] == name:
+            roles[DEFAULT] = default[1]
+        return PublishedModel(self.models[name], **roles)
+
+    def _role(self, name: str, role: Role, problems: list[str]) -> str | None:
+        """The version that a role's file names, if it is there; if not, `problems` grows."""
+        file = f"{self.place}/{name}/{role}"
+        try:
+            data = self.read(f"{name}/{role}")
+            version = None if data is None else data.decode().strip()
+        except (OSError, UnicodeDecodeError) as error:
+            problems.append(f"{file} cannot be read ({error}); publish again")
+            return None
+        if version is None or (name, version) in self:
+            return version
+        problems.append(f"{file} names {version[:100]!r}, which is not a folder in {self.place}/{name}")
+        return None
 
 
-def identity_of(models: Path) -> str | None:
-    """The identity that tells a model folder from others; None where nothing was ever published."""
+def _text(data: bytes | None) -> str | None:
+    """The line of a small file; None where there is none, or where it is not text."""
     try:
-        text = (models / IDENTITY).read_text(encoding="ascii").strip()
-    except (OSError, UnicodeDecodeError):
+        return None if data is None else data.decode().strip()
+    except UnicodeDecodeError:
         return None
-    return text if re.fullmatch("[0-9a-f]{16}", text) else None
 
 
-def _published(folder: Path, default: Key | None, problems: list[str]) -> PublishedModel:
-    versions = frozenset(names_in(folder))
-    roles: dict[str, str | None] = {role: _present(folder / role, versions, problems) for role in ROLES}
-    if roles[DEFAULT] is None and default and default[0] == folder.name:
-        roles[DEFAULT] = default[1]
-    return PublishedModel(versions, **roles)
+def shadow_of(model: str, slot: Slot = "shadow") -> str:
+    """The name of a model's shadow, or of its recalibrated version."""
+    return f"{model}~{slot}"
 
 
-def _present(file: Path, versions: frozenset[str], problems: list[str]) -> str | None:
-    """The version that a role's file names, if it is there; if not, `problems` grows."""
-    try:
-        version = file.read_text(encoding="utf-8").strip()
-    except FileNotFoundError:
-        return None
-    except (OSError, UnicodeDecodeError) as error:
-        problems.append(f"{file} cannot be read ({error}); publish again")
-        return None
-    if version not in versions:
-        problems.append(f"{file} names {version[:100]!r}, which is not a folder in {file.parent}")
-        return None
-    return version
+def shadows_of(model: str) -> list[str]:
+    """The names of all that is judged beside a model's answers."""
+    return [shadow_of(model, slot) for slot in SLOTS]
+
+
+def slot_of(name: str) -> Slot | None:
+    """The slot of a shadow's name; None: it is the name of a model.
+
+    >>> slot_of("digits~recalibrated"), slot_of("digits")
+    ('recalibrated', None)
+    """
+    return next((slot for slot in SLOTS if name.endswith(f"~{slot}")), None)
+
+
+def is_shadow(name: str) -> bool:
+    """Whether a name is that of a shadow, in either slot."""
+    return slot_of(name) is not None
+
+
+def shadowed_by(name: str) -> str:
+    """The model of a shadow's name; the name of a model stays as it is.
+
+    >>> shadowed_by("digits~shadow"), shadowed_by("digits")
+    ('digits', 'digits')
+    """
+    return name if (slot := slot_of(name)) is None else name.removesuffix(f"~{slot}")

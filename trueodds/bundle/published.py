@@ -1,165 +1,151 @@
-"""Reading the folder of published models: who answers, who shadows, and how it came to that.
+"""The models that are published in a place: who answers, who shadows, how it came to that, and how it changes.
 
 Published bundles lie in MODELS/<name>/<version>/. Small files say who does what: MODELS/default (<name>/<version>)
 answers when nothing is named, MODELS/<name>/default (<version>) when only the model is. Two are scored on the same
 inputs without being answered: MODELS/<name>/shadow, a net, and MODELS/<name>/recalibrated, a calibrator for the net
-that answers. MODELS/<name>/waiting becomes the shadow when that place is free. MODELS/.id tells one model folder from
-another, wherever it is mounted. Each change of a role is a line of an audit log (`trueodds.bundle.audit_log`).
+that answers. MODELS/<name>/waiting becomes the shadow when that place is free. MODELS/.id tells one place from another,
+wherever it is mounted. Each change of a role is a line of an audit log (`trueodds.bundle.audit_log`).
 """
 
 from __future__ import annotations
 
 import os
-import re
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from datetime import datetime
 from pathlib import Path
+from typing import Literal, TypeVar
 
-from trueodds.bundle.audit_log import AuditLog, Change, role_of
-from trueodds.bundle.bundle import Bundle, BundleError
-from trueodds.bundle.card import NAME, Card
+from trueodds.bundle import changing
+from trueodds.bundle.audit_log import Change, Reason
+from trueodds.bundle.bundle import CARD, Bundle, BundleError
+from trueodds.bundle.card import Card
+from trueodds.bundle.changing import Draft, check_model, check_published
 from trueodds.bundle.contents import (
     DEFAULT,
     RECALIBRATED,
     SHADOW,
     WAITING,
     Contents,
-    Key,
+    Listing,
     Role,
-    default_model_of,
-    default_of,
-    names_in,
-    version_of,
+    Slot,
+    Step,
+    shadow_of,
 )
-from trueodds.bundle.shadows import Slot, shadow_of
+from trueodds.bundle.storage.bucket import Bucket, cache_of
+from trueodds.bundle.storage.cached import CachedBucket
+from trueodds.bundle.storage.folder import Folder
+from trueodds.bundle.storage.locks import lock
+from trueodds.bundle.storage.objects import is_url
+from trueodds.bundle.storage.single import Single
+from trueodds.bundle.storage.storage import Storage
 from trueodds.calibrators import Calibrator
 
 VARIABLE = "TRUEODDS_MODELS"
 
+T = TypeVar("T")
+
 
 @dataclass(frozen=True)
 class PublishedModels:
-    """The models that are published in a folder, for those who only read it."""
+    """The models that are published in a place, with the verbs that change it; `open_models` opens one.
 
-    path: Path
+    All verbs that change something take `why` and `who` for the audit log; `who` is this process's user unless it is
+    said. Several processes may use one place at once. A folder is made by the first `publish`.
+
+    Raises:
+        BundleError: by every call, where it names a model or a version that is not published.
+        AuditLogError: by every verb, where `why` or `who` is not a plain line; a log with a line that is no change.
+        OSError: by every call, where the place cannot be read or written.
+    """
+
+    storage: Storage
+
+    @property
+    def path(self) -> Path:
+        """The folder on this machine where versions lie."""
+        return self.storage.path
 
     @property
     def place(self) -> str:
         """Where the models are, for people: what `--models` takes from any folder."""
-        return str(self.path.resolve())
+        return self.storage.place
 
     @property
     def given(self) -> str:
         """What `--models` takes for it in this folder."""
-        return str(self.path)
+        return self.storage.given
 
     def address(self, name: str, version: str) -> str:
         """Where a published version is, for people."""
         return f"{self.given}/{name}/{version}"
 
     def exists(self) -> bool:
-        """Whether the folder is there."""
-        return self.path.is_dir()
+        """Whether the folder is there, or something lies in the bucket, which has no empty folders."""
+        return self.storage.list().exists
+
+    def check_writable(self) -> None:
+        """Raises OSError where nothing can be published here."""
+        self.storage.check_writable()
 
     def contents(self) -> Contents:
-        """All models, versions and roles.
-
-        Raises:
-            OSError: a folder that is there and cannot be read.
-        """
-        return Contents.read(self.path)
-
-    def folder(self, key: Key) -> Path:
-        """Where a version of the contents lies."""
-        return self.path.joinpath(*key)
-
-    def fetch(self, key: Key) -> Path:
-        """Where a version of the contents lies, on this machine and as a whole as far as anybody knows."""
-        return self.folder(key)
-
-    def revision(self, key: Key) -> tuple[tuple[str, str], ...]:
-        """Changes when a version does where `fetch` takes it from, if that is elsewhere."""
-        return ()
+        """All models, versions and roles."""
+        return self.storage.contents()
 
     def names(self) -> list[str]:
         """The names of the models."""
-        return names_in(self.path)
+        return self.storage.list().names
 
     def versions(self, name: str) -> list[str]:
-        """The published versions of a model, the oldest first.
-
-        Raises:
-            BundleError: there is no such model.
-        """
-        folder = self._model(name)
-        return sorted(names_in(folder), key=lambda version: (folder / version).stat().st_mtime)
+        """The published versions of a model, the oldest first."""
+        listing = self._listing(name)
+        return sorted(listing.models[name], key=lambda version: (listing.modified(f"{name}/{version}"), version))
 
     def version_folder(self, name: str, version: str) -> Path:
-        """The folder of a published version.
-
-        Raises:
-            BundleError: there is none.
-        """
-        path = self.path / name / version
-        if not (re.fullmatch(NAME, name) and re.fullmatch(NAME, version) and path.is_dir()):
-            raise BundleError(f"there is no folder {path}; publish the bundle first: trueodds publish")
-        return path
+        """The folder of a published version, fetched if need be."""
+        check_published(self.storage.list(), (name, version))
+        return self.storage.fetch((name, version))
 
     def version_of(self, name: str, role: Role) -> str | None:
-        """The version that has a role for a model, whether or not its folder is there; None if none has.
-
-        Raises:
-            BundleError: there is no such model.
-        """
-        return version_of(self._model(name), role)
+        """The version that has a role for a model, whether or not its folder is there; None if none has."""
+        return self._listing(name).version_of(name, role)
 
     def default(self) -> Path:
-        """The folder of the version that answers calls that name no model.
+        """The folder of the version that answers calls that name no model; in a bucket's cache, where it will lie.
 
         Raises:
             BundleError: there is no default, or it names a folder that is not there.
         """
-        return self.path.joinpath(*default_of(self.path))
+        contents = self.contents()
+        if contents.default is None:
+            raise BundleError(contents.problems[0])
+        return self.storage.folder(contents.default)
 
     def default_model(self) -> str | None:
         """The model that answers calls that name none, whether or not its version is there."""
-        return default_model_of(self.path)
+        return self.storage.list().default_model()
 
     def changes(self, name: str | None = None) -> list[Change]:
-        """The audit log of a model's versions, or of the model that answers calls that name none.
-
-        Raises:
-            AuditLogError: a line that is no change.
-            BundleError: there is no such model.
-        """
-        return AuditLog(self.path if name is None else self._model(name)).changes()
+        """The audit log of a model's versions, or of the model that answers calls that name none."""
+        return changing.changes(self.storage.list() if name is None else self._listing(name), name)
 
     def since_ms(self, name: str, slot: Slot) -> int:
         """The time from which on answers count for a slot's version (Unix milliseconds); 0 without one.
 
         Its fit knows none of them, and they are answers of what answers now since it last began to: which version
         answers was decided by looking at earlier ones.
-
-        Raises:
-            AuditLogError: a line of the log that is no change.
-            BundleError: there is no such model.
         """
-        if (version := self.version_of(name, slot)) is None:
-            return 0
-        changes = self.changes(name)
-        since = _since_ms(changes, slot, version)
-        if since is None:
-            since = int((self.path / name / slot).stat().st_mtime * 1000)
-        return max(since, _since_ms(changes, DEFAULT, self.version_of(name, DEFAULT)) or 0)
+        return changing.since_ms(self._listing(name), name, slot)
 
     def summary(self, name: str, version: str) -> tuple[Card, Calibrator]:
         """The card and the calibrator of a published version, which was looked at as a whole where that costs little.
 
         Raises:
-            BundleError: there is none, or it is damaged.
+            BundleError: it is damaged.
         """
-        bundle = Bundle.load(self.version_folder(name, version))
-        return bundle.card, bundle.calibrator
+        check_published(self.storage.list(), (name, version))
+        return self.storage.read((name, version))
 
     def standing(self, name: str, version: str) -> str:
         """Describes, for people, the role of a published version and how to ask it."""
@@ -194,18 +180,171 @@ class PublishedModels:
             )
         return f"{this} has no role; {default or 'nothing'} answers for {name}. {query}"
 
-    def _model(self, name: str) -> Path:
-        folder = self.path / name
-        if not (re.fullmatch(NAME, name) and folder.is_dir()):
-            raise BundleError(f"there is no model {name!r} in {self.path}; trueodds versions lists them")
+    def publish(
+        self,
+        bundle: str | Path,
+        role: Literal["default", "shadow"] | None = DEFAULT,
+        *,
+        displace: bool = False,
+        unnamed: bool = False,
+        why: str = "published",
+        who: str | None = None,
+    ) -> Path:
+        """Copy a bundle to MODELS/<name>/<version>/, and give it a role for its own model.
+
+        `default`: it answers for its model. `shadow`: it is scored beside what answers for its model; where nothing
+        does, it answers; where another net is the shadow, it waits until that place is free, in place of what waited
+        before, unless it is to `displace` the shadow. None: it can only be asked by its version. Calls that name no
+        model go on to be answered by the model that answers them now, unless there is none or `unnamed` says that this
+        one shall.
+
+        Publishing the same content again copies nothing. Returns the published folder, of a bucket the one in the
+        cache. Where it fails, or is killed, roles and logs are as before, or as after; a copy that is whole may stay,
+        without a role: publish again.
+
+        Raises:
+            BundleError: the bundle, or an already published folder of this version, is damaged.
+        """
+        Reason.of(why, who)
+        source = Bundle.load(bundle)
+        if source.card.name == DEFAULT:
+            raise BundleError(
+                f"{source.directory / CARD}: the name '{DEFAULT}' is taken by the file that names the default"
+            )
+        folder = self.storage.upload(source)
+        self.appoint(source.card.name, source.version, role, displace=displace, unnamed=unnamed, why=why, who=who)
         return folder
 
+    def appoint(
+        self,
+        name: str,
+        version: str,
+        role: Literal["default", "shadow"] | None,
+        *,
+        displace: bool = False,
+        unnamed: bool = False,
+        why: str = "",
+        who: str | None = None,
+    ) -> None:
+        """Give a version that was just published its role, as `publish` describes."""
+        reason = Reason.of(why, who)
+        self.identify()
+        if role is not None or unnamed:
+            key = name, version
+            self._change(name, reason, lambda draft: draft.appoint(key, role, displace=displace, unnamed=unnamed))
 
-def _since_ms(changes: list[Change], role: Role, version: str | None) -> int | None:
-    """When a version got the role that it has, in Unix milliseconds; None: the log does not say."""
-    for change in reversed(changes):
-        if role_of(change.action) == role:
-            if change.after != version:
-                return None
-            return change.since_ms or int(datetime.fromisoformat(change.when).timestamp() * 1000)
-    return None
+    def promote(
+        self, name: str, version: str, *, why: str = "", who: str | None = None, beside: str | None = None
+    ) -> None:
+        """Let a published version answer for its model, and when nothing is named if its model does so now.
+
+        If it was the shadow or waited, it is no more; a shadow's place goes to the version that waits. A calibrator
+        that is judged beside another version than this one is withdrawn: its fit was for that.
+
+        Raises:
+            BundleError: `beside` is given and no longer answers.
+        """
+        self._change(name, Reason.of(why, who), lambda draft: draft.promote((name, version), beside))
+
+    def roll_back(self, name: str, *, why: str = "", who: str | None = None) -> str:
+        """Promote the version that answered before; once more: the one before that. Returns the version.
+
+        Raises:
+            AuditLogError: nothing is known to have answered before.
+        """
+        return self._change(name, Reason.of(why, who), lambda draft: draft.roll_back(name))
+
+    def shadow(
+        self,
+        name: str,
+        version: str,
+        *,
+        slot: Slot = SHADOW,
+        why: str = "",
+        who: str | None = None,
+        since_ms: int | None = None,
+        beside: str | None = None,
+    ) -> None:
+        """Let a published version be scored on its model's inputs without being answered, whatever was so before.
+
+        `recalibrated` is the slot of a version with the same net as what answers, `shadow` that of another one.
+
+        `since_ms`: answers given from then on (Unix milliseconds, the service's clock) were not known to its fit.
+
+        Raises:
+            BundleError: it is the one that answers, or `beside` is given and no longer answers.
+        """
+        key = name, version
+        self._change(name, Reason.of(why, who), lambda draft: draft.shadow(key, slot, since_ms, beside))
+
+    def withdraw(self, name: str, slot: Slot = SHADOW, *, why: str = "", who: str | None = None) -> None:
+        """Let no version be in a slot of a model; a net that waits for that of the shadow gets it."""
+        self._change(name, Reason.of(why, who), lambda draft: draft.withdraw(name, slot))
+
+    def set_default(self, name: str, *, why: str = "", who: str | None = None) -> str:
+        """Let a model answer calls that name none, by the version that answers for it. Returns that version.
+
+        Raises:
+            BundleError: no version answers for it.
+        """
+        return self._change(name, Reason.of(why, who), lambda draft: draft.set_default(name))
+
+    def roll_back_default(self, *, why: str = "", who: str | None = None) -> str:
+        """Let the model answer calls that name none that did so before; once more: the one before that.
+
+        Returns its name.
+
+        Raises:
+            AuditLogError: nothing is known to have answered before.
+        """
+        return self._change(None, Reason.of(why, who), Draft.roll_back_default)
+
+    def identify(self) -> str:
+        """The identity that tells this place from others; made now if it has none."""
+        return self.storage.list().identity() or self.storage.write(None, changing.identify)
+
+    def lock(self, name: str, purpose: str, wait: Callable[[], object] | None = None) -> AbstractContextManager[None]:
+        """Hold a model against other processes with the same purpose; see `storage.locks.lock`.
+
+        Other machines see it where they share the folder. They do not see that of a bucket, which is this machine's:
+        what they change there meanwhile is in the log, and is not lost.
+
+        Raises:
+            BusyError: another process holds it, and there is no `wait`.
+        """
+        self._listing(name)
+        folder = self.path / name
+        folder.mkdir(parents=True, exist_ok=True)
+        return lock(folder / f".{purpose}.lock", wait)
+
+    def _listing(self, name: str) -> Listing:
+        """List what is there, and the model among it."""
+        listing = self.storage.list()
+        check_model(listing, name)
+        return listing
+
+    def _change(self, model: str | None, reason: Reason, verb: Callable[[Draft], T]) -> T:
+        def change(listing: Listing) -> tuple[T, list[Step]]:
+            draft = Draft(listing, reason)
+            return verb(draft), draft.steps
+
+        return self.storage.write(model, change)
+
+
+def open_models(place: str | Path | None = None, *, home: Path | None = None) -> PublishedModels:
+    """The models in a folder, which is taken from `home`, or under s3://bucket/prefix. Nothing is read as yet.
+
+    None: those that TRUEODDS_MODELS names, or `models`, as the service does.
+
+    >>> open_models("s3://bucket/models").place
+    's3://bucket/models'
+    """
+    given = str(place or os.environ.get(VARIABLE) or "models")
+    return PublishedModels(Bucket(given, cache_of(given)) if is_url(given) else Folder((home or Path()) / given))
+
+
+def open_storage(place: str, bundle: Path | None, cache: Path | None, seconds: float) -> Storage:
+    """What a service serves: one bundle's folder, or else a folder or a bucket, which is looked at in `seconds`."""
+    if bundle is not None:
+        return Single(bundle)
+    return CachedBucket(place, cache_of(place, cache), seconds) if is_url(place) else Folder(Path(place))

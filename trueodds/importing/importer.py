@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from trueodds import calibrators, logits
 from trueodds.bundle import METRICS, MODEL, Bundle, BundleError, Description, Reference, RiskCoverage
-from trueodds.bundle.card import NAME
+from trueodds.bundle.contents import NAME
 from trueodds.calibrators import Calibrator
 from trueodds.calibrators.selection import Selection, default_candidates
 from trueodds.errors import ConfigError, UserError

@@ -21,7 +21,7 @@ from service.predict.stored.tables import TableWriter
 from service.runtime import Runtime, runtime_of
 from service.store.reader import LATEST_MS
 from service.store.rows import StoredPrediction, Version, storable
-from trueodds.bundle.shadows import is_shadow
+from trueodds.bundle.contents import is_shadow
 from trueodds.texts import short
 
 router = APIRouter()

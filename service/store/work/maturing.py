@@ -12,7 +12,7 @@ from service.store.label_rules import Candidate, Change
 from service.store.rows import Matured, Version
 from service.store.work.statements import Insert, Query, Work
 from service.store.work.versions import KnownVersions
-from trueodds.bundle.shadows import is_shadow
+from trueodds.bundle.contents import is_shadow
 
 EARLY = ("version", "prediction", "label", "given_ms", "import_id")
 

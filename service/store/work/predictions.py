@@ -13,7 +13,7 @@ from service.store.work import deltas, maturing
 from service.store.work.labels import REPLACED, Arrival, candidates_of, write_changes
 from service.store.work.statements import Insert, InsertNew, Lock, Query, Work
 from service.store.work.versions import KnownVersions, load_versions
-from trueodds.bundle.shadows import is_shadow, shadowed_by
+from trueodds.bundle.contents import is_shadow, shadowed_by
 
 COLUMNS = (
     "id",

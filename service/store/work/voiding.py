@@ -17,7 +17,7 @@ from service.store.work.labels import CANDIDATES, REPLACED, deltas_of, stored
 from service.store.work.scoring import score
 from service.store.work.statements import ExecuteMany, Insert, Lock, Query, Work
 from service.store.work.versions import KnownVersions
-from trueodds.bundle.shadows import shadows_of
+from trueodds.bundle.contents import shadows_of
 
 HELD = 0
 """Stands for the version of held labels in the table of voidings: keys of versions begin with 1."""

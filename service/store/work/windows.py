@@ -21,7 +21,7 @@ from service.store.work.reading import MergedTotals, sums
 from service.store.work.statements import Insert, Lock, Query, Work
 from service.store.work.versions import KnownVersions, load_versions
 from service.store.work.voiding import Restart, condition, record_voiding, take_out
-from trueodds.bundle.shadows import shadowed_by
+from trueodds.bundle.contents import shadowed_by
 from trueodds.sums.maturity import Maturity
 
 BLOCK = 2000

@@ -23,7 +23,7 @@ from service.store import Store, open_store
 from service.store.databases import schema
 from service.store.rows import Label, LabelBlock, LabelSelection, PredictionBatch, Version, Voiding
 from service.store.work.voiding import Restart
-from trueodds.bundle.shadows import shadow_of
+from trueodds.bundle.contents import shadow_of
 from trueodds.calibrators import Temperature
 from trueodds.metrics import softmax
 

@@ -9,7 +9,7 @@ from service.store import Store
 from service.store.rows import DeletionCounts, Label
 from tests.service.store.conftest import Run
 from tests.service.store.rows import HOUR, START, batch, version
-from trueodds.bundle.shadows import shadow_of
+from trueodds.bundle.contents import shadow_of
 
 
 def test_predictions_are_exported_and_removed(run: Run[Any]) -> None:

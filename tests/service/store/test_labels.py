@@ -17,7 +17,7 @@ from service.store.label_rules import RefusedLabelsError
 from service.store.rows import Label, LabelBlock, LabelCounts, PredictionBatch, PruneCounts
 from tests.service.store.conftest import Run
 from tests.service.store.rows import CLASSES, HOUR, START, Twin, assert_same, batch, version
-from trueodds.bundle.shadows import shadow_of
+from trueodds.bundle.contents import shadow_of
 from trueodds.metrics import CalibrationSums
 
 

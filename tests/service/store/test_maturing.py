@@ -15,7 +15,7 @@ from service.store.label_rules import RefusedLabelsError
 from service.store.rows import Label, LabelBlock, LabelSelection, Matured, Version, VoidCounts, Voiding
 from tests.service.store.conftest import Run
 from tests.service.store.rows import START, assert_same, batch
-from trueodds.bundle.shadows import shadow_of
+from trueodds.bundle.contents import shadow_of
 from trueodds.calibrators import Temperature
 from trueodds.sums.answers import AnswerSums
 from trueodds.sums.maturity import DAY_MS, Maturity, UnlabelledMeans

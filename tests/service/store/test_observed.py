@@ -13,7 +13,7 @@ from service.store import Store
 from service.store.rows import ConflictsError, Label, OtherOriginError, PredictionBatch, Version
 from tests.service.store.conftest import Run
 from tests.service.store.rows import CLASSES, START, batch, version
-from trueodds.bundle.shadows import shadow_of
+from trueodds.bundle.contents import shadow_of
 from trueodds.calibrators import Identity
 
 OBSERVED = Version("m", "v1", CLASSES, Identity(), {}, is_observed=True)

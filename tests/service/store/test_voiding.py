@@ -16,7 +16,7 @@ from service.store.work.statements import Query, Work
 from service.store.work.voiding import Restart
 from tests.service.store.conftest import Run
 from tests.service.store.rows import START, Twin, assert_same, batch, version
-from trueodds.bundle.shadows import shadow_of
+from trueodds.bundle.contents import shadow_of
 
 RESTART: Restart = {"log": lambda tree, first: ([], 0)}
 

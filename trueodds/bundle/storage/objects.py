@@ -1,12 +1,16 @@
 """The objects under a URL: listed, read, and written on the condition that nobody else has done so meanwhile.
 
-Reading takes any URL that fsspec knows; conditional writes are those of S3 (If-Match, If-None-Match).
+Reading takes any URL that fsspec knows. The condition of a write is each cloud's own, and fsspec has no word for it:
+`CONDITIONS` has those that are here, which is S3's. Google's `ifGenerationMatch` is not: gcsfs passes on only "where
+there is none" (`mode="create"`), and without a condition on what was read two publishers could overwrite each other.
+Elsewhere publishing is refused: on file:// (name the folder's path, which has locks), and in memory://, which no
+other process sees.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
@@ -47,8 +51,17 @@ def is_url(place: str) -> bool:
     return re.match(r"[a-z][a-z0-9+.]+://", place) is not None
 
 
+def _s3(before: Entry | None) -> dict[str, str]:
+    """https://docs.aws.amazon.com/AmazonS3/latest/userguide/conditional-writes.html"""
+    return {"IfNoneMatch": "*"} if before is None else {"IfMatch": before.etag}
+
+
+CONDITIONS: dict[str, Callable[[Entry | None], dict[str, str]]] = {"s3": _s3, "s3a": _s3}
+"""Options of fsspec's `pipe_file`, by the URL's scheme, for a write in place of an entry, or of none."""
+
+
 @dataclass(frozen=True)
-class Bucket:
+class Objects:
     """What lies under a URL, by names relative to it. Nothing is imported or asked before the first call.
 
     Every call raises BucketError where the bucket cannot be reached, denies access or is not there.
@@ -67,7 +80,7 @@ class Bucket:
             from fsspec.core import url_to_fs
 
             options: dict[str, Any] = {"skip_instance_cache": True, "use_listings_cache": False}
-            if self.is_s3:
+            if self._scheme in S3:
                 timeouts = {"connect_timeout": CONNECT_SECONDS, "read_timeout": READ_SECONDS}
                 options["config_kwargs"] = {**timeouts, "retries": {"mode": "standard", "total_max_attempts": 2}}
             files, path = url_to_fs(self.url.rstrip("/"), **options)
@@ -79,8 +92,8 @@ class Bucket:
         return files, path.rstrip("/")
 
     @property
-    def is_s3(self) -> bool:
-        return self.url.partition("://")[0] in S3
+    def _scheme(self) -> str:
+        return self.url.partition("://")[0]
 
     def check_packages(self) -> None:
         """Raises MissingExtraError where reading this URL needs a package that is not installed."""
@@ -135,7 +148,7 @@ class Bucket:
             BucketError: the store has no conditional writes.
         """
         files, path = self._writable()
-        condition: dict[str, str] = {"IfNoneMatch": "*"} if before is None else {"IfMatch": before.etag}
+        condition = CONDITIONS[self._scheme](before)
         with self._asking(f"/{name}"):
             try:
                 files.pipe_file(f"{path}/{name}", data, **condition)
@@ -159,7 +172,7 @@ class Bucket:
         files, path = self._writable()
         with self._asking(f"/{name}"):
             try:
-                files.pipe_file(f"{path}/{name}", files.cat_file(f"{path}/{name}"), IfNoneMatch="*")
+                files.pipe_file(f"{path}/{name}", files.cat_file(f"{path}/{name}"), **CONDITIONS[self._scheme](None))
             except _errors() as error:
                 if _code(error) in _CHANGED:
                     return False
@@ -176,7 +189,7 @@ class Bucket:
                 return
 
     def _writable(self) -> tuple[Any, str]:
-        if not self.is_s3:
+        if self._scheme not in CONDITIONS:
             raise BucketError(f"{self.url} can only be read; models are published to s3://bucket/prefix or to a folder")
         return self._opened
 

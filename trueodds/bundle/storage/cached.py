@@ -1,0 +1,96 @@
+"""A bucket's models for a service: what was seen and fetched stays on this machine, and is served while it is away."""
+
+from __future__ import annotations
+
+import logging
+import shutil
+import time
+from dataclasses import replace
+from pathlib import Path
+
+from trueodds.bundle.contents import ROLES, Listing
+from trueodds.bundle.storage.bucket import ASIDE, Bucket
+from trueodds.bundle.storage.folder import Folder
+from trueodds.bundle.storage.locks import lock
+from trueodds.bundle.storage.objects import BucketError
+from trueodds.bundle.storage.snapshot import Snapshot
+from trueodds.files import write_bytes
+
+_ABANDONED_SECONDS = 24 * 3600.0
+
+log = logging.getLogger("trueodds")
+
+
+class CachedBucket(Bucket):
+    """A bucket that is listed once in `seconds`, and answered for from memory, or from the cache, in between.
+
+    The cache is a folder of models as they were then, which several processes of one machine may share. Calls wait for
+    the network.
+    """
+
+    def __init__(self, url: str, cache: Path, seconds: float) -> None:
+        super().__init__(url, cache)
+        self.seconds = seconds
+
+    def list(self) -> Listing:
+        """What lay there when the bucket could last be read.
+
+        Raises:
+            OSError: the cache cannot be written or read.
+        """
+        self.path.mkdir(parents=True, exist_ok=True)
+        with lock(self.path / ".lock", wait=lambda: None):
+            if time.monotonic() - self._looked >= self.seconds:
+                self._look()
+                self._looked = time.monotonic()
+            listing = self._last.listing(self.place) if self._last else Folder(self.path).list()
+        problem = ""
+        if self.away:
+            kept = "what was fetched before is served" if listing.models else "and nothing of it was fetched before"
+            problem = f"{self.away}; {kept}"
+        return replace(listing, place=self.place, problem=problem)
+
+    def _current(self) -> Snapshot:
+        return self._last or Snapshot({}, {})
+
+    def _look(self) -> None:
+        try:
+            snapshot = Snapshot.take(self._objects, self._last)
+            if not any(snapshot.models.values()) and Folder(self.path).list().models:
+                raise BucketError(f"{self.place} holds no published version any more")
+        except BucketError as error:
+            self.away = str(error)
+            return
+        if self._last is None:
+            self._clear_abandoned()
+        self._lay_out(snapshot)
+        self._last = snapshot
+        if self.away:
+            log.warning("%s can be read again", self.place)
+        self.away = ""
+
+    def _clear_abandoned(self) -> None:
+        """Remove what processes that were killed had begun to fetch a day ago or earlier."""
+        for aside in self.path.glob(f"*/{ASIDE}*"):
+            if time.time() - aside.stat().st_mtime > _ABANDONED_SECONDS:
+                shutil.rmtree(aside, ignore_errors=True)
+
+    def _lay_out(self, snapshot: Snapshot) -> None:
+        """Make the cache what the bucket holds, the roles as the audit logs say, with a folder for each version.
+
+        Those of versions are empty where nothing was fetched into them. What is the same is not touched.
+        """
+        here, models, settled = Folder(self.path).list().models, snapshot.models, snapshot.settled()
+        for name, versions in models.items():
+            for folder in (self.path / name, *(self.path / name / version for version in versions)):
+                folder.mkdir(exist_ok=True)
+        for name, versions in here.items():
+            gone = [self.path / name / version for version in versions - models.get(name, frozenset())]
+            for folder in gone if name in models else [self.path / name]:
+                shutil.rmtree(folder, ignore_errors=True)
+        for name, data in settled.items():
+            if not (path := self.path / name).exists() or path.read_bytes() != data:
+                write_bytes(path, data)
+        for name in (*ROLES, *(f"{model}/{role}" for model in models for role in ROLES)):
+            if name not in settled:
+                (self.path / name).unlink(missing_ok=True)

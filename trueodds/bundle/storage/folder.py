@@ -1,0 +1,182 @@
+"""Models that are published in a folder: changed under locks, everything written aside and renamed."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import tempfile
+from collections.abc import Collection, Iterator
+from contextlib import ExitStack, contextmanager
+from io import FileIO
+from pathlib import Path
+
+from trueodds.bundle.audit_log import log_of, mended
+from trueodds.bundle.bundle import Bundle, BundleError
+from trueodds.bundle.contents import NAME, Listing
+from trueodds.bundle.storage.locks import lock, lock_file
+from trueodds.bundle.storage.storage import Storage, T, Verb
+from trueodds.bundle.storage.whole import copy, keep
+from trueodds.files import naming
+
+PUBLISHING = ".publishing"
+"""Lock of those who copy bundles to a model's folder, and the beginning of the names under which they do."""
+
+
+class Folder(Storage):
+    """MODELS/<name>/<version>/ and the small files beside them. Several processes may change it at once."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path, str(path), str(path.resolve()))
+
+    def list(self) -> Listing:
+        """A directory listing per model, .1 ms for ten versions."""
+
+        def read(name: str) -> bytes | None:
+            try:
+                return (self.path / name).read_bytes()
+            except FileNotFoundError:
+                return None
+
+        def modified(name: str) -> float:
+            return (self.path / name).stat().st_mtime
+
+        models = {name: _names(self.path / name) for name in _names(self.path)}
+        return Listing(self.given, models, read, modified, exists=self.path.is_dir())
+
+    def write(self, model: str | None, verb: Verb[T]) -> T:
+        with ExitStack() as held:
+            logs: dict[str, FileIO] = {}
+            # A model's log before that of all models: always this order, so that no two wait for each other.
+            for name in (model, None) if model is not None and re.fullmatch(NAME, model) else (None,):
+                if (file := self.path / log_of(name)).parent.is_dir():
+                    logs[log_of(name)] = held.enter_context(file.open("a+b", buffering=0))
+                    lock_file(logs[log_of(name)])
+            answer, steps = verb(self.list())
+            roles = {self.path / name for name, _ in steps if name not in logs}
+            with _cutting_back(logs.values()), _restoring(roles):
+                for name, data in steps:
+                    if name in logs:
+                        _append(logs[name], data or b"", self.path / name)
+                    elif data is None:
+                        (self.path / name).unlink(missing_ok=True)
+                    else:
+                        _replace(self.path / name, data)
+        return answer
+
+    def upload(self, source: Bundle) -> Path:
+        """Copy a bundle, one publisher of a model at a time, so that what else lies aside is left over."""
+        key = source.card.name, source.version
+        target, is_new = self.folder(key), not self.folder(key).parent.exists()
+        if target.exists():
+            try:
+                Bundle.load(target)
+            except BundleError as error:
+                raise BundleError(f"{error}. Remove {target} and publish again") from None
+            return target
+        target.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            with lock(target.parent / PUBLISHING, lambda: None):
+                for left_over in target.parent.glob(f"{PUBLISHING}-*"):
+                    shutil.rmtree(left_over, ignore_errors=True)
+                if not target.exists():  # another publisher of the same content may have been first
+                    keep(target, key, lambda aside: copy(source, aside), prefix=f"{PUBLISHING}-", place=str(target))
+        except OSError:
+            if is_new and not any(path.name != PUBLISHING for path in target.parent.iterdir()):
+                shutil.rmtree(target.parent, ignore_errors=True)
+            raise
+        return target
+
+    def check_writable(self) -> None:
+        with tempfile.TemporaryFile(dir=self.path):
+            pass
+
+
+def _names(folder: Path) -> frozenset[str]:
+    """Names of models or versions; what is being written aside begins with a dot, and is none."""
+    try:
+        with os.scandir(folder) as entries:
+            return frozenset(e.name for e in entries if re.fullmatch(NAME, e.name) and e.is_dir())
+    except (FileNotFoundError, NotADirectoryError):
+        return frozenset()
+
+
+# Role files: whole or not there, and put back where a change comes to nothing.
+
+
+def _replace(path: Path, data: bytes) -> None:
+    """Replace a file's content; where that raises OSError, the file is what it was."""
+    _write_aside(path, aside := _aside(path, "new"), data)
+    aside.replace(path)
+
+
+@contextmanager
+def _restoring(paths: Collection[Path]) -> Iterator[None]:
+    """On an error in the block the files become again what they were.
+
+    What that takes is written before the block begins, so a full file system cannot stand in its way.
+    """
+    before = {path: _aside(path, "before") for path in paths if path.exists()}
+    try:
+        for path, aside in before.items():
+            _write_aside(path, aside, path.read_bytes())
+        try:
+            yield
+        except BaseException:
+            for path in paths:
+                if path in before:
+                    before[path].replace(path)
+                else:
+                    path.unlink(missing_ok=True)
+            raise
+    finally:
+        for aside in before.values():
+            aside.unlink(missing_ok=True)
+
+
+def _aside(path: Path, what: str) -> Path:
+    """Always the same name: what a killed process leaves is overwritten, and never becomes more."""
+    return path.with_name(f".{path.name}.{what}")
+
+
+def _write_aside(path: Path, aside: Path, data: bytes) -> None:
+    try:
+        with naming(path, aside), aside.open("wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())  # a file system that allocates late says only now that it is full
+    except OSError:
+        aside.unlink(missing_ok=True)
+        raise
+
+
+# Logs, which are open while their lock is held.
+
+
+@contextmanager
+def _cutting_back(logs: Collection[FileIO]) -> Iterator[None]:
+    """On an error in the block the logs become again what they were, without a last line whose writer died in it."""
+    sizes: dict[FileIO, int] = {}
+    for log in logs:
+        log.seek(0)
+        text = log.readall()
+        sizes[log] = min(len(text), len(mended(text)))
+        log.truncate(sizes[log])
+    try:
+        yield
+    except BaseException:
+        for log, size in sizes.items():
+            log.truncate(size)
+        raise
+
+
+def _append(log: FileIO, data: bytes, path: Path) -> None:
+    """Let the log become `data`, which begins with what it is. It is on the disk when the call returns."""
+    try:
+        rest = data[os.fstat(log.fileno()).st_size :]
+        while rest:  # a disk that is nearly full takes less than is given, and then nothing
+            rest = rest[log.write(rest) :]
+        os.fsync(log.fileno())
+    except OSError as error:
+        error.filename = error.filename or str(path)
+        raise
