@@ -35,8 +35,8 @@ from benchmarks.interval_coverage import processor
 from benchmarks.scaling_services import Numbers, connections, database, get, processes, timed, times
 from benchmarks.store import VERSION, batch
 from service.store import Store, open_store
-from service.store.work.period_sums import PeriodSums
 from service.store.work.statements import ExecuteMany, Query, Work
+from service.store.work.sums.period_sums import PeriodSums
 from trueodds.bundle import Bundle, ModelFolder
 from trueodds.sums.hours import HOUR_MS
 

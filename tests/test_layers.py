@@ -209,8 +209,6 @@ LAYERS = {
     "service/store": """
         housekeeping
         store
-        reader
-        sums_reader
         databases
         work
         label_rules
@@ -222,16 +220,21 @@ LAYERS = {
         database schema sqlite_statements
     """,
     "service/store/work": """
-        upgrading tag_places windows
-        doubtful
+        upgrading doubtful windows
         voiding
-        predictions states pairs class_and_tag
-        compaction labels reading
+        predictions states pairs
+        labels reading
         maturing
         retention scoring versions
+        sums
+        statements
+    """,
+    "service/store/work/sums": """
+        tag_places
+        class_and_tag
+        queries compaction
         period_sums
         deltas
-        statements
     """,
     "service/report": """
         route

@@ -19,8 +19,8 @@ from service.predict.stored import tables
 from service.predict.stored.schemas import PredictionDeleted, StoredAnswer, stored_answer
 from service.predict.stored.tables import TableWriter
 from service.runtime import Runtime, runtime_of
-from service.store.reader import LATEST_MS
 from service.store.rows import StoredPrediction, Version, storable
+from service.store.store import LATEST_MS
 from trueodds.bundle.shadows import is_shadow
 from trueodds.texts import short
 
