@@ -242,12 +242,11 @@ LAYERS = {
         addresses query recent
     """,
     "service/alarm": """
-        route rearming promise_watch
+        route webhook_route
         watch
-        readings promise_readings schemas forms
+        readings promise_readings
         advice webhooks
         state promise
-        watched
         evidence
     """,
 }

@@ -1,4 +1,4 @@
-"""Times that callers name."""
+"""Times that callers name, and those that answers tell."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from trueodds.inputs.times import time_of
 
 
 def _number(value: Any) -> Any:
-    """The datetime that a number or its text says; anything else as it is.
+    """Return the datetime that a number or its text says; anything else as it is.
 
     Raises:
         ValueError: a number that is no time, or may be a date.
@@ -27,6 +27,11 @@ Moment = Annotated[datetime, BeforeValidator(_number)]
 
 
 def unix_ms(time: datetime) -> int:
-    """Milliseconds since 1970; a time without an offset is in UTC."""
+    """Return milliseconds since 1970; a time without an offset is in UTC."""
     aware = time if time.tzinfo else time.replace(tzinfo=UTC)
     return int(aware.timestamp() * 1000)
+
+
+def moment_of(ms: float) -> datetime:
+    """Return Unix milliseconds as a time in UTC."""
+    return datetime.fromtimestamp(ms / 1000, UTC)

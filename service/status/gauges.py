@@ -11,9 +11,9 @@ import numpy as np
 import onnxruntime as ort
 from prometheus_client.core import GaugeMetricFamily, Metric
 
+from service.alarm.evidence import NULLS
 from service.alarm.readings import Standing
 from service.alarm.state import AlarmState
-from service.alarm.watched import NULLS
 from service.store.rows import HeldLabels, Matured, Version
 from service.telemetry.metrics import KEY
 from trueodds.metrics import EceInterval, ece_interval
