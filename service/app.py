@@ -14,11 +14,11 @@ from fastapi_offline import FastAPIOffline  # FastAPI whose /docs needs no CDN
 from service.alarm import route as alarm
 from service.alarm import webhook_route
 from service.alarm.watch import PromiseWatch, Watch
-from service.http import documentation, error_answers, keys, query_parameters, reading
+from service.http import documentation, error_answers, keys, parameters
 from service.http.connections import LOST
 from service.http.documentation import LiveExamples
 from service.http.envelope import Envelope
-from service.http.fast_routes import FastRoutes
+from service.http.routing import FastRoutes, Reading, reading_routes
 from service.infer import extensions
 from service.infer import route as infer
 from service.infer import schemas as infer_schemas
@@ -95,12 +95,12 @@ def create_app(settings: Settings | None = None) -> FastAPI:
         *(predictions.router, report.router, alarm.router, webhook_route.router),
     )
     if runtime.settings.read_only:
-        app.add_middleware(reading.Reading)
+        app.add_middleware(Reading)
     else:
         app.add_middleware(FastRoutes, routes=[*predict.fast.routes, *infer.fast.routes])
-    part = reading.part if runtime.settings.read_only else lambda router: router
+    part = reading_routes if runtime.settings.read_only else lambda router: router
     for router in documented:
-        app.include_router(part(router), dependencies=[query_parameters.DECLARED])
+        app.include_router(part(router), dependencies=[parameters.DECLARED])
     for router in (predict.fast, pages.router, infer.fast, extensions.router, infer.router):
         app.include_router(part(router))
     app.add_middleware(

@@ -201,7 +201,6 @@ LAYERS = {
     "service/bulk": """
         report
         lines
-        refusals
     """,
     "service/cli": """
         serve key store replay

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from service.alarm.promise import PromiseState
-from service.http.times import moment_of
+from service.http.parameters import moment_of
 from trueodds.metrics import binomial_interval, risk_sequence
 from trueodds.reports.schemas.acting import ActingAlone, BrokenPromise
 from trueodds.texts import plural

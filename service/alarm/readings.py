@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from service.alarm.advice import advice_of
 from service.alarm.evidence import PAGING, Evidence
 from service.alarm.state import AlarmState
-from service.http.times import moment_of
+from service.http.parameters import moment_of
 from service.store.rows import LabelBlock
 from trueodds.bundle.shadows import is_shadow
 from trueodds.reports.alarm import (

@@ -10,7 +10,7 @@ from typing import Any
 from fastapi import Request
 
 from service.errors import ServiceError
-from service.http.times import unix_ms
+from service.http.parameters import unix_ms
 from trueodds.texts import short
 
 IMPORT_ID = "x-import-id"

@@ -21,7 +21,7 @@ from starlette.responses import Response, StreamingResponse
 
 from service.errors import ServiceError
 from service.http import error_answers, keys
-from service.http.times import Moment, unix_ms
+from service.http.parameters import Moment, unix_ms
 from service.runtime import runtime_of
 from service.store.rows import LabelledLogits
 

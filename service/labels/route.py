@@ -10,10 +10,10 @@ from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from service.bulk.lines import CSV, NDJSON, row_blocks
-from service.bulk.refusals import RefusedRowsError
 from service.bulk.report import take
 from service.errors import Refusal
 from service.http import error_answers, json_body, keys
+from service.http.error_answers import RefusedRowsError
 from service.labels import formats, imports, schemas
 from service.labels.schemas import BulkSummary, LabelsStored
 from service.runtime import Runtime, runtime_of

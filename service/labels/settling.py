@@ -11,8 +11,8 @@ from pydantic import BaseModel, ConfigDict, Field
 from starlette.responses import Response
 
 from service.http import documentation, json_body, signed_body
+from service.http.parameters import unix_ms
 from service.http.signed_body import Name, SignedBody
-from service.http.times import unix_ms
 from service.labels import imports
 from service.runtime import runtime_of
 from service.store.rows import Decision, LabelSelection, SettleCounts, Settlement

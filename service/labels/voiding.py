@@ -14,8 +14,8 @@ from service.alarm.state import ALARM
 from service.alarm.watch import restarts, taking_of, update_promise
 from service.errors import ServiceError
 from service.http import documentation, json_body, signed_body
+from service.http.parameters import Moment, unix_ms
 from service.http.signed_body import Name, SignedBody
-from service.http.times import Moment, unix_ms
 from service.labels import imports
 from service.runtime import Runtime, runtime_of
 from service.store import StoreError

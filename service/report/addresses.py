@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from urllib.parse import urlencode
 
-from service.http.times import moment_of
+from service.http.parameters import moment_of
 from trueodds.reports.axis import utc
 from trueodds.reports.schemas import Report
 from trueodds.sums.hours import HOUR_MS, hour_of

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from service.http.times import moment_of
+from service.http.parameters import moment_of
 from service.store.rows import HeldLabels, LabelSelection, Matured, Settlement, Version, Voiding
 from trueodds.bundle.shadows import shadowed_by
 from trueodds.reports.schemas import Held, Maturing

@@ -14,8 +14,8 @@ from starlette.responses import RedirectResponse, Response
 from service.alarm import ALARM, PROMISE, AlarmState, PromiseState, acting_alone
 from service.alarm.readings import Standing, standing
 from service.http import error_answers, keys
-from service.http.accept import prefers_html
 from service.http.json_body import JSON
+from service.http.parameters import prefers_html
 from service.models.schemas import Models, stored_models
 from service.runtime import Runtime, runtime_of
 from service.status.gauges import Gauges, VersionState, chosen

@@ -7,7 +7,7 @@ from datetime import datetime
 import numpy as np
 from pydantic import BaseModel, Field
 
-from service.http.times import moment_of
+from service.http.parameters import moment_of
 from service.models.acting import Acting, acting_of
 from service.store.rows import StoredPrediction, Version
 from trueodds.bundle import Decision
