@@ -11,19 +11,18 @@ from typing import Any
 from fastapi import FastAPI
 from fastapi_offline import FastAPIOffline  # FastAPI whose /docs needs no CDN
 
-from service.alarm import rearming
 from service.alarm import route as alarm
-from service.alarm.promise_watch import PromiseWatch
-from service.alarm.watch import Watch
-from service.http import documentation, error_answers, keys, query_parameters, reading
+from service.alarm import webhook_route
+from service.alarm.watch import PromiseWatch, Watch
+from service.http import documentation, error_answers, keys, parameters
 from service.http.connections import LOST
 from service.http.documentation import LiveExamples
 from service.http.envelope import Envelope
-from service.http.fast_routes import FastRoutes
+from service.http.routing import FastRoutes, Reading, reading_routes
 from service.infer import extensions
 from service.infer import route as infer
 from service.infer import schemas as infer_schemas
-from service.labels import bulk, settling, voiding
+from service.labels import labelled, settling, voiding
 from service.labels import route as labels
 from service.labels import schemas as label_schemas
 from service.models.engine import Engine
@@ -91,23 +90,24 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     app.state.recent, app.state.gauges = Recent(), Gauges(VERSION, read_only=runtime.settings.read_only)
     documentation.install(app, lambda: _key(runtime.engine), lambda: _examples(runtime))
     documented = (
-        *(observe.router, kserve.router, status.router, labels.router, voiding.router, settling.router),
-        *(predictions.router, report.router, alarm.router, rearming.router),
+        *(observe.router, kserve.router, status.router, labels.router, labelled.router),
+        *(voiding.router, settling.router),
+        *(predictions.router, report.router, alarm.router, webhook_route.router),
     )
     if runtime.settings.read_only:
-        app.add_middleware(reading.Reading)
+        app.add_middleware(Reading)
     else:
         app.add_middleware(FastRoutes, routes=[*predict.fast.routes, *infer.fast.routes])
-    part = reading.part if runtime.settings.read_only else lambda router: router
+    part = reading_routes if runtime.settings.read_only else lambda router: router
     for router in documented:
-        app.include_router(part(router), dependencies=[query_parameters.DECLARED])
+        app.include_router(part(router), dependencies=[parameters.DECLARED])
     for router in (predict.fast, pages.router, infer.fast, extensions.router, infer.router):
         app.include_router(part(router))
     app.add_middleware(
         Envelope,
         telemetry=runtime.telemetry,
         settings=runtime.settings,
-        streamed={"/feedback": bulk.READERS, "/observe": observe.STREAMED},
+        streamed={"/feedback": labels.READERS, "/observe": observe.STREAMED},
     )
     error_answers.install(app)
     return app
@@ -150,7 +150,7 @@ def _examples(runtime: Runtime) -> LiveExamples:
             "/admin/labels/void": voiding.examples(label_schemas.EXAMPLE_IMPORT),
             "/admin/labels/settle": settling.examples(),
             "/admin/alarm/acknowledge": alarm.examples(engine.version),
-            "/admin/recalibration/undecided": alarm.undecided_examples(engine.version),
-            "/admin/alarm/rearm": rearming.examples(engine.version),
+            "/admin/recalibration/undecided": webhook_route.examples(engine.version),
+            "/admin/alarm/rearm": alarm.rearming_examples(engine.version),
         },
     )

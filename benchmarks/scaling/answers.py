@@ -30,8 +30,8 @@ from benchmarks.intervals.ece import processor
 from service.ids import new_ids
 from service.store import Store, open_store
 from service.store.rows import Label, PredictionBatch, Version
-from service.store.work import deltas
 from service.store.work.statements import Insert, Work
+from service.store.work.sums import deltas
 from trueodds.calibrators import Temperature
 from trueodds.metrics import softmax
 from trueodds.sums.hours import HOUR_MS

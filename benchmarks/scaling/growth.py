@@ -37,8 +37,8 @@ from benchmarks.scaling.services import Numbers, connections, database, get, pro
 from benchmarks.serving import load
 from benchmarks.serving import vectors as vector_serving
 from service.store import Store, open_store
-from service.store.work.period_sums import PeriodSums
 from service.store.work.statements import ExecuteMany, Query, Work
+from service.store.work.sums.period_sums import PeriodSums
 from trueodds.bundle import Bundle, open_models
 from trueodds.sums.hours import HOUR_MS
 

@@ -40,10 +40,10 @@ from service.runtime import Runtime
 from service.settings import Settings
 from service.store import Store, open_store
 from service.store.rows import Version
-from service.store.work import deltas
 from service.store.work import labels as label_log
-from service.store.work.reading import MergedTotals
 from service.store.work.statements import Insert, Work
+from service.store.work.sums import deltas
+from service.store.work.sums.queries import MergedTotals
 from trueodds.bundle import Reference
 from trueodds.reports import labelling_of
 from trueodds.reports.figures import figures_of

@@ -1,16 +1,25 @@
-"""The parts of an alarm's state: evidence, its firing, and what people and webhooks made of it."""
+"""The parts of an alarm's state: watched nulls and the evidence against them, its firing, and its news."""
 
 from __future__ import annotations
 
 import math
-from typing import Annotated, Literal, Self, TypeVar
+from typing import Annotated, Any, Literal, Self, TypeVar
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, PlainSerializer, PlainValidator
+import numpy.typing as npt
+from pydantic import BaseModel, ConfigDict, PlainSerializer, PlainValidator, ValidationError
 
-from service.store.rows import LabelBlock
-from trueodds.metrics import EProcess, PositiveEProcess, Prequential, ShiryaevRoberts, WeightedEProcess
+from service.store.rows import LabelBlock, StoreError
+from trueodds.metrics import MOST_RATIO, EProcess, PositiveEProcess, Prequential, ShiryaevRoberts, WeightedEProcess
+from trueodds.reports.alarm import Watched
+from trueodds.sums.inputs import Array
+from trueodds.sums.positive import PositiveClass
 
+NULLS: tuple[Watched, ...] = ("ece", "positive", "point")
+"""Those that page first; "positive" is watched of versions with a positive class only."""
+PAGING: tuple[Watched, ...] = ("ece", "positive")
+POINTS = 192
+"""Most points of the history; the first, the alarm and the present come to them."""
 T = TypeVar("T", EProcess, ShiryaevRoberts, Prequential, WeightedEProcess)
 Process = EProcess | PositiveEProcess
 
@@ -30,7 +39,13 @@ WRITES = PlainSerializer(lambda state: state.to_json())
 
 
 class Frozen(BaseModel):
+    """A part of a state, or a state, as the store keeps it."""
+
     model_config = ConfigDict(frozen=True, extra="forbid")
+
+    def tree(self) -> dict[str, Any]:
+        """Return what JSON writes of it; validating that restores it exactly."""
+        return self.model_dump(mode="json")
 
 
 class Firing(Frozen):
@@ -110,3 +125,49 @@ class WeightedTest(Frozen):
             at_ms = int(block.arrived_ms_L[known_L][k])
             fired = Firing(at_ms=at_ms, after=self.process.labels + labels, log_e=float(log_e_L[k]), by="e-process")
         return self.model_copy(update={"process": process, "fired": fired})
+
+
+def start_of(null: Watched, tolerance: float, run_length: int | None, ratio: float = MOST_RATIO) -> Evidence:
+    """Evidence before any label; the quicker rule is that of the nulls of the more probable class."""
+    if null == "positive":
+        return Evidence(process=PositiveEProcess.start(tolerance, ratio), detector=None)
+    detector = None if run_length is None else ShiryaevRoberts.start(null, tolerance)
+    return Evidence(process=EProcess.start(null, tolerance), detector=detector)
+
+
+def rows_of_positive(
+    block: LabelBlock, positive: PositiveClass | None, rest_p: tuple[float, ...], rest_positive: tuple[bool, ...]
+) -> tuple[Array, npt.NDArray[np.bool_]]:
+    """p(positive) of the labels that wait and of those that came, and whether each was positive as it first came."""
+    if positive is None:
+        return np.zeros(0), np.zeros(0, bool)
+    p_L = positive.probability_of_top(block.confidence_L, block.predicted_L)
+    positive_L = (block.predicted_L == positive.index) == block.first_correct_L
+    return np.concatenate([rest_p, p_L]), np.concatenate([np.array(rest_positive, bool), positive_L])
+
+
+def thinned(blocks: tuple[int, ...]) -> list[int]:
+    """Places of the points to keep: the first, and every 2^k-th block with the least k that leaves few enough.
+
+    It depends on the number of blocks only, so it does not matter how often it was done on the way.
+    """
+    if not blocks:
+        return []
+    step = 1
+    while blocks[-1] // step > POINTS:
+        step *= 2
+    return [i for i, block in enumerate(blocks) if block == 1 or block % step == 0]
+
+
+def chosen(values: tuple[Any, ...], places: list[int]) -> tuple[Any, ...]:
+    return tuple(values[i] for i in places)
+
+
+def damaged(error: ValueError, what: str) -> StoreError:
+    """Return the error of a stored state that cannot be read; `what` it is about, in words."""
+    first = error.errors(include_url=False)[0] if isinstance(error, ValidationError) else None
+    problem = f"{'.'.join(map(str, first['loc']))}: {first['msg']}" if first else str(error)
+    return StoreError(
+        f"{what} in the store is damaged or of another release ({problem:.300}). It is left as it is: restore the store"
+        " from a backup, or use the release that wrote it"
+    )

@@ -11,11 +11,10 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 import numpy as np
-from pydantic import Field, ValidationError
+from pydantic import Field
 
-from service.alarm.evidence import WRITES, Delivery, Firing, Frozen, StoredAcknowledgement, reads
+from service.alarm.evidence import WRITES, Delivery, Firing, Frozen, StoredAcknowledgement, damaged, reads
 from service.models.acting import is_audited
-from service.store import StoreError
 from service.store.rows import LabelBlock
 from trueodds.bundle import ActAlone
 from trueodds.metrics import RiskEProcess
@@ -68,12 +67,7 @@ class PromiseState(Frozen):
             if state.promise != promise or state.process.risk != promise.risk:
                 raise ValueError("it is of another promise")
         except ValueError as error:
-            first = error.errors(include_url=False)[0] if isinstance(error, ValidationError) else None
-            problem = f"{'.'.join(map(str, first['loc']))}: {first['msg']}" if first else str(error)
-            raise StoreError(
-                f"the evidence about a promise in the store is damaged or of another release ({problem:.300}). It is"
-                " left as it is: restore the store from a backup, or use the release that wrote it"
-            ) from None
+            raise damaged(error, "the evidence about a promise") from None
         return state
 
     @property
@@ -85,10 +79,6 @@ class PromiseState(Frozen):
     def acknowledged(self) -> StoredAcknowledgement | None:
         """Nobody acknowledges a broken promise: it stays until a new version makes a new one."""
         return None
-
-    def tree(self) -> dict[str, Any]:
-        """The state as JSON writes it; `read` restores it exactly."""
-        return self.model_dump(mode="json")
 
     def knows(self, audit_share: float) -> bool:
         """Whether answers that are audited with this share are told from those whose callers state propensities."""

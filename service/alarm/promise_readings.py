@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from service.alarm.promise import PromiseState
+from service.http.parameters import moment_of
 from trueodds.metrics import binomial_interval, risk_sequence
 from trueodds.reports.schemas.acting import ActingAlone, BrokenPromise
 from trueodds.texts import plural
@@ -56,7 +56,7 @@ def acting_alone(
             threshold=1 / state.alpha,
             log_e=process.log_e,
             p_value=process.p_value,
-            fired_at=None if state.fired is None else _time(state.fired.at_ms),
+            fired_at=None if state.fired is None else moment_of(state.fired.at_ms),
             fired_after=None if state.fired is None else state.fired.after,
         ),
         reading="",
@@ -112,7 +112,7 @@ def _alarm(part: ActingAlone, state: PromiseState) -> str:
     if state.fired is None:
         return ""
     rare = f"1 of {1 / state.alpha:.4g}"
-    when, labels = _time(state.fired.at_ms), plural(state.fired.after, "label")
+    when, labels = moment_of(state.fired.at_ms), plural(state.fired.after, "label")
     return (
         f"ALARM: the promise is broken. {part.alarm.statement} This was shown on {when:%Y-%m-%d %H:%M} UTC, after"
         f" {labels} of such answers; of promises that are kept at most {rare} would ever show as much. Escalate all"
@@ -155,7 +155,3 @@ def _caveats(part: ActingAlone, state: PromiseState) -> str:
 
 def _percent(share: float) -> str:
     return f"{100 * share:.3g}%"
-
-
-def _time(ms: int) -> datetime:
-    return datetime.fromtimestamp(ms / 1000, UTC)

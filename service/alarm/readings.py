@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Literal
 
 from service.alarm.advice import advice_of
-from service.alarm.evidence import Evidence
+from service.alarm.evidence import PAGING, Evidence
 from service.alarm.state import AlarmState
-from service.alarm.watched import PAGING
+from service.http.parameters import moment_of
 from service.store.rows import LabelBlock
 from trueodds.bundle.contents import is_shadow
 from trueodds.reports.alarm import (
@@ -110,9 +109,9 @@ def alarm_of(
         Rearming(
             who=ended.who,
             why=ended.why,
-            at=_time(ended.at_ms),
+            at=moment_of(ended.at_ms),
             labels=ended.labels,
-            fired_at=None if ended.fired_ms is None else _time(ended.fired_ms),
+            fired_at=None if ended.fired_ms is None else moment_of(ended.fired_ms),
         )
         for ended in state.rearmings
     ]
@@ -157,10 +156,10 @@ def _null(state: AlarmState, null: Watched, whose: str, positive: str | None, *,
         labels=state.labels,
         log_e=log_e,
         p_value=evidence.process.p_value,
-        fired_at=_time(evidence.fired.at_ms) if evidence.fired else None,
+        fired_at=moment_of(evidence.fired.at_ms) if evidence.fired else None,
         fired_after=evidence.fired.after if evidence.fired else None,
         acknowledged=acknowledged
-        and Acknowledgement(who=acknowledged.who, why=acknowledged.why, at=_time(acknowledged.at_ms)),
+        and Acknowledgement(who=acknowledged.who, why=acknowledged.why, at=moment_of(acknowledged.at_ms)),
         history=_history(state, evidence, log_e),
     )
 
@@ -192,7 +191,7 @@ def _weighted(state: AlarmState, whose: str) -> WeightedEvidence | None:
         left_out=process.left_out,
         log_e=process.log_e,
         p_value=process.p_value,
-        fired_at=_time(fired.at_ms) if fired else None,
+        fired_at=moment_of(fired.at_ms) if fired else None,
         fired_after=fired.after if fired else None,
         reading=finding + left_out,
     )
@@ -207,7 +206,7 @@ def _history(state: AlarmState, evidence: Evidence, log_e: float) -> list[Eviden
         points[fired.after] = fired.at_ms, fired.log_e
     if state.last_ms is not None and state.labels:
         points[state.labels] = state.last_ms, log_e
-    return [EvidencePoint(labels=n, at=_time(at), log_e=value) for n, (at, value) in sorted(points.items())]
+    return [EvidencePoint(labels=n, at=moment_of(at), log_e=value) for n, (at, value) in sorted(points.items())]
 
 
 def _statement(null: Watched, state: AlarmState, whose: str, positive: str | None) -> str:
@@ -287,8 +286,8 @@ def _rearmed(state: AlarmState) -> str:
     last, watches = state.rearmings[-1], len(state.rearmings) + 1
     share = min(1.0, state.alpha + sum(ended.alpha for ended in state.rearmings))
     return (
-        f"{last.who} re-armed it on {_time(last.at_ms):%Y-%m-%d %H:%M} UTC: {last.why.rstrip('.')}. The evidence is of"
-        f" the labels since. Each watch has its own chance of a false alarm: over {watches} of them, at most"
+        f"{last.who} re-armed it on {moment_of(last.at_ms):%Y-%m-%d %H:%M} UTC: {last.why.rstrip('.')}. The evidence is"
+        f" of the labels since. Each watch has its own chance of a false alarm: over {watches} of them, at most"
         f" {100 * share:.3g}% of sound versions alarm falsely."
     )
 
@@ -335,7 +334,3 @@ def _settings(state: AlarmState, settings: Settings) -> str:
 
 def _one_in(number: float) -> str:
     return f"1 of {number:.4g}"
-
-
-def _time(ms: int) -> datetime:
-    return datetime.fromtimestamp(ms / 1000, UTC)

@@ -10,9 +10,11 @@ import math
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 import numpy as np
-from pydantic import Field, ValidationError
+from pydantic import Field
 
 from service.alarm.evidence import (
+    NULLS,
+    PAGING,
     WRITES,
     Delivery,
     Evidence,
@@ -22,10 +24,13 @@ from service.alarm.evidence import (
     StoredAcknowledgement,
     StoredRearming,
     WeightedTest,
+    chosen,
+    damaged,
     reads,
+    rows_of_positive,
+    start_of,
+    thinned,
 )
-from service.alarm.watched import NULLS, PAGING, chosen, rows_of_positive, start_of, thinned
-from service.store import StoreError
 from service.store.rows import LabelBlock
 from trueodds.metrics import PositiveEProcess, Prequential, ShiryaevRoberts, WeightedEProcess
 from trueodds.metrics.alarms.sequential import BLOCK
@@ -123,12 +128,7 @@ class AlarmState(Frozen):
             state = cls.model_validate(tree)
             state._check()
         except ValueError as error:
-            first = error.errors(include_url=False)[0] if isinstance(error, ValidationError) else None
-            problem = f"{'.'.join(map(str, first['loc']))}: {first['msg']}" if first else str(error)
-            raise StoreError(
-                f"the alarm's evidence in the store is damaged or of another release ({problem:.300}). It is left as it"
-                " is: restore the store from a backup, or use the release that wrote it"
-            ) from None
+            raise damaged(error, "the alarm's evidence") from None
         return state
 
     def _check(self) -> None:
@@ -159,10 +159,6 @@ class AlarmState(Frozen):
             tests += [evidence.process] + ([evidence.detector] if evidence.detector else [])
         if any((test.blocks, test.labels) != (blocks, blocks * BLOCK) for test in tests):
             raise ValueError(f"{self.labels} labels arrived, and the tests are of another number")
-
-    def tree(self) -> dict[str, Any]:
-        """The state as JSON writes it; `read` restores it exactly."""
-        return self.model_dump(mode="json")
 
     def watching(self, positive: bool) -> Self:
         """The state that watches p(positive), too, of a version that has a positive class; before any label only."""

@@ -12,8 +12,8 @@ from typing import Any, Generic, TypeAlias, TypeVar
 import orjson
 from starlette.requests import Request
 
-from service.bulk.refusals import bad_row
 from service.errors import Refusal, ServiceError
+from service.http.error_answers import bad_row
 from service.http.json_names import repeated_name
 from trueodds.inputs import table
 from trueodds.texts import plural, short, without_point

@@ -11,7 +11,7 @@ from typing import get_args
 
 from pydantic import ValidationError
 
-from service.alarm.promise_watch import restarts
+from service.alarm.watch import restarts
 from service.labels.settling import reading
 from service.settings import Settings
 from service.store import Doubt, StoreError, begin_windows, open_store, upgrade_store

@@ -11,8 +11,8 @@ from typing import Literal, get_args
 from starlette.types import Message, Receive, Scope
 
 from service.errors import ServiceError
-from service.http.accept import quality
 from service.http.body_limits import too_large
+from service.http.parameters import quality
 from trueodds.texts import short
 
 STEP = 64 * 1024

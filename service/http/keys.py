@@ -18,7 +18,7 @@ from fastapi import Depends, Request
 from fastapi.security import HTTPBearer
 
 from service.errors import ServiceError
-from service.http.accept import prefers_html
+from service.http.parameters import prefers_html
 from service.settings import Settings
 
 Role = Literal["predict", "feedback", "read", "admin"]

@@ -1,13 +1,20 @@
-"""Bodies that somebody signs: who does it, and why."""
+"""Bodies that an admin signs with who does it, and why: JSON, or a form of our own page."""
 
 from __future__ import annotations
 
 from typing import Annotated, Any, TypeVar
+from urllib.parse import parse_qsl, urlsplit
 
+from fastapi import Request
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints, ValidationError
 
 from service.errors import ServiceError
-from trueodds.texts import line_problem
+from service.http import error_answers, json_body, keys
+from trueodds.texts import line_problem, short
+
+FORM = "application/x-www-form-urlencoded"
+OPTIONAL = ("null", "key")
+"""Fields that a form may leave empty."""
 
 
 def _line(value: object) -> object:
@@ -34,8 +41,49 @@ class SignedBody(BaseModel):
 B = TypeVar("B", bound=SignedBody)
 
 
+def route(form: type[SignedBody], answer: type[BaseModel], **errors: str) -> dict[str, Any]:
+    """Return the keywords of a POST route whose JSON body an admin signs.
+
+    `errors`: descriptions of its own, as for `error_answers.documented`.
+    """
+    content = {json_body.JSON: {"schema": form.model_json_schema()}}
+    return {
+        "tags": ["operation"],
+        "dependencies": [keys.requires("admin")],
+        "openapi_extra": {"requestBody": {"required": True, "content": content}},
+        "responses": {200: {"model": answer}, **error_answers.documented(**{**_ERRORS, "_415": "not JSON", **errors})},
+    }
+
+
+def form_route(form: type[SignedBody], answer: type[BaseModel], /, *, fields: dict[str, Any], **errors: str) -> Any:
+    """Return the keywords of a route that takes a form of our page, too; `fields`: schemas of what JSON has not."""
+    schema = form.model_json_schema()
+    key = {"type": "string", "description": "the admin key, in place of the Authorization header"}
+    of_form = {**schema, "properties": {**schema["properties"], **fields, "key": key}}
+    content = {json_body.JSON: {"schema": schema}, FORM: {"schema": of_form}}
+    both = {"_415": "neither JSON nor a form", "_403": "another role's key, or a form of another site"}
+    return {
+        "tags": ["operation"],
+        "openapi_extra": {"requestBody": {"required": True, "content": content}, **keys.NEEDS_KEY},
+        "responses": {
+            200: {"model": answer},
+            303: {"description": "to a form: on to the report"},
+            **error_answers.documented(**{**_ERRORS, **both, **errors}),
+        },
+    }
+
+
+_ERRORS = {
+    **keys.ERRORS,
+    "_400": "not JSON",
+    "_408": "the body came too slowly",
+    "_413": "the body is too large",
+    "_422": "a field is missing, empty, too long, unknown or not a plain line",
+}
+
+
 def read(form: type[B], tree: Any, expected: str) -> B:
-    """A body of this form.
+    """Check a body of this form.
 
     Raises:
         ServiceError: 422 naming the first field that is wrong, and what is expected.
@@ -47,3 +95,46 @@ def read(form: type[B], tree: Any, expected: str) -> B:
         where = ".".join(map(str, first["loc"])) or "the body"
         problem = first["msg"].removeprefix("Value error, ")
         raise ServiceError(422, "invalid_body", f"{where}: {problem}; expected {expected}") from None
+
+
+async def read_any(request: Request, form: type[B], most_values: int, expected: str) -> B:
+    """Read the body of a request with an admin key, from JSON of at most so many values or from a form of our page.
+
+    Raises:
+        ServiceError: 401 or 403 without an admin key, or from a page of another site; 400, 415 or 422 for another body.
+    """
+    _check_origin(request)
+    if not is_form(request):
+        keys.check(request, "admin")
+        return await json_body.read_json(request, most_values, lambda tree: read(form, tree, expected))
+    fields = await _fields(request)
+    key = fields.pop("key", None)
+    if key is not None and "authorization" not in request.headers:
+        request.app.state.keys.check("admin", key)
+    else:
+        keys.check(request, "admin")
+    return read(form, fields, expected)
+
+
+def is_form(request: Request) -> bool:
+    """Whether a form is sent, as browsers do."""
+    return json_body.media_type(request) == FORM
+
+
+async def _fields(request: Request) -> dict[str, Any]:
+    text = (await request.body()).decode("latin-1")
+    try:
+        pairs = parse_qsl(text, keep_blank_values=True, errors="strict", max_num_fields=20)
+    except ValueError as error:
+        raise ServiceError(422, "invalid_form", f"the form cannot be read ({error}); send it in UTF-8") from None
+    if len(dict(pairs)) < len(pairs):
+        raise ServiceError(422, "invalid_form", "a field of the form comes twice; send each once")
+    return {name: value for name, value in pairs if value or name not in OPTIONAL}
+
+
+def _check_origin(request: Request) -> None:
+    """A page of another site may send a form here with the reader's cookies and network; browsers say whose it is."""
+    origin = request.headers.get("origin")
+    if origin is not None and urlsplit(origin).netloc.lower() != request.headers.get("host", "").lower():
+        words = f"the request comes from a page of {short(origin)}, not of this service; send it from the report's page"
+        raise ServiceError(403, "wrong_origin", words)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from service.bulk.lines import WHOLE, CsvLines, JsonLines, whole_number
-from service.bulk.refusals import RefusedRowsError, bad_row
 from service.errors import Refusal, ServiceError
+from service.http.error_answers import RefusedRowsError, bad_row
 from service.ids import MAX_ID, id_problem
 from service.store.rows import Label, storable
 from trueodds.inputs.table import SEPARATED

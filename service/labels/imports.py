@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 import secrets
+from datetime import datetime
 from typing import Any
 
 from fastapi import Request
 
 from service.errors import ServiceError
+from service.http.parameters import unix_ms
 from trueodds.texts import short
 
 IMPORT_ID = "x-import-id"
@@ -59,3 +61,12 @@ def checked(value: Any, name: str) -> str:
     if not isinstance(value, str) or not re.fullmatch(PATTERN, value):
         raise ServiceError(422, "invalid_id", f"{name} is {short(value)}; {_ALLOWED}")
     return value
+
+
+def check_selection(import_id: str | None, since: datetime | None, until: datetime | None) -> None:
+    """Raise ServiceError 422 for what is no id of an import, and for a time that ends before it begins."""
+    if import_id is not None:
+        checked(import_id, "import_id")
+    if since and until and unix_ms(since) >= unix_ms(until):
+        words = f"since {since.isoformat()} is not before until {until.isoformat()}; exchange them"
+        raise ServiceError(422, "invalid_body", words)

@@ -1,25 +1,29 @@
-"""The routes of labels: they come in, one by one or in bulk, and labelled logits go out."""
+"""POST /feedback: labels come in, all or none in JSON, each row by itself in CSV and JSON lines."""
 
 from __future__ import annotations
 
-import tempfile
 from dataclasses import asdict
-from typing import Annotated, Any
-from urllib.parse import quote
+from functools import partial
+from typing import Any
 
-from fastapi import APIRouter, Query, Request
-from starlette.responses import Response, StreamingResponse
+from fastapi import APIRouter, Request
+from starlette.responses import Response
 
-from service.bulk.lines import NDJSON
-from service.bulk.refusals import RefusedRowsError
-from service.errors import ServiceError
+from service.bulk.lines import CSV, NDJSON, row_blocks
+from service.bulk.report import take
+from service.errors import Refusal
 from service.http import error_answers, json_body, keys
-from service.http.times import Moment, unix_ms
-from service.labels import bulk, formats, imports, labelled_file, schemas
+from service.http.error_answers import RefusedRowsError
+from service.labels import formats, imports, schemas
 from service.labels.schemas import BulkSummary, LabelsStored
 from service.runtime import Runtime, runtime_of
 from service.store.label_rules import RefusedLabelsError
 from service.store.rows import Label, LabelCounts
+
+READERS = {CSV: formats.csv_lines, NDJSON: formats.json_lines}
+"""Of the media types of labels in bulk."""
+BLOCK = 64 * 1024
+"""Bytes from which lines are stored: some 1,500 labels, 25 ms in which predictions wait. The most of one line."""
 
 router = APIRouter()
 
@@ -68,12 +72,10 @@ async def give_feedback(request: Request) -> Response:
     """
     runtime = runtime_of(request)
     media_type, named = json_body.media_type(request), imports.of_header(request)
-    if media_type in bulk.READERS:
-        rows_wanted = NDJSON in request.headers.get("accept", "").lower()
-        store, telemetry, import_id = runtime.store, runtime.telemetry, named or imports.new()
-        return await bulk.take_labels(request, media_type, store, telemetry, import_id, rows_wanted=rows_wanted)
+    if media_type in READERS:
+        return await _take_bulk(request, media_type, runtime, named or imports.new())
     if media_type != json_body.JSON:
-        raise json_body.unsupported(request, f"{json_body.JSON}, {' and '.join(bulk.READERS)}")
+        raise json_body.unsupported(request, f"{json_body.JSON}, {' and '.join(READERS)}")
     try:
         counts, import_id = await _take(request, runtime, named)
     except RefusedRowsError as error:
@@ -103,69 +105,19 @@ async def _take(request: Request, runtime: Runtime, named: str | None) -> tuple[
         raise RefusedRowsError(error.refusals, error.rows) from error
 
 
-@router.get(
-    "/admin/labelled.npz",
-    tags=["operation"],
-    summary="Labelled logits, for recalibration",
-    dependencies=[keys.requires("admin")],
-    response_class=Response,
-    responses={
-        200: {"content": {"application/zip": {"schema": {"type": "string", "format": "binary"}}}},
-        **error_answers.documented(
-            _404="unknown model or version, or no labelled answers",
-            _422="a parameter that is unknown, given twice or out of range, or a version without logits",
-            _503="no model has been served yet, or the store cannot be read",
-            **keys.ERRORS,
-        ),
-    },
-)
-async def labelled_logits(
-    request: Request,
-    model: Annotated[str | None, Query(description="default: the one that is served")] = None,
-    version: Annotated[str | None, Query(description="default: the one that is served")] = None,
-    since: Annotated[
-        Moment | None, Query(description="answers given since then: ISO 8601 (UTC without an offset) or Unix time")
-    ] = None,
-    last: Annotated[
-        int | None, Query(ge=1, le=2**31 - 1, description="only those whose labels arrived last, this many at most")
-    ] = None,
-    shadow: Annotated[
-        str | None, Query(description="only answers that this version, the model's shadow, has scored: and its logits")
-    ] = None,
-) -> Response:
-    """All labelled answers of a version in the format of logits.npz: val_logits (float32, each row minus its maximum),
-    val_labels, val_created_ms (Unix milliseconds) and val_propensity (NaN where it is not known), in the order in which
-    the labels arrived; with `shadow`, also val_shadow_logits.
+async def _take_bulk(request: Request, media_type: str, runtime: Runtime, import_id: str) -> Response:
+    """Store each label of the body by itself; a summary, or one line for each row where the caller accepts them.
+
+    Raises:
+        ServiceError: as `take`.
     """
-    runtime = runtime_of(request)
-    source = await runtime.version(model, version)
-    if not source.has_logits:
-        message = (
-            f"of {source.model}/{source.version} only the confidences of what was predicted were observed;"
-            " recalibrating takes probabilities or logits of all classes: send those, under another version"
-        )
-        raise ServiceError(422, "no_logits", message)
-    start = None if since is None else unix_ms(since)
-    await runtime.mature(source)
-    try:
-        file, rows = await labelled_file.build(
-            runtime.store.read_labelled_logits(source.model, source.version, start, last, shadow)
-        )
-    except OSError as error:
-        message = f"the file cannot be built in {tempfile.gettempdir()}: {error.strerror}; TMPDIR names another folder"
-        raise ServiceError(503, "no_space", message) from None
-    if not rows:
-        file.close()
-        since_then = "" if since is None else f" since {since.isoformat()}"
-        message = f"{source.model}/{source.version} has no labelled answers{since_then}; send labels to POST /feedback"
-        if source.maturity is not None:
-            message += (
-                f". Each counts when the window of its answer closes, {source.maturity.window} after it was given"
-            )
-        raise ServiceError(404, "no_labels", message)
-    name = quote(f"{source.model}-{source.version}-labelled.npz", safe="")
-    headers = {
-        "content-length": str(file.seek(0, 2)),
-        "content-disposition": f"attachment; filename*=UTF-8''{name}",
-    }
-    return StreamingResponse(labelled_file.sent(file), media_type="application/zip", headers=headers)
+
+    async def put(labels: list[Label]) -> list[str | Refusal]:
+        return list(await runtime.store.put_each_label(labels, import_id))
+
+    rows_wanted = NDJSON in request.headers.get("accept", "").lower()
+    blocks = row_blocks(request, READERS[media_type](), BLOCK, "a label")
+    summary = partial(BulkSummary.of, import_id)
+    answer = await take(blocks, put, summary, runtime.telemetry.label, rows_wanted=rows_wanted)
+    answer.headers[imports.IMPORT_ID] = import_id
+    return answer

@@ -10,8 +10,9 @@ import orjson
 from pydantic import BaseModel, ConfigDict, Field
 
 from service.bulk.lines import CSV, NDJSON
+from service.bulk.report import Report
 from service.http import documentation
-from service.http.error_answers import BadRow
+from service.http.error_answers import BadRow, bad_rows
 from service.http.json_body import JSON
 from service.ids import MAX_ID
 from service.labels.imports import IMPORT_ID, PATTERN
@@ -47,6 +48,13 @@ class BulkSummary(BaseModel):
     failed: int
     import_id: str = Field(description="the import that these labels are of: they can be voided together")
     problems: list[BadRow] = Field(description="the first 20 that failed")
+
+    @classmethod
+    def of(cls, import_id: str, report: Report) -> BulkSummary:
+        """Return the summary of a report of rows."""
+        names = ("stored", "already_known", "corrected", "held", "failed")
+        counts = {name: report.outcomes[name] for name in names}
+        return cls(rows=report.rows, **counts, import_id=import_id, problems=bad_rows(report.refusals))
 
 
 _IMPORT = {

@@ -10,10 +10,9 @@ from fastapi import APIRouter, Request
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.responses import Response
 
-from service.errors import ServiceError
-from service.http import documentation, error_answers, json_body, keys, signed_body
+from service.http import documentation, json_body, signed_body
+from service.http.parameters import unix_ms
 from service.http.signed_body import Name, SignedBody
-from service.http.times import unix_ms
 from service.labels import imports
 from service.runtime import runtime_of
 from service.store.rows import Decision, LabelSelection, SettleCounts, Settlement
@@ -83,25 +82,14 @@ def examples() -> documentation.Examples:
 
 @router.post(
     "/admin/labels/settle",
-    tags=["operation"],
     summary="Say what labels in doubt mean",
-    dependencies=[keys.requires("admin")],
-    openapi_extra={
-        "requestBody": {"required": True, "content": {json_body.JSON: {"schema": LabelSettling.model_json_schema()}}}
-    },
-    responses={
-        200: {"model": LabelsSettled},
-        **error_answers.documented(
-            _400="not JSON",
-            _404="an unknown model",
-            _408="the body came too slowly",
-            _413="the body is too large",
-            _415="not JSON",
-            _422="a field is missing, unknown or not allowed",
-            _503="the store cannot be written; sending it again is safe",
-            **keys.ERRORS,
-        ),
-    },
+    **signed_body.route(
+        LabelSettling,
+        LabelsSettled,
+        _404="an unknown model",
+        _422="a field is missing, unknown or not allowed",
+        _503="the store cannot be written; sending it again is safe",
+    ),
 )
 async def settle_labels(request: Request) -> Response:
     """Settle labels that `trueodds store upgrade` took out of the reports, because an integer may have been meant as an
@@ -138,11 +126,7 @@ def _read(tree: Any) -> LabelSettling:
     """
     expected = "decision, who, why, and maybe import_id, since, until, model and dry_run"
     body = signed_body.read(LabelSettling, tree, expected)
-    if body.import_id is not None:
-        imports.checked(body.import_id, "import_id")
-    if body.since and body.until and unix_ms(body.since) >= unix_ms(body.until):
-        since, until = body.since.isoformat(), body.until.isoformat()
-        raise ServiceError(422, "invalid_body", f"since {since} is not before until {until}; exchange them")
+    imports.check_selection(body.import_id, body.since, body.until)
     return body
 
 

@@ -10,13 +10,12 @@ from fastapi import APIRouter, Request
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.responses import Response
 
-from service.alarm.promise_watch import restarts, update_promise
 from service.alarm.state import ALARM
-from service.alarm.watch import taking_of
+from service.alarm.watch import restarts, taking_of, update_promise
 from service.errors import ServiceError
-from service.http import documentation, error_answers, json_body, keys, signed_body
+from service.http import documentation, json_body, signed_body
+from service.http.parameters import Moment, unix_ms
 from service.http.signed_body import Name, SignedBody
-from service.http.times import Moment, unix_ms
 from service.labels import imports
 from service.runtime import Runtime, runtime_of
 from service.store import StoreError
@@ -85,25 +84,14 @@ def examples(import_id: str) -> documentation.Examples:
 
 @router.post(
     "/admin/labels/void",
-    tags=["operation"],
     summary="Void labels that should not have come",
-    dependencies=[keys.requires("admin")],
-    openapi_extra={
-        "requestBody": {"required": True, "content": {json_body.JSON: {"schema": LabelVoiding.model_json_schema()}}}
-    },
-    responses={
-        200: {"model": LabelsVoided},
-        **error_answers.documented(
-            _400="not JSON",
-            _404="no label came with this import, or an unknown model",
-            _408="the body came too slowly",
-            _413="the body is too large",
-            _415="not JSON",
-            _422="neither an import nor a time, or a field is missing, unknown or not allowed",
-            _503="the store cannot be written; sending it again is safe",
-            **keys.ERRORS,
-        ),
-    },
+    **signed_body.route(
+        LabelVoiding,
+        LabelsVoided,
+        _404="no label came with this import, or an unknown model",
+        _422="neither an import nor a time, or a field is missing, unknown or not allowed",
+        _503="the store cannot be written; sending it again is safe",
+    ),
 )
 async def void_labels(request: Request) -> Response:
     """Take labels out of every number, as if they had never come: those of an import, or that arrived in some time.
@@ -136,10 +124,7 @@ async def void_labels(request: Request) -> Response:
         labels=sum(voided.labels for voided in counts.values()),
         held=held,
         versions=[
-            VoidedVersion(
-                model=model, version=version, removed=voided.removed, restored=voided.restored, kept=voided.kept
-            )
-            for (model, version), voided in counts.items()
+            VoidedVersion(model=model, version=version, **vars(voided)) for (model, version), voided in counts.items()
         ],
         reading=_reading(sum(counts.values(), VoidCounts()), held, dry_run=body.dry_run),
     )
@@ -154,14 +139,10 @@ def _read(tree: Any) -> LabelVoiding:
     """
     expected = "who, why, and import_id or since (and maybe until), and maybe model and dry_run"
     body = signed_body.read(LabelVoiding, tree, expected)
-    if body.import_id is not None:
-        imports.checked(body.import_id, "import_id")
-    elif body.since is None:
+    if body.import_id is None and body.since is None:
         message = f"neither import_id nor since says which labels are void; expected {expected}"
         raise ServiceError(422, "invalid_body", message)
-    if body.since and body.until and unix_ms(body.since) >= unix_ms(body.until):
-        since, until = body.since.isoformat(), body.until.isoformat()
-        raise ServiceError(422, "invalid_body", f"since {since} is not before until {until}; exchange them")
+    imports.check_selection(body.import_id, body.since, body.until)
     return body
 
 

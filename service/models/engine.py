@@ -12,9 +12,8 @@ import numpy as np
 
 from service.ids import new_ids
 from service.models.acting import propensities
-from service.models.batching import Batcher, Gone
+from service.models.batching import Batcher, Gone, Inline
 from service.models.calls import PredictionCall, PredictionResult, repeat, split
-from service.models.inline import Inline
 from service.models.lanes import Lanes
 from service.models.model import Model
 from service.models.shadow import Shadow

@@ -3,7 +3,7 @@
 A slow model has two sessions, and its weights are in memory twice: onnxruntime fixes the number of threads when it
 loads a model, and which is better depends on what waits (`service.models.lanes`). A fast one has one session, of all
 threads where they gain more than the event loop would have made of their cores, else of one. A very fast one is scored
-on the event loop itself (`service.models.inline`).
+on the event loop itself (`service.models.batching`).
 """
 
 from __future__ import annotations

@@ -9,8 +9,8 @@ from dataclasses import replace
 from typing import Any
 
 from service.bulk.lines import CsvLines, JsonLines, number, whole_number
-from service.bulk.refusals import RefusedRowsError, bad_row
 from service.errors import Refusal, ServiceError
+from service.http.error_answers import RefusedRowsError, bad_row
 from service.observe.observation import ALLOWED, Named, Observation, Shared, observation_of
 from service.predict.options import check_tag
 from trueodds.bundle import ActAlone

@@ -10,8 +10,8 @@ from functools import lru_cache
 from typing import Any, Literal, NamedTuple
 
 from service.bulk.lines import WHOLE
-from service.bulk.refusals import bad_row
 from service.errors import Refusal, ServiceError
+from service.http.error_answers import bad_row
 from service.ids import MAX_ID, own_id_problem
 from service.predict.options import check_propensity, check_tag
 from trueodds.bundle import ActAlone

@@ -14,8 +14,8 @@ import numpy as np
 import numpy.typing as npt
 
 from service.bulk.lines import Row
-from service.bulk.refusals import bad_row
 from service.errors import ServiceError
+from service.http.error_answers import bad_row
 from service.ids import MAX_ID
 from service.observe.formats import COLUMNS, TABLE, is_header
 from service.observe.observation import Form, Named, Observation, Shared, observation_of

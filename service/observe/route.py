@@ -8,9 +8,9 @@ from fastapi import APIRouter, Query, Request
 from starlette.responses import Response
 
 from service.bulk.lines import CSV, NDJSON, row_blocks
-from service.bulk.refusals import RefusedRowsError
 from service.bulk.report import Report, take
 from service.http import error_answers, json_body, keys
+from service.http.error_answers import RefusedRowsError
 from service.observe import formats, schemas
 from service.observe.observation import Form, Shared
 from service.observe.parquet import PARQUET, ParquetFiles

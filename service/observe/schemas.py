@@ -10,10 +10,9 @@ import orjson
 from pydantic import BaseModel, Field
 
 from service.bulk.lines import CSV, NDJSON
-from service.bulk.refusals import bad_rows
 from service.bulk.report import Report
 from service.http import documentation
-from service.http.error_answers import BadRow
+from service.http.error_answers import BadRow, bad_rows
 from service.http.json_body import JSON
 from service.ids import MAX_ID
 from service.observe.cloud_event import KINDS, STRUCTURED

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
-from service.bulk.refusals import RefusedRowsError
 from service.errors import Refusal
+from service.http.error_answers import RefusedRowsError
 from service.models.acting import Acting, acting_of
 from service.observe.batches import Batch, batch_of, other_form, version_of
 from service.observe.observation import Observation, Shared

@@ -8,7 +8,7 @@ from fastapi import Request
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from service.errors import ServiceError
-from service.http import query_parameters
+from service.http import parameters
 from service.ids import own_id_problem
 from trueodds.inputs import table
 from trueodds.texts import plural, short, with_article
@@ -50,7 +50,7 @@ class Options(BaseModel):
         """
         if not request.scope.get("query_string"):
             return DEFAULTS
-        query_parameters.check(request, cls.model_fields)
+        parameters.check(request, cls.model_fields)
         try:
             options = cls.model_validate(dict(request.query_params))
         except ValidationError as error:

@@ -15,7 +15,6 @@ from service.http.json_body import JSON
 from service.models.calls import PredictionCall
 from service.predict import decoding
 from service.predict.decoding import Answering
-from service.predict.instances import instances
 from service.predict.options import Options, for_all, lists_of
 from service.settings import Settings
 from trueodds.inputs import Format, InputKind, Inputs, InputTooLargeError, Limits, table
@@ -26,6 +25,7 @@ SMALL, SMALL_PIXELS = 8 * 1024, 1 << 16
 MULTIPART, NPY, RAW, CSV = "multipart/form-data", "application/x-npy", "application/octet-stream", "text/csv"
 FORMATS: dict[str, Format] = {NPY: "npy", RAW: "bytes", CSV: "csv"}
 """By media type."""
+PER_INSTANCE = ("ids", "tags", "propensities")
 
 
 async def read_call(
@@ -120,3 +120,28 @@ async def _files_of(request: Request, kind: InputKind, limits: Limits) -> list[t
 
 def _listed(words: list[str]) -> str:
     return f"{', '.join(words[:-1])} and {words[-1]}"
+
+
+def instances(tree: Any, kind: InputKind, limits: Limits) -> list[Any]:
+    """Check the shape of a /predict body, and return its instances.
+
+    Raises:
+        ServiceError: another shape.
+        InputError: no instances, or too many.
+    """
+    if not isinstance(tree, dict) or not isinstance(tree.get("instances"), list):
+        raise _invalid(f"the body must be {_expected(kind)}")
+    if extra := tree.keys() - {"instances", *PER_INSTANCE}:
+        raise _invalid(f"unknown key {short(min(extra))} in the body; expected {_expected(kind)}")
+    values: list[Any] = tree["instances"]
+    kind.check_count(len(values), limits)
+    return values
+
+
+def _expected(kind: InputKind) -> str:
+    beside = "beside it ids, tags and propensities, with one entry for each instance"
+    return f'{{"instances": [...]}}, each {kind.instance}; {beside}'
+
+
+def _invalid(message: str) -> ServiceError:
+    return ServiceError(422, "invalid_instances", message)

@@ -25,7 +25,7 @@ LARGE_ANSWER = 20_000
 
 
 fast = APIRouter()
-"""Reached through `service.http.fast_routes`."""
+"""Reached through `service.http.routing`."""
 
 
 @fast.post(

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from urllib.parse import urlencode
 
+from service.http.parameters import moment_of
 from trueodds.reports.axis import utc
 from trueodds.reports.schemas import Report
 from trueodds.sums.hours import HOUR_MS, hour_of
@@ -128,7 +129,7 @@ def refresh_address(query: Mapping[str, str], choice: Choice) -> str:
 def _since(now: datetime, hours: int) -> datetime:
     """The whole hour in which a window of so many hours begins."""
     first = int(hour_of(1000 * utc(now).timestamp())) - hours
-    return datetime.fromtimestamp(first * HOUR_MS / 1000, UTC)
+    return moment_of(first * HOUR_MS)
 
 
 def _day(text: str, later: int = 0) -> str:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
-
+from service.http.parameters import moment_of
 from service.store.rows import HeldLabels, LabelSelection, Matured, Settlement, Version, Voiding
 from trueodds.bundle.contents import shadowed_by
 from trueodds.reports.schemas import Held, Maturing
@@ -50,7 +49,7 @@ def held_of(held: HeldLabels | None) -> Held | None:
     """As a field of the report."""
     if held is None:
         return None
-    return Held(labels=held.count, oldest=datetime.fromtimestamp(held.oldest_ms / 1000, UTC))
+    return Held(labels=held.count, oldest=moment_of(held.oldest_ms))
 
 
 def held_note(held: HeldLabels | None, now_ms: int) -> str:
@@ -124,4 +123,4 @@ def _which(selection: LabelSelection) -> str:
 
 
 def _time(ms: int) -> str:
-    return f"{datetime.fromtimestamp(ms / 1000, UTC):%Y-%m-%d %H:%M:%S} UTC"
+    return f"{moment_of(ms):%Y-%m-%d %H:%M:%S} UTC"

@@ -18,8 +18,8 @@ from markupsafe import Markup
 from starlette.responses import RedirectResponse, Response
 
 from service.errors import ServiceError
-from service.http import error_answers, keys, query_parameters
-from service.http.accept import prefers_html
+from service.http import error_answers, keys, parameters
+from service.http.parameters import prefers_html
 from service.report import addresses
 from trueodds.reports import Report, page
 
@@ -120,7 +120,7 @@ router = APIRouter(route_class=ReportRoute)
 @router.get(addresses.CHOOSE, include_in_schema=False, dependencies=[keys.requires("read")])
 async def choose(request: Request) -> Response:
     """Leads on to the chosen report: blank fields left out, days and sliding windows as times."""
-    query_parameters.check(request, addresses.FIELDS)
+    parameters.check(request, addresses.FIELDS)
     return RedirectResponse(
         addresses.form_address(request.query_params, datetime.now(UTC)), 303, {"cache-control": "no-store"}
     )

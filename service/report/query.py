@@ -7,6 +7,8 @@ from datetime import UTC, datetime
 from typing import Literal
 
 from service.errors import ServiceError
+from service.http import parameters
+from service.http.parameters import moment_of
 from service.store import MAX_LAST, By
 from service.store.rows import Version
 from trueodds.errors import nearest
@@ -64,8 +66,7 @@ class ReportQuery:
     def window(self) -> Window:
         """The window in whole hours, as sums are kept."""
         since, until = (
-            None if hour is None else datetime.fromtimestamp(hour * HOUR_MS / 1000, UTC)
-            for hour in hours_of(self.since_ms, self.until_ms)
+            None if hour is None else moment_of(hour * HOUR_MS) for hour in hours_of(self.since_ms, self.until_ms)
         )
         return Window(since=since, until=until, last=self.last, predicted_class=self.predicted_class, tag=self.tag)
 
@@ -100,7 +101,7 @@ def check(query: ReportQuery) -> None:
                 f" at most {MAX_LAST:,}; leave out one or the other"
             )
     if query.since_ms is not None and query.until_ms is not None and query.since_ms >= query.until_ms:
-        low, high = (datetime.fromtimestamp(ms / 1000, UTC).isoformat() for ms in (query.since_ms, query.until_ms))
+        low, high = (moment_of(ms).isoformat() for ms in (query.since_ms, query.until_ms))
         raise _refused(f"since {low} is not before until {high}; exchange them, or leave one out")
 
 
@@ -157,7 +158,7 @@ def unix_ms(name: str, time: datetime | None) -> int | None:
     if not start <= aware < LATEST:
         allowed = "times from 1970 to 9999, ISO 8601 (UTC without an offset) or Unix time"
         raise _refused(f"{name} = {time.isoformat()}: allowed are {allowed}")
-    return int((aware - start).total_seconds() * 1000)
+    return parameters.unix_ms(aware)
 
 
 def _refused(message: str) -> ServiceError:

@@ -13,7 +13,7 @@ from starlette.responses import Response
 
 from service.alarm import PromiseState, acting_alone, alarm_and_advice
 from service.http import error_answers, keys
-from service.http.times import Moment
+from service.http.parameters import Moment
 from service.report import pages
 from service.report.data import CheckData, ReportData, read, read_checks
 from service.report.notes import doubtful_note, held_note, held_of, maturing_of, voiding_note, window_note

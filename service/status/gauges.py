@@ -11,9 +11,9 @@ import numpy as np
 import onnxruntime as ort
 from prometheus_client.core import GaugeMetricFamily, Metric
 
+from service.alarm.evidence import NULLS
 from service.alarm.readings import Standing
 from service.alarm.state import AlarmState
-from service.alarm.watched import NULLS
 from service.store.rows import HeldLabels, Matured, Version
 from service.telemetry.metrics import KEY
 from trueodds.metrics import EceInterval, ece_interval
@@ -78,8 +78,8 @@ class Gauges:
             *_evidence(states),
             *_acting(states),
             *_maturing(states),
-            *_loaded(loaded),
-            *_altered(altered),
+            _loaded(loaded),
+            _altered(altered),
             *_held(held),
         ]
 
@@ -108,6 +108,13 @@ class Gauges:
         return before[1]
 
 
+def _gauge(name: str, text: str, labels: Sequence[str], values: Iterable[tuple[list[str], float]]) -> Metric:
+    family = GaugeMetricFamily(f"trueodds_{name}", text, labels=labels)
+    for key, value in values:
+        family.add_metric(key, value)
+    return family
+
+
 def _build(version: str) -> Metric:
     build = {
         "version": version,
@@ -115,41 +122,32 @@ def _build(version: str) -> Metric:
         "onnxruntime": ort.__version__,
         "numpy": np.__version__,
     }
-    family = GaugeMetricFamily("trueodds_build_info", "1; its labels say what answers", labels=list(build))
-    family.add_metric(list(build.values()), 1.0)
-    return family
+    return _gauge("build_info", "1; its labels say what answers", list(build), [(list(build.values()), 1.0)])
 
 
 def _read_only(read_only: bool) -> Metric:
     text = "1: it only reports from a store and is meant to load no model; 0: it answers"
-    family = GaugeMetricFamily("trueodds_read_only", text)
-    family.add_metric([], float(read_only))
-    return family
+    return _gauge("read_only", text, (), [([], float(read_only))])
 
 
 def _stored(states: Sequence[VersionState]) -> list[Metric]:
-    answers = GaugeMetricFamily("trueodds_answers", "Predictions in the store", labels=KEY)
-    labelled = GaugeMetricFamily("trueodds_labelled", "Predictions with a label", labels=KEY)
-    coverage = GaugeMetricFamily(
-        "trueodds_label_coverage",
+    text = (
         "Share of the predictions that have a label; with a maturity window, of those whose window has closed; NaN"
-        " without such",
-        labels=KEY,
+        " without such"
     )
-    for state in states:
-        count, n = state.sums.answers, state.sums.labelled.n
-        answers.add_metric(state.key, count)
-        labelled.add_metric(state.key, n)
-        able = count if state.matured is None else state.matured.answers
-        coverage.add_metric(state.key, n / able if able else float("nan"))
-    return [answers, labelled, coverage]
+    able = [state.sums.answers if state.matured is None else state.matured.answers for state in states]
+    shares = [state.sums.labelled.n / n if n else float("nan") for state, n in zip(states, able, strict=True)]
+    keys = [state.key for state in states]
+    return [
+        _gauge("answers", "Predictions in the store", KEY, [(state.key, state.sums.answers) for state in states]),
+        _gauge("labelled", "Predictions with a label", KEY, [(state.key, state.sums.labelled.n) for state in states]),
+        _gauge("label_coverage", text, KEY, zip(keys, shares, strict=True)),
+    ]
 
 
 def _left_out(count: int) -> Metric:
     text = f"Versions in the store without series of their own: only {MOST_VERSIONS} have them, loaded and active first"
-    family = GaugeMetricFamily("trueodds_versions_left_out", text)
-    family.add_metric([], count)
-    return family
+    return _gauge("versions_left_out", text, (), [([], count)])
 
 
 def _evidence(states: Sequence[VersionState]) -> list[Metric]:
@@ -201,49 +199,40 @@ def _acting(states: Sequence[VersionState]) -> list[Metric]:
 
 
 def _maturing(states: Sequence[VersionState]) -> list[Metric]:
-    waiting = GaugeMetricFamily(
-        "trueodds_maturing", "Predictions whose maturity window is open; no series without a window", labels=KEY
-    )
-    matured = GaugeMetricFamily("trueodds_matured", "Predictions whose maturity window has closed", labels=KEY)
-    assumed = GaugeMetricFamily(
-        "trueodds_matured_unlabelled", "Those that had no label then and count as ok", labels=KEY
-    )
-    late = GaugeMetricFamily(
-        "trueodds_after_window_labels", "Labels that came, or replaced another, after the window", labels=KEY
-    )
-    for state in states:
-        if counts := state.matured:
-            waiting.add_metric(state.key, max(state.sums.answers - counts.answers, 0))
-            matured.add_metric(state.key, counts.answers)
-            assumed.add_metric(state.key, counts.assumed)
-            late.add_metric(state.key, counts.late)
-    return [waiting, matured, assumed, late]
+    counted = [(state.key, state.sums.answers, state.matured) for state in states if state.matured]
+    waiting = [(key, float(max(answers - matured.answers, 0))) for key, answers, matured in counted]
+    text = "Predictions whose maturity window is open; no series without a window"
+    late = "Labels that came, or replaced another, after the window"
+    return [
+        _gauge("maturing", text, KEY, waiting),
+        _gauge("matured", "Predictions whose maturity window has closed", KEY, [(k, m.answers) for k, _, m in counted]),
+        _gauge(
+            "matured_unlabelled",
+            "Those that had no label then and count as ok",
+            KEY,
+            [(k, m.assumed) for k, _, m in counted],
+        ),
+        _gauge("after_window_labels", late, KEY, [(k, m.late) for k, _, m in counted]),
+    ]
 
 
 def _held(held: Mapping[str, HeldLabels]) -> list[Metric]:
-    count = GaugeMetricFamily("trueodds_held_labels", "Labels that wait for their predictions", labels=["model"])
-    age = GaugeMetricFamily(
-        "trueodds_held_label_age_seconds", "Since the oldest held label came; no series without one", labels=["model"]
-    )
-    for model, labels in held.items():
-        count.add_metric([model], labels.count)
-        age.add_metric([model], max(0.0, time.time() - labels.oldest_ms / 1000))
-    return [count, age]
+    text = "Since the oldest held label came; no series without one"
+    ages = [([model], max(0.0, time.time() - labels.oldest_ms / 1000)) for model, labels in held.items()]
+    counts = [([model], labels.count) for model, labels in held.items()]
+    return [
+        _gauge("held_labels", "Labels that wait for their predictions", ["model"], counts),
+        _gauge("held_label_age_seconds", text, ["model"], ages),
+    ]
 
 
-def _loaded(loaded: Iterable[tuple[str, str, str, bool]]) -> list[Metric]:
-    ready = GaugeMetricFamily(
-        "trueodds_version_ready", "1: loaded; 0: meant to be, and refused or not loaded yet", labels=[*KEY, "role"]
-    )
-    for model, version, role, is_ready in loaded:
-        ready.add_metric([model, version, role], float(is_ready))
-    return [ready]
+def _loaded(loaded: Iterable[tuple[str, str, str, bool]]) -> Metric:
+    text = "1: loaded; 0: meant to be, and refused or not loaded yet"
+    values = [([model, version, role], float(is_ready)) for model, version, role, is_ready in loaded]
+    return _gauge("version_ready", text, [*KEY, "role"], values)
 
 
-def _altered(altered: Iterable[tuple[str, str, bool]]) -> list[Metric]:
-    differs = GaugeMetricFamily(
-        "trueodds_version_altered", "1: its files are no longer those that were loaded; 0: they are", labels=KEY
-    )
-    for model, version, is_altered in altered:
-        differs.add_metric([model, version], float(is_altered))
-    return [differs]
+def _altered(altered: Iterable[tuple[str, str, bool]]) -> Metric:
+    text = "1: its files are no longer those that were loaded; 0: they are"
+    values = [([model, version], float(is_altered)) for model, version, is_altered in altered]
+    return _gauge("version_altered", text, KEY, values)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Literal
 
 import orjson
 from fastapi import APIRouter, Request
@@ -10,16 +11,29 @@ from prometheus_client import CONTENT_TYPE_LATEST
 from pydantic import BaseModel
 from starlette.responses import RedirectResponse, Response
 
-from service.alarm import route as alarm
+from service.alarm import ALARM, PROMISE, AlarmState, PromiseState, acting_alone
+from service.alarm.readings import Standing, standing
 from service.http import error_answers, keys
-from service.http.accept import prefers_html
 from service.http.json_body import JSON
+from service.http.parameters import prefers_html
 from service.models.schemas import Models, stored_models
-from service.runtime import runtime_of
+from service.runtime import Runtime, runtime_of
 from service.status.gauges import Gauges, VersionState, chosen
-from service.status.schemas import Health
+from service.store import StoreError
+from service.store.rows import Version
+from trueodds.reports.schemas.acting import ActingAlone
 
 router = APIRouter()
+
+
+class Health(BaseModel):
+    """Whether the process is up, or which version answers."""
+
+    status: Literal["live", "ready"]
+    model: str | None = None
+    version: str | None = None
+    problem: str | None = None
+    """What is wrong though it answers."""
 
 
 @router.get("/health/live", tags=["operation"], response_model=Health, summary="Is the process up?")
@@ -92,16 +106,39 @@ async def metrics(request: Request) -> Response:
     states = []
     for version in versions:
         sums = await runtime.store.read_sums(version.model, version.version)
-        standing = await alarm.read_alarm(runtime, version.model, version.version)
-        acting = await alarm.read_acting(runtime, version, sums.answers)
+        alarm = await _read_alarm(runtime, version)
+        acting = await _read_acting(runtime, version, sums.answers)
         matured = await runtime.store.read_matured(version.model, version.version)
-        states.append(VersionState(version, sums, *standing, acting, matured))
+        states.append(VersionState(version, sums, *alarm, acting, matured))
     held = await runtime.store.read_held()
 
     def text() -> bytes:
         return runtime.telemetry.text(gauges.families(states, loaded, altered, held, left_out))
 
     return Response(await asyncio.to_thread(text), media_type=CONTENT_TYPE_LATEST)
+
+
+async def _read_alarm(runtime: Runtime, version: Version) -> tuple[AlarmState | None, Standing]:
+    """Read the evidence of a version (None: damaged), and how its alarm stands."""
+    tree = await runtime.store.read_state(version.model, version.version, ALARM)
+    try:
+        state = AlarmState.read(tree, runtime.settings)
+    except StoreError:
+        return None, "quiet"
+    return state, standing(state, version.model)
+
+
+async def _read_acting(runtime: Runtime, version: Version, answers: int) -> ActingAlone | None:
+    """Read how a version keeps its promise to act alone; None without one, or where its evidence is damaged."""
+    if version.act_alone is None:
+        return None
+    key = version.model, version.version
+    tree, acted = await runtime.store.read_state(*key, PROMISE), await runtime.store.count_acted(*key)
+    try:
+        state = PromiseState.read(tree, version.act_alone, runtime.settings)
+    except StoreError:
+        return None
+    return acting_alone(state, runtime.settings, answers=answers, acted=acted)
 
 
 @router.get("/", include_in_schema=False)

@@ -12,13 +12,11 @@ from functools import partial
 from pathlib import Path
 
 from service.store.databases.database import Database
-from service.store.reader import MAX_LAST
 from service.store.rows import By, RowsError, StoreError
-from service.store.store import Store
-from service.store.sums_reader import MAX_PERIODS
+from service.store.store import MAX_LAST, MAX_PERIODS, Store
 from service.store.work import upgrading, windows
-from service.store.work.class_and_tag import RowSums
-from service.store.work.doubtful import Doubt
+from service.store.work.sums.class_and_tag import RowSums
+from service.store.work.upgrading import Doubt
 from service.store.work.voiding import Restart
 from service.store.work.windows import Begun
 from trueodds.sums.maturity import Matures
@@ -97,7 +95,7 @@ async def upgrade_store(
         say: Takes lines of progress.
 
     Returns:
-        The labels in doubt by model and version (see `work.doubtful`); None where the store has this release's schema.
+        The labels in doubt by model and version (see `work.upgrading`); None where the store has this release's schema.
 
     Raises:
         StoreError: it cannot be upgraded; the message says why. The store is then as it was.

@@ -1,4 +1,4 @@
-"""The store: what is done is in the modules of work, and how a transaction runs is left to a database."""
+"""The store's public API: `work` holds the SQL, `databases` runs it in transactions."""
 
 from __future__ import annotations
 
@@ -6,47 +6,57 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 from service.errors import Refusal
 from service.store.databases.database import Database
 from service.store.label_rules import Outcome, Plan, RefusedLabelsError
-from service.store.reader import StoreReader
 from service.store.rows import (
+    By,
     DeletionCounts,
     EarlierPrediction,
+    HeldLabels,
     Label,
     LabelBlock,
     LabelCounts,
+    LabelledLogits,
     LabelSelection,
+    Matured,
     PredictionBatch,
     PruneCounts,
     SettleCounts,
     Settlement,
+    StoredPrediction,
     StoreError,
+    Unit,
     Version,
     VoidCounts,
     Voiding,
     storable,
 )
 from service.store.work import (
-    compaction,
     doubtful,
     labels,
+    maturing,
     pairs,
     predictions,
+    reading,
     retention,
     states,
-    tag_places,
     versions,
     voiding,
     windows,
 )
-from service.store.work.deltas import MAX_TAGS
-from trueodds.bundle.contents import shadowed_by, shadows_of
+from service.store.work.statements import Work
+from service.store.work.sums import class_and_tag, compaction, deltas, queries, tag_places
+from service.store.work.sums.class_and_tag import RowSums
+from service.store.work.sums.period_sums import UNIT_OF, PeriodSums, start_ms
+from trueodds.bundle.contents import shadow_of, shadowed_by, shadows_of
+from trueodds.sums.answers import AnswerSums
+from trueodds.sums.hours import hours_of
 from trueodds.sums.maturity import Matures
 
 COMPACT_COMMITS = 512
@@ -65,7 +75,20 @@ CLOSED = 2000
 """Answers that one transaction of `mature` counts."""
 SMALL = 500
 """Rows from which working on them is moved off the event loop."""
+MAX_LAST = 100_000
+"""Labels that one `read_labels` gives."""
+MAX_PERIODS = 750
+"""Periods of one trend: the hours of a month."""
+BLOCK_BYTES = 4 << 20
+"""Logits in one block of `read_labelled_logits` and of `export`."""
+EXPORTED = 10_000
+"""Predictions in one block of `export`."""
+LATEST_MS = 2**47
+"""A time in milliseconds that no prediction has; ids hold twelve hex digits of it."""
 
+
+T = TypeVar("T")
+N = TypeVar("N")
 log = logging.getLogger("trueodds")
 
 
@@ -74,8 +97,12 @@ def now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-class Store(StoreReader):
+class Store:
     """Answers, labels and their sums, in batches only.
+
+    Times are Unix milliseconds. Sums are kept by hour of the PREDICTION, UTC: `since` and `until` reach out to whole
+    hours. Labels are logged in the order of their arrival, by sequence numbers per version. A later correction changes
+    the sums and the values that `read_labels` gives, but is no new entry of the log and leaves `first_correct_L`.
 
     Every `put_` returns after its rows, and what they add to the sums, are durable in one transaction. All methods
     raise StoreError when the store fails, RowsError where only this call does. Then nothing was stored, unless the
@@ -92,7 +119,8 @@ class Store(StoreReader):
         clock: Callable[[], int] = now_ms,
     ) -> None:
         """`matures`: the windows that versions begin with which come from now on, by model."""
-        super().__init__(database)
+        self.database = database
+        self._known, self._totals = versions.KnownVersions(), queries.MergedTotals()
         self._matures, self._clock = dict(matures), clock
         self._compact_commits = compact_commits
         self._commits = self._rows = 0
@@ -278,11 +306,11 @@ class Store(StoreReader):
         return PruneCounts(answers, answer_labels, held)
 
     async def admit_tags(self, *, limit: int = ADMITTED) -> None:
-        """Give tags that turned out frequent sums of their own; see `work.tag_places`."""
+        """Give tags that turned out frequent sums of their own; see `work.sums.tag_places`."""
         await self._reload()
         known = self._known
         for key, version in known.versions.items():
-            if len(known.tags.get(key, ())) < MAX_TAGS:
+            if len(known.tags.get(key, ())) < deltas.MAX_TAGS:
                 continue
             for tag in await self.database.read(partial(tag_places.frequent, key, self._totals)):
                 admit = partial(tag_places.admit, key, tag, version.positive_class, limit)
@@ -321,6 +349,292 @@ class Store(StoreReader):
         """Forget halves that came before a time: how many requests, and how many responses."""
         return await self.database.write(partial(pairs.drop, before))
 
+    async def read_versions(self) -> list[Version]:
+        """Read all versions, in the order in which they were first served."""
+        await self._reload()
+        return list(self._known.versions.values())
+
+    async def read_versions_by_activity(self) -> list[Version]:
+        """Read all versions, those first whose last answer was latest (to the hour)."""
+        keys = await self.database.read(versions.by_activity)
+        if not self._known.versions.keys() >= set(keys):
+            await self._reload()
+        return [self._known.versions[key] for key in keys if key in self._known.versions]
+
+    async def read_sums(
+        self, model: str, version: str, since: int | None = None, until: int | None = None, *, positive: bool = False
+    ) -> AnswerSums:
+        """Read the sums of one version; zero if it has none.
+
+        `positive`: by p(positive), see `PositiveClass.sums`; zero without a positive class.
+        """
+        return await self._read_total(model, version, queries.kind_of(None, positive=positive), since, until)
+
+    async def count_acted(self, model: str, version: str, since: int | None = None, until: int | None = None) -> int:
+        """Count the answers of a version that acted alone; 0 for a version without a promise."""
+        return (await self._read_total(model, version, deltas.ACTED, since, until)).answers
+
+    async def _read_total(
+        self, model: str, version: str, kind: int, since: int | None, until: int | None
+    ) -> AnswerSums:
+        hours, totals = hours_of(since, until), self._totals
+        none = dict[int, AnswerSums]()
+        by_group = await self._ask(model, version, lambda key: queries.sums(key, kind, hours, totals=totals), none)
+        return by_group[0] if by_group else AnswerSums.zero()
+
+    async def read_sums_by(
+        self,
+        by: By,
+        model: str,
+        version: str,
+        since: int | None = None,
+        until: int | None = None,
+        *,
+        only: str | None = None,
+        positive: bool = False,
+    ) -> dict[str, AnswerSums]:
+        """Read sums on 60 cells by PREDICTED class (top-label calibration is conditional on it) or tag; 192 KB each.
+
+        The first 100 tags of a version, and up to 150 that are more frequent, have sums of their own, the rest share
+        "(other)"; answers without a tag are under the empty name. `only`: of one class or tag. `positive`: as in
+        `read_sums`.
+        """
+        hours, totals = hours_of(since, until), self._totals
+
+        def question(key: int) -> Work[dict[str, AnswerSums]]:
+            return queries.by_name(self._version(key), key, by, hours, only, positive=positive, totals=totals)
+
+        return await self._ask(model, version, question, {})
+
+    async def read_class_and_tag(
+        self, model: str, version: str, class_: str, tag: str, since: int | None = None, until: int | None = None
+    ) -> RowSums:
+        """Sum the answers of a predicted class that have a tag, counted from their rows, on 3,000 cells.
+
+        Raises:
+            ValueError: more than 100,000 rows of the class and of the tag, or a million of the version, in the window;
+                or retention, or a deletion, has taken some.
+        """
+        hours, totals = hours_of(since, until), self._totals
+
+        def question(key: int) -> Work[RowSums]:
+            return class_and_tag.read_both(self._version(key), key, class_, tag, hours, totals=totals)
+
+        return await self._ask(model, version, question, RowSums([]))
+
+    async def read_rare_tag(
+        self, model: str, version: str, tag: str, since: int | None = None, until: int | None = None
+    ) -> RowSums | None:
+        """Sum the answers with a tag that has no sums of its own, counted from their rows; None of other tags.
+
+        Raises:
+            ValueError: over a million rows of such tags in the window, over 100,000 of this one; or retention, or a
+                deletion, has taken some.
+        """
+        hours, totals = hours_of(since, until), self._totals
+        return await self._ask(
+            model, version, lambda key: class_and_tag.read_rare(key, tag, hours, totals=totals), None
+        )
+
+    async def has_answers_of(self, model: str, version: str, tag: str) -> bool:
+        """Tell whether a tag that has no sums of its own has answers at any time, as far as they are stored."""
+        return await self._ask(model, version, lambda key: class_and_tag.is_rare(key, tag), False)
+
+    async def read_trend(
+        self,
+        model: str,
+        version: str,
+        unit: Unit,
+        since: int | None = None,
+        until: int | None = None,
+        *,
+        by: By | None = None,
+        group: str = "",
+        most: int = MAX_PERIODS,
+    ) -> AsyncIterator[tuple[int, AnswerSums]]:
+        """Read (start, sums) of each period with answers that the window touches, of one group if `by` is given.
+
+        Raises:
+            ValueError: more periods than `most`; or minutes of hours before those of which they are kept.
+        """
+        hours, none = hours_of(since, until), dict[int, PeriodSums]()
+
+        def question(key: int) -> Work[tuple[dict[int, PeriodSums], int]]:
+            return queries.trend_of(self._version(key), key, unit, hours, most, by, group)
+
+        periods, number = await self._ask(model, version, question, (none, 0))
+        return _stored(periods, UNIT_OF[unit], queries.kind_of(by), number)
+
+    async def read_answers(self, model: str, ids: list[str]) -> dict[str, StoredPrediction]:
+        """Read stored answers of a model by id; ids that are unknown are left out."""
+        return await self.database.read(partial(reading.answers, model, ids))
+
+    async def read_answers_of(self, id_: str) -> list[StoredPrediction]:
+        """Read the stored answers of all models, and of their shadows, with an id."""
+        return await self.database.read(partial(reading.answers_of, id_)) if storable(id_) else []
+
+    async def export(
+        self,
+        model: str,
+        version: str,
+        since: int = 0,
+        until: int = LATEST_MS,
+        *,
+        logits: bool = False,
+        limit: int = EXPORTED,
+    ) -> AsyncIterator[list[StoredPrediction]]:
+        """Read the predictions of a version made in the milliseconds [since, until), with their labels, in blocks.
+
+        First those with ids of ours, then those with callers' own, each in the order of their time. `logits`: with
+        them, in smaller blocks. A block is as the store is when it is read.
+        """
+        key = await self._key(model, version)
+        if key is None:
+            return
+        if logits:
+            limit = min(limit, max(BLOCK_BYTES // (4 * len(self._version(key).classes)), 1))
+        last, times = "", (since, until)
+        while rows := await self.database.read(partial(reading.exported_ours, key, times, last, limit, logits=logits)):
+            yield rows
+            last = rows[-1].id
+        place = (-1, "")
+        while rows := await self.database.read(partial(reading.exported_own, key, times, place, limit, logits=logits)):
+            yield rows
+            place = rows[-1].created_ms, rows[-1].id
+
+    async def read_labels(
+        self, model: str, version: str, *, after: int = 0, limit: int = MAX_LAST, last: int | None = None
+    ) -> LabelBlock:
+        """Read the label log: up to `limit` entries after a sequence number, or the `last` ones; at most 100,000."""
+        if last is not None:
+            newest = min(last, MAX_LAST)
+            return await self._ask(model, version, lambda key: reading.last_labels(key, newest), reading.NO_LABELS)
+        most = min(limit, MAX_LAST)
+        return await self._ask(model, version, lambda key: reading.labels(key, after, most), reading.NO_LABELS)
+
+    async def read_corrected(self, model: str, version: str, *, after: int = 0) -> LabelBlock:
+        """Read those labels above a sequence number that were corrected, as they are now; at most 100,000."""
+        corrected = partial(reading.labels, after=after, limit=MAX_LAST, corrected=True)
+        return await self._ask(model, version, corrected, reading.NO_LABELS)
+
+    async def count_corrected(
+        self,
+        model: str,
+        version: str,
+        since: int | None = None,
+        until: int | None = None,
+        *,
+        class_: str | None = None,
+        tag: str | None = None,
+        after: int = 0,
+    ) -> int:
+        """Count labels that another class has replaced since they first came, of a predicted class or a tag if given.
+
+        `after`: only those above a sequence number. Labels that retention has removed are not counted.
+        """
+        hours = hours_of(since, until)
+
+        def question(key: int) -> Work[int]:
+            index = None if class_ is None else self._version(key).classes.index(class_)
+            return reading.count_corrected(key, index, tag, hours, after)
+
+        return await self._ask(model, version, question, 0)
+
+    async def read_labelled_logits(
+        self,
+        model: str,
+        version: str,
+        since: int | None = None,
+        last: int | None = None,
+        shadow: str | None = None,
+        *,
+        block_bytes: int = BLOCK_BYTES,
+    ) -> AsyncIterator[LabelledLogits]:
+        """Read logits and labels of all labelled answers since then, in blocks, in the order of their labels' arrival.
+
+        `last`: only those among the labels that arrived last, this many. `shadow`, a version: only answers that it has
+        scored as the model's shadow, and its logits.
+        """
+        key = await self._key(model, version)
+        shadow_key = None if shadow is None else await self._key(shadow_of(model), shadow)
+        if key is None or (shadow_key is None and shadow is not None):
+            return
+        after = 0 if last is None else await self.database.read(partial(reading.before_last, key, last))
+        classes = len(self._version(key).classes)
+        limit = max(block_bytes // (4 * classes), 1)
+        while True:
+            work = partial(reading.labelled, key, classes, since or 0, after, limit, shadow_key)
+            after, block = await self.database.read(work)
+            if not after:
+                return
+            yield block
+
+    async def read_state(self, model: str, version: str, name: str) -> Any:
+        """Read the state that `update_state` stored last; None before."""
+        return await self._ask(model, version, lambda key: states.read(key, name), None)
+
+    async def read_progress(self, name: str) -> list[tuple[str, str, int, int]]:
+        """Read model, version, the last label's sequence number, and the last one that a state has taken.
+
+        Of every version; 0: none. Two look-ups in an index for each, so it may be asked every second.
+        """
+        return await self.database.read(partial(states.progress, name))
+
+    async def read_held(self) -> dict[str, HeldLabels]:
+        """Count the labels that wait for their predictions, by model; models without any are left out."""
+        return await self.database.read(reading.held)
+
+    async def read_voidings(self, model: str, version: str) -> list[Voiding]:
+        """Read the voidings of labels of a version, in their order."""
+        return await self._ask(model, version, voiding.voidings, [])
+
+    async def count_doubtful(self, model: str, version: str) -> int:
+        """Count the answers of a version whose label is in doubt: in no sum and no log until it is settled."""
+        return await self._ask(model, version, doubtful.waiting, 0)
+
+    async def read_matured(self, model: str, version: str) -> Matured | None:
+        """Count matured answers of a version with a maturity window; None for one without."""
+        key = await self._key(model, version)
+        if key is None or self._version(key).maturity is None:
+            return None
+        return await self.database.read(partial(maturing.counts, key))
+
+    async def read_settlements(self, model: str, version: str) -> list[Settlement]:
+        """Read the settlements of labels of a version that were in doubt, in their order."""
+        return await self._ask(model, version, doubtful.settlements, [])
+
+    async def last_voiding(self, model: str, version: str) -> int:
+        """Return a number that every voiding of labels of a version changes: what was read of its log is then stale."""
+        return await self._ask(model, version, voiding.last_voiding, 0)
+
+    async def latest_label(self) -> int:
+        """Return when the last label came, by the clock of the replica that took it; 0 without any."""
+        return await self.database.read(voiding.latest)
+
+    async def is_voided(self, import_id: str) -> bool:
+        """Tell whether labels of an import were voided before."""
+        return await self.database.read(partial(voiding.is_voided, import_id))
+
+    async def ping(self) -> None:
+        """Raise StoreError unless rows could be stored now, as far as can be told without storing one."""
+        await self.database.ping()
+
+    async def _ask(self, model: str, version: str, question: Callable[[int], Work[T]], none: N) -> T | N:
+        """Read the answer to a question about a version, by its key; `none` where there is no such version."""
+        key = await self._key(model, version)
+        return none if key is None else await self.database.read(partial(question, key))
+
+    async def _key(self, model: str, version: str) -> int | None:
+        if (model, version) not in self._known.keys:
+            await self._reload()
+        return self._known.keys.get((model, version))
+
+    def _version(self, key: int) -> Version:
+        return self._known.versions[key]
+
+    async def _reload(self) -> None:
+        self._known = await self.database.read(partial(versions.load_versions, self._known))
+
     async def compact(self) -> None:
         """Merge deltas into the sums of their periods, until few are left. Reads give the same before and after."""
         while (pending := await self.database.read(compaction.read)) is not None:
@@ -356,3 +670,13 @@ class Store(StoreReader):
             log.exception("sums were not compacted")
         finally:
             self._compacting = None
+
+
+async def _stored(
+    periods: dict[int, PeriodSums], unit: int, kind: int, group: int
+) -> AsyncIterator[tuple[int, AnswerSums]]:
+    """Yield one period's 192 KB of sums at a time."""
+    for period, period_sums in periods.items():
+        stored = period_sums.stored(kind, group).get(group)
+        if stored is not None:
+            yield start_ms(period, unit), stored

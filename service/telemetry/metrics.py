@@ -6,7 +6,7 @@ import contextlib
 import os
 import re
 from collections.abc import Iterator, Mapping
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Literal, get_args
 
@@ -39,75 +39,48 @@ class Telemetry:
     def __init__(self) -> None:
         # With shared files a registry only collects: a second application in one process adds to the same numbers.
         self._registry = registry = CollectorRegistry()
-        self._requests = Counter("trueodds_requests", "Requests", ["route", "status", *KEY], registry=registry)
-        self._seconds = Histogram(
-            "trueodds_request_seconds", "Time to answer", ["route", *KEY], registry=registry, buckets=SECONDS
-        )
-        self._failed_seconds = Counter(
+        counter, gauge = partial(Counter, registry=registry), partial(Gauge, registry=registry)
+        histogram = partial(Histogram, registry=registry)
+        self._requests = counter("trueodds_requests", "Requests", ["route", "status", *KEY])
+        self._seconds = histogram("trueodds_request_seconds", "Time to answer", ["route", *KEY], buckets=SECONDS)
+        self._failed_seconds = counter(
             "trueodds_failed_request_seconds",
             "The part of trueodds_request_seconds that ended in an error, of requests to a version",
             KEY,
-            registry=registry,
         )
-        self._model_seconds = Summary(
-            "trueodds_model_seconds", "Time the model took for a batch", KEY, registry=registry
-        )
-        self._last = Gauge(
-            "trueodds_last_batch_timestamp_seconds",
-            "When the model took its last batch, Unix time",
-            KEY,
-            registry=registry,
-            multiprocess_mode="max",
-        )
-        self._batches = Histogram(
-            "trueodds_batch_images", "Images the model took at once", KEY, registry=registry, buckets=SIZES
-        )
-        self._predictions = Counter("trueodds_predictions", "Predictions stored", KEY, registry=registry)
-        self._waiting = Gauge(
-            "trueodds_queue_images",
-            "Images that waited when the last batch was taken",
-            KEY,
-            registry=registry,
-            multiprocess_mode="livesum",
-        )
-        self._left_out = Counter(
-            "trueodds_shadow_left_out", "Images a shadow version did not keep up with", KEY, registry=registry
-        )
-        self._loads = Counter("trueodds_bundle_loads", "Bundles loaded, by outcome", ["outcome"], registry=registry)
-        self._labels = Counter("trueodds_labels", "Labels received, by outcome", ["outcome"], registry=registry)
-        self._observations = Counter(
-            "trueodds_observations", "Answers of other servers, by outcome", ["outcome"], registry=registry
-        )
-        self._events = Counter(
-            "trueodds_kserve_events", "Events of KServe's logger, by outcome", ["type", "outcome"], registry=registry
-        )
-        self._lost = Counter(
+        text = "Time the model took for a batch"
+        self._model_seconds = Summary("trueodds_model_seconds", text, KEY, registry=registry)
+        text = "When the model took its last batch, Unix time"
+        self._last = gauge("trueodds_last_batch_timestamp_seconds", text, KEY, multiprocess_mode="max")
+        text = "Images the model took at once"
+        self._batches = histogram("trueodds_batch_images", text, KEY, buckets=SIZES)
+        self._predictions = counter("trueodds_predictions", "Predictions stored", KEY)
+        text = "Images that waited when the last batch was taken"
+        self._waiting = gauge("trueodds_queue_images", text, KEY, multiprocess_mode="livesum")
+        self._left_out = counter("trueodds_shadow_left_out", "Images a shadow version did not keep up with", KEY)
+        self._loads = counter("trueodds_bundle_loads", "Bundles loaded, by outcome", ["outcome"])
+        self._labels = counter("trueodds_labels", "Labels received, by outcome", ["outcome"])
+        self._observations = counter("trueodds_observations", "Answers of other servers, by outcome", ["outcome"])
+        text = "Events of KServe's logger, by outcome"
+        self._events = counter("trueodds_kserve_events", text, ["type", "outcome"])
+        self._lost = counter(
             "trueodds_lost_connections",
             "Connections that broke before their answer was complete (hung_up), whose client took nothing of it"
             " (unread), or that were too many of one address or of all (too_many)",
             ["reason"],
-            registry=registry,
         )
         for reason in get_args(Lost):  # a series from the start: a rate would miss the first one
             self._lost.labels(reason)
-        self._deliveries = Counter(
-            "trueodds_webhook_deliveries",
-            "Tries to tell a webhook of an alarm, a recalibration without a decision, or a test, by outcome",
-            ["webhook", "outcome"],
-            registry=registry,
-        )
-        self._delivered = Gauge(
+        text = "Tries to tell a webhook of an alarm, a recalibration without a decision, or a test, by outcome"
+        self._deliveries = counter("trueodds_webhook_deliveries", text, ["webhook", "outcome"])
+        self._delivered = gauge(
             "trueodds_webhook_last_delivery_timestamp_seconds",
             "When a webhook last took what it was told, Unix time; no series before the first since the start",
             ["webhook"],
-            registry=registry,
             multiprocess_mode="max",
         )
-        self._undecided = Counter(
-            "trueodds_recalibrations_undecided",
-            "Recalibrations that were reported to have ended without a decision",
-            registry=registry,
-        )
+        text = "Recalibrations that were reported to have ended without a decision"
+        self._undecided = counter("trueodds_recalibrations_undecided", text)
         self._request_of = lru_cache(4096)(self._children)
 
     def of(self, model: str, version: str) -> VersionTelemetry:

@@ -10,10 +10,10 @@ import pytest
 
 from service.alarm import watch as watching
 from service.alarm.evidence import StoredAcknowledgement
-from service.alarm.forms import FORM
 from service.alarm.readings import alarm_of
 from service.alarm.state import AlarmState
 from service.http import keys
+from service.http.signed_body import FORM
 from service.settings import Settings
 from tests.service.alarms import ACKNOWLEDGE, alarm, all_wrong, fire, labels
 from tests.service.app_client import Client

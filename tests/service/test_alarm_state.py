@@ -13,10 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from service.alarm import AlarmState, advice_of, alarm_of
-from service.alarm.evidence import Delivery, StoredAcknowledgement
+from service.alarm.evidence import NULLS as WATCHED
+from service.alarm.evidence import POINTS, Delivery, StoredAcknowledgement
 from service.alarm.readings import standing
-from service.alarm.watched import NULLS as WATCHED
-from service.alarm.watched import POINTS
 from service.settings import Settings
 from service.store import StoreError
 from tests.service.alarms import START, labels

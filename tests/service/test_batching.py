@@ -11,7 +11,7 @@ import pytest
 
 from service.errors import CallerGoneError, ServiceError
 from service.models import batching
-from service.models.inline import Inline
+from service.models.batching import Inline
 from service.models.lanes import Lanes
 from trueodds.inputs.image.pictures import Pixels
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from service.http import eager
+from service.http import body_limits
 
 
 async def ends_at_once() -> int:
@@ -36,14 +36,14 @@ def test_the_value_is_that_of_the_coroutine(monkeypatch: pytest.MonkeyPatch) -> 
         return real(seconds)
 
     monkeypatch.setattr(asyncio, "timeout", counted)
-    assert asyncio.run(eager.within(ends_at_once(), 1)) == 3 and not timers
-    assert [asyncio.run(eager.within(waits(n), 1)) for n in (0, 1, 2)] == [0, 1, 2] and timers == [1, 1, 1]
+    assert asyncio.run(body_limits.within(ends_at_once(), 1)) == 3 and not timers
+    assert [asyncio.run(body_limits.within(waits(n), 1)) for n in (0, 1, 2)] == [0, 1, 2] and timers == [1, 1, 1]
 
 
 @pytest.mark.parametrize("turns", [0, 1, 2])
 def test_its_errors_are_its_own(turns: int) -> None:
     with pytest.raises(ZeroDivisionError):
-        asyncio.run(eager.within(fails(turns), 1))
+        asyncio.run(body_limits.within(fails(turns), 1))
 
 
 def test_what_takes_too_long_or_is_cancelled_is_ended() -> None:
@@ -57,8 +57,8 @@ def test_what_takes_too_long_or_is_cancelled_is_ended() -> None:
 
     async def run() -> None:
         with pytest.raises(TimeoutError):
-            await eager.within(forever("late", asyncio.Event()), 0.001)
-        task: asyncio.Task[Any] = asyncio.create_task(eager.within(forever("cancelled", asyncio.Event()), 9))
+            await body_limits.within(forever("late", asyncio.Event()), 0.001)
+        task: asyncio.Task[Any] = asyncio.create_task(body_limits.within(forever("cancelled", asyncio.Event()), 9))
         await asyncio.sleep(0)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):

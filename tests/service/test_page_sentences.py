@@ -12,8 +12,7 @@ import numpy as np
 import pytest
 
 from service.alarm.advice import NEEDS
-from service.alarm.evidence import StoredAcknowledgement
-from service.alarm.watched import NULLS
+from service.alarm.evidence import NULLS, StoredAcknowledgement
 from service.report import pages
 from tests.service.app_client import Client
 from tests.service.hooks import until

@@ -11,8 +11,7 @@ import pytest
 from starlette.types import Message, Receive, Scope, Send
 
 from service.http.envelope import Envelope
-from service.models.batching import Batcher
-from service.models.inline import Inline
+from service.models.batching import Batcher, Inline
 from service.models.lanes import Lanes
 from service.settings import Settings
 from service.telemetry.metrics import Telemetry

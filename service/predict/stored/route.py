@@ -14,13 +14,13 @@ from service.errors import ServiceError
 from service.http import encodings, error_answers, keys
 from service.http.encodings import Packer
 from service.http.json_body import JSON
-from service.http.times import Moment, unix_ms
+from service.http.parameters import Moment, unix_ms
 from service.predict.stored import tables
 from service.predict.stored.schemas import PredictionDeleted, StoredAnswer, stored_answer
 from service.predict.stored.tables import TableWriter
 from service.runtime import Runtime, runtime_of
-from service.store.reader import LATEST_MS
 from service.store.rows import StoredPrediction, Version, storable
+from service.store.store import LATEST_MS
 from trueodds.bundle.contents import is_shadow
 from trueodds.texts import short
 

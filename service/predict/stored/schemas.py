@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import datetime
 
 import numpy as np
 from pydantic import BaseModel, Field
 
+from service.http.parameters import moment_of
 from service.models.acting import Acting, acting_of
 from service.store.rows import StoredPrediction, Version
 from trueodds.bundle import Decision
@@ -61,17 +62,17 @@ def stored_answer(row: StoredPrediction, version: Version, audit_share: float = 
         probabilities = version.calibrator(logits_1C)[0].tolist()
     return StoredAnswer(
         id=row.id,
-        time=moment(row.created_ms),
+        time=moment_of(row.created_ms),
         model=row.model,
         version=row.version,
         tag=row.tag,
         predicted=classes[row.predicted],
         confidence=row.confidence,
         label=None if row.label is None else classes[row.label],
-        label_time=None if row.labelled_ms is None else moment(row.labelled_ms),
+        label_time=None if row.labelled_ms is None else moment_of(row.labelled_ms),
         corrected=row.corrected,
         import_id=row.import_id,
-        matures=None if row.due_ms is None else moment(row.due_ms),
+        matures=None if row.due_ms is None else moment_of(row.due_ms),
         propensity=row.propensity,
         decision=acting.get("decision"),
         audit=acting.get("audit"),
@@ -85,8 +86,3 @@ def acting_of_row(row: StoredPrediction, version: Version, audit_share: float) -
     if version.act_alone is None:
         return {}
     return acting_of(version.act_alone, audit_share, row.id, row.confidence, row.tag, row.propensity)
-
-
-def moment(ms: int) -> datetime:
-    """Unix milliseconds as a time in UTC."""
-    return datetime.fromtimestamp(ms / 1000, UTC)

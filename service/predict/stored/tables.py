@@ -10,7 +10,8 @@ from typing import Any, Protocol
 import numpy as np
 
 from service.errors import ServiceError
-from service.predict.stored.schemas import acting_of_row, moment
+from service.http.parameters import moment_of
+from service.predict.stored.schemas import acting_of_row
 from service.store.rows import StoredPrediction, Version
 from trueodds.inputs.table import escaped
 
@@ -162,14 +163,14 @@ def rows_of(
     rows: list[Row] = [
         [
             p.id,
-            moment(p.created_ms),
+            moment_of(p.created_ms),
             p.model,
             p.version,
             p.tag,
             classes[p.predicted],
             p.confidence,
             None if p.label is None else classes[p.label],
-            None if p.labelled_ms is None else moment(p.labelled_ms),
+            None if p.labelled_ms is None else moment_of(p.labelled_ms),
             p.corrected,
             p.import_id,
             p.propensity,

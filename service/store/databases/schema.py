@@ -36,7 +36,7 @@ _MATURING = (
 
 _AFTER_WINDOW = "CREATE INDEX after_window ON labels (version) WHERE late = 1"
 
-# Times are Unix milliseconds; the blobs of sums and moves are those of work.period_sums and work.deltas.
+# Times are Unix milliseconds; the blobs of sums and moves are those of work.sums.
 _TABLES = (
     "CREATE TABLE models (key {serial}, name TEXT NOT NULL UNIQUE){strict}",
     "CREATE TABLE versions (key {serial}, model {int} NOT NULL, version TEXT NOT NULL, classes TEXT NOT NULL,"

@@ -13,67 +13,14 @@ from typing import NamedTuple
 
 from service.store.label_rules import Candidate, Change, names_of
 from service.store.rows import Decision, LabelSelection, SettleCounts, Settlement, VoidCounts, Voiding
-from service.store.work import states
-from service.store.work.deltas import TOTAL
 from service.store.work.labels import CANDIDATES, REPLACED, Arrival, write_changes
-from service.store.work.reading import MergedTotals, sums
-from service.store.work.statements import ExecuteMany, Insert, Lock, Query, Work
+from service.store.work.statements import ExecuteMany, Insert, Lock, Query, Work, lock_of
 from service.store.work.versions import KnownVersions
-from service.store.work.voiding import Restart, condition, record_voiding, take_out
-
-BLOCK = 2000
-"""Labels that are taken out at once."""
+from service.store.work.voiding import condition, record_voiding
 
 _WAITING = (
     "NOT EXISTS (SELECT 1 FROM labels l WHERE l.version = doubtful.version AND l.prediction = doubtful.prediction)"
 )
-
-
-class Doubt(NamedTuple):
-    """Labels of a version that may have been misread."""
-
-    labels: int
-    """They are out of every number until they are settled."""
-    only_sums: int
-    """They are still in the sums: retention has removed their rows, so nothing tells their part."""
-
-
-def is_ambiguous(classes: tuple[str, ...]) -> bool:
-    """Whether an integer is the index of one class and the name of another: 1 of the classes "1" to "5"."""
-    names = names_of(classes)
-    return any(names.index(str(index)) not in (None, index) for index in range(len(classes)))
-
-
-def mark(known: KnownVersions, restart: Restart) -> Work[dict[tuple[str, str], Doubt]]:
-    """Take all labels of ambiguous versions out of the log and the sums; how many, by model and version.
-
-    Labels that wait for a prediction and came as integers are marked where they are.
-    """
-    marked: dict[tuple[str, str], Doubt] = {}
-    for version, row in known.versions.items():
-        if not is_ambiguous(row.classes):
-            continue
-        yield Query(
-            "UPDATE held SET doubtful = 1 WHERE model = $1 AND label NOT LIKE '\"%'", (known.model_of[version],)
-        )
-        into = f"INSERT INTO doubtful ({', '.join(REPLACED)}) SELECT version, prediction, label,"
-        yield Query(f"{into} given_ms, import_id FROM replaced WHERE version = $1 ORDER BY key", (version,))
-        now = "coalesce(corrected_ms, arrived_ms), import_id FROM labels WHERE version = $1 ORDER BY sequence"
-        yield Query(f"{into} {now}", (version,))
-        first, count = None, 0
-        while rows := (
-            yield Query("SELECT sequence FROM labels WHERE version = $1 ORDER BY sequence LIMIT $2", (version, BLOCK))
-        ):
-            first = rows[0][0] if first is None else first
-            yield from take_out(version, [sequence for (sequence,) in rows], LabelSelection(), known)
-            count += len(rows)
-        if first is not None:
-            for name, function in restart.items():
-                yield from states.restart(version, name, function, first)
-        left = (yield from sums(version, TOTAL, (None, None), totals=MergedTotals()))[0].labelled.n
-        if count or left:
-            marked[row.model, row.version] = Doubt(count, int(left))
-    return marked
 
 
 def waiting(version: int) -> Work[int]:
@@ -102,7 +49,7 @@ def settle(
     them. An answer is selected by any of its labels. The id is empty at the end.
     """
     if not dry_run:
-        yield Lock("SELECT key FROM versions WHERE key = $1 FOR NO KEY UPDATE", (version,))
+        yield lock_of(version)
     where, arguments = condition(selection, "doubtful", "doubtful.given_ms", 4)
     found = yield Query(
         f"SELECT DISTINCT prediction FROM doubtful WHERE version = $1 AND prediction > $2 AND {where}"
@@ -204,7 +151,7 @@ def settle_held(
 def void(version: int, what: Voiding, *, dry_run: bool) -> Work[VoidCounts]:
     """Forget the selected ones of the labels in doubt: how many answers have none any more."""
     if not dry_run:
-        yield Lock("SELECT key FROM versions WHERE key = $1 FOR NO KEY UPDATE", (version,))
+        yield lock_of(version)
     where, arguments = condition(what.selection, "doubtful", "doubtful.given_ms", 2)
     count = f"SELECT count(DISTINCT prediction) FROM doubtful WHERE version = $1 AND {_WAITING}"
     ((before,),) = yield Query(count, (version,))

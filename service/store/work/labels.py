@@ -13,9 +13,10 @@ import numpy.typing as npt
 from service.ids import is_generated
 from service.store.label_rules import Candidate, Change, Plan, Rules
 from service.store.rows import Integers, Label, storable
-from service.store.work import deltas, maturing
+from service.store.work import maturing
 from service.store.work.scoring import Scored, score
 from service.store.work.statements import ExecuteMany, Insert, Lock, Query, Work
+from service.store.work.sums import deltas
 from service.store.work.versions import KnownVersions, load_versions
 from trueodds.sums.inputs import Array
 from trueodds.sums.maturity import Maturity

@@ -9,9 +9,10 @@ import numpy as np
 
 from service.store.label_rules import Candidate, Change, Rules
 from service.store.rows import ConflictsError, EarlierPrediction, Label, PredictionBatch, RowsError
-from service.store.work import deltas, maturing
+from service.store.work import maturing
 from service.store.work.labels import REPLACED, Arrival, candidates_of, write_changes
 from service.store.work.statements import Insert, InsertNew, Lock, Query, Work
+from service.store.work.sums import deltas
 from service.store.work.versions import KnownVersions, load_versions
 from trueodds.bundle.contents import is_shadow, shadowed_by
 

@@ -1,28 +1,16 @@
-"""Reading: sums of any hours, the trend, the label log, answers. Each in one snapshot of the database."""
+"""Reads the label log and answers, each in one snapshot of the database."""
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from service.store.rows import HeldLabels, LabelBlock, LabelledLogits, StoredPrediction, Unit, decoding
-from service.store.work import deltas
-from service.store.work.period_sums import (
-    HOUR,
-    UNIT_OF,
-    PeriodSums,
-    add_up,
-    by_period,
-    check_number,
-    cover,
-    periods_of,
-)
+from service.store.rows import HeldLabels, LabelBlock, LabelledLogits, StoredPrediction, decoding
 from service.store.work.scoring import logits_of
 from service.store.work.statements import Query, Work
-from trueodds.sums.answers import AnswerSums
+from service.store.work.sums import deltas
 from trueodds.sums.hours import HOUR_MS, Hours
 
 LOG = (
@@ -30,108 +18,13 @@ LOG = (
     " nll, brier, propensity, tag"
 )
 _NEVER = 2**62
-WINDOWS = 8
-"""Windows whose merged totals are kept, 200 KB each at most."""
-Window = tuple[int, int, int | None, int | None]
-"""Version, kind of sums, first and end hour."""
 
 
-class MergedTotals:
-    """Totals of a few windows as the last compaction left them: nothing else writes sums, so until the next they hold.
-
-    Without it a report reads and adds up a blob for each month, day and hour of its window: 4 ms for a year.
-    """
-
-    def __init__(self) -> None:
-        self._number, self._sums = -1, OrderedDict[Window, PeriodSums]()
-
-    def get(self, number: int, window: Window) -> PeriodSums | None:
-        """The sums that were kept of a window, if `number` compactions are still all there were."""
-        return self._sums.get(window) if number == self._number else None
-
-    def keep(self, number: int, window: Window, sums: PeriodSums) -> None:
-        if number != self._number:
-            self._number = number
-            self._sums.clear()
-        self._sums[window] = sums
-        if len(self._sums) > WINDOWS:
-            self._sums.popitem(last=False)
-
-
-def sums(
-    version: int, kind: int, hours: Hours, only: int | None = None, *, totals: MergedTotals
-) -> Work[dict[int, AnswerSums]]:
-    """Sums of the hours [first, end) of predictions, by group or of one."""
-    ((number,),) = yield Query("SELECT number FROM compactions")
-    window = version, kind, *hours
-    is_total = kind in deltas.TOTALS
-    merged = totals.get(number, window) if is_total else None
-    if merged is None:
-        merged = yield from _merged(version, kind, hours)
-        if is_total:  # by class they are a hundred times as large
-            totals.keep(number, window, merged)
-    pending = (yield from deltas.pending(version, kind)).between(hours)
-    return add_up([merged, PeriodSums.of(pending, kind)]).stored(kind, only)
-
-
-def _merged(version: int, kind: int, hours: Hours) -> Work[PeriodSums]:
-    parts = []
-    for unit, low, high in cover(*hours):
-        rows = yield Query(
-            "SELECT data FROM sums WHERE version = $1 AND kind = $2 AND unit = $3 AND period >= $4 AND period < $5",
-            (version, kind, unit, -_NEVER if low is None else low, _NEVER if high is None else high),
-        )
-        parts += [PeriodSums.from_bytes(bytes(data)) for (data,) in rows]
-    return add_up(parts)
-
-
-def trend(version: int, kind: int, name: Unit, hours: Hours, most: int) -> Work[dict[int, PeriodSums]]:
-    """Sums of each period that begins in the hours [first, end).
-
-    Raises:
-        ValueError: more than `most`.
-    """
-    unit = UNIT_OF[name]
-    first, end = periods_of(hours, unit)
-    low, high = -_NEVER if first is None else first, _NEVER if end is None else end
-    where = "WHERE version = $1 AND kind = $2 AND unit = $3 AND period >= $4 AND period < $5"
-    ((number,),) = yield Query(f"SELECT count(*) FROM sums {where}", (version, kind, unit, low, high))
-    pending = dict(by_period((yield from deltas.pending(version, kind)), unit))
-    added = {period: PeriodSums.of(part, kind) for period, part in pending.items() if low <= period < high}
-    check_number(max(number, len(added)), name, most)
-    rows = yield Query(f"SELECT period, data FROM sums {where} ORDER BY period", (version, kind, unit, low, high))
-    by_start = {period: PeriodSums.from_bytes(bytes(data)) for period, data in rows}
-    for period, part in added.items():
-        by_start[period] = by_start[period] + part if period in by_start else part
-    return dict(sorted(by_start.items()))
-
-
-def first_hour(version: int, hours: Hours) -> Work[int | None]:
-    """The first of the hours [first, end) with answers; None if there is none."""
-    first, end = hours
-    ((merged,),) = yield Query(
-        "SELECT min(period) FROM sums WHERE version = $1 AND kind = $2 AND unit = $3 AND period >= $4 AND period < $5",
-        (version, deltas.TOTAL, HOUR, -_NEVER if first is None else first, _NEVER if end is None else end),
-    )
-    minute_N = (yield from deltas.pending(version, deltas.TOTAL)).between(hours).answers["minute"]
-    known = [] if merged is None else [int(merged)]
-    return min([*known, *(minute_N.min(keepdims=True) // 60).tolist()] if len(minute_N) else known, default=None)
-
-
-def labels(version: int, after: int, limit: int) -> Work[LabelBlock]:
-    """The first `limit` labels with sequence numbers above `after`."""
+def labels(version: int, after: int, limit: int, *, corrected: bool = False) -> Work[LabelBlock]:
+    """Read the first `limit` labels above a sequence number; `corrected`: of those that another has replaced."""
+    where = " AND corrected_ms IS NOT NULL" if corrected else ""
     rows = yield Query(
-        f"SELECT {LOG} FROM labels WHERE version = $1 AND sequence > $2 ORDER BY sequence LIMIT $3",
-        (version, after, limit),
-    )
-    return block(rows)
-
-
-def corrected(version: int, after: int, limit: int) -> Work[LabelBlock]:
-    """The first `limit` labels with sequence numbers above `after` that are not what they first were."""
-    rows = yield Query(
-        f"SELECT {LOG} FROM labels WHERE version = $1 AND corrected_ms IS NOT NULL AND sequence > $2"
-        " ORDER BY sequence LIMIT $3",
+        f"SELECT {LOG} FROM labels WHERE version = $1{where} AND sequence > $2 ORDER BY sequence LIMIT $3",
         (version, after, limit),
     )
     return block(rows)
@@ -211,6 +104,9 @@ def _block(rows: Sequence[Sequence[Any]]) -> LabelBlock:
         propensity_L=np.array(propensity, np.float64),
         tags=list(tags),
     )
+
+
+NO_LABELS = block([])
 
 
 def before_last(version: int, last: int) -> Work[int]:

@@ -58,6 +58,11 @@ class Lock:
     args: tuple[Any, ...] = ()
 
 
+def lock_of(version: int) -> Lock:
+    """Keep others from labelling a version's answers, and from giving it tags, until the transaction ends."""
+    return Lock("SELECT key FROM versions WHERE key = $1 FOR NO KEY UPDATE", (version,))
+
+
 Statement = Query | Insert | InsertNew | ExecuteMany | Lock
 Work = Generator[Statement, Any, T]
 MakeWork = Callable[[], Work[T]]

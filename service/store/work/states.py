@@ -8,7 +8,7 @@ from typing import Any
 
 from service.store.rows import LabelBlock, decoding
 from service.store.work import reading
-from service.store.work.statements import Lock, Query, Work
+from service.store.work.statements import Lock, Query, Work, lock_of
 
 State = Any
 """Any value that json can write."""
@@ -27,7 +27,7 @@ def update(version: int, name: str, function: Update, limit: int) -> Work[tuple[
     yield Lock(f"{_SELECT} FOR UPDATE", (version, name))
     rows = yield Query(_SELECT, (version, name))
     if not rows:
-        yield Lock("SELECT key FROM versions WHERE key = $1 FOR NO KEY UPDATE", (version,))
+        yield lock_of(version)
         rows = yield Query(_SELECT, (version, name))
     before, sequence = rows[0] if rows else (None, 0)
     block = yield from reading.labels(version, sequence, limit)

@@ -2,23 +2,35 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
+from service.store.label_rules import names_of
 from service.store.rows import decoding
-from service.store.work.deltas import ANSWER, ANSWERS, LABEL, POSITIVE_ANSWERS, sealed
-from service.store.work.doubtful import Doubt, mark
 from service.store.work.statements import ExecuteMany, Query, Work
+from service.store.work.sums.deltas import ANSWER, ANSWERS, LABEL, POSITIVE_ANSWERS, TOTAL, sealed
+from service.store.work.sums.queries import MergedTotals, sums
 from service.store.work.versions import KnownVersions, load_versions
-from service.store.work.voiding import Restart
+from service.store.work.voiding import Restart, move_out
 
 _ANSWER = np.dtype([(name, kind) for name, kind, *_ in ANSWER.descr if name != "sign"])
 _LABEL = np.dtype([*_ANSWER.descr, *LABEL.descr[len(_ANSWER.descr) :]])
 
 
+class Doubt(NamedTuple):
+    """Labels of a version that may have been misread."""
+
+    labels: int
+    """They are out of every number until they are settled."""
+    only_sums: int
+    """They are still in the sums: retention has removed their rows, so nothing tells their part."""
+
+
 def upgrade(restart: Restart) -> Work[dict[tuple[str, str], Doubt]]:
     """Convert the rows, after the tables: the labels in doubt, by model and version."""
     yield from _seal_deltas()
-    return (yield from mark((yield from load_versions(KnownVersions())), restart))
+    return (yield from _mark((yield from load_versions(KnownVersions())), restart))
 
 
 def _seal_deltas() -> Work[None]:
@@ -33,3 +45,28 @@ def _seal_deltas() -> Work[None]:
             rows_N[name] = before_N[name]
         after.append((key, sealed(version, kind, rows_N)))
     yield ExecuteMany("UPDATE moves SET data = $2 WHERE key = $1", after)
+
+
+def is_ambiguous(classes: tuple[str, ...]) -> bool:
+    """Whether an integer is the index of one class and the name of another: 1 of the classes "1" to "5"."""
+    names = names_of(classes)
+    return any(names.index(str(index)) not in (None, index) for index in range(len(classes)))
+
+
+def _mark(known: KnownVersions, restart: Restart) -> Work[dict[tuple[str, str], Doubt]]:
+    """Take all labels of ambiguous versions out of the log and the sums; how many, by model and version.
+
+    Labels that wait for a prediction and came as integers are marked where they are.
+    """
+    marked: dict[tuple[str, str], Doubt] = {}
+    for version, row in known.versions.items():
+        if not is_ambiguous(row.classes):
+            continue
+        yield Query(
+            "UPDATE held SET doubtful = 1 WHERE model = $1 AND label NOT LIKE '\"%'", (known.model_of[version],)
+        )
+        count = yield from move_out(version, "doubtful", known, restart)
+        left = (yield from sums(version, TOTAL, (None, None), totals=MergedTotals()))[0].labelled.n
+        if count or left:
+            marked[row.model, row.version] = Doubt(count, int(left))
+    return marked

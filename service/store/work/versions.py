@@ -6,9 +6,9 @@ import json
 from dataclasses import dataclass, field
 
 from service.store.rows import OtherOriginError, PredictionBatch, Version, decoding
-from service.store.work.deltas import MAX_TAGS, OTHER_KEY, OTHER_TAGS, TOTAL, UNTAGGED_KEY
-from service.store.work.period_sums import HOUR
-from service.store.work.statements import Lock, Query, Work
+from service.store.work.statements import Query, Work, lock_of
+from service.store.work.sums.deltas import MAX_TAGS, OTHER_KEY, OTHER_TAGS, TOTAL, UNTAGGED_KEY
+from service.store.work.sums.period_sums import HOUR
 from trueodds import calibrators
 from trueodds.bundle import ActAlone, Reference
 from trueodds.sums.maturity import Maturity
@@ -40,11 +40,6 @@ class KnownVersions:
         """One key for each tag; None if the store must be asked for any."""
         keys = [key for tag in tags if (key := self.tag_key(version, tag)) is not None]
         return keys if len(keys) == len(tags) else None
-
-    def tag_names(self, version: int) -> dict[int, str]:
-        """The tag of each key; answers without one are under the empty name."""
-        names = {key: name for name, key in self.tags.get(version, {}).items()}
-        return names | {UNTAGGED_KEY: "", OTHER_KEY: OTHER_TAGS}
 
 
 def load_versions(known: KnownVersions) -> Work[KnownVersions]:
@@ -126,7 +121,7 @@ def add_version(version: Version) -> Work[None]:
 
 def add_tags(version: int, batch: PredictionBatch) -> Work[None]:
     """Give the first hundred tags of a version their keys."""
-    yield Lock("SELECT key FROM versions WHERE key = $1 FOR NO KEY UPDATE", (version,))
+    yield lock_of(version)
     rows = yield Query("SELECT name FROM tags WHERE version = $1", (version,))
     known = {name for (name,) in rows}
     for tag in dict.fromkeys(batch.tags):

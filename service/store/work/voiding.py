@@ -12,15 +12,18 @@ from typing import Any, NamedTuple
 
 from service.store.label_rules import Candidate, Change
 from service.store.rows import LabelSelection, VoidCounts, Voiding
-from service.store.work import deltas, maturing, states
+from service.store.work import maturing, states
 from service.store.work.labels import CANDIDATES, REPLACED, deltas_of, stored
 from service.store.work.scoring import score
-from service.store.work.statements import ExecuteMany, Insert, Lock, Query, Work
+from service.store.work.statements import ExecuteMany, Insert, Lock, Query, Work, lock_of
+from service.store.work.sums import deltas
 from service.store.work.versions import KnownVersions
 from trueodds.bundle.contents import shadows_of
 
 HELD = 0
 """Stands for the version of held labels in the table of voidings: keys of versions begin with 1."""
+MOVED = 2000
+"""Labels that `move_out` takes at once."""
 
 Restart = Mapping[str, Callable[[Any, int], tuple[Any, int] | None]]
 """Functions that restart a state before a sequence number, by the names of states; see `states.restart`."""
@@ -112,21 +115,42 @@ def block(
     Nobody labels answers of the version meanwhile; what has changed since `matching` is decided here.
     """
     if not dry_run:
-        yield Lock("SELECT key FROM versions WHERE key = $1 FOR NO KEY UPDATE", (version,))
+        yield lock_of(version)
     plan = yield from _plan(version, sequences, voiding.selection, known)
     if dry_run or not plan.counts.labels:
         return plan.counts
     yield from _write(version, plan, known)
     if plan.first is not None:
-        for name, function in restart.items():
-            yield from states.restart(version, name, function, plan.first)
+        yield from _restart(version, restart, plan.first)
     yield record_voiding(version, replace(voiding, counts=plan.counts))
     return plan.counts
 
 
-def take_out(version: int, sequences: list[int], selection: LabelSelection, known: KnownVersions) -> Work[None]:
-    """Take the selected ones of these labels out of the log and the sums; states and records stay as they are."""
-    yield from _write(version, (yield from _plan(version, sequences, selection, known)), known)
+def move_out(version: int, table: str, known: KnownVersions, restart: Restart) -> Work[int]:
+    """Move all labels of a version, with those that they replaced, out of the log and the sums, and count them.
+
+    `table` has the columns of `replaced`. States begin anew; there is no record of it.
+    """
+    into = f"INSERT INTO {table} ({', '.join(REPLACED)}) SELECT version, prediction, label,"
+    yield Query(f"{into} given_ms, import_id FROM replaced WHERE version = $1 ORDER BY key", (version,))
+    now = "coalesce(corrected_ms, arrived_ms), import_id FROM labels WHERE version = $1 ORDER BY sequence"
+    yield Query(f"{into} {now}", (version,))
+    first, count = None, 0
+    while rows := (
+        yield Query("SELECT sequence FROM labels WHERE version = $1 ORDER BY sequence LIMIT $2", (version, MOVED))
+    ):
+        sequences = [sequence for (sequence,) in rows]
+        first = sequences[0] if first is None else first
+        yield from _write(version, (yield from _plan(version, sequences, LabelSelection(), known)), known)
+        count += len(rows)
+    if first is not None:
+        yield from _restart(version, restart, first)
+    return count
+
+
+def _restart(version: int, restart: Restart, first: int) -> Work[None]:
+    for name, function in restart.items():
+        yield from states.restart(version, name, function, first)
 
 
 def _plan(version: int, sequences: list[int], selection: LabelSelection, known: KnownVersions) -> Work[_Plan]:

@@ -12,20 +12,17 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from service.store.label_rules import Candidate, Change
-from service.store.rows import LabelSelection, VoidCounts, Voiding
-from service.store.work import maturing, states
-from service.store.work.deltas import TOTAL
+from service.store.rows import VoidCounts, Voiding
+from service.store.work import maturing
 from service.store.work.labels import CANDIDATES, REPLACED, Arrival, write_changes
-from service.store.work.maturing import EARLY, Entry
-from service.store.work.reading import MergedTotals, sums
-from service.store.work.statements import Insert, Lock, Query, Work
+from service.store.work.maturing import Entry
+from service.store.work.statements import Insert, Query, Work, lock_of
+from service.store.work.sums.deltas import TOTAL
+from service.store.work.sums.queries import MergedTotals, sums
 from service.store.work.versions import KnownVersions, load_versions
-from service.store.work.voiding import Restart, condition, record_voiding, take_out
+from service.store.work.voiding import Restart, condition, move_out, record_voiding
 from trueodds.bundle.contents import shadowed_by
 from trueodds.sums.maturity import Maturity
-
-BLOCK = 2000
-"""Labels that are taken out at once."""
 
 
 def due(now_ms: int) -> Work[list[int]]:
@@ -43,7 +40,7 @@ def close(version: int, now_ms: int, limit: int, known: KnownVersions) -> Work[i
 
     Nobody labels answers of the version meanwhile, so a label is either in time or late.
     """
-    yield Lock("SELECT key FROM versions WHERE key = $1 FOR NO KEY UPDATE", (version,))
+    yield lock_of(version)
     rows = yield Query(
         "SELECT prediction, due_ms FROM maturing WHERE version = $1 AND due_ms <= $2 ORDER BY due_ms, prediction"
         " LIMIT $3",
@@ -106,7 +103,7 @@ def _assumed(version: int, candidates: list[Candidate], known: KnownVersions) ->
 def void(version: int, what: Voiding, *, dry_run: bool) -> Work[VoidCounts]:
     """Forget the selected ones of the labels that do not count yet: what became of their answers."""
     if not dry_run:
-        yield Lock("SELECT key FROM versions WHERE key = $1 FOR NO KEY UPDATE", (version,))
+        yield lock_of(version)
     where, arguments = condition(what.selection, "early", "early.given_ms", 2)
     rows = yield Query(f"SELECT DISTINCT prediction FROM early WHERE version = $1 AND {where}", (version, *arguments))
     counts = VoidCounts()
@@ -152,17 +149,7 @@ def begin(windows: Mapping[str, Maturity], restart: Restart) -> Work[dict[tuple[
 
 
 def _begin(version: int, maturity: Maturity, known: KnownVersions, restart: Restart) -> Work[Begun]:
-    into = f"INSERT INTO early ({', '.join(EARLY)}) SELECT version, prediction, label,"
-    yield Query(f"{into} given_ms, import_id FROM replaced WHERE version = $1 ORDER BY key", (version,))
-    now = "coalesce(corrected_ms, arrived_ms), import_id FROM labels WHERE version = $1 ORDER BY sequence"
-    yield Query(f"{into} {now}", (version,))
-    first, labels = None, 0
-    while rows := (
-        yield Query("SELECT sequence FROM labels WHERE version = $1 ORDER BY sequence LIMIT $2", (version, BLOCK))
-    ):
-        first = rows[0][0] if first is None else first
-        yield from take_out(version, [sequence for (sequence,) in rows], LabelSelection(), known)
-        labels += len(rows)
+    labels = yield from move_out(version, "early", known, restart)
     yield Query(
         "INSERT INTO maturing (version, prediction, due_ms) SELECT version, id, created_ms + $2 FROM predictions"
         " WHERE version = $1",
@@ -174,7 +161,4 @@ def _begin(version: int, maturity: Maturity, known: KnownVersions, restart: Rest
         "UPDATE versions SET matures_ms = $2, unlabelled_means = $3, matured = $4 WHERE key = $1",
         (version, maturity.window_ms, maturity.unlabelled_means, counted.answers - waiting),
     )
-    if first is not None:
-        for name, function in restart.items():
-            yield from states.restart(version, name, function, first)
     return Begun(int(waiting), labels, int(counted.labelled.n))

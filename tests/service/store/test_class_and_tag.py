@@ -11,7 +11,7 @@ import pytest
 
 from service.store import Store
 from service.store.rows import Label, PredictionBatch
-from service.store.work import class_and_tag
+from service.store.work.sums import class_and_tag
 from tests.service.store.conftest import Run
 from tests.service.store.rows import CLASSES, HOUR, START, Twin, assert_same, batch, version
 from trueodds.metrics import CELLS, cell_of

@@ -14,10 +14,9 @@ import pytest
 
 from service.store import Store, StoreError, open_store
 from service.store.rows import EarlierPrediction, Label, PredictionBatch
-from service.store.work import reading
-from service.store.work.deltas import MAX_TAGS, OTHER_TAGS, TOTAL
-from service.store.work.reading import WINDOWS
 from service.store.work.statements import Query, Work
+from service.store.work.sums.deltas import MAX_TAGS, OTHER_TAGS, TOTAL
+from service.store.work.sums.queries import WINDOWS, trend
 from tests.service.store.conftest import Run
 from tests.service.store.rows import CLASSES, HOUR, START, Twin, assert_same, batch, count, version
 
@@ -192,7 +191,7 @@ def test_minutes_are_kept_for_some_hours(run: Run[Any]) -> None:
             with pytest.raises(ValueError, match="kept for 6 hours"):
                 await minutes(store, now)
             assert (await store.read_sums("m", "v1")).answers == 19
-        rows = await store.database.read(partial(reading.trend, 1, TOTAL, "minute", (None, None), 100))
+        rows = await store.database.read(partial(trend, 1, TOTAL, "minute", (None, None), 100))
         assert rows == {}
 
     run(check)

@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from service.store import StoreError
-from service.store.work import deltas
-from service.store.work.deltas import BY_CLASS, BY_TAG, TOTAL, Deltas, answer_deltas, label_deltas
-from service.store.work.period_sums import HOUR, UNITS, PeriodSums, add_up, by_period, cover, period_of, start_ms
+from service.store.work.sums import deltas
+from service.store.work.sums.deltas import BY_CLASS, BY_TAG, TOTAL, Deltas, answer_deltas, label_deltas
+from service.store.work.sums.period_sums import HOUR, UNITS, PeriodSums, add_up, by_period, cover, period_of, start_ms
 from trueodds.metrics import CalibrationSums, cell_of, ece
 from trueodds.sums.hours import HOUR_MS
 

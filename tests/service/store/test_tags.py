@@ -13,7 +13,7 @@ from service.app import create_app
 from service.settings import Settings
 from service.store import Store, open_store
 from service.store.rows import Label, PredictionBatch, Version
-from service.store.work.deltas import MAX_TAGS, OTHER_KEY, OTHER_TAGS
+from service.store.work.sums.deltas import MAX_TAGS, OTHER_KEY, OTHER_TAGS
 from tests.service.app_client import Client
 from tests.service.store import older
 from tests.service.store.conftest import Run

@@ -15,7 +15,7 @@ from service.store import Doubt, Store, StoreError, open_store
 from service.store import upgrade_store as upgrade
 from service.store.databases.schema import VERSION
 from service.store.rows import Decision, Label, LabelSelection, SettleCounts, Settlement, Voiding
-from service.store.work.doubtful import is_ambiguous
+from service.store.work.upgrading import is_ambiguous
 from tests.service.store import older
 from tests.service.store.rows import count
 

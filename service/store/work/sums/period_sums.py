@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import struct
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any
 from zlib import crc32
 
@@ -12,18 +14,20 @@ import numpy as np
 import numpy.typing as npt
 
 from service.store.rows import Integers, StoreDamagedError, Unit
-from service.store.work.deltas import POSITIVE, TOTALS, DeltaRows, Deltas, columns_of, keys_of
+from service.store.work.sums.deltas import POSITIVE, TOTALS, DeltaRows, Deltas, columns_of, keys_of
 from trueodds.metrics import CELLS, COLUMNS, CalibrationSums
 from trueodds.sums.answers import AnswerSums
 from trueodds.sums.bins import COARSE_CELLS
 from trueodds.sums.fine import COARSE, FINE, FineSums, equal_cell_of
-from trueodds.sums.hours import MINUTE_MS, Hours
+from trueodds.sums.hours import HOUR_MS, MINUTE_MS, Hours
 from trueodds.sums.inputs import Array
 
 HOUR, DAY, MONTH, MINUTE = range(4)
 UNITS = (HOUR, DAY, MONTH)
 """Their sums are kept for ever, those of minutes of a few hours only."""
 UNIT_OF: dict[Unit, int] = {"minute": MINUTE, "hour": HOUR, "day": DAY, "month": MONTH}
+MINUTE_HOURS = 6
+"""Whole hours before this one of which sums are kept by minute, too: for a version that is young."""
 _DATES = ("datetime64[h]", "datetime64[D]", "datetime64[M]", "datetime64[m]")
 
 _BLOB = struct.Struct("<4sBIII")
@@ -58,6 +62,24 @@ def check_number(periods: int, unit: Unit, most: int) -> None:
     if periods > most:
         cure = "ask for a coarser unit (day, month) or a shorter window"
         raise ValueError(f"the window holds {periods:,} periods of one {unit}; the limit is {most:,}: {cure}")
+
+
+def minutes_from() -> int:
+    """The first hour of which minutes can be read now. Those of one more are written, for clocks that go wrong."""
+    return time.time_ns() // (1_000_000 * HOUR_MS) - MINUTE_HOURS
+
+
+def check_minutes(first_hour: int | None) -> None:
+    """Raise ValueError where a window begins with hours of which there are no minutes any more."""
+    kept = minutes_from()
+    if first_hour is None or first_hour >= kept:
+        return
+    times = (datetime.fromtimestamp(hour * HOUR_MS / 1000, UTC) for hour in (first_hour, kept))
+    first, since = (f"{time:%Y-%m-%dT%H:%MZ}" for time in times)
+    raise ValueError(
+        f"sums by minute are kept for {MINUTE_HOURS} hours, now from {since} on, and the window holds answers from"
+        f" {first} on: ask for a coarser unit (hour, day, month), or since={since}"
+    )
 
 
 def cover(first: int | None, end: int | None) -> list[tuple[int, int | None, int | None]]:

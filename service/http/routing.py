@@ -1,26 +1,29 @@
-"""Routes that serve every image, reached before the framework's own layers: documented and tested as all others."""
+"""Routes that are taken before the framework's layers, and those that a service which only reads has."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from re import Pattern
 
-from fastapi import Request
+from fastapi import APIRouter, Request
 from fastapi.routing import APIRoute
 from starlette.responses import Response
-from starlette.routing import BaseRoute
+from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from service.errors import ServiceError
 from service.http import error_answers
 
 Endpoint = Callable[..., Awaitable[Response]]
+READING = frozenset({"GET", "HEAD", "OPTIONS"})
+"""Methods that only read."""
 
 
 class FastRoutes:
     """ASGI middleware: calls the function of a route with the request and the path's parameters as texts.
 
-    Other paths go on to the application, which has the same routes: a third of the event loop's time per image went
-    into layers that these routes have no use for.
+    They serve every image, and are documented and tested as all others. Other paths go on to the application, which
+    has the same routes: a third of the event loop's time per image went into layers that they have no use for.
     """
 
     def __init__(self, app: ASGIApp, routes: Sequence[BaseRoute]) -> None:
@@ -48,3 +51,25 @@ async def _answer(endpoint: Endpoint, request: Request, parameters: dict[str, st
         return await endpoint(request, **parameters)
     except error_answers.ANSWERED as error:
         return await error_answers.answer(request, error)
+
+
+class Reading:
+    """ASGI middleware that answers 403 to every method but those that only read."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http" or scope["method"] in READING:
+            await self._app(scope, receive, send)
+            return
+        message = (
+            f"this service only reads (--read-only) and takes no {scope['method']} {error_answers.path_of(scope)};"
+            " ask a service that answers and stores"
+        )
+        await error_answers.response(scope, ServiceError(403, "read_only", message))(scope, receive, send)
+
+
+def reading_routes(router: APIRouter) -> APIRouter:
+    """Return the routes of a router that only read: the others are neither there nor documented."""
+    return APIRouter(routes=[r for r in router.routes if isinstance(r, Route) and (r.methods or set()) <= READING])

@@ -7,11 +7,11 @@ made of these rows: each row is taken out of the sums of all other tags and put 
 from __future__ import annotations
 
 from service.store.rows import decoding
-from service.store.work import deltas
-from service.store.work.class_and_tag import COLUMNS, RowSums
-from service.store.work.deltas import MAX_TAGS, MOST_TAGS, OTHER_KEY, OTHER_TAGS
-from service.store.work.reading import MergedTotals, sums
-from service.store.work.statements import Insert, Lock, Query, Work
+from service.store.work.statements import Insert, Query, Work, lock_of
+from service.store.work.sums import deltas
+from service.store.work.sums.class_and_tag import COLUMNS, RowSums
+from service.store.work.sums.deltas import MAX_TAGS, MOST_TAGS, OTHER_KEY, OTHER_TAGS
+from service.store.work.sums.queries import MergedTotals, sums
 from trueodds.sums.positive import PositiveClass
 
 MOST_COUNTED = 5_000_000
@@ -45,7 +45,7 @@ def frequent(version: int, totals: MergedTotals) -> Work[list[str]]:
 
 def admit(version: int, tag: str, positive: PositiveClass | None, limit: int) -> Work[int]:
     """Move the first `limit` answers of a tag to its place, which it gets if it has none; how many there were."""
-    yield Lock("SELECT key FROM versions WHERE key = $1 FOR NO KEY UPDATE", (version,))
+    yield lock_of(version)
     kept = dict((yield Query("SELECT name, key FROM tags WHERE version = $1", (version,))))
     if tag not in kept:
         if len(kept) >= MOST_TAGS:

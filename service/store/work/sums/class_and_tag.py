@@ -7,11 +7,21 @@ from typing import Any
 
 import numpy as np
 
-from service.store.rows import Unit
-from service.store.work.deltas import BY_CLASS, BY_TAG, OTHER_KEY, POSITIVE, TOTAL, Deltas, answer_deltas, label_deltas
-from service.store.work.period_sums import UNIT_OF, PeriodSums, by_period, check_number, start_ms
-from service.store.work.reading import MergedTotals, sums
+from service.store.rows import Unit, Version, decoding
 from service.store.work.statements import Query, Work
+from service.store.work.sums.deltas import (
+    BY_CLASS,
+    BY_TAG,
+    OTHER_KEY,
+    OTHER_TAGS,
+    POSITIVE,
+    TOTAL,
+    Deltas,
+    answer_deltas,
+    label_deltas,
+)
+from service.store.work.sums.period_sums import UNIT_OF, PeriodSums, by_period, check_number, start_ms
+from service.store.work.sums.queries import MergedTotals, names_of, sums
 from trueodds.sums.answers import AnswerSums
 from trueodds.sums.hours import HOUR_MS, Hours
 from trueodds.sums.positive import PositiveClass
@@ -74,6 +84,33 @@ class RowSums:
         return Deltas(answers, label_deltas(*columns, positive=positive is not None))
 
 
+def read_both(
+    version: Version, key: int, class_: str, tag: str, hours: Hours, *, totals: MergedTotals
+) -> Work[RowSums]:
+    """Sum the answers of a predicted class that have a tag, in the hours [first, end).
+
+    Raises:
+        ValueError: as `read` and `rows_of_rare`.
+    """
+    predicted = version.classes.index(class_)
+    rare = yield from rows_of_rare(key, tag, hours, totals=totals)
+    if rare is not None:
+        return _summed([row for row in rare if row[2] == predicted])
+    numbers = {name: number for number, name in (yield from names_of(version, key, "tag")).items()}
+    return _summed((yield from read(key, predicted, numbers[tag], hours, totals=totals)))
+
+
+def read_rare(version: int, tag: str, hours: Hours, *, totals: MergedTotals) -> Work[RowSums | None]:
+    """Sum the answers with a tag that has no sums of its own; None of another tag. Raises as `rows_of_rare`."""
+    rows = yield from rows_of_rare(version, tag, hours, totals=totals)
+    return None if rows is None else _summed(rows)
+
+
+def _summed(rows: Sequence[Sequence[Any]]) -> RowSums:
+    with decoding("its table labels or predictions"):
+        return RowSums(rows)
+
+
 def read(version: int, predicted: int, tag: int, hours: Hours, *, totals: MergedTotals) -> Work[list[tuple[Any, ...]]]:
     """Rows of the predictions of a class, by its index, and a tag, by its key, in the hours [first, end).
 
@@ -114,7 +151,7 @@ def read(version: int, predicted: int, tag: int, hours: Hours, *, totals: Merged
     return [row for row in rows if row[other[0]] == other[1]]
 
 
-def read_rare(version: int, tag: str, hours: Hours, *, totals: MergedTotals) -> Work[list[tuple[Any, ...]] | None]:
+def rows_of_rare(version: int, tag: str, hours: Hours, *, totals: MergedTotals) -> Work[list[tuple[Any, ...]] | None]:
     """Rows of the predictions of a tag that has no sums of its own, in the hours [first, end); None of another tag.
 
     All such tags share one sum, which is held against the number of their rows.
@@ -122,7 +159,7 @@ def read_rare(version: int, tag: str, hours: Hours, *, totals: MergedTotals) -> 
     Raises:
         ValueError: too many rows to read or to count, or not all of them are there.
     """
-    if (yield Query("SELECT 1 FROM tags WHERE version = $1 AND name = $2", (version, tag))):
+    if tag in ("", OTHER_TAGS) or (yield Query("SELECT 1 FROM tags WHERE version = $1 AND name = $2", (version, tag))):
         return None
     by_group = yield from sums(version, BY_TAG, hours, OTHER_KEY, totals=totals)
     known = by_group[OTHER_KEY].answers if OTHER_KEY in by_group else 0

@@ -6,20 +6,14 @@ meantime; if so, it writes nothing. Only compaction writes sums, so nothing else
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass
-from datetime import UTC, datetime
 
-from service.store.work.deltas import ANSWERS, LABELS, SUMS_OF, Deltas
-from service.store.work.period_sums import MINUTE, UNITS, PeriodSums, by_period, period_of
 from service.store.work.statements import ExecuteMany, Query, Work
-from trueodds.sums.hours import HOUR_MS
+from service.store.work.sums.deltas import ANSWERS, LABELS, SUMS_OF, Deltas
+from service.store.work.sums.period_sums import MINUTE, UNITS, PeriodSums, by_period, minutes_from, period_of
 
 MOST = 256
 """Rows of deltas that one compaction takes: what it holds in memory and how long it keeps others waiting."""
-
-MINUTE_HOURS = 6
-"""Whole hours before this one of which sums are kept by minute, too: for a version that is young."""
 
 OF_TOP_LABEL = ANSWERS, LABELS
 """The pair of kinds that has sums by minute: a trend is of the top label."""
@@ -45,24 +39,6 @@ class Pending:
             sums = self.before[place] + added if place in self.before else added
             rows.append((*place, sums.cleared().to_bytes()))
         return rows
-
-
-def minutes_from() -> int:
-    """The first hour of which minutes can be read now. Those of one more are written, for clocks that go wrong."""
-    return time.time_ns() // (1_000_000 * HOUR_MS) - MINUTE_HOURS
-
-
-def check_minutes(first_hour: int | None) -> None:
-    """Raise ValueError where a window begins with hours of which there are no minutes any more."""
-    kept = minutes_from()
-    if first_hour is None or first_hour >= kept:
-        return
-    times = (datetime.fromtimestamp(hour * HOUR_MS / 1000, UTC) for hour in (first_hour, kept))
-    first, since = (f"{time:%Y-%m-%dT%H:%MZ}" for time in times)
-    raise ValueError(
-        f"sums by minute are kept for {MINUTE_HOURS} hours, now from {since} on, and the window holds answers from"
-        f" {first} on: ask for a coarser unit (hour, day, month), or since={since}"
-    )
 
 
 def read() -> Work[Pending | None]:

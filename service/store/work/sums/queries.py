@@ -1,0 +1,153 @@
+"""Sums of any hours and their trend, read in one snapshot of the database."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+
+from service.store.rows import By, Unit, Version
+from service.store.work.statements import Query, Work
+from service.store.work.sums import deltas
+from service.store.work.sums.deltas import OTHER_KEY, OTHER_TAGS, UNTAGGED_KEY
+from service.store.work.sums.period_sums import (
+    HOUR,
+    UNIT_OF,
+    PeriodSums,
+    add_up,
+    by_period,
+    check_minutes,
+    check_number,
+    cover,
+    periods_of,
+)
+from trueodds.sums.answers import AnswerSums
+from trueodds.sums.hours import Hours
+
+_NEVER = 2**62
+WINDOWS = 8
+"""Windows whose merged totals are kept, 200 KB each at most."""
+Window = tuple[int, int, int | None, int | None]
+"""Version, kind of sums, first and end hour."""
+
+
+class MergedTotals:
+    """Totals of a few windows as the last compaction left them: nothing else writes sums, so until the next they hold.
+
+    Without it a report reads and adds up a blob for each month, day and hour of its window: 4 ms for a year.
+    """
+
+    def __init__(self) -> None:
+        self._number, self._sums = -1, OrderedDict[Window, PeriodSums]()
+
+    def get(self, number: int, window: Window) -> PeriodSums | None:
+        """The sums that were kept of a window, if `number` compactions are still all there were."""
+        return self._sums.get(window) if number == self._number else None
+
+    def keep(self, number: int, window: Window, sums: PeriodSums) -> None:
+        if number != self._number:
+            self._number = number
+            self._sums.clear()
+        self._sums[window] = sums
+        if len(self._sums) > WINDOWS:
+            self._sums.popitem(last=False)
+
+
+def sums(
+    version: int, kind: int, hours: Hours, only: int | None = None, *, totals: MergedTotals
+) -> Work[dict[int, AnswerSums]]:
+    """Sums of the hours [first, end) of predictions, by group or of one."""
+    ((number,),) = yield Query("SELECT number FROM compactions")
+    window = version, kind, *hours
+    is_total = kind in deltas.TOTALS
+    merged = totals.get(number, window) if is_total else None
+    if merged is None:
+        merged = yield from _merged(version, kind, hours)
+        if is_total:  # by class they are a hundred times as large
+            totals.keep(number, window, merged)
+    pending = (yield from deltas.pending(version, kind)).between(hours)
+    return add_up([merged, PeriodSums.of(pending, kind)]).stored(kind, only)
+
+
+def by_name(
+    version: Version, key: int, by: By, hours: Hours, only: str | None, *, positive: bool, totals: MergedTotals
+) -> Work[dict[str, AnswerSums]]:
+    """Sum the hours [first, end) by predicted class or tag, under their names; `only`: one of them."""
+    names = yield from names_of(version, key, by)
+    group = None if only is None else next((number for number, name in names.items() if name == only), -1)
+    by_number = yield from sums(key, kind_of(by, positive=positive), hours, group, totals=totals)
+    return {names[number]: group_sums for number, group_sums in by_number.items()}
+
+
+def names_of(version: Version, key: int, by: By) -> Work[dict[int, str]]:
+    """Name each class by its index, or each tag by its key; answers without a tag have the empty name."""
+    if by == "class":
+        return dict(enumerate(version.classes))
+    rows = yield Query("SELECT key, name FROM tags WHERE version = $1", (key,))
+    return dict(rows) | {UNTAGGED_KEY: "", OTHER_KEY: OTHER_TAGS}
+
+
+def kind_of(by: By | None, *, positive: bool = False) -> int:
+    """Return the kind of sums of all answers, by class or by tag; `positive`: those of p(positive)."""
+    if positive:
+        return {None: deltas.POSITIVE, "class": deltas.POSITIVE_BY_CLASS, "tag": deltas.POSITIVE_BY_TAG}[by]
+    return {None: deltas.TOTAL, "class": deltas.BY_CLASS, "tag": deltas.BY_TAG}[by]
+
+
+def _merged(version: int, kind: int, hours: Hours) -> Work[PeriodSums]:
+    parts = []
+    for unit, low, high in cover(*hours):
+        rows = yield Query(
+            "SELECT data FROM sums WHERE version = $1 AND kind = $2 AND unit = $3 AND period >= $4 AND period < $5",
+            (version, kind, unit, -_NEVER if low is None else low, _NEVER if high is None else high),
+        )
+        parts += [PeriodSums.from_bytes(bytes(data)) for (data,) in rows]
+    return add_up(parts)
+
+
+def trend(version: int, kind: int, name: Unit, hours: Hours, most: int) -> Work[dict[int, PeriodSums]]:
+    """Sums of each period that begins in the hours [first, end).
+
+    Raises:
+        ValueError: more than `most`.
+    """
+    unit = UNIT_OF[name]
+    first, end = periods_of(hours, unit)
+    low, high = -_NEVER if first is None else first, _NEVER if end is None else end
+    where = "WHERE version = $1 AND kind = $2 AND unit = $3 AND period >= $4 AND period < $5"
+    ((number,),) = yield Query(f"SELECT count(*) FROM sums {where}", (version, kind, unit, low, high))
+    pending = dict(by_period((yield from deltas.pending(version, kind)), unit))
+    added = {period: PeriodSums.of(part, kind) for period, part in pending.items() if low <= period < high}
+    check_number(max(number, len(added)), name, most)
+    rows = yield Query(f"SELECT period, data FROM sums {where} ORDER BY period", (version, kind, unit, low, high))
+    by_start = {period: PeriodSums.from_bytes(bytes(data)) for period, data in rows}
+    for period, part in added.items():
+        by_start[period] = by_start[period] + part if period in by_start else part
+    return dict(sorted(by_start.items()))
+
+
+def trend_of(
+    version: Version, key: int, unit: Unit, hours: Hours, most: int, by: By | None, group: str
+) -> Work[tuple[dict[int, PeriodSums], int]]:
+    """Read the sums of each period with answers, and the number of the one group that the caller asks for.
+
+    Raises:
+        ValueError: more periods than `most`; or minutes of hours before those of which they are kept.
+    """
+    if unit == "minute":
+        check_minutes((yield from first_hour(key, hours)))
+    periods = yield from trend(key, kind_of(by), unit, hours, most)
+    if by is None:
+        return periods, 0
+    names = yield from names_of(version, key, by)
+    return periods, next((number for number, name in names.items() if name == group), -1)
+
+
+def first_hour(version: int, hours: Hours) -> Work[int | None]:
+    """The first of the hours [first, end) with answers; None if there is none."""
+    first, end = hours
+    ((merged,),) = yield Query(
+        "SELECT min(period) FROM sums WHERE version = $1 AND kind = $2 AND unit = $3 AND period >= $4 AND period < $5",
+        (version, deltas.TOTAL, HOUR, -_NEVER if first is None else first, _NEVER if end is None else end),
+    )
+    minute_N = (yield from deltas.pending(version, deltas.TOTAL)).between(hours).answers["minute"]
+    known = [] if merged is None else [int(merged)]
+    return min([*known, *(minute_N.min(keepdims=True) // 60).tolist()] if len(minute_N) else known, default=None)
