@@ -26,11 +26,12 @@ LAYERS = {
         importing
         client
         calibrated reports
+        drawing
         bundle evaluation
         calibrators
         logits metrics
         sums inputs
-        files cli names
+        files cli
         errors texts processes dialect
     """,
     "trueodds/inputs": """
@@ -106,10 +107,10 @@ LAYERS = {
         composition page
         checks labelling slices
         verdict
-        decisions estimands figures reliability
-        axis words
-        memo options
-        rows schemas style
+        decisions estimands figures
+        words
+        memo options times
+        rows schemas
         alarm
     """,
     "trueodds/reports/schemas": """

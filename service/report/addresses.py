@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from urllib.parse import urlencode
 
-from trueodds.reports.axis import utc
 from trueodds.reports.schemas import Report
+from trueodds.reports.times import utc
 from trueodds.sums.hours import HOUR_MS, hour_of
 from trueodds.texts import plural
 
