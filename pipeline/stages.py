@@ -162,7 +162,8 @@ def evaluate(params: Params) -> None:
     """
     import shutil
 
-    from pipeline import calibrate, figures
+    from pipeline import calibrate
+    from pipeline.figures import evaluation as pictures
     from trueodds import logits
     from trueodds.evaluation import results, shifted_logits
     from trueodds.files import read_json, read_npz
@@ -177,7 +178,7 @@ def evaluate(params: Params) -> None:
     evaluated.write(EVALUATION, logits.notes(LOGITS))
     model, method = params.training.model, params.training.method
     subject = f"{params.data.dataset}, {method if model is None else Path(model).name}"
-    figures.draw(evaluated, names, EVALUATION, subject)
+    pictures.draw(evaluated, names, EVALUATION, subject)
     out = EVALUATION / "shift"
     shutil.rmtree(out, ignore_errors=True)
     out.mkdir()

@@ -4,7 +4,7 @@
     python -m benchmarks.training.pipeline_run flow-overhead-digits digits --plain
 
 runs in a temporary clone of HEAD with a DVC cache, a server and a worker of its own, so nothing is skipped and the
-checkout is left alone, and writes benchmarks/results/<name>.json and <name>.png (the reliability diagram). `--plain`
+checkout is left alone, and writes benchmarks/results/<name>.json and <name>.svg (the reliability diagram). `--plain`
 runs the same by `dvc repro` in another clone, before and after, and once more each when nothing has changed: the
 difference is what scheduling, isolation, experiment and publishing cost.
 """
@@ -80,7 +80,7 @@ def main(name: str, deployment: str, words: list[str], plain: bool) -> None:
             }
         RESULTS.mkdir(parents=True, exist_ok=True)
         (RESULTS / f"{name}.json").write_text(json.dumps(table, indent=2) + "\n", encoding="utf-8")
-        shutil.copy(home / "artifacts" / "evaluation" / "reliability.png", RESULTS / f"{name}.png")
+        shutil.copy(home / "artifacts" / "evaluation" / "reliability.svg", RESULTS / f"{name}.svg")
         print(markdown(table))
 
 

@@ -9,19 +9,21 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pipeline.figures.bins import BINS
+from pipeline.figures.close_look import panel
 from pipeline.figures.labels import label
-from pipeline.figures.reliability import panel
 from pipeline.figures.style import BAR, GAP, INK, LINE, bare, drawn
-from trueodds.metrics import CalibrationSums, ece, mce, noise_floor
+from trueodds.metrics import CELLS, CalibrationSums, ece, mce, noise_floor
 from trueodds.sums.inputs import Array
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+BINS = [bins for bins in range(10, 1001) if CELLS % bins == 0]
 ACROSS = 4
 """Panels beside each other."""
+BANDS_UP_TO = 2
+"""Models; the bands of more would cover each other."""
 COLOURS = (BAR, GAP, INK, "#54a24b", "#b279a2", LINE)
 DASHES: tuple[Any, ...] = ("-", (0, (5, 2)), (0, (1, 1.2)), (0, (5, 1.5, 1, 1.5)))
 MARKERS = "osD^vPX*"
@@ -70,20 +72,29 @@ def reliability_grid(sums: Mapping[str, CalibrationSums], bins: int, level: floa
         )
 
 
-def robustness(sums: Mapping[str, Sequence[CalibrationSums]], out: Path, title: str) -> None:
-    """ECE and MCE in 10 to 1,000 equal-width bins, the mean over the seeds of each model; the thin line of a model is
-    what it would show if it were calibrated. Written to `out`.svg and `out`.png (gamma-net paper, figs. 5, 8).
+def robustness(sums: Mapping[str, Sequence[CalibrationSums]], out: Path, title: str, *, png: bool = True) -> None:
+    """Draw ECE and MCE in 10 to 1,000 equal-width bins, the mean over the seeds of each model.
+
+    The thin line of a model is its noise floor, what it would show if it were calibrated; of one or two models a band
+    reaches from there to the floor's 95th percentile. The plug-in ECE grows with the number of bins, and so does the
+    floor: their distance says something, the height alone does not. The MCE soon is that of a bin with a single row.
+    Written to `out`.svg and, with `png`, to `out`.png (gamma-net paper, figs. 5, 8).
     """
-    with drawn(out, title, (8.8, 4.2), png=True) as figure:
+    with drawn(out, title, (8.8, 4.2), png=png) as figure:
         left, right = figure.subplots(1, 2)
         for number, (name, of_seeds) in enumerate(sums.items()):
             style = line_style(number)
-            floor = np.mean([[noise_floor(of, bins=bins).mean for bins in BINS] for of in of_seeds], axis=0)
-            left.plot(BINS, floor, color=style["color"], linewidth=0.7, linestyle=(0, (1, 2)))
+            floors = [[noise_floor(of, bins=bins) for bins in BINS] for of in of_seeds]
+            mean = np.mean([[floor.mean for floor in of_bins] for of_bins in floors], axis=0)
+            left.plot(BINS, mean, color=style["color"], linewidth=0.7, linestyle=(0, (1, 2)))
+            if len(sums) <= BANDS_UP_TO:
+                p95 = np.mean([[floor.p95 for floor in of_bins] for of_bins in floors], axis=0)
+                left.fill_between(BINS, mean, p95, color=style["color"], alpha=0.2, linewidth=0)
             for axes, metric in ((left, ece), (right, mce)):
                 values = np.mean([[metric(of, bins=bins) for bins in BINS] for of in of_seeds], axis=0)
                 axes.plot(BINS, values, **style, markersize=3, linewidth=1.3, label=name)
-        left.set(title="ECE (fraction; thin: its noise floor)", ylim=(0, None))
+        to = ", to 95%" if len(sums) <= BANDS_UP_TO else ""
+        left.set(title=f"ECE (fraction; thin: its noise floor{to})", ylim=(0, None))
         right.set(title="MCE (fraction)", ylim=(0, 1.02))
         for axes in (left, right):
             axes.set(xscale="log", xlabel="equal-width bins (log scale)")

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from pipeline.figures.reliability import panel
 from pipeline.figures.style import BAR, GAP, INK, LINE, bare, drawn
-from trueodds.metrics import CalibrationSums, ece
+from trueodds.metrics import Bins, CalibrationSums, binomial_interval, ece
 from trueodds.sums.inputs import Array
 
 if TYPE_CHECKING:
@@ -52,6 +51,44 @@ def reliability(arrays: Arrays, out: Path, title: str) -> None:
         handles, labels = figure.axes[0].get_legend_handles_labels()
         for handle in filter(None, figure.legend(handles, labels, **legend(arrays)).legend_handles):
             handle.set_alpha(1)
+
+
+def panel(axes: Axes, bins: Bins, level: float) -> None:
+    """Draw one reliability diagram of several; bars of bins with few rows are pale, as the ECE weighs them."""
+    filled = bins.count_B > 0
+    lo, width, count = bins.lo_B[filled], (bins.hi_B - bins.lo_B)[filled], bins.count_B[filled]
+    accuracy, confidence = bins.accuracy_B[filled], bins.mean_confidence_B[filled]
+    low, high = binomial_interval(bins.correct_B[filled], count, level=level)
+    weight = np.clip(np.sqrt(count / max(count.max(), 1) * 4), 0.15, 1)
+    bars = axes.bar(
+        lo,
+        accuracy,
+        width,
+        align="edge",
+        color=BAR,
+        edgecolor="white",
+        linewidth=0.6,
+        label="accuracy (paler: fewer rows)",
+    )
+    for bar, alpha in zip(bars, weight, strict=True):
+        bar.set_alpha(float(alpha))
+    axes.bar(
+        lo, confidence - accuracy, width, bottom=accuracy, align="edge", facecolor="none", edgecolor=GAP, hatch="////",
+        linewidth=0.8, label="gap to mean confidence",
+    )  # fmt: skip
+    whiskers = np.maximum([accuracy - low, high - accuracy], 0.0)
+    axes.errorbar(
+        lo + width / 2,
+        accuracy,
+        whiskers,
+        fmt="none",
+        ecolor=INK,
+        elinewidth=0.9,
+        capsize=1.5,
+        label=f"{level:.0%} binomial interval",
+    )
+    axes.plot([0, 1], [0, 1], color=INK, linestyle=(0, (4, 3)), linewidth=0.9, label="calibrated")
+    axes.set(xlim=(0, 1), ylim=(0, 1.01))
 
 
 def gradients(arrays: Arrays, out: Path, title: str) -> None:

@@ -67,10 +67,10 @@ def show_results(folder: Path, title: str) -> None:
     if (evaluation / "metrics.json").is_file():
         markdown = summary_markdown(read_json(evaluation / "metrics.json"), title)
         create_markdown_artifact(markdown, key="calibration", description="Test rows, before and after calibration")
-    if (evaluation / "reliability.png").is_file():
-        picture = base64.b64encode((evaluation / "reliability.png").read_bytes()).decode()
+    if (evaluation / "reliability.svg").is_file():
+        picture = base64.b64encode((evaluation / "reliability.svg").read_bytes()).decode()
         create_markdown_artifact(
-            f"![reliability diagram](data:image/png;base64,{picture})",
+            f"![reliability diagram](data:image/svg+xml;base64,{picture})",
             key="reliability",
             description="Accuracy against confidence on the test rows",
         )

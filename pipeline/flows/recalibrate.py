@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import base64
 import json
-import tempfile
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -30,6 +29,7 @@ from pipeline import recalibrate as recalibration
 from pipeline.flows import artifacts, models_of
 from pipeline.recalibrate import AwayError, Choice, FewLabelsError, ObservedModel, Outcome, Recalibration
 from trueodds.bundle import RECALIBRATED, PublishedModels, open_models
+from trueodds.drawing.reliability import before_and_after
 from trueodds.errors import UserError
 
 T = TypeVar("T")
@@ -248,12 +248,8 @@ def candidate_rows(choice: Choice) -> list[dict[str, Any]]:
 
 
 def _picture(outcome: Outcome) -> str:
-    from pipeline.figures import reliability_diagram
-
     assert outcome.choice is not None
     choice = outcome.choice
-    with tempfile.TemporaryDirectory(prefix="trueodds-recalibrate-") as folder:
-        out = Path(folder) / "reliability"
-        title = f"{outcome.model}: {choice.rows:,} live labels"
-        reliability_diagram(choice.before, choice.after, choice.settings, out, title)
-        return f"data:image/png;base64,{base64.b64encode(out.with_suffix('.png').read_bytes()).decode()}"
+    title = f"{outcome.model}: {choice.rows:,} live labels"
+    svg = before_and_after(choice.before, choice.after, choice.settings, title)
+    return f"data:image/svg+xml;base64,{base64.b64encode(svg.encode()).decode()}"

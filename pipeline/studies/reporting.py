@@ -13,8 +13,8 @@ from pipeline.studies import choice, comparison, drawing, measuring, printing, s
 from pipeline.studies.choice import Row
 from pipeline.studies.format import Study
 from pipeline.studies.whole import Done
+from trueodds.drawing.picture import PALETTE
 from trueodds.files import write_text
-from trueodds.reports.style import PALETTE
 from trueodds.texts import plural
 
 PAGE = "study.html"

@@ -10,8 +10,7 @@ from service.http.error_answers import RefusedRowsError, bad_row
 from service.ids import MAX_ID, id_problem
 from service.store.rows import Label, storable
 from trueodds.inputs.table import SEPARATED
-from trueodds.names import alike
-from trueodds.texts import as_name, as_whole, short, without_point
+from trueodds.texts import alike, as_name, as_whole, short, without_point
 
 _CLASS = frozenset({"label", "index"})
 """Keys that say a row's class, one of them in each row: by its name, or by its place among the classes."""

@@ -8,8 +8,8 @@ from datetime import datetime, timedelta
 from urllib.parse import urlencode
 
 from service.http.parameters import moment_of
-from trueodds.reports.axis import utc
 from trueodds.reports.schemas import Report
+from trueodds.reports.times import utc
 from trueodds.sums.hours import HOUR_MS, hour_of
 from trueodds.texts import plural
 

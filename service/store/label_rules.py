@@ -12,8 +12,7 @@ from service.ids import is_generated
 from service.store.rows import Label, LabelCounts, Version, storable
 from trueodds.bundle.contents import is_shadow, shadows_of
 from trueodds.errors import nearest
-from trueodds.names import Places
-from trueodds.texts import short
+from trueodds.texts import Places, short
 
 _CURES = {
     "already": 'add "correct": true to replace it',

@@ -83,7 +83,7 @@ def test_from_an_alarm_to_a_verdict(prefect: Prefect, service: tuple[httpx.Clien
     assert set(prefect.stages(published)) == {"fetch labels", "choose", "publish as recalibrated"}
     shown = prefect.artifacts(published)
     assert '"calibrator": "temperature"' in str(shown["candidates"]).replace("'", '"')
-    assert "data:image/png;base64,iVBOR" in shown["recalibration"] and str(second) in shown["bundle"]
+    assert "data:image/svg+xml;base64,PHN2Zy" in shown["recalibration"] and str(second) in shown["bundle"]
     assert len(later(prefect)) in (2, 3), "both ask for the same later look, within a minute"
 
     label(client, 10, TRUE, seed=3)

@@ -79,7 +79,7 @@ def test_a_run_then_one_that_skips(prefect: Prefect) -> None:
     assert shown["calibration"] == shown_again["calibration"]
     assert shown["progress-train"] == 100
     assert "| ECE |" in shown["calibration"] and "600 test rows" in shown["calibration"]
-    assert shown["reliability"].startswith("![reliability diagram](data:image/png;base64,iVBORw0KGgo")
+    assert shown["reliability"].startswith("![reliability diagram](data:image/svg+xml;base64,PHN2Zy")
     assert "file:" not in str(shown), "a browser opens no link to a file"
     bundle = published(shown)
     assert bundle.is_relative_to(home / "models") and (bundle / "model.onnx").is_file()

@@ -15,10 +15,11 @@ from service.report import pages
 from tests.service import page_parts, page_reports
 from tests.service.page_parts import NOW, sums
 from tests.service.page_reports import full
-from trueodds.reports import axis, page, words
+from trueodds.drawing import axis
+from trueodds.reports import page, times, words
+from trueodds.reports.figures import diagram_of
 from trueodds.reports.page.evidence import ROWS, evidence_diagram, thinned
 from trueodds.reports.page.trend import trend_diagram
-from trueodds.reports.reliability import reliability
 from trueodds.reports.schemas import Trend, TrendPoint
 from trueodds.texts import plural
 
@@ -83,10 +84,10 @@ def test_time_axis_has_few_round_ticks_within(unit: Any, begin: datetime, steps:
         else begin.replace(day=1, hour=0)
     )
     width = {"minute": 60, "hour": 3600, "day": 86400, "month": 86400 * 30}[unit]
-    end = axis.after(begin + timedelta(seconds=steps * width), unit)
-    time = axis.TimeScale(begin, end, unit)
+    end = times.after(begin + timedelta(seconds=steps * width), unit)
+    time = times.TimeScale(begin, end, unit)
     ticks = time.ticks()
-    assert len(ticks) <= axis.MOST_TICKS
+    assert len(ticks) <= times.MOST_TICKS
     assert all(axis.LEFT <= tick.at <= axis.LEFT + axis.WIDTH for tick in ticks)
     assert [t.at for t in ticks] == sorted({t.at for t in ticks})
     assert ticks or steps < 3
@@ -137,7 +138,7 @@ def test_thinning_keeps_both_ends() -> None:
 @pytest.mark.parametrize("bins", [1, 15, 60, 1000])
 def test_bars_stand_where_the_numbers_say(bins: int) -> None:
     parts = page_parts.bins_of(sums(3000, page_parts.over), bins)
-    d = reliability(parts)
+    d = diagram_of(parts)
     occupied = [b for b in parts if b.count]
     assert len(d.middles) == d.accuracy.count("z") == d.counts.count("z") == len(occupied)
     assert d.over.count("z") + d.under.count("z") == sum(b.gap != 0 for b in occupied)

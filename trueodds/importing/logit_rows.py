@@ -15,8 +15,8 @@ from trueodds.importing import tables
 from trueodds.importing.errors import LabelledRowsError
 from trueodds.inputs.columns import read_npy
 from trueodds.logits import Logits
-from trueodds.names import Places
 from trueodds.sums.inputs import both_classes, check_labels, check_logits, logits_of
+from trueodds.texts import Places
 
 FORMS = (
     "an .npz with logits and labels, or with val_logits, val_labels, test_logits and test_labels; an .npy of logits"

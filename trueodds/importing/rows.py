@@ -18,8 +18,7 @@ from trueodds.importing.errors import LabelledRowsError
 from trueodds.inputs import columns
 from trueodds.inputs.image.formats import SUFFIXES
 from trueodds.inputs.text import labelled
-from trueodds.names import Places, alike
-from trueodds.texts import is_whole_number, listed
+from trueodds.texts import Places, alike, is_whole_number, listed
 
 FORMS = "an .npz with x and y, a folder of class folders, a .csv or .parquet table"
 EXPECTED_FORMS = "an .npy, an .npz with p, or a .csv or .parquet table with a column for each class, named as it"

@@ -13,8 +13,7 @@ from typing import Any
 
 from trueodds.files import written
 from trueodds.inputs.errors import InputError, UnreadableError
-from trueodds.names import alike
-from trueodds.texts import plural
+from trueodds.texts import alike, plural
 
 SEPARATORS = (",", ";", "\t", "|")
 SEPARATED = "separated by commas, semicolons, tabs or |"

@@ -6,8 +6,8 @@ import math
 from collections.abc import Sequence
 
 from trueodds.metrics.changes import gap_segments
-from trueodds.reports.axis import utc
 from trueodds.reports.schemas import Check, Report, Slice, Trend, Window
+from trueodds.reports.times import utc
 from trueodds.reports.verdict import direction_of, told_apart
 from trueodds.reports.words import period
 from trueodds.texts import plural

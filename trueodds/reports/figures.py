@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from trueodds import metrics
+from trueodds.drawing.reliability import TOP_LABEL, Axes, Column, Reliability, reliability
 from trueodds.metrics import Bins, CalibrationSums
 from trueodds.reports.memo import memoised
 from trueodds.reports.options import Options
@@ -156,3 +158,10 @@ def _rows(table: Bins, level: float) -> list[Bin]:
         means = {name: float(column[b]) if count else None for name, column in zip(names, columns, strict=True)}
         rows.append(Bin(lo=table.lo_B[b], hi=table.hi_B[b], count=int(count), **means))
     return rows
+
+
+def diagram_of(bins: Sequence[Bin], axes: Axes = TOP_LABEL) -> Reliability:
+    """Lay out the reliability diagram of a report's bins."""
+    means = ("mean_confidence", "accuracy", "accuracy_lower", "accuracy_upper")
+    columns = [Column(b.lo, b.hi, b.count, *(getattr(b, name) or 0.0 for name in means)) for b in bins if b.count]
+    return reliability(columns, len(bins), axes)

@@ -6,8 +6,8 @@ import math
 from dataclasses import dataclass
 from datetime import datetime
 
+from trueodds.drawing.axis import LEFT, WIDTH, Scale, Tick, line, n, nice_top
 from trueodds.reports.alarm import Alarm, AlarmOf, EvidencePoint
-from trueodds.reports.axis import LEFT, WIDTH, Scale, Tick, line, n, nice_top
 from trueodds.reports.words import chance, count
 
 TOP, HEIGHT = 26.0, 286.0

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from trueodds.reports.axis import LEFT, WIDTH, Point, Scale, Tick, TimeScale, after, band, line, n, nice_top, utc
+from trueodds.drawing.axis import LEFT, WIDTH, Point, Scale, Tick, band, line, n, nice_top
 from trueodds.reports.page.trend import DOTS_UP_TO, THIN, runs
 from trueodds.reports.schemas import Trend, TrendPoint
+from trueodds.reports.times import TimeScale, after, utc
 
 TOP, HEIGHT = 26.0, 190.0
 LEAST_SPAN = 0.05

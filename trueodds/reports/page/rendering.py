@@ -12,13 +12,15 @@ from pathlib import Path
 from jinja2 import BaseLoader, Environment, StrictUndefined, TemplateNotFound
 from markupsafe import Markup
 
-from trueodds.reports import style, words
+from trueodds.drawing import picture
+from trueodds.drawing.reliability import Axes
+from trueodds.reports import words
+from trueodds.reports.figures import diagram_of
 from trueodds.reports.page.evidence import evidence_diagram
 from trueodds.reports.page.expectation import expectation_diagram
 from trueodds.reports.page.glossary import glossary
 from trueodds.reports.page.state import state_of
 from trueodds.reports.page.trend import trend_diagram
-from trueodds.reports.reliability import Axes, reliability
 from trueodds.reports.schemas import Report, Window
 from trueodds.sums.bins import COARSE_CELLS
 
@@ -31,7 +33,7 @@ def _text(path: Path) -> str:
 
 
 SCRIPT = _text(FOLDER / "script.js")
-STYLE = style.PALETTE + style.CHART + style.squeezed(FOLDER / "style.css")
+STYLE = picture.PALETTE + picture.CHART + picture.squeezed(FOLDER / "style.css")
 
 
 @dataclass(frozen=True)
@@ -64,8 +66,8 @@ def render(report: Report, *, now: datetime | None = None, site: Site | None = N
             site=site,
             state=state_of(report),
             now=now or datetime.now(UTC),
-            reliability=reliability(report.bins),
-            reliability_of_positive=reliability(positive.bins, Axes.of_positive(positive.label)) if positive else None,
+            reliability=diagram_of(report.bins),
+            reliability_of_positive=diagram_of(positive.bins, Axes.of_positive(positive.label)) if positive else None,
             trend=trend_diagram(report.trend, report.alarm) if report.trend else None,
             expectation=expectation_diagram(report.trend) if report.trend else None,
             evidence=evidence_diagram(report.alarm) if report.alarm else None,

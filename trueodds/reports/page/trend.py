@@ -6,9 +6,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from statistics import median
 
+from trueodds.drawing.axis import LEFT, WIDTH, Point, Scale, Tick, band, line, n, nice_top
 from trueodds.reports.alarm import Alarm, AlarmOf
-from trueodds.reports.axis import LEFT, WIDTH, Point, Scale, Tick, TimeScale, after, band, line, n, nice_top, utc
 from trueodds.reports.schemas import Trend, TrendPoint, Unit
+from trueodds.reports.times import TimeScale, after, utc
 from trueodds.reports.words import percent
 
 TOP, HEIGHT, SPACE, STRIP = 26.0, 196.0, 34.0, 56.0
@@ -71,7 +72,7 @@ def trend_diagram(trend: Trend, alarm: Alarm | None = None) -> TrendDiagram | No
 
     return TrendDiagram(
         error=error,
-        error_ticks=[Tick(error(error.top * k / 4), f"{error.top * k / 4:.3g}") for k in range(5)],
+        error_ticks=error.ticks(),
         share=share,
         share_top=percent(share.top, 0 if share.top >= 0.01 else 1),
         time_ticks=time.ticks(),

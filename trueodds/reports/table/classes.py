@@ -12,8 +12,7 @@ from scipy.optimize import linear_sum_assignment
 from trueodds.errors import nearest
 from trueodds.files import FileError
 from trueodds.inputs.columns import Texts
-from trueodds.names import Places, form
-from trueodds.texts import is_whole_number, listed, short, without_point
+from trueodds.texts import Places, form, is_whole_number, listed, short, without_point
 
 NO_LABEL = ("", "nan", "null")
 """Cells of a label, in small letters, of an answer that has none."""

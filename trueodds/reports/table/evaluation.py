@@ -10,12 +10,12 @@ import numpy as np
 import numpy.typing as npt
 
 from trueodds import metrics
+from trueodds.drawing.picture import alone
+from trueodds.drawing.reliability import BOX, Axes, Reliability
 from trueodds.errors import ConfigError, unknown
-from trueodds.reports.figures import Figures, calibration_p_value, figures_of, positive_figures
+from trueodds.reports.figures import Figures, calibration_p_value, diagram_of, figures_of, positive_figures
 from trueodds.reports.options import Options
-from trueodds.reports.reliability import Axes, reliability
 from trueodds.reports.schemas import Bin, Labelling, PositiveFigures, Verdict, WorstBin
-from trueodds.reports.style import picture
 from trueodds.reports.table import notebook
 from trueodds.reports.verdict import (
     CERTAIN,
@@ -135,16 +135,16 @@ class CalibrationReport:
 
     def _repr_html_(self) -> str:
         rows = positive_rows(self.positive) if self.positive else []
-        return notebook.html(self.title, [*rows, *self.table()], self.reading, self._diagram())
+        return notebook.html(self.title, [*rows, *self.table()], self.reading, self._diagram().svg())
 
     def svg(self) -> str:
-        """The reliability diagram as a picture for a file, in colours of its own."""
-        return picture(self._diagram())
+        """Draw the reliability diagram as a picture for a file, in light or dark colours of its own."""
+        return alone(self._diagram().svg(), *BOX)
 
-    def _diagram(self) -> str:
+    def _diagram(self) -> Reliability:
         if self.positive is None:
-            return reliability(self.bins).svg()
-        return reliability(self.positive.bins, Axes.of_positive(self.positive.label)).svg()
+            return diagram_of(self.bins)
+        return diagram_of(self.positive.bins, Axes.of_positive(self.positive.label))
 
 
 def figure_rows(figures: Mapping[str, Any]) -> list[tuple[str, str, str, str]]:

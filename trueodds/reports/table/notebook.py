@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from html import escape
 from pathlib import Path
 
-from trueodds.reports.style import CHART, DARK, LIGHT, squeezed
+from trueodds.drawing.picture import CHART, DARK, LIGHT, squeezed
 
 _DARK_NOTEBOOKS = "[data-jp-theme-light=false] .trueodds,.vscode-dark .trueodds,html[theme=dark] .trueodds"
 """JupyterLab and Notebook 7, Visual Studio Code, Colab: their themes need not be the system's."""

@@ -16,7 +16,6 @@ from trueodds.files import FileError, read_npz
 from trueodds.inputs import columns
 from trueodds.inputs.columns import Texts
 from trueodds.inputs.times import note as time_note
-from trueodds.names import alike
 from trueodds.reports.table.answers import (
     Answers,
     Groups,
@@ -28,7 +27,7 @@ from trueodds.reports.table.answers import (
 from trueodds.reports.table.classes import bare_names, numbered, one_column, unlabelled_note
 from trueodds.reports.table.numbers import checked
 from trueodds.sums.inputs import TELLING_ROWS, as_numbers, both_classes, check_logits, softmax
-from trueodds.texts import columns_listed, listed, plural
+from trueodds.texts import alike, columns_listed, listed, plural
 
 Scale = Literal["probabilities", "logits"]
 LABEL = "label"

@@ -1,16 +1,14 @@
-"""Scales of the charts, in SVG units: linear ones from 0, time, and the paths of lines and bands."""
+"""Times of a report: UTC, the periods of a trend, and the scale of time in its charts."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
+from trueodds.drawing.axis import LEFT, WIDTH, Tick
 from trueodds.reports.schemas import Unit
 
-LEFT, WIDTH = 62.0, 420.0
-"""Left edge and width of every plot: they stand above each other on a phone."""
 STEPS = {
     "minute": (1, 2, 5, 10, 15, 30, 60, 120, 180, 360),
     "hour": (1, 2, 3, 6, 12, 24, 48, 96, 168, 336, 720),
@@ -19,59 +17,6 @@ STEPS = {
 }
 WIDTHS = {"minute": timedelta(minutes=1), "hour": timedelta(hours=1), "day": timedelta(days=1)}
 MOST_TICKS = 5
-
-Point = tuple[float, float]
-
-
-@dataclass(frozen=True)
-class Tick:
-    at: float
-    """x or y."""
-    text: str
-
-
-@dataclass(frozen=True)
-class Scale:
-    """y of a value between 0 and `top`, growing downwards in a plot of `height` below `y`."""
-
-    top: float
-    y: float
-    height: float
-
-    def __call__(self, value: float) -> float:
-        """Values outside are drawn at the edge."""
-        return self.y + self.height * (1 - min(max(value / self.top, 0.0), 1.0))
-
-    @property
-    def bottom(self) -> float:
-        return self.y + self.height
-
-
-def n(value: float) -> str:
-    """A coordinate: a tenth of a unit is a tenth of a pixel."""
-    text = f"{value:.1f}"
-    return text[:-2] if text.endswith(".0") else text
-
-
-def nice_top(value: float, least: float) -> float:
-    """The smallest 1, 1.5, 2, 3, 4, 5, 6, 8 times a power of ten that is not below `value` nor `least`."""
-    wanted = max(value, least)
-    power = 10.0 ** math.floor(math.log10(wanted))
-    fitting = (k * power for k in (1, 1.5, 2, 3, 4, 5, 6, 8, 10) if k * power >= wanted * (1 - 1e-9))
-    return next(fitting)
-
-
-def line(points: Iterable[Point]) -> str:
-    """Path through points; those inside a level stretch are left out, for nobody would see them."""
-    words = [(n(x), n(y)) for x, y in points]
-    levels = ["", *(y for _, y in words), ""]
-    kept = [word for k, word in enumerate(words) if not levels[k] == levels[k + 1] == levels[k + 2]]
-    return "".join(f"{'L' if k else 'M'}{x} {y}" for k, (x, y) in enumerate(kept))
-
-
-def band(upper: Sequence[Point], lower: Sequence[Point]) -> str:
-    """Closed path between two lines of equal x."""
-    return line([*upper, *reversed(lower)]) + "z" if upper else ""
 
 
 def after(start: datetime, unit: Unit) -> datetime:

@@ -1,0 +1,115 @@
+"""Colours and rules of the drawings, and the frame of a picture in a file: title, panels side by side, legend."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from html import escape
+from pathlib import Path
+from textwrap import wrap
+
+_FOLDER = Path(__file__).parent
+
+
+def squeezed(path: Path) -> str:
+    """A style sheet without its blanks: a tenth of a page."""
+    text = re.sub(r"^[ \t]+", "", path.read_text(encoding="utf-8"), flags=re.MULTILINE)
+    return re.sub(r":\s+", ":", re.sub(r"\s*([{};,])\s*", r"\1", text))
+
+
+PALETTE = squeezed(_FOLDER / "palette.css")
+LIGHT, DARK = re.findall(r":root\{(.*?)\}", PALETTE)
+"""Declarations of the colours as variables."""
+CHART = squeezed(_FOLDER / "chart.css")
+"""Rules of the drawings, in these colours: of what lies in an element of the class `chart`."""
+HATCHING = (
+    '<defs><pattern id="hatch" width="6" height="6" patternUnits="userSpaceOnUse"'
+    ' patternTransform="rotate(45)"><path class="hatching" d="M0 0v6"/></pattern></defs>\n'
+)
+"""The pattern of what is claimed and not kept, once in a document."""
+_IN_A_FILE = squeezed(_FOLDER / "picture.css")
+_FONT = 'font-family="system-ui,sans-serif"'
+MARGIN = 16.0
+LINE = 17.0
+"""Height of a line of text."""
+LETTER = 7.0
+"""Width that a letter takes at most, on average."""
+KEY = 26.0
+"""Width of a legend's mark with the space after it."""
+
+
+@dataclass(frozen=True)
+class Panel:
+    """One plot of a picture."""
+
+    width: float
+    height: float
+    content: str
+    """Elements of SVG, whose origin is the panel's upper left corner."""
+    caption: Sequence[str] = ()
+    """Lines above it."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """An entry of a legend."""
+
+    mark: str
+    """Elements of SVG, within 18 x 12 units."""
+    text: str
+
+
+def picture(title: str, panels: Sequence[Panel], legend: Sequence[Entry] = ()) -> str:
+    """Frame the panels as a file: without variables, which browsers alone know, in light or dark colours."""
+    width = sum(panel.width for panel in panels) + MARGIN * (len(panels) + 1)
+    lines = wrap(title, round((width - 2 * MARGIN) / (1.3 * LETTER)))
+    top = MARGIN + 1.4 * LINE * len(lines)
+    below = top + LINE * max(len(panel.caption) for panel in panels)
+    parts = [f'<text class="title" x="{MARGIN}" y="{MARGIN + 1.4 * LINE * k + 10:g}">{escape(text)}</text>'
+             for k, text in enumerate(lines)]  # fmt: skip
+    x = MARGIN
+    for panel in panels:
+        parts += [f'<text class="caption" x="{x:g}" y="{top + LINE * k + 10:g}">{escape(text)}</text>'
+                  for k, text in enumerate(panel.caption)]  # fmt: skip
+        parts.append(f'<g transform="translate({x:g} {below:g})">\n{panel.content}\n</g>')
+        x += panel.width + MARGIN
+    entries, bottom = _legend(legend, width, below + max(panel.height for panel in panels) + MARGIN)
+    height = bottom + MARGIN
+    return f"""<svg xmlns="http://www.w3.org/2000/svg" class="chart" width="{width:g}" height="{height:g}" \
+viewBox="0 0 {width:g} {height:g}" role="img" {_FONT}>
+<title>{escape(title)}</title>
+<style>{_rules()}</style>
+{HATCHING}<rect class="ground" width="100%" height="100%"/>
+{"".join(f"{part}{chr(10)}" for part in [*parts, *entries])}</svg>
+"""
+
+
+def alone(drawing: str, width: float, height: float) -> str:
+    """Make an element `svg` a file of its own, in the same colours."""
+    start = f'<svg class="chart" width="{width:g}" height="{height:g}" {_FONT}'
+    rules = f'<style>{_rules()}</style><rect class="ground" width="100%" height="100%"/>'
+    return drawing.replace("<svg", start, 1).replace("<title>", f"{rules}<title>", 1) + "\n"
+
+
+def _rules() -> str:
+    """Rules with the colours in place of variables; the dark ones hold where a viewer asks for them."""
+
+    def coloured(declarations: str) -> str:
+        colours = dict(re.findall(r"(--[\w-]+):([^;]+)", declarations))
+        return re.sub(r"var\((--[\w-]+)\)", lambda match: colours[match[1]], CHART + _IN_A_FILE)
+
+    return f"{coloured(LIGHT)}@media (prefers-color-scheme:dark){{{coloured(DARK)}}}"
+
+
+def _legend(legend: Sequence[Entry], width: float, y: float) -> tuple[list[str], float]:
+    """The entries in lines as wide as the picture, and y below them."""
+    parts, x = [], MARGIN
+    for entry in legend:
+        needed = KEY + LETTER * len(entry.text)
+        if x > MARGIN and x + needed > width - MARGIN:
+            x, y = MARGIN, y + 1.3 * LINE
+        mark = f'<g transform="translate({x:g} {y - 10:g})">{entry.mark}</g>'
+        parts.append(f'{mark}<text x="{x + KEY:g}" y="{y:g}">{escape(entry.text)}</text>')
+        x += needed + MARGIN
+    return parts, y

@@ -1,0 +1,208 @@
+"""The reliability diagram: its geometry, in SVG units, and the drawing; before and after a calibrator."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from html import escape
+from typing import NamedTuple
+
+from trueodds.drawing.axis import LEFT, Tick, n
+from trueodds.drawing.picture import HATCHING, Entry, Panel, picture
+from trueodds.evaluation.measurement import Measurement, Settings
+from trueodds.metrics import Bins, binomial_interval
+
+TOP, SIDE = 26.0, 420.0
+BOX = (500, 588)
+"""Width and height of the drawing."""
+STRIP = 64.0
+"""Height of the histogram."""
+SPACE = 28.0
+MOST_NAME = 24
+"""Characters of a class's name beside an axis."""
+WHISKERS_UP_TO = 60
+"""Bins; finer ones would paint the plot over."""
+
+
+@dataclass(frozen=True)
+class Axes:
+    """What the axes of a diagram are."""
+
+    says: str = "what the model says (its confidence)"
+    occurs: str = "how often it is right"
+    description: str = (
+        "How often the model is right against what it says, in {ranges} ranges of confidence, and below it how many"
+        " labels each range has. On the diagonal the model is right as often as it says."
+    )
+    """With `{ranges}`, the number of bins."""
+
+    @classmethod
+    def of_positive(cls, label: str) -> Axes:
+        """Of p(positive), whose class has that name."""
+        name = escape(label if len(label) <= MOST_NAME else f"{label[: MOST_NAME - 1]}…")
+        return cls(
+            f"what the model says: p({name})",
+            f"how many are {name}",
+            f"How many are {name} against the probability that the model gives to it, in {{ranges}} ranges of it, and"
+            " below it how many labels each range has. On the diagonal they are as many as the model says.",
+        )
+
+
+TOP_LABEL = Axes()
+
+
+class Column(NamedTuple):
+    """Labelled rows with a confidence in (lo, hi]."""
+
+    lo: float
+    hi: float
+    rows: int
+    confidence: float
+    """The mean one."""
+    accuracy: float
+    lower: float
+    upper: float
+    """Limits of the accuracy."""
+
+
+@dataclass(frozen=True)
+class Reliability:
+    """Paths, each of all bins at once: a thousand bins stay a small page."""
+
+    ranges: int
+    """Bins, the empty ones among them."""
+    bottom: float
+    strip_bottom: float
+    ticks: list[tuple[Tick, Tick]]
+    """x and y of every fifth of the axes."""
+    accuracy: str
+    over: str
+    """Accuracy that is claimed and not kept: above the accuracy's bars."""
+    under: str
+    """Accuracy that is kept and not claimed: inside them."""
+    whiskers: str
+    counts: str
+    most: int
+    """Labels in the fullest bin."""
+    middles: list[str]
+    """x of the middle of each occupied bin: the rows of the table."""
+    axes: Axes = TOP_LABEL
+
+    left, top, side = LEFT, TOP, SIDE
+    middle, end = LEFT + SIDE / 2, LEFT + SIDE
+
+    def svg(self, *, hatching: bool = True) -> str:
+        """Draw the element `svg`; the rules of `trueodds.drawing.picture.CHART` colour it.
+
+        `hatching`: with the pattern of what is claimed and not kept, which a page needs once.
+        """
+        return f"""<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {BOX[0]} {BOX[1]}" role="img" \
+aria-label="Reliability diagram">
+<title>Reliability diagram</title>
+<desc>{self.axes.description.replace("{ranges}", str(self.ranges))}</desc>
+{HATCHING if hatching else ""}{self.content()}
+</svg>"""
+
+    def content(self) -> str:
+        """Draw what stands within the element `svg`."""
+        ticks = "\n".join(
+            f'<path class="grid" d="M{LEFT} {y.at}H{self.end}"/>\n'
+            f'<text x="{LEFT - 8}" y="{y.at + 4}" class="e">{y.text}</text>\n'
+            f'<text x="{x.at}" y="{self.strip_bottom + 20}" class="m">{x.text}</text>'
+            for x, y in self.ticks
+        )
+        most = (
+            f'<text x="{LEFT + 4}" y="{self.bottom + 20}" class="halo">labels; the fullest range has'
+            f" {self.most:,}</text>"
+        )
+        return f"""{ticks}
+<path class="accuracy" d="{self.accuracy}"/>
+<path class="over" d="{self.over}"/>
+<path class="under" d="{self.under}"/>
+<path class="whisker" d="{self.whiskers}"/>
+<path class="count" d="{self.counts}"/>
+<path class="diagonal" d="M{LEFT} {self.bottom}L{self.end} {TOP}"/>
+<path class="axis" d="M{LEFT} {self.bottom}H{self.end}M{LEFT} {self.strip_bottom}H{self.end}"/>
+{most}
+<text class="m label" x="{self.middle}" y="{self.strip_bottom + 42}">{self.axes.says}</text>
+<text class="label" x="{LEFT}" y="{TOP - 11}">{self.axes.occurs}</text>"""
+
+
+def reliability(columns: Sequence[Column], ranges: int, axes: Axes = TOP_LABEL) -> Reliability:
+    """Bars, whiskers, gaps and histogram of the occupied bins; `ranges`: bins, the empty ones among them."""
+    bottom = TOP + SIDE
+    strip_bottom = bottom + SPACE + STRIP
+    most = max((one.rows for one in columns), default=0)
+    ticks = [(Tick(_x(k / 5), f"{20 * k}%"), Tick(_y(k / 5), f"{20 * k}%")) for k in range(6)]
+    return Reliability(
+        ranges=ranges,
+        bottom=bottom,
+        strip_bottom=strip_bottom,
+        ticks=ticks,
+        accuracy="".join(_bar(one, _y(one.accuracy), bottom) for one in columns),
+        over="".join(_bar(c, _y(c.confidence), _y(c.accuracy)) for c in columns if c.confidence > c.accuracy),
+        under="".join(_bar(c, _y(c.accuracy), _y(c.confidence)) for c in columns if c.confidence < c.accuracy),
+        whiskers="".join(map(_whisker, columns)) if ranges <= WHISKERS_UP_TO else "",
+        counts="".join(_bar(one, strip_bottom - STRIP * one.rows / most, strip_bottom) for one in columns),
+        most=most,
+        middles=[n((_x(one.lo) + _x(one.hi)) / 2) for one in columns],
+        axes=axes,
+    )
+
+
+def columns_of(bins: Bins, level: float) -> list[Column]:
+    """Collect the occupied bins, with the exact binomial interval of each accuracy."""
+    lower_B, upper_B = binomial_interval(bins.correct_B, bins.count_B, level=level)
+    arrays = (bins.mean_confidence_B, bins.accuracy_B, lower_B, upper_B)
+    rows = zip(bins.lo_B, bins.hi_B, bins.count_B.tolist(), *(array_B.tolist() for array_B in arrays), strict=True)
+    return [Column(lo, hi, round(count), *means) for lo, hi, count, *means in rows if count]
+
+
+LEGEND = (
+    Entry('<path class="accuracy" d="M0 0h18v12h-18z"/>', "how often it is right"),
+    Entry('<path class="over" d="M0 0h18v12h-18z"/>', "claimed, not kept"),
+    Entry('<path class="under" d="M0 0h18v12h-18z"/>', "kept, not claimed"),
+    Entry('<path class="diagonal" d="M0 12L18 0"/>', "right as often as it says"),
+)
+
+
+def before_and_after(before: Measurement, after: Measurement, settings: Settings, title: str) -> str:
+    """Draw both reliability diagrams as a picture for a file.
+
+    Above each stand the ECE, its estimate (high where the error is in few bins) with its interval, the noise floor and
+    the MCE, as fractions.
+    """
+    panels = []
+    for when, judged in (("before", before), ("after", after)):
+        bins, values = judged.sums.bins(settings.bins), judged.values
+        caption = (
+            f"{when} ({judged.name}): accuracy {values['accuracy']:.3f}, mean confidence"
+            f" {values['mean_confidence']:.3f}",
+            f"ECE {values['ece']:.4f} in {len(bins.count_B)} bins, MCE {values['mce']:.3f}; noise floor"
+            f" {values['floor_mean']:.4f} (95%: {values['floor_p95']:.4f})",
+            f"estimate of the ECE {values['ece_estimate']:.4f}, {settings.level:.0%} interval"
+            f" {values['ece_lower']:.4f} .. {values['ece_upper']:.4f}",
+        )
+        diagram = reliability(columns_of(bins, settings.level), len(bins.count_B))
+        panels.append(Panel(*BOX, diagram.content(), caption))
+    interval = Entry('<path class="whisker" d="M9 0V12m-3.5 0h7m-7-12h7"/>', f"{settings.level:.0%} interval")
+    return picture(title, panels, [*LEGEND, interval])
+
+
+def _bar(column: Column, top: float, bottom: float) -> str:
+    air = min(1.0, 0.05 * SIDE * (column.hi - column.lo))
+    width = n(_x(column.hi) - _x(column.lo) - 2 * air)
+    return f"M{n(_x(column.lo) + air)} {n(bottom)}V{n(top)}h{width}V{n(bottom)}z"
+
+
+def _whisker(column: Column) -> str:
+    upper, lower = _y(column.upper), _y(column.lower)
+    return f"M{n((_x(column.lo) + _x(column.hi)) / 2)} {n(upper)}V{n(lower)}m-3.5 0h7m-7 {n(upper - lower)}h7"
+
+
+def _x(share: float) -> float:
+    return LEFT + SIDE * share
+
+
+def _y(share: float) -> float:
+    return TOP + SIDE * (1 - share)
