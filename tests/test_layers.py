@@ -72,7 +72,7 @@ LAYERS = {
     """,
     "trueodds/importing": """
         calibrate command work
-        candidates folding importer
+        folding importer
         classes
         conversion
         scoring graph kinds
