@@ -15,7 +15,7 @@ from tests.importing.models import Linear
 from trueodds import calibrators, cli, metrics
 from trueodds.calibrators.held_out import stratified
 from trueodds.importing import logit_rows
-from trueodds.importing.candidates import compare
+from trueodds.importing.calibrate import compare
 from trueodds.importing.errors import LabelledRowsError
 from trueodds.logits import Logits
 

@@ -12,6 +12,5 @@ scoring        logits of labelled rows; a bundle tried as the service will use i
 importer       calibrators compared, and the bundle
 work, command  `trueodds import`: the first in a process with limits
 logit_rows     logits of a model that is served elsewhere, with their labels
-candidates     calibrators compared on them
 folding        a calibrator folded into a graph of logits
 """
