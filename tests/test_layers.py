@@ -25,6 +25,7 @@ LAYERS = {
         importing
         client
         reports
+        drawing
         bundle evaluation
         calibrators
         logits metrics
