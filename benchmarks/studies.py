@@ -29,9 +29,9 @@ from benchmarks.interval_coverage import processor
 from pipeline import data
 from pipeline.config import Data
 from pipeline.studies import format as study_format
-from pipeline.studies import measuring, printing, reporting, running, shifted, whole
+from pipeline.studies import measuring, reporting, running
 from pipeline.studies.format import StudyError
-from pipeline.studies.running import Place
+from pipeline.studies.runs import Place
 from trueodds.files import read_json
 
 FILES = Path(__file__).parent / "study_files"
@@ -66,7 +66,7 @@ def found(name: str, run: bool) -> dict[str, Any] | None:
     path = FILES / f"{name}.yaml"
     study = study_format.read(str(path))
     try:
-        done = whole.carry_out(study, Path("params.yaml"), Path.cwd(), print, running.run_all if run else _none)
+        done = running.carry_out(study, Path("params.yaml"), Path.cwd(), print, None if run else _none)
     except StudyError:
         if run:
             raise
@@ -75,7 +75,7 @@ def found(name: str, run: bool) -> dict[str, Any] | None:
         return None
     table = measuring.rows_of(done.places, study.calibrators)
     print(reporting.report(study, done, OUT / name))
-    findings = reporting.findings(study, done, table, shifted.rows_of(done.places, study.calibrators))
+    findings = reporting.findings(study, done, table, measuring.shifted_rows_of(done.places, study.calibrators))
     records = [place.record() for place in done.places]
     return {
         "title": study.title, "about": study.about, **vars(findings), "differs": study.differs,
@@ -89,11 +89,11 @@ def markdown(record: dict[str, Any]) -> str:
     parts = []
     for one in record["studies"].values():
         parts += [f"**{one['title']}.** {one['about']} {one['runs']}, {one['minutes']} minutes.", *one["differs"], ""]
-        parts += [*printing.markdown(one["cells"]), "", one["summary"]]
+        parts += [*reporting.markdown(one["cells"]), "", one["summary"]]
         parts += [f"- {line}" for line in one["compared"] if "than the baseline's (p " in line]
         parts += ["", *one["chosen"], ""]
         for cells in one["shifted"]:
-            parts += [*printing.markdown(cells), ""]
+            parts += [*reporting.markdown(cells), ""]
     return "\n".join(parts).strip()
 
 

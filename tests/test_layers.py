@@ -156,18 +156,13 @@ LAYERS = {
         onnx_graph
     """,
     "pipeline/studies": """
-        flow
-        command
+        flow command
         reporting theory
-        whole drawing
-        shifted
-        comparison printing tuning
-        measuring choice
-        running
-        duration
-        keys expansion
-        format chance
-        figure
+        running drawing
+        choice comparison
+        duration measuring
+        runs
+        format
     """,
     "pipeline/recalibrate": """
         loop standing

@@ -15,10 +15,9 @@ from prefect.runtime import flow_run
 from prefect.states import Completed
 
 from pipeline.flows.train import slot
+from pipeline.studies import OUT, measuring, reporting, running
 from pipeline.studies import format as study_format
-from pipeline.studies import printing, reporting, running, whole
-from pipeline.studies.command import OUT, FailedRunsError
-from pipeline.studies.running import Place
+from pipeline.studies.runs import Place
 from trueodds.errors import UserError
 from trueodds.processes import binding
 from trueodds.texts import plural
@@ -62,14 +61,13 @@ def study(study: str, out: str = str(OUT)) -> State[Any]:
         return running.run_all(home, places, make)
 
     read = study_format.read(study)
-    done = whole.carry_out(read, home / "params.yaml", home, log.info, run_all)
+    done = running.carry_out(read, home / "params.yaml", home, log.info, run_all)
     folder = Path(out) / Path(study).with_suffix("").name
     log.info(reporting.report(read, done, folder))
-    words = [f"# {read.title}", "", read.about, "", *printing.markdown(reporting.cells(read, done))]
+    cells = reporting.cells(read, measuring.rows_of(done.places, read.calibrators))
+    words = [f"# {read.title}", "", read.about, "", *reporting.markdown(cells)]
     create_markdown_artifact("\n".join(words), key="study", description=f"{(folder / reporting.PAGE).resolve()}")
-    if done.failed:
-        problems = "\n".join(done.failed)
-        raise FailedRunsError(f"{plural(len(done.failed), 'run')} of {len(done.places)} failed:\n{problems}")
+    done.check()
     return Completed(message=f"{plural(len(done.places), 'run')}; {(folder / reporting.PAGE).resolve()}")
 
 
