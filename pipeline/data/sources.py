@@ -12,15 +12,13 @@ import numpy as np
 import numpy.typing as npt
 
 from pipeline.config import Data
-from pipeline.data import cifar, digits, embedded, folder, mapped, npz, table, tiny_imagenet, vectors
+from pipeline.data import cifar, embedded, folder, mapped, npz, table, tiny_imagenet, vectors
 from pipeline.data.dataset import DataSet, sha256
 from pipeline.data.image_files import gather
 from pipeline.data.raw import PIXELS, WORDS, DataError, Inputs, Kind, Labels, Raw, checked
-from pipeline.data.shares import Shares
 from pipeline.data.splitting import groups
-from pipeline.data.splitting.checks import checked_split
-from pipeline.data.splitting.parts import draw
-from pipeline.data.splitting.thin_classes import thin_classes
+from pipeline.data.splitting.checks import checked_split, thin_classes
+from pipeline.data.splitting.parts import Shares, draw
 from pipeline.data.texts import own as own_texts
 from pipeline.data.texts.archives import ARCHIVES
 from pipeline.data.texts.archives import find as find_archive
@@ -42,14 +40,14 @@ class _BuiltIn(NamedTuple):
 
 
 _BUILT_IN = {
-    "digits": _BuiltIn("image", 300, lambda _: digits.read()),
+    "digits": _BuiltIn("image", 300, lambda _: embedded.read_digits()),
     "cifar10": _BuiltIn("image", 5000, lambda _: cifar.read("cifar10", downloads())),
     "cifar100": _BuiltIn("image", 5000, lambda _: cifar.read("cifar100", downloads())),
     tiny_imagenet.NAME: _BuiltIn(
         "image", 10_000, lambda params: tiny_imagenet.read(tiny_imagenet.download(downloads()), params.image_size)
     ),
-    "breast_cancer": _BuiltIn("vector", 95, lambda _: embedded.read("breast_cancer")),
-    "wine": _BuiltIn("vector", 30, lambda _: embedded.read("wine")),
+    "breast_cancer": _BuiltIn("vector", 95, lambda _: embedded.read_table("breast_cancer")),
+    "wine": _BuiltIn("vector", 30, lambda _: embedded.read_table("wine")),
 }
 DOWNLOADS = "TRUEODDS_DOWNLOADS"
 """Environment variable: where official downloads are kept (downloads/ otherwise), so that many checkouts share them."""
