@@ -223,7 +223,7 @@ def _within(column: str, value: float, lower: float, upper: float) -> Interval:
 
 
 def _interval(setting: Setting, column: str) -> Interval | None:
-    """Over seeds; of one seed over rows, where that is known."""
+    """Interval over seeds; of one seed over rows, where that is known."""
     mean = setting.mean(column)
     if mean is None:
         return None

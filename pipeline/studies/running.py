@@ -46,7 +46,7 @@ from trueodds.texts import plural
 
 WAIT_SECONDS = 2.0
 TRAINED = "Running stage 'train'"
-"""How DVC's log says that a net was trained, rather than taken from the cache."""
+"""Line of DVC's log where a net is trained, rather than taken from the cache."""
 LAST = 8
 """Lines of a failed run's log that are shown."""
 

@@ -1,4 +1,4 @@
-"""Which rows make training, validation, test and held-out rows: drawn by labels and groups, before any is decoded."""
+"""Training, validation, test and held-out rows: drawn by labels and groups, before any is decoded."""
 
 from __future__ import annotations
 
