@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pipeline.config import Data
-from pipeline.data import cifar, embedded, folder, mapped, npz, table, tiny_imagenet, vectors
+from pipeline.data import cifar, embedded, folder, mapped, npz, tiny_imagenet, vectors
 from pipeline.data.dataset import DataSet, sha256
 from pipeline.data.image_files import gather
 from pipeline.data.raw import PIXELS, WORDS, DataError, Inputs, Kind, Labels, Raw, checked
@@ -24,6 +24,7 @@ from pipeline.data.texts.archives import ARCHIVES
 from pipeline.data.texts.archives import find as find_archive
 from pipeline.data.texts.splits import Encoded, encode
 from trueodds.errors import nearest
+from trueodds.inputs import columns
 from trueodds.sums.positive import PositiveClass
 
 log = logging.getLogger("pipeline.data")
@@ -51,7 +52,7 @@ _BUILT_IN = {
 }
 DOWNLOADS = "TRUEODDS_DOWNLOADS"
 """Environment variable: where official downloads are kept (downloads/ otherwise), so that many checkouts share them."""
-FORMS = (".npz", *table.SUFFIXES, "")
+FORMS = (".npz", *columns.SUFFIXES, "")
 """What a data set's name ends in; nothing: a folder of images or texts."""
 VAL_IS_TEST = "The validation rows are the test rows (data.benchmark_val: val_and_test), as in the papers' public code:\
  calibrators were fitted, and epochs compared, on the rows that the metrics are of."
@@ -182,10 +183,10 @@ def _read_own(params: Data, path: Path) -> Raw:
         return checked(ARCHIVES[params.dataset].read(path, params), str(path))
     if path.is_dir():
         return own_texts.read_folder(path) if own_texts.is_folder(path) else folder.read(path, params.image_size)
-    if path.suffix in table.SUFFIXES and own_texts.is_table(path):
+    if path.suffix in columns.SUFFIXES and own_texts.is_table(path):
         return own_texts.read_table(path, params.label_column, params.group_column)
-    if path.suffix in table.SUFFIXES:
-        return table.read(path, params.label_column, params.group_column)
+    if path.suffix in columns.SUFFIXES:
+        return vectors.read_table(path, params.label_column, params.group_column)
     raw = npz.read(path)
     if params.image_size is not None and not raw.features:
         raise DataError(

@@ -14,7 +14,8 @@ from pipeline.studies import comparison, measuring
 from pipeline.studies import format as study_format
 from pipeline.studies.format import CALIBRATOR, Study, StudyError
 from pipeline.studies.measuring import KEY, PROBLEM, Row, Setting, is_plug_in, leaves_of
-from pipeline.studies.runs import EPOCH_ROWS, EPOCHS, Place
+from pipeline.studies.runs import Place
+from pipeline.training.files import EPOCH_ROWS, EPOCHS
 from trueodds.errors import unknown
 from trueodds.files import read_npz
 from trueodds.metrics import CalibrationSums

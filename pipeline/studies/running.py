@@ -37,7 +37,8 @@ from pipeline.flows import child, workspace
 from pipeline.flows.workspace import Say
 from pipeline.studies import choice, duration, measuring
 from pipeline.studies.format import Study
-from pipeline.studies.runs import EPOCH_ROWS, EPOCHS, LOG, LOGITS, RUN, SHIFT, Place, Run, expand, folder_of, places
+from pipeline.studies.runs import LOG, LOGITS, RUN, SHIFT, Place, Run, expand, folder_of, places
+from pipeline.training.files import EPOCH_ROWS, EPOCHS
 from trueodds.errors import UserError
 from trueodds.files import copy, naming, read_json, write_json
 from trueodds.inputs import SERVED

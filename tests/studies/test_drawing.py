@@ -17,6 +17,7 @@ from pipeline.studies import comparison, drawing, measuring, reporting, runs
 from pipeline.studies.format import StudyError, parse
 from pipeline.studies.measuring import Setting
 from pipeline.studies.running import Done
+from pipeline.training import files
 from tests.studies.test_table import STUDY, T, done
 from trueodds import calibrators, logits, metrics
 from trueodds.evaluation import shifted_logits
@@ -46,9 +47,9 @@ def places(home: Path, study: dict[str, Any]) -> list[runs.Place]:
     names = ["epoch", "learning_rate", "weight_norm", "val_nll_right", "val_ece", "val_nll"]
     for place in of[:3]:
         rows = "\n".join(",".join([str(k + 1), *(str(np.cos(k * j) + 1) for j in range(5))]) for k in range(6))
-        (place.folder / runs.EPOCHS).write_text(f"{','.join(names)}\n{rows}\n")
+        (place.folder / files.EPOCHS).write_text(f"{','.join(names)}\n{rows}\n")
         test = logits.read(place.folder / runs.LOGITS, "test")
-        write_npz(place.folder / runs.EPOCH_ROWS, of_rows(test))
+        write_npz(place.folder / files.EPOCH_ROWS, of_rows(test))
         shifted_logits.write(
             place.folder / runs.SHIFT, {"shift": "cifar-c"}, np.arange(len(test.labels_N)), test, ("fog", "snow"),
             SEVERITIES, partial(surer, test.logits_NC),
