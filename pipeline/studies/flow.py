@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import signal
-from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +40,7 @@ def run_name() -> str:
 
 @flow(name="study", flow_run_name=run_name, persist_result=False, log_prints=False)
 def study(study: str, out: str = str(OUT)) -> State[Any]:
-    """Run a study: each run is a task, and runs that are done, or that another worker works at, are not begun.
+    """Runs a study: each run is a task, and runs that are done, or that another worker works at, are not begun.
 
     Args:
         study: Its .yaml file, seen from the checkout, or a paper's table such as focal/table1.
@@ -57,11 +57,8 @@ def study(study: str, out: str = str(OUT)) -> State[Any]:
             raise error if isinstance(error, UserError) else running.RunError(f"{place.run.name}: {error}")
         state.result()
 
-    def run_all(home: Path, places: Sequence[Place]) -> dict[str, str]:
-        return running.run_all(home, places, make)
-
     read = study_format.read(study)
-    done = running.carry_out(read, home / "params.yaml", home, log.info, run_all)
+    done = running.carry_out(read, home / "params.yaml", home, log.info, partial(running.run_all, make=make))
     folder = Path(out) / Path(study).with_suffix("").name
     log.info(reporting.report(read, done, folder))
     cells = reporting.cells(read, measuring.rows_of(done.places, read.calibrators))
