@@ -13,8 +13,7 @@ from pipeline.methods.batch import ForwardPass
 from pipeline.methods.looking_ahead import Descent
 from pipeline.training.machine.processes import Processes, joined
 from pipeline.training.recipe import Recipe
-from pipeline.training.selection import Selection
-from pipeline.training.state import TrainingState
+from pipeline.training.state import Selection, TrainingState
 
 METHODS = ("ce", "mmce", "sb_ece", "mdca", "ce_meta_sece", "flg_sece", "mmce_separate", "ls05", "consistency")
 ROWS, FEATURES, CLASSES = 23, 6, 4

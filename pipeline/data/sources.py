@@ -12,20 +12,19 @@ import numpy as np
 import numpy.typing as npt
 
 from pipeline.config import Data
-from pipeline.data import cifar, digits, embedded, folder, mapped, npz, table, tiny_imagenet, vectors
+from pipeline.data import cifar, embedded, folder, mapped, npz, tiny_imagenet, vectors
 from pipeline.data.dataset import DataSet, sha256
 from pipeline.data.image_files import gather
 from pipeline.data.raw import PIXELS, WORDS, DataError, Inputs, Kind, Labels, Raw, checked
-from pipeline.data.shares import Shares
 from pipeline.data.splitting import groups
-from pipeline.data.splitting.checks import checked_split
-from pipeline.data.splitting.parts import draw
-from pipeline.data.splitting.thin_classes import thin_classes
+from pipeline.data.splitting.checks import checked_split, thin_classes
+from pipeline.data.splitting.parts import Shares, draw
 from pipeline.data.texts import own as own_texts
 from pipeline.data.texts.archives import ARCHIVES
 from pipeline.data.texts.archives import find as find_archive
 from pipeline.data.texts.splits import Encoded, encode
 from trueodds.errors import nearest
+from trueodds.inputs import columns
 from trueodds.sums.positive import PositiveClass
 
 log = logging.getLogger("pipeline.data")
@@ -42,18 +41,18 @@ class _BuiltIn(NamedTuple):
 
 
 _BUILT_IN = {
-    "digits": _BuiltIn("image", 300, lambda _: digits.read()),
+    "digits": _BuiltIn("image", 300, lambda _: embedded.read_digits()),
     "cifar10": _BuiltIn("image", 5000, lambda _: cifar.read("cifar10", downloads())),
     "cifar100": _BuiltIn("image", 5000, lambda _: cifar.read("cifar100", downloads())),
     tiny_imagenet.NAME: _BuiltIn(
         "image", 10_000, lambda params: tiny_imagenet.read(tiny_imagenet.download(downloads()), params.image_size)
     ),
-    "breast_cancer": _BuiltIn("vector", 95, lambda _: embedded.read("breast_cancer")),
-    "wine": _BuiltIn("vector", 30, lambda _: embedded.read("wine")),
+    "breast_cancer": _BuiltIn("vector", 95, lambda _: embedded.read_table("breast_cancer")),
+    "wine": _BuiltIn("vector", 30, lambda _: embedded.read_table("wine")),
 }
 DOWNLOADS = "TRUEODDS_DOWNLOADS"
 """Environment variable: where official downloads are kept (downloads/ otherwise), so that many checkouts share them."""
-FORMS = (".npz", *table.SUFFIXES, "")
+FORMS = (".npz", *columns.SUFFIXES, "")
 """What a data set's name ends in; nothing: a folder of images or texts."""
 VAL_IS_TEST = "The validation rows are the test rows (data.benchmark_val: val_and_test), as in the papers' public code:\
  calibrators were fitted, and epochs compared, on the rows that the metrics are of."
@@ -184,10 +183,10 @@ def _read_own(params: Data, path: Path) -> Raw:
         return checked(ARCHIVES[params.dataset].read(path, params), str(path))
     if path.is_dir():
         return own_texts.read_folder(path) if own_texts.is_folder(path) else folder.read(path, params.image_size)
-    if path.suffix in table.SUFFIXES and own_texts.is_table(path):
+    if path.suffix in columns.SUFFIXES and own_texts.is_table(path):
         return own_texts.read_table(path, params.label_column, params.group_column)
-    if path.suffix in table.SUFFIXES:
-        return table.read(path, params.label_column, params.group_column)
+    if path.suffix in columns.SUFFIXES:
+        return vectors.read_table(path, params.label_column, params.group_column)
     raw = npz.read(path)
     if params.image_size is not None and not raw.features:
         raise DataError(

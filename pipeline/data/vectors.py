@@ -1,20 +1,48 @@
-"""Vectors on their way into a data set: columns with names, float32, values that may be missing."""
+"""Vectors on their way into a data set: tables of your own, and columns with names whose values may be missing."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from pydantic import ValidationError
 
-from pipeline.data.raw import DataError, Vectors
+from pipeline.data import raw
+from pipeline.data.raw import DataError, Raw, Vectors
+from trueodds.files import FileError
+from trueodds.importing import tables
+from trueodds.importing.errors import LabelledRowsError
 from trueodds.inputs import InputError, VectorInput
 
 
+def read_table(path: Path, label: str, group: str | None = None) -> Raw:
+    """Reads a table, CSV with a header or Parquet: a column for each feature, and `label` with the class of each row.
+
+    Classes are in the order of their names; whole numbers are ordered as numbers. An empty cell is a missing value.
+    The column `group` is no feature.
+
+    Raises:
+        DataError: no such column, cells that are no numbers, rows without a label, fewer than two classes.
+        MissingExtraError: a Parquet file without pyarrow.
+    """
+    try:
+        features, x, names_N = tables.read(path, label, apart=group, setting="data.label_column in params.yaml")
+    except (FileError, LabelledRowsError) as error:
+        raise DataError(str(error)) from None
+    names = sorted(set(names_N.tolist()))
+    if all(name.removeprefix("-").isdecimal() for name in names):
+        names.sort(key=int)
+    place = {name: k for k, name in enumerate(names)}
+    y = np.array([place[name] for name in names_N.tolist()], dtype=np.int64)
+    rows = checked(x, features, str(path))
+    return raw.checked(Raw(rows, y, None, None, tuple(names), features=features), str(path))
+
+
 def checked(x: npt.NDArray[Any], features: Sequence[str], name: str) -> Vectors:
-    """Rows of numbers of any type as float32, NaN where a value is missing; `name` is for messages.
+    """Converts rows of numbers to float32, NaN where a value is missing; `name` is for messages.
 
     Raises:
         DataError: names that a card cannot hold, other than numbers, another number of columns than names, values
@@ -33,7 +61,7 @@ def checked(x: npt.NDArray[Any], features: Sequence[str], name: str) -> Vectors:
 
 
 def moments(x: npt.NDArray[Any], features: Sequence[str], name: str) -> dict[str, list[float]]:
-    """Mean and standard deviation of each column over the values that are there, as float32 has them.
+    """Computes mean and standard deviation of each column over the values that are there, as float32 has them.
 
     A column of one value has the deviation 1: its rows are 0 once standardised.
 

@@ -1,68 +1,38 @@
-"""Rules of choice over a study's table: by validation rows alone, seeds taken together."""
+"""Choice by validation rows alone, seeds taken together: rules over a table, and sequential tuning by such a rule.
+
+Tuning takes one hyper-parameter after another, as in Karandikar et al. 2021, E.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from statistics import fmean
+from pathlib import Path
 from typing import Any
 
-from pipeline.studies import chance
-from pipeline.studies.format import CALIBRATOR, VALIDATION, Choice, Study
+from pipeline.studies.format import CALIBRATOR, VALIDATION, Choice, Leaves, Step, Study, StudyError
+from pipeline.studies.measuring import SEED, Row, Setting, is_plug_in, name_of
+from pipeline.studies.runs import Run
 from trueodds.texts import plural
 
-SEED = "seed"
 ACCURACY = f"{VALIDATION}accuracy"
-Row = Mapping[str, Any]
-"""Of `measuring.rows_of`."""
-
-
-@dataclass(frozen=True)
-class Setting:
-    """Rows that differ in their seed alone."""
-
-    name: str
-    rows: tuple[Row, ...]
-
-    def mean(self, column: str) -> float | None:
-        """Over its seeds; None where one of them has no value."""
-        values = [row[column] for row in self.rows if row.get(column) is not None]
-        return fmean(values) if len(values) == len(self.rows) else None
+Measure = Callable[[Sequence[Run]], list[Row | None]]
+"""Runs what is not done yet, and returns each run's row with the rule's calibrator; None where it failed."""
 
 
 @dataclass(frozen=True)
 class Chosen:
-    """Settings that a rule takes, of so many, and why."""
+    """The settings that a rule takes, and the reason in words."""
 
     settings: tuple[Setting, ...]
     words: str
 
 
-def settings_of(study: Study, table: Sequence[Row]) -> list[Setting]:
-    """In the order of the first row of each."""
-    found: dict[str, list[Row]] = {}
-    leaves = leaves_of(study)
-    for row in table:
-        key = json.dumps([[leaf, row.get(leaf)] for leaf in leaves] + [row[CALIBRATOR]], default=str)
-        found.setdefault(key, []).append(row)
-    return [Setting(name_of(rows[0], leaves), tuple(rows)) for rows in found.values()]
-
-
-def leaves_of(study: Study) -> list[str]:
-    """What the settings of a study differ in, without the seed."""
-    leaves = [*(leaf for axis in study.axes for leaf in axis), *(leaf for run in study.runs for leaf in run)]
-    return [leaf for leaf in dict.fromkeys(leaves) if leaf != SEED]
-
-
-def name_of(row: Row, leaves: Sequence[str]) -> str:
-    """`method=ce net=resnet8`"""
-    return " ".join(f"{leaf}={row[leaf]}" for leaf in leaves if row.get(leaf) is not None) or "the one setting"
-
-
 def choose(rule: Choice, settings: Sequence[Setting]) -> list[Chosen]:
-    """What the rule takes of the settings with its calibrator, once for each value of `each`; a setting without a value
-    in one of its columns is not taken, and none is where no setting has one. Of equals the first.
+    """Takes settings with the rule's calibrator, once for each value of `each`; of equals the first.
+
+    A setting without a value in one of the rule's columns is not taken. Nothing is taken where no setting has one.
     """
     groups: dict[str, list[Setting]] = {}
     for setting in settings:
@@ -95,8 +65,8 @@ def _of_group(rule: Choice, settings: Sequence[Setting]) -> Chosen | None:
 
 
 def _caveat(columns: Sequence[str]) -> str:
-    """What is added about a rule that looks at plug-in estimates."""
-    estimates = " and ".join(column for column in columns if chance.is_plug_in(column))
+    """The remark on a rule that looks at plug-in estimates."""
+    estimates = " and ".join(column for column in columns if is_plug_in(column))
     return f". By the plug-in estimate {estimates}: no evidence that others are calibrated worse" if estimates else ""
 
 
@@ -107,6 +77,96 @@ def _value(setting: Setting, column: str) -> float:
 
 
 def _beats(other: Setting, one: Setting, columns: Sequence[str]) -> bool:
-    """In no column worse, in one better; lower is better."""
+    """Whether `other` is worse in no column and better in one. Lower is better."""
     theirs, ours = ([_value(setting, column) for column in columns] for setting in (other, one))
     return all(a <= b for a, b in zip(theirs, ours, strict=True)) and theirs != ours
+
+
+def trials(study: Study, runs: Sequence[Run], params: Path) -> list[Run]:
+    """Lists every value of each setting and step by itself: as many runs as tuning makes at most.
+
+    Raises:
+        ConfigError: a value that params.yaml refuses.
+    """
+    if study.tune is None:
+        return []
+    return [
+        run.with_leaves({SEED: study.tune.seed, step.leaf: value}, {step.leaf: value}, params)
+        for run, *_ in _by_setting(runs).values()
+        for step in study.tune.steps
+        if _concerns(step, run)
+        for value in step.values
+    ]
+
+
+def tune(study: Study, runs: Sequence[Run], params: Path, measure: Measure, say: Callable[[str], None]) -> list[Run]:
+    """Tunes the settings of a study's runs; `say` hears a line for each choice.
+
+    All settings take a step together, so that their runs may be made side by side.
+
+    Raises:
+        StudyError: every value of a step failed for a setting.
+        ConfigError: a value that params.yaml refuses.
+    """
+    if study.tune is None:
+        return list(runs)
+    assert study.choose is not None
+    of_settings = _by_setting(runs)
+    chosen: dict[str, Leaves] = {key: {} for key in of_settings}
+    for step in study.tune.steps:
+        tries = [(key, value) for key, of in of_settings.items() if _concerns(step, of[0]) for value in step.values]
+        candidates = [
+            of_settings[key][0].with_leaves(
+                {SEED: study.tune.seed, **chosen[key], step.leaf: value}, {**chosen[key], step.leaf: value}, params
+            )
+            for key, value in tries
+        ]
+        rows = measure(candidates)
+        for key in dict.fromkeys(key for key, _ in tries):
+            values = [(value, row) for (of, value), row in zip(tries, rows, strict=True) if of == key]
+            name = _name(of_settings[key][0])
+            value, line = _best(study, step, values, name)
+            chosen[key] = {**chosen[key], step.leaf: value}
+            say(line)
+    return [
+        run.with_leaves(chosen[_setting(run)], chosen[_setting(run)], params) if chosen[_setting(run)] else run
+        for run in runs
+    ]
+
+
+def _best(study: Study, step: Step, tried: Sequence[tuple[Any, Row | None]], name: str) -> tuple[Any, str]:
+    assert study.choose is not None
+    rule = study.choose.model_copy(update={"each": []})
+    settings = [Setting(f"{step.leaf}={value}", (row,)) for value, row in tried if row is not None]
+    taken = choose(rule, settings)
+    if not taken:
+        values = ", ".join(str(value) for value, _ in tried)
+        raise StudyError(f"{name}: no run with {step.leaf} = {values} was measured, so none can be chosen; see its log")
+    (found,) = taken[0].settings
+    value = next(value for value, _ in tried if found.name == f"{step.leaf}={value}")
+    column = str(rule.least)
+    estimate = ", a plug-in estimate," if is_plug_in(column) else ""
+    said = ", ".join(
+        f"{value}: {'failed' if row is None or row.get(column) is None else format(row[column], '.4f')}"
+        for value, row in tried
+    )
+    return value, f"tuned {name}: {step.leaf} = {value} ({column}{estimate} {said})"
+
+
+def _concerns(step: Step, run: Run) -> bool:
+    return all(run.overrides.get(leaf) in values for leaf, values in step.where.items())
+
+
+def _by_setting(runs: Sequence[Run]) -> dict[str, list[Run]]:
+    found: dict[str, list[Run]] = {}
+    for run in runs:
+        found.setdefault(_setting(run), []).append(run)
+    return found
+
+
+def _setting(run: Run) -> str:
+    return json.dumps({leaf: value for leaf, value in run.varied.items() if leaf != SEED}, sort_keys=True, default=str)
+
+
+def _name(run: Run) -> str:
+    return name_of({**run.varied, CALIBRATOR: ""}, [leaf for leaf in run.varied if leaf != SEED])

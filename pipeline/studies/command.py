@@ -10,22 +10,18 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pipeline.studies import OUT
 from trueodds.cli import Subparsers
-from trueodds.errors import UserError
 from trueodds.texts import plural
 
 if TYPE_CHECKING:
     from pipeline.studies.running import Estimate
 
 EXAMPLES = ("study mine.yaml --dry-run", "study mine.yaml", "study --list")
-PARAMS, OUT = Path("params.yaml"), Path("studies")
+PARAMS = Path("params.yaml")
 NOTHING = "no run of like work was measured on this device"
 SHOWN = 20
 """Runs that --dry-run lists."""
-
-
-class FailedRunsError(UserError, RuntimeError):
-    """Some runs of a study ended without logits; the others are in its table."""
 
 
 def add_parser(commands: Subparsers) -> None:
@@ -56,13 +52,13 @@ def run(arguments: argparse.Namespace) -> int:
         names = study_format.names()
         print("\n".join(names) if names else "no study of a paper is installed; give a file: trueodds study mine.yaml")
         return 0
-    from pipeline.studies import expansion, running, tuning
+    from pipeline.studies import choice, running, runs
 
     study = study_format.read(arguments.study)
-    runs = expansion.expand(study, arguments.params)
+    expanded = runs.expand(study, arguments.params)
     home = Path.cwd()
-    places = running.places(home, runs)
-    if tries := running.places(home, tuning.tried(study, runs, arguments.params)):
+    places = runs.places(home, expanded)
+    if tries := runs.places(home, choice.trials(study, expanded, arguments.params)):
         print(f"{study.title}: tuning takes {plural(len(tries), 'run')} at most; then, with other settings than now:")
     print(f"{study.title}: {_plan(running.estimate(home, places))}", flush=True)
     if arguments.dry_run:
@@ -71,14 +67,12 @@ def run(arguments: argparse.Namespace) -> int:
         if len(places) > SHOWN:
             print(f"  and {len(places) - SHOWN:,} more")
         return 0
-    from pipeline.studies import reporting, whole
+    from pipeline.studies import reporting
 
-    done = whole.carry_out(study, arguments.params, home, lambda line: print(line, flush=True), running.run_all)
+    done = running.carry_out(study, arguments.params, home, lambda line: print(line, flush=True))
     out = arguments.out / Path(arguments.study).with_suffix("").name
     print(reporting.report(study, done, out))
-    if done.failed:
-        problems = "\n".join(done.failed)
-        raise FailedRunsError(f"{plural(len(done.failed), 'run')} of {len(done.places)} failed:\n{problems}")
+    done.check()
     return 0
 
 

@@ -1,21 +1,30 @@
-"""Each setting against the baseline, on the same rows and seeds: the differences, and those that chance explains."""
+"""Comparisons of a study's settings with its baseline, and the share of a difference that chance explains."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pipeline.studies.format import Study
-from pipeline.studies.running import LOGITS, Place
-from trueodds import calibrators, logits
+import numpy as np
+from scipy import stats
+
+from pipeline.studies.format import CALIBRATOR, SECONDS, Study
+from pipeline.studies.measuring import DEVICE, SEED, Row, Setting, fitted, leaves_of, settings_of
+from pipeline.studies.runs import Place
 from trueodds.calibrators import FitError
 from trueodds.evaluation import differences
-from trueodds.evaluation.differences import MEASURES, Scores, Tested
-from trueodds.evaluation.entries import name_and_options
-from trueodds.metrics import Difference
+from trueodds.evaluation.differences import LEVEL, MEASURES, Scores, Tested
+from trueodds.metrics.significance.differences import Difference, holm, of_seeds
 
-SEED = "seed"
+MANY = 10
+"""Number of values from which on their bootstrap is taken: with fewer BCa's intervals are too short."""
+NOTE = (
+    "Calibration errors are plug-in estimates: chance raises each to about its noise floor, which is higher for the"
+    " less sharp of two calibrated models. Their differences are no evidence. The squared calibration error has no such"
+    " part and is tested."
+)
 
 
 @dataclass(frozen=True)
@@ -27,16 +36,16 @@ class Compared:
     tested: Tested
 
     def sentence(self) -> str:
-        """The difference, and whether chance explains it."""
+        """Says the difference, and whether chance explains it."""
         return self.tested.sentence(f"{self.setting}, {self.calibrator}", "the baseline's")
 
 
 def compare(study: Study, places: Sequence[Place]) -> list[Compared]:
-    """Every setting that shares seeds with the baseline, in the order of the runs; nothing without a baseline.
+    """Compares every setting with the baseline on the seeds that both have; nothing without a baseline.
 
-    Each measure of `trueodds.evaluation.differences` is tested; plug-in calibration errors are not, see
-    `chance.is_plug_in`. The correction is for all differences of one measure; one that a calibrator does not change,
-    such as the error under temperature scaling, counts once.
+    Each measure of `trueodds.evaluation.differences` is tested, plug-in calibration errors are not
+    (`measuring.is_plug_in`). The correction is for all differences of one measure. One that a calibrator does not
+    change, such as the error under temperature scaling, counts once.
     """
     if not study.baseline:
         return []
@@ -45,14 +54,15 @@ def compare(study: Study, places: Sequence[Place]) -> list[Compared]:
     for place in done:
         settings.setdefault(_setting(place.run.varied), {})[place.run.overrides.get(SEED)] = place
     found: dict[tuple[str, str, Difference], str] = {}
-    for name, of_seeds in settings.items():
-        baseline = _baseline(study, done, of_seeds)
-        if shared := sorted(set(of_seeds) & set(baseline), key=str):
+    for name, by_seed in settings.items():
+        baseline = _baseline(study, done, by_seed)
+        if shared := sorted(set(by_seed) & set(baseline), key=str):
             for entry in study.calibrators:
-                nets = [[_scores(of[seed], entry) for seed in shared] for of in (of_seeds, baseline)]
+                nets = [[_scores(of[seed], entry) for seed in shared] for of in (by_seed, baseline)]
                 ours, theirs = ([one for one in scores if one is not None] for scores in nets)
                 if len(ours) == len(theirs) == len(shared):
-                    for measure, difference in differences.differences(ours, theirs, bins=_bins(done)).items():
+                    bins = done[0].run.params.evaluation.bins
+                    for measure, difference in differences.differences(ours, theirs, bins=bins).items():
                         found.setdefault((name, measure, difference), entry)
     tested = differences.tested([(measure, difference) for _, measure, difference in found])
     compared = [Compared(name, entry, one) for ((name, *_), entry), one in zip(found.items(), tested, strict=True)]
@@ -60,21 +70,17 @@ def compare(study: Study, places: Sequence[Place]) -> list[Compared]:
 
 
 def summary(compared: Sequence[Compared]) -> str:
-    """How many of the tested differences chance does not explain; "" where nothing was tested."""
+    """Counts the tested differences that chance does not explain; "" where nothing was tested."""
     return differences.summary(one.tested for one in compared)
-
-
-def _bins(done: Sequence[Place]) -> int:
-    return done[0].run.params.evaluation.bins
 
 
 def _setting(varied: Mapping[str, Any]) -> str:
     return " ".join(f"{leaf}={value}" for leaf, value in varied.items() if leaf != SEED and value is not None)
 
 
-def _baseline(study: Study, done: Sequence[Place], of_seeds: Mapping[Any, Place]) -> dict[Any, Place]:
-    """By seeds, the runs that have the baseline's leaves and agree with a setting in all others; none for its own."""
-    varied = next(iter(of_seeds.values())).run.varied
+def _baseline(study: Study, done: Sequence[Place], by_seed: Mapping[Any, Place]) -> dict[Any, Place]:
+    """The baseline's runs that agree with a setting in all other leaves, by seed; none for the baseline itself."""
+    varied = next(iter(by_seed.values())).run.varied
     rest = {leaf: value for leaf, value in varied.items() if leaf not in (SEED, *study.baseline)}
     if all(varied.get(leaf) == value for leaf, value in study.baseline.items()):
         return {}
@@ -82,11 +88,120 @@ def _baseline(study: Study, done: Sequence[Place], of_seeds: Mapping[Any, Place]
 
 
 def _scores(place: Place, entry: str) -> Scores | None:
-    """None where the validation rows do not determine the calibrator."""
-    val, test = (logits.read(place.folder / LOGITS, split) for split in ("val", "test"))
-    name, options = name_and_options(entry)
+    """Scores of the test rows; None where the validation rows do not determine the calibrator."""
+    val, test = place.logits()
     try:
-        p_NC = calibrators.fit(val.logits_NC, val.labels_N, name, **options)(test.logits_NC)
+        p_NC = fitted(val, entry)(test.logits_NC)
     except FitError:
         return None
     return Scores.of_probabilities(p_NC, test.labels_N)
+
+
+def times(study: Study, table: Sequence[Row]) -> list[str]:
+    """Compares the time of each setting with the baseline's, where `seconds` is reported.
+
+    The ratio is the geometric mean over the seeds that both have on one device. The time of a run is that of all its
+    attempts. Interval and test are Student's of the logarithms, corrected for the number of settings (Holm).
+    """
+    if SECONDS not in study.report or not study.baseline:
+        return []
+    settings = [one for one in settings_of(study, table) if one.rows[0][CALIBRATOR] == study.calibrators[0]]
+    found = []
+    for one in settings:
+        beside = baseline_of(study, one, settings)
+        if beside is not None and beside is not one and (logs := _log_ratios(one.rows, beside.rows)):
+            found.append((one.name, of_seeds(logs)))
+    tested = [difference.p_value for _, difference in found if difference.p_value is not None]
+    adjusted = iter(holm(tested))
+    return [_time(name, d, None if d.p_value is None else next(adjusted), len(tested)) for name, d in found]
+
+
+def _log_ratios(ours: Sequence[Row], theirs: Sequence[Row]) -> list[float]:
+    """Logarithms of our seconds over theirs, for each seed and device that both have."""
+    of = {(row.get(SEED), row.get(DEVICE)): row[SECONDS] for row in theirs if row.get(SECONDS)}
+    pairs = [(row[SECONDS], of.get((row.get(SEED), row.get(DEVICE)))) for row in ours if row.get(SECONDS)]
+    return [math.log(seconds / other) for seconds, other in pairs if other]
+
+
+def _time(name: str, difference: Difference, adjusted_p: float | None, tests: int) -> str:
+    about = f"{name}: {math.exp(difference.mean):.2f} times the baseline's time"
+    if adjusted_p is None or difference.lower is None or difference.upper is None:
+        return f"{about} (one seed, which says nothing of other runs)."
+    low, high = (math.exp(end) for end in (difference.lower, difference.upper))
+    verdict = f"{'faster' if difference.mean < 0 else 'slower'} than the baseline"
+    if adjusted_p >= LEVEL:
+        verdict = "not told from the baseline's: chance explains it"
+        if (seen := difference.detectable(LEVEL / tests)) is not None:
+            verdict += f"; {math.exp(seen):.3g} times would have been seen in 80% of repetitions"
+    seeds = f"{difference.seeds} seeds"
+    return f"{about} [{low:.2f}, {high:.2f}], {verdict} (p {adjusted_p:.2g} after Holm's correction; {seeds})."
+
+
+def baseline_of(study: Study, setting: Setting, settings: Sequence[Setting]) -> Setting | None:
+    """Finds the baseline that agrees with a setting in all other leaves; None where there is none."""
+    wanted = {leaf: setting.rows[0].get(leaf) for leaf in (*leaves_of(study), CALIBRATOR)} | study.baseline
+    return next((one for one in settings if all(one.rows[0].get(leaf) == wanted[leaf] for leaf in wanted)), None)
+
+
+@dataclass(frozen=True)
+class OverSeeds:
+    """Mean of S values, their standard deviation (S - 1), and the mean's standard error and interval.
+
+    One value has its mean alone.
+    """
+
+    values: int
+    mean: float
+    deviation: float | None = None
+    error: float | None = None
+    lower: float | None = None
+    upper: float | None = None
+
+
+def over_seeds(values: Sequence[float], level: float = 0.95) -> OverSeeds:
+    """Computes mean +- t_{S-1} s / sqrt(S), and from 10 values on the BCa bootstrap (Efron 1987) of the mean.
+
+    Raises:
+        ValueError: no value, or one that is not finite.
+
+    >>> over_seeds([1.0, 2.0, 3.0]).error
+    0.5773502691896258
+    """
+    x = np.asarray(values, np.float64)
+    if not len(x) or not np.isfinite(x).all():
+        raise ValueError(f"values are {list(values)}; allowed are finite numbers, at least one")
+    mean = float(x.mean())
+    if len(x) == 1:
+        return OverSeeds(1, mean)
+    deviation = float(x.std(ddof=1))
+    error = deviation / math.sqrt(len(x))
+    half = float(stats.t.ppf((1 + level) / 2, len(x) - 1)) * error
+    lower, upper = mean - half, mean + half
+    if len(x) >= MANY and deviation:
+        found = stats.bootstrap((x,), np.mean, confidence_level=level, rng=np.random.default_rng(0))
+        lower, upper = (float(end) for end in found.confidence_interval)
+    return OverSeeds(len(x), mean, deviation, error, lower, upper)
+
+
+def cohens_d(first: Sequence[float], second: Sequence[float], *, small_samples: bool = False) -> float:
+    """Computes (mean of first - mean of second) / s (Cohen 1988, section 2.2).
+
+    s^2 = ((n-1) s_1^2 + (m-1) s_2^2) / (n + m - 2).
+
+    small_samples: times 1 - 3 / (4 (n + m) - 9), Hedges' correction (1981). NaN where there is no variance.
+
+    Raises:
+        ValueError: fewer than two values on one side.
+
+    >>> round(cohens_d([2.0, 4.0], [1.0, 3.0]), 4)
+    0.7071
+    """
+    a, b = np.asarray(first, np.float64), np.asarray(second, np.float64)
+    if min(len(a), len(b)) < 2:
+        raise ValueError(f"{len(a)} and {len(b)} values; an effect size needs at least two on each side")
+    freedom = len(a) + len(b) - 2
+    variance = ((len(a) - 1) * a.var(ddof=1) + (len(b) - 1) * b.var(ddof=1)) / freedom
+    if variance == 0:
+        return math.nan
+    factor = 1 - 3 / (4 * (len(a) + len(b)) - 9) if small_samples else 1.0
+    return float(factor * (a.mean() - b.mean()) / math.sqrt(variance))

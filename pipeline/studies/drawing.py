@@ -10,14 +10,13 @@ from typing import Any
 
 from pipeline.figures import across, close_look, labels, rows, training
 from pipeline.figures.across import Interval, Point
-from pipeline.studies import chance, choice, figure, shifted
-from pipeline.studies.choice import Row, Setting
+from pipeline.studies import comparison, measuring
+from pipeline.studies import format as study_format
 from pipeline.studies.format import CALIBRATOR, Study, StudyError
-from pipeline.studies.measuring import KEY, PROBLEM
-from pipeline.studies.running import EPOCH_ROWS, EPOCHS, LOGITS, Place
-from trueodds import calibrators, logits
+from pipeline.studies.measuring import KEY, PROBLEM, Row, Setting, is_plug_in, leaves_of
+from pipeline.studies.runs import Place
+from pipeline.training.files import EPOCH_ROWS, EPOCHS
 from trueodds.errors import unknown
-from trueodds.evaluation.entries import name_and_options
 from trueodds.files import read_npz
 from trueodds.metrics import CalibrationSums
 
@@ -25,8 +24,10 @@ from trueodds.metrics import CalibrationSums
 def draw(
     study: Study, places: Sequence[Place], table: Sequence[Row], under_shift: Sequence[Row], out: Path
 ) -> list[Path]:
-    """The PNGs, each with an .svg beside it: figure1.png and so on; none of a figure whose settings have no run, or not
-    what it shows. table, under_shift: of `measuring` and `shifted`.
+    """Draws figure1.png and so on, each with an .svg beside it, and returns the PNGs.
+
+    A figure is left out where its settings have no run, or where the runs lack what it shows. table, under_shift: of
+    `measuring.rows_of` and `measuring.shifted_rows_of`.
 
     Raises:
         StudyError: a figure of training that names a column which the runs have not measured.
@@ -39,7 +40,7 @@ def draw(
             [spec.calibrator] if spec.kind != "effects" else study.calibrators
         )
         of = [row for row in table if row[CALIBRATOR] in shown and by_key[row[KEY]].run.matches(spec.where)]
-        settings = [one for one in choice.settings_of(study, of) if not any(row.get(PROBLEM) for row in one.rows)]
+        settings = [one for one in measuring.settings_of(study, of) if not any(row.get(PROBLEM) for row in one.rows)]
         if settings:
             path = out / f"figure{number}"
             drawing = _Drawing(study, settings, by_key, under_shift)
@@ -52,17 +53,17 @@ def draw(
 
 
 class _NothingError(Exception):
-    """The runs that are done have not what a figure shows."""
+    """The finished runs lack what a figure shows."""
 
 
 class _Drawing:
-    """What figures are made of: settings by short names, their runs' logits and epochs."""
+    """The material of figures: settings by short names, with the logits and epochs of their runs."""
 
     def __init__(
         self, study: Study, settings: Sequence[Setting], places: Mapping[str, Place], under_shift: Sequence[Row]
     ) -> None:
         self.study, self.settings, self.under_shift = study, settings, under_shift
-        leaves = [leaf for leaf in choice.leaves_of(study) if len({_text(one, leaf) for one in settings}) > 1]
+        leaves = [leaf for leaf in leaves_of(study) if len({_text(one, leaf) for one in settings}) > 1]
         self.names = {_name(one, leaves): one for one in settings}
         self._places = places
         self._calibrator = str(settings[0].rows[0][CALIBRATOR])
@@ -71,7 +72,7 @@ class _Drawing:
         return [self._places[row[KEY]] for row in setting.rows]
 
     def arrays(self) -> dict[str, rows.Rows]:
-        """What the first seed of each setting kept of single rows at named epochs."""
+        """Reads what the first seed of each setting kept of single rows at named epochs."""
         found: dict[str, rows.Rows] = {name: read_npz(path) for name, one in self.names.items()
                  if (path := self.places(one)[0].folder / EPOCH_ROWS).is_file()}  # fmt: skip
         if not found:
@@ -81,32 +82,31 @@ class _Drawing:
         return found
 
     def sums(self, place: Place) -> CalibrationSums:
-        val, test = (logits.read(place.folder / LOGITS, split) for split in ("val", "test"))
-        name, options = name_and_options(self._calibrator)
-        calibrator = calibrators.fit(val.logits_NC, val.labels_N, name, **options)
+        val, test = place.logits()
+        calibrator = measuring.fitted(val, self._calibrator)
         return CalibrationSums.from_probabilities(calibrator(test.logits_NC), test.labels_N)
 
 
-def _reliability(spec: figure.Reliability, drawing: _Drawing, out: Path, title: str) -> None:
+def _reliability(spec: study_format.Reliability, drawing: _Drawing, out: Path, title: str) -> None:
     firsts = {name: drawing.places(setting)[0] for name, setting in drawing.names.items()}
     level = next(iter(firsts.values())).run.params.evaluation.level
     sums = {name: drawing.sums(place) for name, place in firsts.items()}
     across.reliability_grid(sums, spec.bins, level, out, title)
 
 
-def _training(_spec: figure.Training, drawing: _Drawing, out: Path, title: str) -> None:
+def _training(_spec: study_format.Training, drawing: _Drawing, out: Path, title: str) -> None:
     of = drawing.arrays()
     if len(of) > 1:
         raise StudyError(f"a figure `training` shows one setting, not {', '.join(of)}; name one with `where`")
     close_look.reliability(dict(*of.values()), out, title)
 
 
-def _bins(_spec: figure.Bins, drawing: _Drawing, out: Path, title: str) -> None:
+def _bins(_spec: study_format.Bins, drawing: _Drawing, out: Path, title: str) -> None:
     sums = {name: [drawing.sums(p) for p in drawing.places(setting)] for name, setting in drawing.names.items()}
     across.robustness(sums, out, title)
 
 
-def _curves(spec: figure.Curves, drawing: _Drawing, out: Path, title: str) -> None:
+def _curves(spec: study_format.Curves, drawing: _Drawing, out: Path, title: str) -> None:
     curves = {
         name: [training.read(place.folder / EPOCHS) for place in drawing.places(setting)]
         for name, setting in drawing.names.items()
@@ -118,14 +118,14 @@ def _curves(spec: figure.Curves, drawing: _Drawing, out: Path, title: str) -> No
     across.overlay(curves, spec.columns, spec.smoothing, out, title)
 
 
-def _points(spec: figure.Points, drawing: _Drawing, out: Path, title: str) -> None:
+def _points(spec: study_format.Points, drawing: _Drawing, out: Path, title: str) -> None:
     found = {
         name: (x, y)
         for name, one in drawing.names.items()
         if (x := _interval(one, spec.x)) is not None and (y := _interval(one, spec.y)) is not None
     }
     values = [(x.value, y.value) for x, y in found.values()]
-    front = spec.front and not any(map(chance.is_plug_in, (spec.x, spec.y)))
+    front = spec.front and not any(map(is_plug_in, (spec.x, spec.y)))
     of = [
         Point(name, x, y, front and not any(_beats(other, (x.value, y.value)) for other in values))
         for name, (x, y) in found.items()
@@ -133,7 +133,7 @@ def _points(spec: figure.Points, drawing: _Drawing, out: Path, title: str) -> No
     across.points(of, (_label(spec.x), _label(spec.y)), out, title)
 
 
-def _bars(spec: figure.Bars, drawing: _Drawing, out: Path, title: str) -> None:
+def _bars(spec: study_format.Bars, drawing: _Drawing, out: Path, title: str) -> None:
     groups: dict[str, dict[str, Interval]] = {}
     for name, one in drawing.names.items():
         if (interval := _interval(one, spec.y)) is not None:
@@ -143,7 +143,7 @@ def _bars(spec: figure.Bars, drawing: _Drawing, out: Path, title: str) -> None:
     across.bars(groups, _label(spec.y), out, title)
 
 
-def _effects(spec: figure.Effects, drawing: _Drawing, out: Path, title: str) -> None:
+def _effects(spec: study_format.Effects, drawing: _Drawing, out: Path, title: str) -> None:
     """A group for each baseline with all other leaves, a bar for each value that is compared with it."""
     by_leaves = {_leaves(drawing, one): one for one in drawing.settings}
     groups: dict[str, dict[str, float]] = {}
@@ -153,7 +153,7 @@ def _effects(spec: figure.Effects, drawing: _Drawing, out: Path, title: str) -> 
             by_leaves.get(_leaves(drawing, one, {spec.leaf: spec.against[value]})) if value in spec.against else None
         )
         pair = [[row[spec.y] for row in of.rows if row.get(spec.y) is not None] for of in (one, other) if of]
-        if len(pair) == 2 and min(map(len, pair)) > 1 and not math.isnan(d := chance.cohens_d(*pair)):
+        if len(pair) == 2 and min(map(len, pair)) > 1 and not math.isnan(d := comparison.cohens_d(*pair)):
             rest = [text for leaf, text in leaves if leaf != spec.leaf and len({dict(k)[leaf] for k in by_leaves}) > 1]
             groups.setdefault("\n".join([f"against {spec.against[value]}", *rest]), {})[str(value)] = d
     if not groups:
@@ -161,28 +161,28 @@ def _effects(spec: figure.Effects, drawing: _Drawing, out: Path, title: str) -> 
     across.effects(groups, f"Cohen's d of {_label(spec.y)} (below 0: less)", out, title)
 
 
-def _shift(spec: figure.Shift, drawing: _Drawing, out: Path, title: str) -> None:
-    found = shifted.of_figure(drawing.study, drawing.under_shift, spec)
+def _shift(spec: study_format.Shift, drawing: _Drawing, out: Path, title: str) -> None:
+    found = measuring.shift_lines(drawing.study, drawing.under_shift, spec)
     if not found:
         raise _NothingError
 
     def interval(rows: Sequence[Row]) -> Interval:
-        mean, error = shifted.mean_and_error(rows, spec.y)
+        mean, error = measuring.mean_and_error(rows, spec.y)
         return _within(spec.y, mean, mean - (error or 0.0), mean + (error or 0.0))
 
     lines = {name: [(at, interval(of[at])) for at in sorted(of)] for name, of in found.items()}
     across.shift(lines, _label(spec.y), out, title)
 
 
-def _densities(spec: figure.Densities, drawing: _Drawing, out: Path, title: str) -> None:
+def _densities(spec: study_format.Densities, drawing: _Drawing, out: Path, title: str) -> None:
     rows.densities(drawing.arrays(), spec.array, out, title)
 
 
-def _gradients(_spec: figure.Gradients, drawing: _Drawing, out: Path, title: str) -> None:
+def _gradients(_spec: study_format.Gradients, drawing: _Drawing, out: Path, title: str) -> None:
     rows.gradients(drawing.arrays(), out, title)
 
 
-def _outcomes(_spec: figure.Outcomes, drawing: _Drawing, out: Path, title: str) -> None:
+def _outcomes(_spec: study_format.Outcomes, drawing: _Drawing, out: Path, title: str) -> None:
     rows.outcomes(drawing.arrays(), out, title)
 
 
@@ -195,11 +195,11 @@ _DRAWN: dict[str, Callable[[Any, _Drawing, Path, str], None]] = {
 
 def _label(column: str) -> str:
     """Axis label of a measure."""
-    return labels.label(column) + (", a plug-in estimate" if chance.is_plug_in(column) else "")
+    return labels.label(column) + (", a plug-in estimate" if is_plug_in(column) else "")
 
 
 def title_of(study: Study, number: int) -> str:
-    """The title of the n-th figure, from 1: its own, or that of the study with what the figure shows."""
+    """Names the n-th figure, from 1: by its own title, or by the study's with what the figure shows."""
     spec = study.figures[number - 1]
     if spec.title:
         return spec.title
@@ -224,12 +224,12 @@ def _within(column: str, value: float, lower: float, upper: float) -> Interval:
 
 
 def _interval(setting: Setting, column: str) -> Interval | None:
-    """Over seeds; of one seed over rows, where that is known."""
+    """Interval over seeds; of one seed over rows, where that is known."""
     mean = setting.mean(column)
     if mean is None:
         return None
     if len(setting.rows) > 1:
-        over = chance.over_seeds([row[column] for row in setting.rows])
+        over = comparison.over_seeds([row[column] for row in setting.rows])
         assert over.lower is not None and over.upper is not None
         return _within(column, mean, over.lower, over.upper)
     lower, upper = (setting.rows[0].get(f"{column}_{end}") for end in ("lower", "upper"))
@@ -241,8 +241,8 @@ def _beats(other: tuple[float, float], one: tuple[float, float]) -> bool:
 
 
 def _leaves(drawing: _Drawing, setting: Setting, other: Mapping[str, Any] | None = None) -> tuple[tuple[str, str], ...]:
-    """What a setting is known by, with some of its leaves as they are in another."""
-    names = [*choice.leaves_of(drawing.study), CALIBRATOR]
+    """The leaves and calibrator of a setting as texts, some of them replaced by those of `other`."""
+    names = [*leaves_of(drawing.study), CALIBRATOR]
     values = {**setting.rows[0], **(other or {})}
     return tuple((name, str(values.get(name))) for name in names)
 

@@ -1,4 +1,4 @@
-"""How long runs take: the work of a run, the time of all its attempts, and an estimate from runs of like work."""
+"""The duration of runs: a run's work, the time of all its attempts, and an estimate from runs of similar work."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import Any
 
 from pipeline import stages
 from pipeline.config import Params
-from pipeline.studies.keys import quiet
+from pipeline.studies.runs import quiet
 from trueodds.files import read_json, write_json
 
 RANGE = 30.0
@@ -31,19 +31,21 @@ KNOWN: dict[str, tuple[int, tuple[int, ...]]] = {
     "sst-binary": (6_920, (100, 19)),
     "sst-fine": (8_544, (100, 19)),
 }
-"""Training rows by default and the sizes of a row, of data sets that may not be here yet."""
+"""Number of training rows and sizes of a row by default, for data sets that may not be downloaded yet."""
 
 
 @dataclass(frozen=True)
 class Work:
-    """What a run's time depends on: rows x epochs x FLOPs for one row, the kind of rows, the method, the device."""
+    """The quantities that a run's time depends on: rows x epochs x FLOPs for one row, kind of rows, method, device.
+
+    whole: the data set without `train_size`.
+    """
 
     kind: str
     device: str
     method: str
     dataset: str
     whole: bool
-    """Without `train_size`."""
     rows: int
     sizes: tuple[int, ...]
     epochs: int
@@ -56,9 +58,9 @@ class Work:
 
 
 def work_of(params: Params, data: tuple[int, tuple[int, ...]] | None) -> Work | None:
-    """The work of a run. data: training rows and sizes of a data set that KNOWN lacks; None: its work is not known.
+    """Computes the work of a run; None where it is not known, or where the run trains no net.
 
-    A run that trains no net has none.
+    data: training rows and sizes of a row, of a data set that KNOWN lacks.
     """
     from pipeline.nets import restore
     from pipeline.nets.sizes import device_name
@@ -86,12 +88,12 @@ def work_of(params: Params, data: tuple[int, tuple[int, ...]] | None) -> Work | 
 
 
 def of_record(record: dict[str, Any]) -> Work | None:
-    """The work that a run's record holds."""
+    """Reads the work from a run's record."""
     return None if record.get("work") is None else Work(**{**record["work"], "sizes": tuple(record["work"]["sizes"])})
 
 
 def to_record(params: Params, card: dict[str, Any]) -> dict[str, Any] | None:
-    """The work of a run whose data are read, as JSON; card: of the data set."""
+    """Writes the work of a run as JSON; `card` is that of the fetched data set."""
     image = [card["input"].get(name) for name in ("channels", "height", "width")]
     features, rows = card["input"].get("features"), card["splits"]["train"]
     sizes = (*image,) if all(image) else (len(features),) if features else None
@@ -100,8 +102,10 @@ def to_record(params: Params, card: dict[str, Any]) -> dict[str, Any] | None:
 
 
 def seconds_of(params: Params, records: Sequence[dict[str, Any]]) -> float | None:
-    """Time of a run, scaled by work from the measured runs with the nearest work: of the same kind of rows, on the same
-    device, with the same method where equally near. None where none is within a factor RANGE, or the work is not known.
+    """Estimates the seconds of a run from the measured runs of nearest work, scaled by work.
+
+    These have the same kind of rows and device, and of equally near ones the same method. None where no run is within a
+    factor RANGE, or where the work is not known.
     """
     measured = [(work, record["seconds"]) for record in records if (work := of_record(record)) and record["seconds"]]
     of_data = [(work.rows, work.sizes) for work, _ in measured if work.whole and work.dataset == params.data.dataset]
@@ -134,11 +138,11 @@ class Attempts:
         write_json(path, {"spent": self._spent, "started": self._started})
 
     def seconds(self) -> float:
-        """Until now."""
+        """Sums all attempts until now."""
         return self._spent + time.time() - self._started
 
     def stop(self) -> None:
-        """The attempt is over, and the run is not done."""
+        """Ends the attempt of a run that is not done."""
         write_json(self._path, {"spent": self.seconds()})
 
 

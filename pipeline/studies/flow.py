@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import signal
-from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +15,9 @@ from prefect.runtime import flow_run
 from prefect.states import Completed
 
 from pipeline.flows.train import slot
+from pipeline.studies import OUT, measuring, reporting, running
 from pipeline.studies import format as study_format
-from pipeline.studies import printing, reporting, running, whole
-from pipeline.studies.command import OUT, FailedRunsError
-from pipeline.studies.running import Place
+from pipeline.studies.runs import Place
 from trueodds.errors import UserError
 from trueodds.processes import binding
 from trueodds.texts import plural
@@ -41,7 +40,7 @@ def run_name() -> str:
 
 @flow(name="study", flow_run_name=run_name, persist_result=False, log_prints=False)
 def study(study: str, out: str = str(OUT)) -> State[Any]:
-    """Run a study: each run is a task, and runs that are done, or that another worker works at, are not begun.
+    """Runs a study: each run is a task, and runs that are done, or that another worker works at, are not begun.
 
     Args:
         study: Its .yaml file, seen from the checkout, or a paper's table such as focal/table1.
@@ -58,18 +57,14 @@ def study(study: str, out: str = str(OUT)) -> State[Any]:
             raise error if isinstance(error, UserError) else running.RunError(f"{place.run.name}: {error}")
         state.result()
 
-    def run_all(home: Path, places: Sequence[Place]) -> dict[str, str]:
-        return running.run_all(home, places, make)
-
     read = study_format.read(study)
-    done = whole.carry_out(read, home / "params.yaml", home, log.info, run_all)
+    done = running.carry_out(read, home / "params.yaml", home, log.info, partial(running.run_all, make=make))
     folder = Path(out) / Path(study).with_suffix("").name
     log.info(reporting.report(read, done, folder))
-    words = [f"# {read.title}", "", read.about, "", *printing.markdown(reporting.cells(read, done))]
+    cells = reporting.cells(read, measuring.rows_of(done.places, read.calibrators))
+    words = [f"# {read.title}", "", read.about, "", *reporting.markdown(cells)]
     create_markdown_artifact("\n".join(words), key="study", description=f"{(folder / reporting.PAGE).resolve()}")
-    if done.failed:
-        problems = "\n".join(done.failed)
-        raise FailedRunsError(f"{plural(len(done.failed), 'run')} of {len(done.places)} failed:\n{problems}")
+    done.check()
     return Completed(message=f"{plural(len(done.places), 'run')}; {(folder / reporting.PAGE).resolve()}")
 
 

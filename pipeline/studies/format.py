@@ -1,19 +1,19 @@
-"""The file of a study: what varies, what is held, what is reported, and the published numbers beside it."""
+"""The file of a study: its axes, the settings of all runs, the report, the figures, and the published numbers."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 import numpy as np
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from pipeline import config
-from pipeline.studies.figure import Figure
 from trueodds.calibrators import Identity
 from trueodds.dialect import read_yaml
 from trueodds.errors import ConfigError, unknown
@@ -24,20 +24,20 @@ PAPERS = Path(__file__).parent / "papers"
 """Studies of the papers' tables and figures: <paper>/<table or figure>.yaml."""
 CALIBRATOR = "calibrator"
 TEMPERATURE = "temperature"
-"""A column of those calibrators that have one."""
+"""Column of calibrators that have a temperature."""
 SECONDS = "seconds"
-"""A column of runs: how long the whole graph took, on the machine that it ran on, beside whatever else ran there."""
+"""Column of runs: the seconds of the whole graph on the machine that ran it, beside whatever else ran there."""
 VALIDATION = "val_"
-"""Before the names of what the validation rows say: of a fitted calibrator they are the rows it was fitted on."""
+"""Prefix of columns of the validation rows. A fitted calibrator was fitted on these rows."""
 SPREADS = ("deviation", "error")
-"""Over seeds, of a published number: <column>_deviation, <column>_error."""
+"""Suffixes of a published number's spread over seeds: <column>_deviation, <column>_error."""
 Leaves = Mapping[str, Any]
 """Leaves of params.yaml, or names in them (`method_options.gamma`), with their values."""
 DIGITS = 1e-9
 
 
 class StudyError(ConfigError):
-    """A study that cannot be meant; nothing has run."""
+    """A study with a key or value that is not allowed; nothing has run."""
 
 
 class _Part(BaseModel):
@@ -45,7 +45,7 @@ class _Part(BaseModel):
 
 
 class Source(_Part):
-    """Where a published table stands."""
+    """The place of a published table."""
 
     paper: str
     place: str
@@ -63,7 +63,7 @@ class Published(_Part):
     """Beside a column may stand its published spread over seeds: <column>_deviation, or <column>_error for a standard
     error."""
     sums: dict[str, float] = Field(default_factory=dict)
-    """Of each column, all its numbers added up, taken from the paper apart from the rows."""
+    """The sum of each column's numbers, taken from the paper apart from the rows."""
 
     @model_validator(mode="after")
     def _sums_hold(self) -> Self:
@@ -75,16 +75,16 @@ class Published(_Part):
 
 
 class Choice(_Part):
-    """Which setting is taken, by its validation rows alone; seeds are taken together."""
+    """The rule by which a setting is taken, by its validation rows alone; seeds are taken together."""
 
     least: str | None = None
     """A column of the validation rows, such as val_ece: the setting where its mean is least."""
     pareto: list[str] = Field(default_factory=list)
     """Two or three such columns: all settings that no other one beats or equals in each of them."""
     within: float | None = Field(None, gt=0, lt=1)
-    """Only settings whose mean validation accuracy is no more than this below the best one's, such as 0.01."""
+    """Largest distance of a setting's mean validation accuracy below the best one's, such as 0.01."""
     calibrator: str = "identity"
-    """With which the columns are measured; a fitted one is measured on the rows that it was fitted on."""
+    """The calibrator of the columns; a fitted one is measured on the rows that it was fitted on."""
     each: list[str] = Field(default_factory=list)
     """Leaves, such as dataset: one choice among the settings that have the same."""
 
@@ -109,7 +109,7 @@ class Step(_Part):
     leaf: str
     values: list[Any] = Field(min_length=1)
     where: dict[str, list[Any]] = Field(default_factory=dict)
-    """Only of runs whose leaves have one of these values, such as {method: [s_avuc]}."""
+    """Values of leaves, such as {method: [s_avuc]}: the step is for runs that have one of each."""
 
 
 class Tune(_Part):
@@ -119,21 +119,132 @@ class Tune(_Part):
     steps: list[Step] = Field(min_length=1)
 
 
+class _Figure(_Part):
+    title: str = ""
+    calibrator: str = "identity"
+    """The calibrator with which test rows are measured."""
+    where: dict[str, Any] = Field(default_factory=dict)
+    """Leaves of the runs that are drawn, such as {dataset: cifar10}."""
+
+
+class Reliability(_Figure):
+    """A reliability diagram for each setting, of its first seed."""
+
+    kind: Literal["reliability"]
+    bins: Annotated[int, Field(ge=1, le=1000)] = 15
+
+
+class Training(_Figure):
+    """A reliability diagram of the training rows at each epoch of `curves`, and the share of rows in each of 25 bins,
+    of one setting's first seed.
+    """
+
+    kind: Literal["training"]
+
+
+class Bins(_Figure):
+    """ECE and MCE in 10 to 1,000 bins, the mean over seeds."""
+
+    kind: Literal["bins"]
+
+
+class Curves(_Figure):
+    """Columns of epochs.csv over the epochs."""
+
+    kind: Literal["curves"]
+    columns: list[str] = Field(default_factory=lambda: ["val_error", "val_nll", "val_ece"], min_length=1, max_length=9)
+    smoothing: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    """Exponential: the weight of the last level."""
+
+
+class Points(_Figure):
+    """Settings in the plane of two measures of the test rows, with their intervals and their Pareto front."""
+
+    kind: Literal["points"]
+    x: str = "error_rate"
+    y: str = "ece"
+    front: bool = True
+    """Join those that no other one beats in both: lower is better. Not of a calibration error, a plug-in estimate."""
+
+
+class Bars(_Figure):
+    """A measure of the test rows for each setting, with its interval."""
+
+    kind: Literal["bars"]
+    y: str = "ece"
+    groups: str | None = None
+    """A leaf, such as dataset: bars of one value stand together."""
+
+
+class Effects(_Figure):
+    """Cohen's d of a measure of the test rows over seeds: each value of a leaf against another value of it, all other
+    leaves as they are.
+    """
+
+    kind: Literal["effects"]
+    y: str = "ece"
+    leaf: str = "method"
+    against: dict[str, str] = Field(min_length=1)
+    """The baseline of each value, such as {mmce_kumar: ce, focal_mmce: fl2}."""
+    calibrators: list[str] = Field(default_factory=list)
+    """The calibrators that are compared, each with itself; empty: all of the study's."""
+
+
+class Shift(_Figure):
+    """A measure under corruption, by severity: a line for each setting and calibrator, of runs whose `shift` is set."""
+
+    kind: Literal["shift"]
+    y: Literal["error_rate", "nll", "ece", "adaptive_ece", "adaptive_ece_l2"] = "adaptive_ece_l2"
+    calibrators: list[str] = Field(default_factory=list)
+    """Lines; empty: all of the study's."""
+
+
+class Densities(_Figure):
+    """The density of a number of each row over the rows, a panel for each epoch of `curves`, a line for each setting,
+    of its first seed.
+    """
+
+    kind: Literal["densities"]
+    array: Literal[
+        "train_gradient_norm", "train_confidence", "train_brier", "test_confidence", "test_brier", "test_p"
+    ] = "test_confidence"
+
+
+class Gradients(_Figure):
+    """Gradient norm against Brier score of each training row at the last epoch of `curves`, a panel for each setting,
+    of its first seed.
+    """
+
+    kind: Literal["gradients"]
+
+
+class Outcomes(_Figure):
+    """Right and wrong test rows by p_y at each epoch of `curves`, panels for each setting, of its first seed."""
+
+    kind: Literal["outcomes"]
+
+
+Figure = Annotated[
+    Reliability | Training | Bins | Curves | Points | Bars | Effects | Shift | Densities | Gradients | Outcomes,
+    Field(discriminator="kind"),
+]
+
+
 class Study(_Part):
-    """A study as its file says it."""
+    """A study, as its file has it."""
 
     title: str = Field(min_length=1)
     about: str = ""
     source: Source | None = None
     hold: dict[str, Any] = Field(default_factory=dict)
-    """What all runs have, beside params.yaml."""
+    """Leaves that all runs have, beside params.yaml."""
     vary: dict[str, list[Any]] = Field(default_factory=dict)
     """Axes: a leaf with its values, or several leaves with commas between, whose values are lists; the runs are their
     product."""
     runs: list[dict[str, Any]] = Field(default_factory=list)
     """Further runs, one by one."""
     leave_out: list[dict[str, Any]] = Field(default_factory=list, alias="except")
-    """Those of the product that are not run: all that have these leaves."""
+    """Leaves of the runs in the product that are left out."""
     calibrators: list[str] = Field(default_factory=lambda: ["identity"], min_length=1)
     """Each run is measured with each, as entries of `evaluation.compare`."""
     report: list[str] = Field(default_factory=lambda: ["error_rate", "nll", "ece"], min_length=1)
@@ -141,25 +252,25 @@ class Study(_Part):
     baseline: dict[str, Any] = Field(default_factory=dict)
     """The run to which paired differences are taken, by its leaves; empty: none are."""
     tune: Tune | None = None
-    """By the rule of `choose`."""
+    """Sequential tuning by the rule of `choose`."""
     choose: Choice | None = None
     figures: list[Figure] = Field(default_factory=list)
-    """What is drawn over the runs."""
+    """Figures that are drawn over the runs."""
     published: Published | None = None
     differs: list[str] = Field(default_factory=list)
-    """What is not as in the paper, in words."""
+    """Differences from the paper, in words."""
 
     @property
     def axes(self) -> list[tuple[str, ...]]:
-        """The leaves of each axis."""
+        """The leaves of each axis, in the order of the file."""
         return [tuple(leaf.strip() for leaf in axis.split(",")) for axis in self.vary]
 
 
 def read(name: str) -> Study:
-    """The study of a file, or of a paper by its place (`focal/table1`).
+    """Reads the study of a file, or of a paper by its place (`focal/table1`).
 
     Raises:
-        StudyError: no such study, and what it says that cannot be meant, by its key.
+        StudyError: no such study, or a key or value that is not allowed.
     """
     path = Path(name)
     if path.suffix not in (".yaml", ".yml"):
@@ -178,12 +289,12 @@ def read(name: str) -> Study:
 
 
 def names() -> list[str]:
-    """The papers' studies."""
+    """Lists the papers' studies."""
     return sorted(path.relative_to(PAPERS).with_suffix("").as_posix() for path in PAPERS.glob("*/*.yaml"))
 
 
 def parse(tree: Mapping[str, Any], source: str = "the study") -> Study:
-    """A study of its mapping, checked as far as it can be without running anything; errors as `read`."""
+    """Parses and checks a study without running anything; raises as `read`."""
     try:
         study = Study.model_validate(tree)
     except ValidationError as error:
@@ -261,17 +372,22 @@ def _of_choice(study: Study) -> list[Mapping[str, Any]]:
     return found
 
 
-class _Judging:
-    bins, level, compare = 15, 0.95, ()
+@dataclass(frozen=True)
+class Judging:
+    """How test rows are judged: the number of bins and the level of intervals."""
+
+    bins: int = 15
+    level: float = 0.95
+    compare: Sequence[str] = ()
 
 
 def published_keys(study: Study) -> list[str]:
-    """Of a published row, those that name no run."""
+    """Lists the keys of a published row that name no run."""
     return [CALIBRATOR, *study.report, *(f"{column}_{spread}" for column in study.report for spread in SPREADS)]
 
 
 @cache
 def columns() -> frozenset[str]:
-    """What a run is measured by: names of `trueodds.metrics`, fractions but for scores and counts."""
+    """Lists the columns that a run is measured by; they are fractions, but for scores and counts."""
     p_NC = np.array([[0.8, 0.2], [0.3, 0.7], [0.6, 0.4], [0.1, 0.9]])
-    return frozenset([*measure(Identity(), np.log(p_NC), np.array([0, 1, 1, 1]), _Judging()).values, TEMPERATURE])
+    return frozenset([*measure(Identity(), np.log(p_NC), np.array([0, 1, 1, 1]), Judging()).values, TEMPERATURE])

@@ -1,107 +1,267 @@
-"""The table of a study: a row for each run and calibrator, measured from the kept logits in seconds, and kept too."""
+"""The table of a study: a row for each run and calibrator, measured from the kept logits in seconds, and kept too.
+
+Rows of runs that differ in their seed alone make a setting. Runs with a shift have a second table, by severity.
+"""
 
 from __future__ import annotations
 
+import json
 import math
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
-from pipeline.studies.format import CALIBRATOR, SECONDS, TEMPERATURE, VALIDATION, columns
-from pipeline.studies.running import LOGITS, Place
+import numpy as np
+
+from pipeline.studies import format as study_format
+from pipeline.studies.format import CALIBRATOR, SECONDS, TEMPERATURE, VALIDATION, Judging, Study, columns
+from pipeline.studies.runs import SHIFT, Place
 from pipeline.training.plan import fingerprint
 from pipeline.training.provenance import code_hashes
-from trueodds import calibrators, logits
-from trueodds.calibrators import FitError, Temperature
+from trueodds import calibrators
+from trueodds.calibrators import Calibrator, FitError, Temperature
 from trueodds.errors import MissingExtraError
+from trueodds.evaluation import shifted_logits
 from trueodds.evaluation.entries import name_and_options
 from trueodds.evaluation.measurement import measure
+from trueodds.evaluation.shift import FIGURES, ShiftMeasurement, by_severity, figures
+from trueodds.evaluation.shifted_logits import ShiftedLogits
 from trueodds.files import read_json, write_json, written
 from trueodds.inputs.table import write as write_csv
+from trueodds.logits import Logits
 from trueodds.processes.progress import bar
 
-MEASURED = "measured.json"
+MEASURED, SHIFT_MEASURED = "measured.json", "shifted.json"
+"""Files in a run's folder that keep its rows."""
+SEED = "seed"
 PROBLEM = "problem"
 KEY = "run"
 DEVICE = "device"
-"""The hardware that a run was trained on; its seconds compare with those of the same device alone."""
-Row = dict[str, Any]
+"""The hardware that a run was trained on. Seconds are compared between runs of the same device alone."""
+SEVERITY = "severity"
+ERROR = "standard_error"
+"""Suffix of the standard error of a mean over corruptions: <figure>_standard_error."""
+PLUG_IN = re.compile(r"(^|_)(ece|sece|mce|ks_error|reliability)(_|$)")
+"""Columns of calibration errors that are estimated from the rows' own frequencies."""
+Row = Mapping[str, Any]
+"""A row of `rows_of` or `shifted_rows_of`, by columns."""
+Lines = dict[str, dict[int, list[Row]]]
+"""Rows by the names of setting and calibrator, and by severity."""
 
 
 @dataclass(frozen=True)
-class Judging:
-    """How test rows are judged."""
+class Setting:
+    """Rows that differ in their seed alone."""
 
-    bins: int
-    level: float
-    compare: Sequence[str] = ()
+    name: str
+    rows: tuple[Row, ...]
+
+    def mean(self, column: str) -> float | None:
+        """Averages a column over the seeds; None where one of them has no value."""
+        values = [row[column] for row in self.rows if row.get(column) is not None]
+        return fmean(values) if len(values) == len(self.rows) else None
 
 
-def rows_of(places: Sequence[Place], entries: Sequence[str]) -> list[Row]:
-    """Of the runs that are done, with each calibrator; in the order of the runs."""
+def rows_of(places: Sequence[Place], entries: Sequence[str]) -> list[dict[str, Any]]:
+    """Measures the finished runs with each calibrator, in the order of the runs."""
     done = [place for place in places if place.is_done]
-    code = code_in_use("trueodds.evaluation.measurement", "trueodds.calibrators")
+    code = _code_in_use("trueodds.evaluation.measurement", "trueodds.calibrators")
     table = []
     with bar(len(done) * len(entries), "measure", "row") as shown:
         for place in done:
             record = place.record()
             device = (record["work"] or {}).get(DEVICE)
-            for entry, values in _measured(place, entries, code).items():
+            for entry, values in _kept(place, MEASURED, entries, code, _measured).items():
                 beside = {CALIBRATOR: entry, SECONDS: record[SECONDS], DEVICE: device, KEY: place.key}
                 table.append({**place.run.varied, **place.run.tuned, **beside, **values})
                 shown.update()
     return table
 
 
-def code_in_use(*modules: str) -> str:
-    """A short hash of these modules' code and of all that they import."""
-    return fingerprint(code_hashes(modules))[:16]
+def shifted_rows_of(places: Sequence[Place], entries: Sequence[str]) -> list[dict[str, Any]]:
+    """Measures the finished runs that have a shift: a row for each calibrator and severity; 0 is without corruption."""
+    shifted = [place for place in places if place.is_done and (place.folder / SHIFT).is_dir()]
+    code = _code_in_use("trueodds.evaluation.shift", "trueodds.calibrators")
+    table = []
+    with bar(len(shifted) * len(entries), "shift", "row") as shown:
+        for place in shifted:
+            for entry, rows in _kept(place, SHIFT_MEASURED, entries, code, _shifted).items():
+                beside = {**place.run.varied, **place.run.tuned, CALIBRATOR: entry, KEY: place.key}
+                table += [{**beside, **row} for row in rows]
+                shown.update()
+    return table
 
 
-def _measured(place: Place, entries: Sequence[str], code: str) -> dict[str, Row]:
-    """By the entries, as measured now or earlier by the same code."""
-    evaluation = place.run.params.evaluation
-    judging = Judging(evaluation.bins, evaluation.level)
-    path = place.folder / MEASURED
-    kept: dict[str, Row] = read_json(path) if path.is_file() else {}
-    keys = {entry: f"{entry} bins={judging.bins} level={judging.level} {code}" for entry in entries}
-    if new := [entry for entry in entries if keys[entry] not in kept]:
-        val, test = (logits.read(place.folder / LOGITS, split) for split in ("val", "test"))
-        for entry in new:
-            kept[keys[entry]] = _values(entry, val, test, judging)
-        write_json(path, kept)
-    return {entry: kept[keys[entry]] for entry in entries}
+def settings_of(study: Study, table: Sequence[Row]) -> list[Setting]:
+    """Groups the rows of a table by setting, in the order of each one's first row."""
+    groups: dict[str, list[Row]] = {}
+    leaves = leaves_of(study)
+    for row in table:
+        key = json.dumps([[leaf, row.get(leaf)] for leaf in leaves] + [row[CALIBRATOR]], default=str)
+        groups.setdefault(key, []).append(row)
+    return [Setting(name_of(rows[0], leaves), tuple(rows)) for rows in groups.values()]
 
 
-def _values(entry: str, val: logits.Logits, test: logits.Logits, judging: Judging) -> Row:
-    name, options = name_and_options(entry)
-    try:
-        calibrator = calibrators.fit(val.logits_NC, val.labels_N, name, **options)
-    except FitError as error:
-        return {PROBLEM: str(error)}
-    found = {TEMPERATURE: calibrator.temperature} if isinstance(calibrator, Temperature) else {}
-    parts = {"": test, VALIDATION: val}
-    return found | {
-        f"{prefix}{column}": None if math.isnan(value) else value
-        for prefix, part in parts.items()
-        for column, value in measure(calibrator, part.logits_NC, part.labels_N, judging).values.items()
-    }
+def leaves_of(study: Study) -> list[str]:
+    """Lists the leaves in which the settings of a study differ, without the seed."""
+    leaves = [*(leaf for axis in study.axes for leaf in axis), *(leaf for run in study.runs for leaf in run)]
+    return [leaf for leaf in dict.fromkeys(leaves) if leaf != SEED]
 
 
-def write(folder: Path, table: Sequence[Mapping[str, Any]]) -> list[Path]:
-    """study.csv, and study.parquet where pyarrow is installed."""
+def name_of(row: Row, leaves: Sequence[str]) -> str:
+    """Names a setting by its leaves, such as `method=ce net=resnet8`."""
+    return " ".join(f"{leaf}={row[leaf]}" for leaf in leaves if row.get(leaf) is not None) or "the one setting"
+
+
+def shift_lines(study: Study, table: Sequence[Row], spec: study_format.Shift) -> Lines:
+    """Groups the rows that a figure of shift draws; a severity has a row for each seed."""
+    leaves = leaves_of(study)
+    lines: Lines = {}
+    for row in table:
+        if row.get(PROBLEM) or row[CALIBRATOR] not in (spec.calibrators or study.calibrators):
+            continue
+        if all({**study.hold, **row}.get(leaf) == value for leaf, value in spec.where.items()):
+            setting = " ".join(str(row[leaf]) for leaf in leaves if row.get(leaf) is not None)
+            name = f"{setting}, {row[CALIBRATOR]}".removeprefix(", ")
+            lines.setdefault(name, {}).setdefault(row[SEVERITY], []).append(row)
+    return lines
+
+
+def mean_and_error(rows: Sequence[Row], column: str) -> tuple[float, float | None]:
+    """Averages a column of shift over seeds; returns the mean and its standard error.
+
+    One seed: the mean over corruptions, and its standard error without the differences between corruptions that are the
+    same at every severity.
+    """
+    values = [row[column] for row in rows]
+    if len(values) > 1:
+        return fmean(values), float(np.std(values, ddof=1)) / len(values) ** 0.5
+    return values[0], rows[0][f"{column}_{ERROR}"]
+
+
+def is_plug_in(column: str) -> bool:
+    """Whether a column is a calibration error, whose differences no test here is valid for.
+
+    E[plug-in ECE] = ECE + a bias of about sqrt(2 / (pi N)) sum_b sqrt(w_b c_b (1 - c_b)) near calibration, w_b the
+    share and c_b the confidence of bin b. Two calibrated models of other sharpness differ by their biases, which no
+    number of resamples and seeds takes away.
+    """
+    return PLUG_IN.search(column) is not None
+
+
+def write(folder: Path, table: Sequence[Row]) -> list[Path]:
+    """Writes study.csv, and study.parquet where pyarrow is installed."""
     folder.mkdir(parents=True, exist_ok=True)
-    names = list(dict.fromkeys(name for row in table for name in row))
     path = folder / "study.csv"
-    write_csv(path, names, table)
+    write_csv(path, _names(table), table)
     try:
-        return [path, _parquet(folder / "study.parquet", table, names)]
+        return [path, _parquet(folder / "study.parquet", table, _names(table))]
     except MissingExtraError:
         return [path]
 
 
-def _parquet(path: Path, table: Sequence[Mapping[str, Any]], names: Sequence[str]) -> Path:
+def write_shifted(folder: Path, table: Sequence[Row]) -> list[Path]:
+    """Writes shift.csv, unless no run has a shift."""
+    if not table:
+        return []
+    path = folder / "shift.csv"
+    write_csv(path, _names(table), table)
+    return [path]
+
+
+def fitted(val: Logits, entry: str) -> Calibrator:
+    """Fits a calibrator, an entry of `calibrators`, on validation rows.
+
+    Raises:
+        FitError: the rows do not determine it.
+    """
+    name, options = name_and_options(entry)
+    return calibrators.fit(val.logits_NC, val.labels_N, name, **options)
+
+
+def _code_in_use(*modules: str) -> str:
+    """A short hash of the code of these modules and of all that they import."""
+    return fingerprint(code_hashes(modules))[:16]
+
+
+def _judging(place: Place) -> Judging:
+    evaluation = place.run.params.evaluation
+    return Judging(evaluation.bins, evaluation.level)
+
+
+def _kept(
+    place: Place,
+    name: str,
+    entries: Sequence[str],
+    code: str,
+    measured: Callable[[Place, Sequence[str]], Iterator[Any]],
+) -> dict[str, Any]:
+    """Measures the entries, or reads what the same code measured earlier from the file `name` in the run's folder."""
+    path, judging = place.folder / name, _judging(place)
+    kept: dict[str, Any] = read_json(path) if path.is_file() else {}
+    keys = {entry: f"{entry} bins={judging.bins} level={judging.level} {code}" for entry in entries}
+    new = [entry for entry in entries if keys[entry] not in kept]
+    for entry, values in zip(new, measured(place, new), strict=True):
+        kept[keys[entry]] = values
+        write_json(path, kept)
+    return {entry: kept[keys[entry]] for entry in entries}
+
+
+def _measured(place: Place, entries: Sequence[str]) -> Iterator[Row]:
+    if not entries:
+        return
+    val, test = place.logits()
+    parts = {"": test, VALIDATION: val}
+    for entry in entries:
+        try:
+            calibrator = fitted(val, entry)
+        except FitError as error:
+            yield {PROBLEM: str(error)}
+            continue
+        own = {TEMPERATURE: calibrator.temperature} if isinstance(calibrator, Temperature) else {}
+        yield own | {
+            f"{prefix}{column}": None if math.isnan(value) else value
+            for prefix, part in parts.items()
+            for column, value in measure(calibrator, part.logits_NC, part.labels_N, _judging(place)).values.items()
+        }
+
+
+def _shifted(place: Place, entries: Sequence[str]) -> Iterator[list[Row]]:
+    if not entries:
+        return
+    val, _ = place.logits()
+    shifted = shifted_logits.read(place.folder / SHIFT)
+    for entry in entries:
+        try:
+            calibrator = fitted(val, entry)
+        except FitError as error:
+            yield [{SEVERITY: 0, PROBLEM: str(error)}]
+        else:
+            yield _by_severity(entry, calibrator, shifted, _judging(place))
+
+
+def _by_severity(entry: str, calibrator: Calibrator, shifted: ShiftedLogits, judging: Judging) -> list[Row]:
+    labels_N, bins = shifted.clean.labels_N, judging.bins
+    clean = figures(calibrator, shifted.clean.logits_NC, labels_N, bins)
+    by_corruption = [[figures(calibrator, of, labels_N, bins) for of in logits_SNC] for _, logits_SNC in shifted]
+    measured = ShiftMeasurement(entry, "compared", clean, np.moveaxis(np.array(by_corruption), -1, 0))
+    table = by_severity(measured, shifted.severities, judging.level)
+    rows: list[dict[str, Any]] = [{SEVERITY: severity} for severity in table.pop(SEVERITY)]
+    for figure in FIGURES:
+        for k, row in enumerate(rows):
+            row[figure] = table[figure]["mean"][k]
+            row[f"{figure}_{ERROR}"] = table[figure][ERROR][k]
+    return list(rows)
+
+
+def _names(table: Sequence[Row]) -> list[str]:
+    return list(dict.fromkeys(name for row in table for name in row))
+
+
+def _parquet(path: Path, table: Sequence[Row], names: Sequence[str]) -> Path:
     try:
         import pyarrow
         from pyarrow import parquet
@@ -115,5 +275,5 @@ def _parquet(path: Path, table: Sequence[Mapping[str, Any]], names: Sequence[str
 
 
 def _text(value: Any) -> str | None:
-    """Axes hold values of any kind: a column of a table has one."""
+    """An axis holds values of any kind, and a column of Parquet has one."""
     return None if value is None else str(value)

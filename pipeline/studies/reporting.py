@@ -1,4 +1,4 @@
-"""What a study has found: its files, the words for a terminal, and one HTML page that needs no network."""
+"""The report of a study: tables for people, sentences, files, and one HTML page that needs no network."""
 
 from __future__ import annotations
 
@@ -6,30 +6,47 @@ import base64
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import fmean, stdev
 
 from jinja2 import Environment, StrictUndefined
 
-from pipeline.studies import choice, comparison, drawing, measuring, printing, shifted
-from pipeline.studies.choice import Row
-from pipeline.studies.format import Study
-from pipeline.studies.whole import Done
 from trueodds.drawing.picture import PALETTE
+from pipeline.studies import choice, comparison, drawing, measuring
+from pipeline.studies import format as study_format
+from pipeline.studies.choice import Chosen
+from pipeline.studies.comparison import baseline_of
+from pipeline.studies.format import CALIBRATOR, SECONDS, SPREADS, TEMPERATURE, VALIDATION, Study, published_keys
+from pipeline.studies.measuring import PROBLEM, Row, Setting, leaves_of, settings_of
+from pipeline.studies.running import Done
 from trueodds.files import write_text
 from trueodds.texts import plural
 
 PAGE = "study.html"
 TEMPLATE = Path(__file__).with_name("page.html")
+PERCENT = 100.0
+SQUARED = "squared_calibration_error"
+FLOORS = {
+    "ece": "floor_mean",
+    "adaptive_ece": "adaptive_floor_mean",
+    "mce": "mce_floor_mean",
+    "classwise_ece": "classwise_floor",
+}
+"""Plug-in calibration errors, and the columns that hold what calibrated models show on average."""
+SCORES = ("nll", "refinement_nll", "phi_", "brier", "mean_entropy", "sweep_bins", "calibration_p_value", TEMPERATURE)
+"""Beginnings of the names of columns that are no fractions."""
 
 
 @dataclass(frozen=True)
 class Findings:
-    """What was found, in words: of `printing`, `comparison`, `tuning`, and messages of failed runs."""
+    """The findings of a study, in words.
+
+    cells: the table. shifted: a table for each figure of a shift. notes: remarks on the columns. compared: sentences on
+    differences. chosen: the rule's choice. tuned: a line for each choice of tuning. failed: messages of failed runs.
+    """
 
     cells: Sequence[Sequence[str]]
     shifted: Sequence[Sequence[Sequence[str]]]
-    """A table for each figure of a shift."""
     notes: Sequence[str]
-    """About the columns."""
     summary: str
     compared: Sequence[str]
     chosen: Sequence[str]
@@ -39,55 +56,176 @@ class Findings:
 
 
 def report(study: Study, done: Done, out: Path) -> str:
-    """Of the runs that are done: study.csv, study.parquet, the figures and study.html in the folder `out`, and what a
-    terminal shows; nothing is written where no run is done.
+    """Writes study.csv, study.parquet, the figures and study.html of the finished runs into the folder `out`.
+
+    Returns the words for a terminal. Nothing is written where no run is done.
     """
     table = measuring.rows_of(done.places, study.calibrators)
     if not table:
         return f"{study.title}: no run is done"
-    under_shift = shifted.rows_of(done.places, study.calibrators)
+    under_shift = measuring.shifted_rows_of(done.places, study.calibrators)
     found = findings(study, done, table, under_shift)
-    written = [*measuring.write(out, table), *shifted.write(out, under_shift)]
+    written = [*measuring.write(out, table), *measuring.write_shifted(out, under_shift)]
     figures = drawing.draw(study, done.places, table, under_shift, out)
     written += [*figures, _write_page(out / PAGE, study, found, figures)]
     words = [*found.notes, found.summary, *(f"  {line}" for line in found.compared), *found.chosen]
     words += [f"Differs from what was published: {difference}" for difference in study.differs]
     words += [f"written: {path}" for path in written]
-    tables = [line for cells in (found.cells, *found.shifted) for line in ["", *printing.markdown(cells)]]
+    tables = [line for one in (found.cells, *found.shifted) for line in ["", *markdown(one)]]
     return "\n".join([*tables, "", *filter(None, words)])
 
 
-def cells(study: Study, done: Done) -> list[list[str]]:
-    """The table of the runs that are done."""
-    return printing.cells(study, measuring.rows_of(done.places, study.calibrators))
-
-
 def findings(study: Study, done: Done, table: Sequence[Row], under_shift: Sequence[Row]) -> Findings:
-    """In words, of `measuring.rows_of` and `shifted.rows_of`."""
+    """Puts the tables of `measuring.rows_of` and `measuring.shifted_rows_of` into words."""
     compared = comparison.compare(study, done.places)
-    chosen = choice.choose(study.choose, choice.settings_of(study, table)) if study.choose else []
+    chosen = choice.choose(study.choose, settings_of(study, table)) if study.choose else []
     return Findings(
-        cells=printing.cells(study, table),
+        cells=cells(study, table),
         shifted=[
-            cells
-            for spec in study.figures
-            if spec.kind == "shift"
-            if (cells := shifted.cells(study, under_shift, spec))
+            lines for spec in study.figures if spec.kind == "shift" and (lines := shift_cells(study, under_shift, spec))
         ],
-        notes=printing.notes(study),
+        notes=notes(study),
         summary=comparison.summary(compared),
-        compared=[*(one.sentence() for one in compared), *printing.times(study, table)],
-        chosen=printing.chosen_lines(study, chosen),
+        compared=[*(one.sentence() for one in compared), *comparison.times(study, table)],
+        chosen=chosen_lines(study, chosen),
         tuned=done.tuned,
         failed=done.failed,
         runs=plural(sum(place.is_done for place in done.places), "run"),
     )
 
 
+def markdown(of: Sequence[Sequence[str]]) -> list[str]:
+    """Formats `cells` as a table of Markdown."""
+    head, *rest = of
+    return [f"| {' | '.join(row)} |" for row in (head, ["---"] * len(head), *rest)]
+
+
+def cells(study: Study, table: Sequence[Row]) -> list[list[str]]:
+    """Prints a head, and a row for each setting with mean and standard deviation over seeds; one seed: its interval.
+
+    Fractions are in %, the squared calibration error in squared points. A plug-in calibration error stands beside its
+    noise floor, and a published number beside the difference to it.
+    """
+    axes = leaves_of(study)
+    printed = [[*axes, CALIBRATOR, "runs", *study.report]]
+    settings = settings_of(study, table)
+    for setting in settings:
+        first = setting.rows[0]
+        line = [str(first.get(leaf, "")) for leaf in axes] + [str(first[CALIBRATOR]), str(len(setting.rows))]
+        printed.append(line + [_cell(column, setting.rows) for column in study.report])
+        if theirs := published_row(study, first):
+            differs = study.published is not None and study.published.of == "difference"
+            off = baseline_of(study, setting, settings) if differs else None
+            shown = [_beside(study, column, theirs, setting.rows, off) for column in study.report]
+            printed.append(["" for _ in axes] + ["published", "", *shown])
+    return printed
+
+
+def notes(study: Study) -> list[str]:
+    """Lists the remarks on the reported columns as a whole."""
+    return [comparison.NOTE] if any(map(measuring.is_plug_in, study.report)) else []
+
+
+def chosen_lines(study: Study, chosen: Sequence[Chosen]) -> list[str]:
+    """Says which settings the rule took, with their test figures."""
+    said = []
+    for one in chosen:
+        said.append(f"Chosen: {one.words}.")
+        for setting in one.settings:
+            figures = ", ".join(f"{column} {_cell(column, setting.rows)}" for column in study.report)
+            said.append(f"  {setting.name}: its test rows, which the choice did not look at: {figures}")
+    return said
+
+
+def shift_cells(study: Study, table: Sequence[Row], spec: study_format.Shift) -> list[list[str]]:
+    """Prints the lines of a figure as a table, with standard errors; nothing where no run has a shift."""
+    lines = measuring.shift_lines(study, table, spec)
+    severities = sorted({severity for of in lines.values() for severity in of})
+    if not lines:
+        return []
+    scale, digits = scale_of(spec.y)
+
+    def cell(rows: Sequence[Row]) -> str:
+        mean, error = measuring.mean_and_error(rows, spec.y)
+        return f"{scale * mean:.{digits}f}" + ("" if error is None else f" ± {scale * error:.{digits}f}")
+
+    head = [f"{spec.y} under shift", *(f"severity {severity}" if severity else "clean" for severity in severities)]
+    return [head, *([name, *(cell(of[severity]) for severity in severities)] for name, of in lines.items())]
+
+
+def published_row(study: Study, row: Row) -> Row | None:
+    """Finds the published numbers of a row's setting, if there are any."""
+    for published in study.published.rows if study.published else ():
+        leaves = {key: value for key, value in published.items() if key not in published_keys(study)}
+        if published.get(CALIBRATOR, study.calibrators[0]) == row[CALIBRATOR] and all(
+            {**study.hold, **row}.get(leaf) == value for leaf, value in leaves.items()
+        ):
+            return published
+    return None
+
+
+def scale_of(column: str) -> tuple[float, int]:
+    """Returns the factor by which a column is multiplied, and its decimals. Scores are printed as they are."""
+    if column == SECONDS:
+        return 1.0, 0
+    if column.removeprefix(VALIDATION) == SQUARED:
+        return PERCENT**2, 2
+    return (1.0, 4) if column.startswith(SCORES) else (PERCENT, 2)
+
+
+def _cell(column: str, rows: Sequence[Row]) -> str:
+    if problem := next((row[PROBLEM] for row in rows if row.get(PROBLEM)), None):
+        return str(problem)
+    values = [row[column] for row in rows if row.get(column) is not None]
+    if not values:
+        return "not defined"
+    scale, digits = scale_of(column)
+    words = f"{scale * fmean(values):.{digits}f}"
+    low, high = (rows[0].get(f"{column}_{end}") for end in ("lower", "upper"))
+    if len(values) > 1:
+        words += f" ± {scale * stdev(values):.{digits}f}"
+    elif low is not None and high is not None:
+        words += f" [{scale * low:.{digits}f}, {scale * high:.{digits}f}]"
+    return words + _floor(column, rows)
+
+
+def _floor(column: str, rows: Sequence[Row]) -> str:
+    """The noise floor of a plug-in calibration error, its mean over the rows; "" for other columns."""
+    name = column.removeprefix(VALIDATION)
+    if name not in FLOORS:
+        return ""
+    key, (scale, digits) = column[: len(column) - len(name)] + FLOORS[name], scale_of(column)
+    floors = [row[key] for row in rows if row.get(key) is not None]
+    return f", floor {scale * fmean(floors):.{digits}f}" if floors else ""
+
+
+def _beside(study: Study, column: str, theirs: Row, rows: Sequence[Row], baseline: Setting | None) -> str:
+    """The published number, its spread over seeds, and how far ours is from it."""
+    assert study.published is not None
+    stated = theirs.get(column)
+    if stated is None:
+        return ""
+    values = [row[column] for row in rows if row.get(column) is not None]
+    scale, digits = scale_of(column)
+    as_printed = study.published.unit == "fraction" or column in (TEMPERATURE, *study.published.plain)
+    unit = scale / (1.0 if as_printed else PERCENT)
+    number = stated * unit
+    words = f"{number:.{digits}f}"
+    for spread in SPREADS:
+        if (size := theirs.get(f"{column}_{spread}")) is not None:
+            words += f" ± {size * unit:.{digits}f}" + (" (standard error)" if spread == "error" else "")
+    beside = 0.0 if baseline is None else baseline.mean(column)
+    if study.published.of == "difference":
+        words += " more than the baseline"
+    if values and beside is not None:
+        words += f" ({scale * (fmean(values) - beside) - number:+.{digits}f})"
+    return words
+
+
 def _write_page(path: Path, study: Study, findings: Findings, figures: Sequence[Path]) -> Path:
-    """The page, with the PNGs in it."""
+    """Writes the page, with the PNGs in it."""
     shown = [
-        {"address": f"data:image/png;base64,{base64.b64encode(png.read_bytes()).decode()}", "words": _words(study, png)}
+        {"address": f"data:image/png;base64,{base64.b64encode(png.read_bytes()).decode()}", "words": _title(study, png)}
         for png in figures
     ]
     template = Environment(autoescape=True, undefined=StrictUndefined).from_string(TEMPLATE.read_text(encoding="utf-8"))
@@ -95,5 +233,5 @@ def _write_page(path: Path, study: Study, findings: Findings, figures: Sequence[
     return path
 
 
-def _words(study: Study, png: Path) -> str:
+def _title(study: Study, png: Path) -> str:
     return drawing.title_of(study, int(png.stem.removeprefix("figure")))

@@ -1,13 +1,30 @@
-"""Runs, each once: DVC's graph in a workspace of its own, over the checkout's cache; what is done is kept."""
+"""Carrying out a study: each run once, as DVC's graph in a workspace of its own; what is done is kept.
+
+DVC gives the graph, the cache of nets that are trained already, and the experiment under which a run is listed
+(`dvc exp save`). DVC's own ways to run an experiment, `dvc exp run --temp` and `--queue`, are not used. Tried with DVC
+3.67.1 on runs of the digits:
+
+- No retry in place. A run that was killed is "Failed", and its folder goes with the checkpoint. After a kill of
+  `dvc exp run --temp` the next call makes a new folder, and training begins at its first epoch.
+- No recovery. A killed worker of the queue leaves its run "Running" for good, and its training goes on as an orphan.
+  The next `dvc queue start` takes neither.
+- No keys. The queue takes the same settings twice and trains twice. An experiment belongs to one commit, so after
+  another commit nothing says that it is done. Even a run that comes wholly from the cache costs ten seconds of
+  processor time.
+- Own data that git ignores are not in the folder, and an option of a setting that is null needs another syntax.
+- `dvc queue start -j` limits the number of runs on one machine. Runs take slots of Prefect's limit `gpu` here, on all
+  machines.
+
+The queue does run side by side, and `dvc queue logs` shows progress.
+"""
 
 from __future__ import annotations
 
-import os
 import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,57 +35,39 @@ from filelock import FileLock, Timeout
 from pipeline import data, stages
 from pipeline.flows import child, workspace
 from pipeline.flows.workspace import Say
-from pipeline.studies import duration
-from pipeline.studies.expansion import Run
-from pipeline.studies.keys import key_of
+from pipeline.studies import choice, duration, measuring
+from pipeline.studies.format import Study
+from pipeline.studies.runs import LOG, LOGITS, RUN, SHIFT, Place, Run, expand, folder_of, places
+from pipeline.training.files import EPOCH_ROWS, EPOCHS
 from trueodds.errors import UserError
 from trueodds.files import copy, naming, read_json, write_json
 from trueodds.inputs import SERVED
 from trueodds.processes.progress import bar
+from trueodds.texts import plural
 
-FOLDER = Path(".run") / "studies"
-STUDIES = "TRUEODDS_STUDIES"
-"""Environment variable: the folder of the runs that are done (FOLDER otherwise), so that machines share them."""
 WAIT_SECONDS = 2.0
-RUN, LOGITS, EPOCHS, LOG = "run.json", "logits.npz", "epochs.csv", "log.txt"
-EPOCH_ROWS = "epoch_rows.npz"
-"""Of runs with epochs to look at closely (`curves`)."""
-SHIFT = "shift"
-"""The logits of corrupted test rows, of runs with a shift: a folder."""
 TRAINED = "Running stage 'train'"
-"""How DVC's log says that a net was trained, rather than taken from the cache."""
+"""Line of DVC's log where a net is trained, rather than taken from the cache."""
 LAST = 8
 """Lines of a failed run's log that are shown."""
+
+
+Make = Callable[[Path, Place], None]
+RunAll = Callable[[Path, Sequence[Place]], dict[str, str]]
+"""Makes the runs at these places, and returns the message of each run that failed, by its key."""
 
 
 class RunError(UserError, RuntimeError):
     """A run of a study that ended without logits."""
 
 
-@dataclass(frozen=True)
-class Place:
-    """Where a run's logits lie, or will."""
-
-    run: Run
-    key: str
-    folder: Path
-
-    @property
-    def is_done(self) -> bool:
-        return (self.folder / RUN).is_file()
-
-    def record(self) -> dict[str, Any]:
-        """What was noted of a run that is done: its seconds, the commit, its settings."""
-        record: dict[str, Any] = read_json(self.folder / RUN)
-        return record
-
-
-Make = Callable[[Path, Place], None]
+class FailedRunsError(UserError, RuntimeError):
+    """Some runs of a study ended without logits; the others are in its table."""
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """Runs, how many are done, the seconds that others will take, and of how many these are not known."""
+    """The number of runs, of those that are done, and of those whose time is not known; the seconds of the others."""
 
     runs: int
     done: int
@@ -76,19 +75,52 @@ class Estimate:
     unknown: int
 
 
-def folder_of(home: Path) -> Path:
-    """Where the runs that are done lie."""
-    return Path(os.environ.get(STUDIES) or home / FOLDER)
+@dataclass(frozen=True)
+class Done:
+    """The runs of a study, a line for each choice of tuning, and the message of each run that failed."""
+
+    places: tuple[Place, ...]
+    tuned: tuple[str, ...]
+    failed: tuple[str, ...]
+
+    def check(self) -> None:
+        """Raises FailedRunsError where some runs failed."""
+        if self.failed:
+            problems = "\n".join(self.failed)
+            raise FailedRunsError(f"{plural(len(self.failed), 'run')} of {len(self.places)} failed:\n{problems}")
 
 
-def places(home: Path, runs: Sequence[Run]) -> list[Place]:
-    """Of the runs, in their order; raises ConfigError for settings that no run can have, before anything has run."""
-    keys = [key_of(run.params) for run in runs]
-    return [Place(run, key, folder_of(home) / key) for run, key in zip(runs, keys, strict=True)]
+def carry_out(study: Study, params: Path, home: Path, say: Callable[[str], None], run: RunAll | None = None) -> Done:
+    """Tunes a study, then runs what is left; `run` replaces `run_all`.
+
+    Raises:
+        ConfigError: settings that no run can have.
+        StudyError: no run of a step of tuning could be measured.
+    """
+    run = run or run_all
+    failed: dict[str, str] = {}
+    tuned: list[str] = []
+
+    def measure(trials: Sequence[Run]) -> list[Mapping[str, Any] | None]:
+        assert study.choose is not None
+        tried = places(home, trials)
+        failed.update(run(home, tried))
+        rows = {row[measuring.KEY]: row for row in measuring.rows_of(tried, [study.choose.calibrator])}
+        return [rows.get(place.key) for place in tried]
+
+    def note(line: str) -> None:
+        tuned.append(line)
+        say(line)
+
+    untuned = expand(study, params)
+    places(home, [*untuned, *choice.trials(study, untuned, params)])  # refuses before hours of earlier steps
+    whole = places(home, choice.tune(study, untuned, params, measure, note))
+    failed.update(run(home, whole))
+    return Done(tuple(whole), tuple(tuned), tuple(failed.values()))
 
 
 def estimate(home: Path, of: Sequence[Place]) -> Estimate:
-    """How long the runs that are left will take, by the work and the times of those that are done here."""
+    """Estimates how long the runs that are left will take, from the work and the times of those that are done here."""
     records = [read_json(path) for path in sorted(folder_of(home).glob(f"*/{RUN}"))]
     left = [place.run.params for place in of if not place.is_done]
     seconds = [duration.seconds_of(params, records) for params in left]
@@ -100,8 +132,8 @@ def run_all(home: Path, of: Sequence[Place], make: Make | None = None) -> dict[s
     """Runs what is left, one after another; returns the message of each run that failed, by its key.
 
     A run that was killed goes on from its checkpoint the next time. Several processes may do this at once, on one
-    machine or, where STUDIES names a folder that they share, on many: each takes runs that no other one works at, and
-    waits for the others' in the end. `make` is `run_one`, or what wraps it.
+    machine, or on many that share the folder of finished runs. Each takes runs that no other one works at, and waits
+    for the others' in the end. `make` replaces `run_one`.
     """
     failed: dict[str, str] = {}
     left = [place for place in of if not place.is_done]
@@ -128,7 +160,7 @@ def run_all(home: Path, of: Sequence[Place], make: Make | None = None) -> dict[s
 
 @contextmanager
 def _claim(place: Place) -> Iterator[bool]:
-    """Whether no other process works at the run; the kernel gives the claim back when a process dies."""
+    """Claims a run; False where another process works at it. The kernel gives a claim back when its process dies."""
     place.folder.parent.mkdir(parents=True, exist_ok=True)
     lock = FileLock(place.folder.with_suffix(".lock"))
     try:
@@ -143,9 +175,9 @@ def _claim(place: Place) -> Iterator[bool]:
 
 
 def run_one(home: Path, place: Place, say: Say | None = None) -> None:
-    """One run, in its workspace; `say` hears what its log holds.
+    """Makes one run in its workspace; `say` hears the lines of its log.
 
-    Its seconds are those of all attempts together; unknown where DVC's cache had the net.
+    Its seconds are those of all attempts together. They are unknown where DVC's cache had the net.
 
     Raises:
         RunError: the graph failed; the message holds the last lines of the log.
@@ -196,7 +228,7 @@ def _counted(attempts: duration.Attempts) -> Iterator[None]:
 
 
 def _keep(work: Path, place: Place, record: dict[str, Any], log: Path) -> None:
-    """The logits and what belongs to them, whole or not at all."""
+    """Keeps the logits and what belongs to them, whole or not at all."""
     settings = {"name": place.run.name, "settings": place.run.params.model_dump(mode="json")}
     parent = place.folder.parent
     with tempfile.TemporaryDirectory(prefix=".aside-", dir=parent) as aside, naming(place.folder, Path(aside)):

@@ -1,4 +1,4 @@
-"""What the papers prove, in numbers: drawn many times, and where a proof has a gap, how wide it is. Seconds."""
+"""Claims of the papers in numbers: each is drawn many times, and the gap in a proof is measured; takes seconds."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from trueodds import metrics
 Array = npt.NDArray[np.float64]
 DRAWS = 2000
 ROWS = 400
-"""Of a drawn table of confidences: at few rows the estimators differ most."""
+"""Rows of a drawn table of confidences. With few rows the estimators differ most."""
 EXAMPLE = 0.9
 """The probability of the likelier of two classes in the sentence on minimisers."""
 
 
 @dataclass(frozen=True)
 class Finding:
-    """A claim of a paper, in how many of so many draws it held, by how much it failed at most, and a sentence."""
+    """A claim of a paper: the draws in which it held, the largest failure, and a sentence."""
 
     source: str
     claim: str
@@ -31,7 +31,7 @@ class Finding:
 
 
 def findings(draws: int = DRAWS, seed: int = 0) -> list[Finding]:
-    """All of them, of the same draws each time."""
+    """Draws all claims, of the same draws each time."""
     rng = np.random.default_rng(seed)
     parts: tuple[Callable[[np.random.Generator, int], Finding], ...] = (
         brier_identity, brier_minimiser, focal_bound, focal_bound_below_one, sece_bound, label_binned_bound,
@@ -40,7 +40,7 @@ def findings(draws: int = DRAWS, seed: int = 0) -> list[Finding]:
 
 
 def lines(found: Sequence[Finding]) -> str:
-    """A table of Markdown, and a sentence of each."""
+    """Formats findings as a table of Markdown, with a sentence for each."""
     head = ["| claim | from | held in | fails by at most |", "|---|---|---:|---:|"]
     rows = [
         f"| {one.claim.replace('|', chr(92) + '|')} | {one.source} | {one.held:,} of {one.draws:,} draws |"
@@ -51,7 +51,7 @@ def lines(found: Sequence[Finding]) -> str:
 
 
 def minimiser(eta_K: npt.ArrayLike, gamma: float = 2.0, steps: int = 400) -> Array:
-    """Where training by BSCE-GRA comes to rest: q with sum_y eta_y u(q, y) (q - e_y) = 0, u = ||q - e_y||^gamma.
+    """Finds the fixed point of training by BSCE-GRA: q with sum_y eta_y u(q, y) (q - e_y) = 0, u = ||q - e_y||^gamma.
 
     That is q_k proportional to eta_k u(q, k); damped iteration. Of two classes odds(q) = odds(eta)^(1 / (1 + gamma)).
 
@@ -68,7 +68,7 @@ def minimiser(eta_K: npt.ArrayLike, gamma: float = 2.0, steps: int = 400) -> Arr
 
 
 def brier_identity(rng: np.random.Generator, draws: int) -> Finding:
-    """E_y ||p - y||^2 - ||p - eta||^2 = sum_k eta_k (1 - eta_k) (BSCE-GRA paper, eq. 12)."""
+    """Tests E_y ||p - y||^2 - ||p - eta||^2 = sum_k eta_k (1 - eta_k) (BSCE-GRA paper, eq. 12)."""
     gaps = []
     for _ in range(draws):
         p_K, eta_K = _pair(rng)
@@ -80,7 +80,7 @@ def brier_identity(rng: np.random.Generator, draws: int) -> Finding:
 
 
 def brier_minimiser(rng: np.random.Generator, draws: int) -> Finding:
-    """Whether training by BSCE-GRA comes to rest at q = eta (BSCE-GRA paper, section 9)."""
+    """Tests that training by BSCE-GRA comes to rest at q = eta (BSCE-GRA paper, section 9)."""
     gaps, below = [], 0
     for _ in range(draws):
         _, eta_K = _pair(rng)
@@ -101,19 +101,19 @@ def brier_minimiser(rng: np.random.Generator, draws: int) -> Finding:
 
 
 def focal_bound(rng: np.random.Generator, draws: int) -> Finding:
-    """L_focal >= KL(q || p) + H(q) - gamma H(p), gamma >= 1 (Mukhoti et al. 2020, section 4)."""
+    """Tests L_focal >= KL(q || p) + H(q) - gamma H(p), gamma >= 1 (Mukhoti et al. 2020, section 4)."""
     words = "Minimising focal loss pulls the entropy of the answers up, as the paper says."
     return _focal(rng, draws, (1.0, 5.0), "gamma from 1 to 5", words)
 
 
 def focal_bound_below_one(rng: np.random.Generator, draws: int) -> Finding:
-    """The same with gamma < 1, where the proof does not reach: Bernoulli's inequality points the other way."""
+    """Tests the same with gamma < 1, where the proof does not reach: Bernoulli's inequality points the other way."""
     words = "The proof needs (1-p)^gamma >= 1 - gamma p, which is wrong below 1; whether the bound is, the draws say."
     return _focal(rng, draws, (0.05, 0.95), "gamma from .05 to .95", words)
 
 
 def sece_bound(rng: np.random.Generator, draws: int) -> Finding:
-    """SECE >= the kernel-density ECE (gamma-net paper, eq. 12)."""
+    """Tests SECE >= the kernel-density ECE (gamma-net paper, eq. 12)."""
     gaps = np.array([metrics.kde_ece(t) - metrics.sece(t) for t in (_table(rng) for _ in range(draws))])
     words = (
         f"{ROWS} rows a draw. SECE at the paper's bandwidth of .01 follows single rows, so it is mostly the larger one;"
@@ -123,14 +123,14 @@ def sece_bound(rng: np.random.Generator, draws: int) -> Finding:
 
 
 def label_binned_bound(rng: np.random.Generator, draws: int) -> Finding:
-    """ECE_lb >= ECE_bin in the same bins (Karandikar et al. 2021, section 3)."""
+    """Tests ECE_lb >= ECE_bin in the same bins (Karandikar et al. 2021, section 3)."""
     gaps = np.array([max(_above(table)) for table in (_table(rng) for _ in range(draws))])
     words = "l1 and l2, bins of equal width and of equal mass: Jensen's inequality, in every draw."
     return _finding("soft-calibration, section 3", "ECE_lb >= ECE_bin", gaps <= 1e-12, float(max(gaps.max(), 0)), words)
 
 
 def _above(table: metrics.CalibrationSums) -> list[float]:
-    """By how much the ECE is above the label-binned one, of each norm and binning."""
+    """The ECE less the label-binned one, for each norm and binning."""
     return [
         metrics.ece(table, norm=norm, binning=binning) - metrics.label_binned_ece(table, norm=norm, binning=binning)
         for norm in ("l1", "l2") for binning in ("width", "mass")

@@ -1,23 +1,34 @@
-"""The network that the train stage left, read back."""
+"""The network that the train stage left: read back, and run on rows that are of no split."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
+import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file
 
 from pipeline import nets
 from pipeline.data.dataset import DataSet
+from pipeline.data.raw import Inputs
 from pipeline.nets.net import Net
-from pipeline.nets.text import net_of
+from pipeline.nets.text import WordNet, net_of
+from pipeline.training.batches import Batches
 from pipeline.training.files import SETTINGS, WEIGHTS
+from pipeline.training.machine.device import device_of, repeatable
 from trueodds.files import FileError, read_json
+
+ROWS = 500
+"""Rows that are scored at once."""
 
 
 def read_settings(folder: Path, data: DataSet) -> dict[str, Any]:
-    """How the network in `folder` was made.
+    """Reads how the network in `folder` was made.
 
     Raises:
         FileError: a file that is missing or damaged, or a network of other data.
@@ -29,7 +40,7 @@ def read_settings(folder: Path, data: DataSet) -> dict[str, Any]:
 
 
 def read_net(folder: Path, settings: dict[str, Any], data: DataSet) -> Net:
-    """The net that `pipeline.training.trained.Trained.write` left in `folder` with these settings.
+    """Reads the net that `pipeline.training.trained.Trained.write` left in `folder` with these settings.
 
     Raises:
         FileError: a file that is missing or damaged, or another net's.
@@ -40,3 +51,23 @@ def read_net(folder: Path, settings: dict[str, Any], data: DataSet) -> Net:
     except (SafetensorError, RuntimeError, KeyError, TypeError) as error:
         raise FileError(f"{folder / WEIGHTS} does not hold this net ({error}); run: dvc repro train") from None
     return net
+
+
+def scorer(net: Net, data: DataSet) -> Callable[[Inputs], npt.NDArray[np.float32]]:
+    """Makes a function from rows of the data set's kind to logits N x K, by the net in eval mode.
+
+    Rows are normalised as the training rows were. It runs on CUDA where that is there. On the CPU the same rows give
+    the same bytes.
+    """
+    device = device_of("auto", fixed_sizes=not isinstance(net, WordNet))
+    net = net.to(device).eval()
+
+    def score(rows: Inputs) -> npt.NDArray[np.float32]:
+        labels_N = np.zeros(len(rows), np.int64)  # a batch has some; nothing reads them
+        batches = Batches.of(replace(data, arrays={"test": (rows, labels_N)}), "test", device)
+        with repeatable(device, 0), torch.inference_mode():
+            logits = [net(inputs).cpu() for inputs, _ in batches.ordered(ROWS)]
+        logits_NK: npt.NDArray[np.float32] = torch.cat(logits).numpy()
+        return logits_NK
+
+    return score

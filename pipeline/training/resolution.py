@@ -13,7 +13,7 @@ from pipeline.training import recipes
 from pipeline.training.plan import Plan
 from pipeline.training.provenance import code_hashes
 from pipeline.training.recipe import Recipe
-from pipeline.training.start import freezing, source
+from pipeline.training.start import freezing, pretrained
 from trueodds.errors import ConfigError
 
 log = logging.getLogger("pipeline.training")
@@ -35,7 +35,7 @@ def plan_of(training: Training, dataset: str, kind: Kind, *, held_out: bool) -> 
     shape = nets.resolve(recipe.net, **options)
     _check_net(shape, training, dataset, kind)
     _check_words(training, recipe, method, dataset, kind)
-    start = None if training.start is None else source.find(training.start)
+    start = None if training.start is None else pretrained.find(training.start)
     _check_freezing(recipe, shape, start is not None)
     if kind not in PIXELS:
         _refuse_augmentation(recipe, method, dataset, kind)
@@ -63,7 +63,7 @@ def _check_freezing(recipe: Recipe, shape: Shape, started: bool) -> None:
         keeps = f"training.freeze is {recipe.freeze}, head_epochs {recipe.head_epochs}"
         raise ConfigError(
             f"{keeps}: some layers would stay as they were drawn, at random; set training.start to the weights to begin"
-            f" with, such as {source.TORCHVISION}resnet18, or freeze: {freezing.NOTHING} and head_epochs: 0"
+            f" with, such as {pretrained.TORCHVISION}resnet18, or freeze: {freezing.NOTHING} and head_epochs: 0"
         )
     freezing.check(shape, recipe.freeze)
     if recipe.freeze == freezing.BODY and recipe.head_epochs:

@@ -11,7 +11,7 @@ import pytest
 
 from pipeline import data
 from pipeline.config import Data
-from pipeline.data.splitting.columns import findings, notes
+from pipeline.data.splitting.checks import column_notes, telling_columns
 
 RNG = np.random.default_rng(0)
 N = 60
@@ -27,8 +27,8 @@ HARMLESS = {
 
 @pytest.mark.parametrize("name", HARMLESS)
 def test_usual_columns_are_not_named(name: str) -> None:
-    found = findings(HARMLESS[name][:, None].astype(np.float32), LABELS, [name])
-    assert not any(found.values()) and not notes(found)
+    found = telling_columns(HARMLESS[name][:, None].astype(np.float32), LABELS, [name])
+    assert not any(found.values()) and not column_notes(found)
 
 
 @pytest.mark.parametrize(
@@ -46,14 +46,14 @@ def test_usual_columns_are_not_named(name: str) -> None:
     ],
 )
 def test_telling_columns_are_named(kind: str, column: npt.NDArray[np.float64]) -> None:
-    found = findings(np.stack([column, HARMLESS["noise"]], axis=1).astype(np.float32), LABELS, ["it", "noise"])
+    found = telling_columns(np.stack([column, HARMLESS["noise"]], axis=1).astype(np.float32), LABELS, ["it", "noise"])
     assert {name: columns for name, columns in found.items() if columns} == {kind: ["it"]}
-    (note,) = notes(found)
+    (note,) = column_notes(found)
     assert ": 'it'" in note
 
 
 def test_a_few_rows_are_in_some_order_by_chance() -> None:
-    assert findings(np.arange(4, dtype=np.float32)[:, None], LABELS[:4], ["x"])["row_number"] == []
+    assert telling_columns(np.arange(4, dtype=np.float32)[:, None], LABELS[:4], ["x"])["row_number"] == []
 
 
 def test_the_card_says_it(workspace: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -13,7 +13,7 @@ from PIL import Image
 from pipeline import data
 from pipeline.config import Data
 from pipeline.data import DataError
-from pipeline.data.splitting.thin_classes import thin_classes
+from pipeline.data.splitting.checks import thin_classes
 from tests.png_files import png_of_rows
 from trueodds.inputs import ImageInput, Limits
 

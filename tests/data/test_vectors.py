@@ -14,7 +14,7 @@ from sklearn.preprocessing import StandardScaler
 
 from pipeline import data
 from pipeline.config import Data
-from pipeline.data import DataError, table
+from pipeline.data import DataError, vectors
 from pipeline.data.texts.own import read_table as read_texts
 from trueodds.errors import ConfigError
 
@@ -174,7 +174,7 @@ def test_a_table_as_other_programs_write_it(tmp_path: Path) -> None:
     """Semicolons, quotes and blanks; labels of a column with a gap, which pandas writes as 1.0, are whole numbers."""
     rows = "".join(f'"{k}"; {k / 8}; {k % 2}.0 \r\n' for k in range(8))
     (tmp_path / "own.csv").write_text(f'"age";" sepal length ";"label"\r\n{rows}', newline="")
-    raw = table.read(tmp_path / "own.csv", "label")
+    raw = vectors.read_table(tmp_path / "own.csv", "label")
     assert raw.classes == ("0", "1") and raw.features == ("age", "sepal length")
     assert isinstance(raw.x_train, np.ndarray) and raw.x_train[3].tolist() == [3, 0.375]
 
@@ -184,10 +184,10 @@ def test_a_column_of_dates_is_no_feature(tmp_path: Path) -> None:
     moments = np.array(["2026-01-01", "2026-01-02"], "datetime64[ns]")
     parquet.write_table(pyarrow.table({"day": moments, "label": ["a", "b"]}), tmp_path / "own.parquet")
     with pytest.raises(DataError, match=r"the column 'day' holds times \(timestamp.*; allowed are numbers"):
-        table.read(tmp_path / "own.parquet", "label")
+        vectors.read_table(tmp_path / "own.parquet", "label")
     (tmp_path / "own.csv").write_text("day,label\n2026-01-01,a\n2026-01-02,b\n")
     with pytest.raises(DataError, match="row 2, column 'day' holds '2026-01-01'; allowed are numbers"):
-        table.read(tmp_path / "own.csv", "label")
+        vectors.read_table(tmp_path / "own.csv", "label")
 
 
 def test_a_quantity_is_no_label_and_the_last_columns_are_named(tmp_path: Path) -> None:
@@ -195,10 +195,10 @@ def test_a_quantity_is_no_label_and_the_last_columns_are_named(tmp_path: Path) -
     path = tmp_path / "own.csv"
     path.write_text("size,price\n" + "".join(f"{k},{k * 1.25}\n" for k in range(30)))
     with pytest.raises(DataError, match=r"the column 'price' holds 30 different numbers in 30 rows: a quantity"):
-        table.read(path, "price")
+        vectors.read_table(path, "price")
     path.write_text("size,stars\n" + "".join(f"{k},{k % 5}\n" for k in range(30)))
-    assert table.read(path, "stars").classes == ("0", "1", "2", "3", "4")
+    assert vectors.read_table(path, "stars").classes == ("0", "1", "2", "3", "4")
     path.write_text(",".join(f"x{k}" for k in range(30)) + ",outcome\n")
-    for door in (table.read, read_texts):
+    for door in (vectors.read_table, read_texts):
         with pytest.raises(DataError, match=r"has no column '.*'x7', \.\.\., 'x28', 'x29', 'outcome' \(31 in all\)"):
             door(path, "label")

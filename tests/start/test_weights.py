@@ -17,10 +17,9 @@ from pipeline.config import Data, Training
 from pipeline.data import DataSet
 from pipeline.data.vision import torchvision
 from pipeline.training.plan import Start
-from pipeline.training.start import source
+from pipeline.training.start import pretrained
 from pipeline.training.start.beginning import Beginning
-from pipeline.training.start.loading import load
-from pipeline.training.start.source import WeightsError, find, read
+from pipeline.training.start.pretrained import WeightsError, find, load, read
 from tests.training_runs import plan
 from trueodds.errors import ConfigError
 
@@ -131,7 +130,7 @@ def test_torchvisions_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
         raise URLError("no network")
 
     monkeypatch.setattr(torch.hub, "download_url_to_file", offline)
-    monkeypatch.setenv(source.FOLDER, str(tmp_path / "weights"))
+    monkeypatch.setenv(pretrained.FOLDER, str(tmp_path / "weights"))
     words = r"could not be downloaded from https://.*put resnet18-f37072fd\.pth into a folder .*TRUEODDS_WEIGHTS="
     with pytest.raises(WeightsError, match=words):
         read(find(full))
@@ -146,8 +145,8 @@ def test_torchvisions_in_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     torch.save(theirs.state_dict(), tmp_path / "drawn.pth")
     digest = sha256((tmp_path / "drawn.pth").read_bytes()).hexdigest()
     (tmp_path / "drawn.pth").rename(tmp_path / f"resnet18-{digest[:8]}.pth")
-    monkeypatch.setattr(source, "_file_name", lambda entry: f"resnet18-{digest[:8]}.pth")
-    monkeypatch.setenv(source.FOLDER, str(tmp_path))
+    monkeypatch.setattr(pretrained, "_file_name", lambda entry: f"resnet18-{digest[:8]}.pth")
+    monkeypatch.setenv(pretrained.FOLDER, str(tmp_path))
     weights = read(find("torchvision:resnet18"))
     assert weights.normalise == {"mean": [0.485, 0.456, 0.406], "std": [0.229, 0.224, 0.225]}
     assert re.search(rf"ResNet18_Weights\.IMAGENET1K_V1 \(SHA-256 {digest}\): .*non-commercial research", weights.note)

@@ -12,7 +12,8 @@ from scipy import stats
 
 from benchmarks.evidence import calibration_differences
 from pipeline.config import Evaluation
-from pipeline.studies.chance import cohens_d, is_plug_in, over_seeds
+from pipeline.studies.comparison import cohens_d, over_seeds
+from pipeline.studies.measuring import is_plug_in
 from trueodds.calibrators import Identity
 from trueodds.evaluation.measurement import measure
 from trueodds.metrics.significance.differences import holm, of_rows, of_seeds

@@ -7,11 +7,12 @@ from typing import Any
 
 import pytest
 
-from pipeline.studies import tuning
-from pipeline.studies.choice import Row, choose, settings_of
-from pipeline.studies.expansion import Run, expand
+from pipeline.studies import choice
+from pipeline.studies.choice import choose
 from pipeline.studies.format import StudyError, parse
-from pipeline.studies.printing import cells, chosen_lines, markdown
+from pipeline.studies.measuring import Row, settings_of
+from pipeline.studies.reporting import cells, chosen_lines, markdown
+from pipeline.studies.runs import Run, expand
 from tests.conftest import ROOT
 
 PARAMS = ROOT / "params.yaml"
@@ -116,13 +117,13 @@ def test_tuning_keeps_each_choice_while_it_makes_the_next() -> None:
             rows.append({"calibrator": "identity", "val_accuracy": 0.5, "val_ece": ece} if decay != 0.1 else None)
         return rows
 
-    found = tuning.tuned(study, runs, PARAMS, measure, said.append)
+    found = choice.tune(study, runs, PARAMS, measure, said.append)
     assert tried == [
         ("avuc", 7, 0.2, None), ("avuc", 7, 0.4, None),
         ("ce", 7, 0.4, 0.1), ("ce", 7, 0.4, 0.01), ("ce", 7, 0.4, 0.001),
         ("avuc", 7, 0.2, 0.1), ("avuc", 7, 0.2, 0.01), ("avuc", 7, 0.2, 0.001),
     ]  # fmt: skip
-    assert len(tuning.tried(study, runs, PARAMS)) == len(tried)
+    assert len(choice.trials(study, runs, PARAMS)) == len(tried)
     assert [(run.name, run.params.training.seed) for run in found] == [
         ("method=ce seed=0 weight_decay=0.01", 0), ("method=ce seed=1 weight_decay=0.01", 1),
         ("method=avuc seed=0 method_options.kappa=0.2 weight_decay=0.01", 0),
@@ -135,8 +136,8 @@ def test_tuning_keeps_each_choice_while_it_makes_the_next() -> None:
     )
     assert "0.1: failed" in said[1]
     with pytest.raises(StudyError, match=r"method=avuc: no run with method_options.kappa = 0.2, 0.4 was measured"):
-        tuning.tuned(study, runs, PARAMS, lambda batch: [None] * len(batch), said.append)
-    assert tuning.tuned(parse(STUDY), runs, PARAMS, measure, said.append) == runs
+        choice.tune(study, runs, PARAMS, lambda batch: [None] * len(batch), said.append)
+    assert choice.tune(parse(STUDY), runs, PARAMS, measure, said.append) == runs
 
 
 def test_published_differences_and_spreads() -> None:

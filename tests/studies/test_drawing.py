@@ -13,10 +13,11 @@ from PIL import Image
 
 from pipeline.figures import across, labels, style
 from pipeline.figures import rows as row_figures
-from pipeline.studies import chance, drawing, measuring, reporting, running, shifted
-from pipeline.studies.choice import Setting
+from pipeline.studies import comparison, drawing, measuring, reporting, runs
 from pipeline.studies.format import StudyError, parse
-from pipeline.studies.whole import Done
+from pipeline.studies.measuring import Setting
+from pipeline.studies.running import Done
+from pipeline.training import files
 from tests.studies.test_table import STUDY, T, done
 from trueodds import calibrators, logits, metrics
 from trueodds.evaluation import shifted_logits
@@ -41,16 +42,16 @@ EPOCHS = np.array([1, 6])
 SEVERITIES = (1, 3, 5)
 
 
-def places(home: Path, study: dict[str, Any]) -> list[running.Place]:
+def places(home: Path, study: dict[str, Any]) -> list[runs.Place]:
     of = done(home, parse(study))
     names = ["epoch", "learning_rate", "weight_norm", "val_nll_right", "val_ece", "val_nll"]
     for place in of[:3]:
         rows = "\n".join(",".join([str(k + 1), *(str(np.cos(k * j) + 1) for j in range(5))]) for k in range(6))
-        (place.folder / running.EPOCHS).write_text(f"{','.join(names)}\n{rows}\n")
-        test = logits.read(place.folder / running.LOGITS, "test")
-        write_npz(place.folder / running.EPOCH_ROWS, of_rows(test))
+        (place.folder / files.EPOCHS).write_text(f"{','.join(names)}\n{rows}\n")
+        test = logits.read(place.folder / runs.LOGITS, "test")
+        write_npz(place.folder / files.EPOCH_ROWS, of_rows(test))
         shifted_logits.write(
-            place.folder / running.SHIFT, {"shift": "cifar-c"}, np.arange(len(test.labels_N)), test, ("fog", "snow"),
+            place.folder / runs.SHIFT, {"shift": "cifar-c"}, np.arange(len(test.labels_N)), test, ("fog", "snow"),
             SEVERITIES, partial(surer, test.logits_NC),
         )  # fmt: skip
     return of
@@ -145,9 +146,9 @@ def test_no_point_of_the_front_is_beaten() -> None:
 def test_of_a_shift_the_mean_over_corruptions_at_each_severity(tmp_path: Path) -> None:
     study = parse({**STUDY, "figures": [{"kind": "shift", "y": "ece", "calibrators": [T], "where": {"method": "ce"}}]})
     of = places(tmp_path, STUDY)
-    table = shifted.rows_of(of, study.calibrators)
+    table = measuring.shifted_rows_of(of, study.calibrators)
     assert len(table) == 3 * 2 * (1 + len(SEVERITIES)), "three runs are done, each with two calibrators"
-    val, test = (logits.read(of[0].folder / running.LOGITS, split) for split in ("val", "test"))
+    val, test = (logits.read(of[0].folder / runs.LOGITS, split) for split in ("val", "test"))
     fitted = calibrators.fit(val.logits_NC, val.labels_N, "temperature", objective="ece")
 
     def ece(factor: float) -> float:
@@ -158,13 +159,13 @@ def test_of_a_shift_the_mean_over_corruptions_at_each_severity(tmp_path: Path) -
     assert row["ece"] == pytest.approx((ece(1 + 5 * 3 / 9) + ece(1 + 5 * 4 / 9)) / 2, abs=1e-9)
     clean = next(row for row in table if row["calibrator"] == T)
     assert clean["severity"] == 0 and clean["ece"] == pytest.approx(ece(1)) and clean["ece_standard_error"] is None
-    assert shifted.rows_of(of, study.calibrators) == table, "kept"
-    (head, line) = shifted.cells(study, table, study.figures[0])  # type: ignore[arg-type]
+    assert measuring.shifted_rows_of(of, study.calibrators) == table, "kept"
+    (head, line) = reporting.shift_cells(study, table, study.figures[0])  # type: ignore[arg-type]
     assert head[1:] == ["clean", "severity 1", "severity 3", "severity 5"]
     ours = [row["ece"] for row in table if row["method"] == "ce" and row["calibrator"] == T and row["severity"] == 5]
     error = np.std(ours, ddof=1) / np.sqrt(2)
     assert line[0] == f"ce, {T}" and line[-1] == f"{100 * np.mean(ours):.2f} ± {100 * error:.2f}"
-    assert shifted.cells(parse(STUDY), [], study.figures[0]) == []  # type: ignore[arg-type]
+    assert reporting.shift_cells(parse(STUDY), [], study.figures[0]) == []  # type: ignore[arg-type]
 
 
 def test_a_figure_that_the_runs_have_nothing_for_is_left_out(tmp_path: Path) -> None:
@@ -194,7 +195,7 @@ def test_effect_sizes_are_of_each_value_against_its_baseline(tmp_path: Path, mon
         for entry in study.calibrators
     }
     assert seen[0] == {
-        f"against ce\n{entry}": {"fl3": chance.cohens_d(nll["fl3", entry], nll["ce", entry])}
+        f"against ce\n{entry}": {"fl3": comparison.cohens_d(nll["fl3", entry], nll["ce", entry])}
         for entry in study.calibrators
     }
 

@@ -12,9 +12,8 @@ import pytest
 from pipeline import config
 from pipeline.studies import command, duration, running
 from pipeline.studies.duration import Attempts
-from pipeline.studies.expansion import Run, expand
 from pipeline.studies.format import parse
-from pipeline.studies.running import Place
+from pipeline.studies.runs import FOLDER, RUN, Place, Run, expand
 from tests.conftest import ROOT
 from trueodds.errors import UserError
 from trueodds.files import read_json, write_json
@@ -25,12 +24,12 @@ def runs(**vary: list[Any]) -> list[Run]:
 
 
 def places(home: Path, of: list[Run], done: int, seconds: float = 60.0) -> list[Place]:
-    found = [Place(run, f"key{k}", home / running.FOLDER / f"key{k}") for k, run in enumerate(of)]
+    found = [Place(run, f"key{k}", home / FOLDER / f"key{k}") for k, run in enumerate(of)]
     for place in found[:done]:
         place.folder.mkdir(parents=True)
         work = duration.work_of(place.run.params, None)
         assert work is not None
-        write_json(place.folder / running.RUN, {"seconds": seconds, "work": vars(work)})
+        write_json(place.folder / RUN, {"seconds": seconds, "work": vars(work)})
     return found
 
 

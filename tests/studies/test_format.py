@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from pipeline.studies.expansion import expand
 from pipeline.studies.format import StudyError, columns, parse, read
+from pipeline.studies.runs import expand
 from tests.conftest import ROOT
 from trueodds.errors import ConfigError
 

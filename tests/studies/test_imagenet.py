@@ -12,7 +12,7 @@ from PIL import Image
 
 from pipeline import config, stages
 from pipeline.__main__ import main
-from pipeline.studies import expansion
+from pipeline.studies import runs
 from pipeline.studies.format import read
 from tests.conftest import ROOT
 
@@ -42,7 +42,7 @@ def test_a_dry_run_and_one_step(folder: Path, table: str, capsys: pytest.Capture
     assert main(["study", table, "--dry-run"]) == 0
     assert f"{TABLES[table]} runs, 0 done" in capsys.readouterr().out
     small = {"image_size": 32, "validation_size": 4, "epochs": 1, "start": None, "seed": 1}
-    run = expansion.expand(read(table), folder / "params.yaml")[-1]
+    run = runs.expand(read(table), folder / "params.yaml")[-1]
     params = config.load(overrides={**run.overrides, **small})
     for stage in ("fetch", "train"):
         stages.STAGES[stage](params)

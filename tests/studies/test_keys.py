@@ -11,7 +11,7 @@ import pytest
 
 from pipeline import config
 from pipeline.config import Params
-from pipeline.studies.keys import HASHES, key_of
+from pipeline.studies.runs import HASHES, key_of
 from trueodds.files import read_json
 
 
@@ -41,7 +41,7 @@ def test_own_files_by_their_content(workspace: Path, monkeypatch: pytest.MonkeyP
     elsewhere.mkdir()
     write(elsewhere, 1)
     assert key_of(params(dataset="mine", path="elsewhere")) == key
-    monkeypatch.setattr("pipeline.studies.keys.sha256", lambda _: pytest.fail("hashed again"))
+    monkeypatch.setattr("pipeline.studies.runs.sha256", lambda _: pytest.fail("hashed again"))
     assert key_of(params(dataset="mine")) == key and len(read_json(HASHES)) == 2
     monkeypatch.undo()
     monkeypatch.chdir(workspace)

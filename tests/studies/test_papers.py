@@ -8,9 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.studies.expansion import expand
 from pipeline.studies.format import CALIBRATOR, Study, names, published_keys, read
-from pipeline.studies.keys import key_of
+from pipeline.studies.runs import expand, key_of
 from tests.conftest import ROOT
 
 PAPERS = ROOT / "pipeline/studies/papers"

@@ -9,11 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pipeline.studies import comparison, measuring, printing, running
-from pipeline.studies.chance import is_plug_in
-from pipeline.studies.expansion import expand
+from pipeline.studies import comparison, measuring, reporting, runs
 from pipeline.studies.format import Study, parse
-from pipeline.studies.running import Place
+from pipeline.studies.measuring import is_plug_in
+from pipeline.studies.runs import Place, expand
 from tests.conftest import ROOT
 from trueodds import calibrators, logits, metrics
 from trueodds.files import write_json
@@ -35,7 +34,7 @@ def done(home: Path, study: Study, seconds: float = 3.0, missing: int | None = 3
     """Places of runs with logits drawn at random, but for one that is not done."""
     rng, places = np.random.default_rng(0), []
     for number, run in enumerate(expand(study, ROOT / "params.yaml")):
-        place = Place(run, f"key{number}", home / running.FOLDER / f"key{number}")
+        place = Place(run, f"key{number}", home / runs.FOLDER / f"key{number}")
         places.append(place)
         if number == missing:
             continue
@@ -43,8 +42,8 @@ def done(home: Path, study: Study, seconds: float = 3.0, missing: int | None = 3
         z = rng.normal(0, 2, (2, 400, 3)).astype(np.float32)
         y = np.stack([(p + rng.gumbel(size=p.shape)).argmax(1) for p in z])
         parts = {split: Logits(z[k], y[k]) for k, split in enumerate(("val", "test"))}
-        logits.write(place.folder / running.LOGITS, parts, [])
-        write_json(place.folder / running.RUN, {"seconds": seconds, "work": None})
+        logits.write(place.folder / runs.LOGITS, parts, [])
+        write_json(place.folder / runs.RUN, {"seconds": seconds, "work": None})
     return places
 
 
@@ -56,7 +55,7 @@ def test_each_run_is_measured_with_each_calibrator(tmp_path: Path) -> None:
         ("ce", 0, "identity"), ("ce", 0, T), ("ce", 1, "identity"),
     ]  # fmt: skip
     assert len(table) == 6
-    val, test = (logits.read(places[0].folder / running.LOGITS, split) for split in ("val", "test"))
+    val, test = (logits.read(places[0].folder / runs.LOGITS, split) for split in ("val", "test"))
     fitted = calibrators.fit(val.logits_NC, val.labels_N, "temperature", objective="ece")
     assert isinstance(fitted, calibrators.Temperature)
     sums = metrics.CalibrationSums.from_probabilities(fitted(test.logits_NC), test.labels_N)
@@ -83,7 +82,7 @@ def test_the_files(tmp_path: Path) -> None:
 def test_seeds_are_taken_together_and_compared(tmp_path: Path) -> None:
     study = parse(STUDY)
     table = measuring.rows_of(done(tmp_path, study), study.calibrators)
-    lines = printing.markdown(printing.cells(study, table))
+    lines = reporting.markdown(reporting.cells(study, table))
     assert lines[0] == "| method | calibrator | runs | error_rate | ece | nll | temperature |"
     of = {tuple(cell.strip() for cell in line.split("|")[1:4]): line.split("|")[4:8] for line in lines[2:]}
     eces = [100 * row["ece"] for row in table if row["method"] == "ce" and row["calibrator"] == "identity"]
@@ -122,9 +121,9 @@ def test_chance_explains_what_differs_by_chance_alone(tmp_path: Path) -> None:
     assert measures.count("error_rate") == 1, "which temperature scaling leaves as it is"
     assert not [name for name in measures if is_plug_in(name)]
     for place in places[:2]:
-        parts = {split: logits.read(place.folder / running.LOGITS, split) for split in ("val", "test")}
+        parts = {split: logits.read(place.folder / runs.LOGITS, split) for split in ("val", "test")}
         sure = {split: Logits(3 * part.logits_NC, part.labels_N) for split, part in parts.items()}
-        logits.write(place.folder / running.LOGITS, sure, [])
+        logits.write(place.folder / runs.LOGITS, sure, [])
     again = {(one.calibrator, one.tested.measure): one for one in comparison.compare(study, places)}
     for measure in ("nll", "squared_calibration_error"):
         better = again["identity", measure]
@@ -145,7 +144,7 @@ def test_times_are_judged_as_differences_are(tmp_path: Path) -> None:
         for row in table:
             row["device"] = "cpu" if row["method"] == "ce" else device
             row["seconds"] = (4.0, 4.2, 3.9)[row["seed"]] if row["method"] == "ce" else of_fl3[row["seed"]]
-        (line,) = printing.times(study, table) or [""]
+        (line,) = comparison.times(study, table) or [""]
         return line
 
     assert said(5.0, 4.0, 4.4).startswith("method=fl3: 1.10 times the baseline's time [0.")
@@ -157,6 +156,6 @@ def test_times_are_judged_as_differences_are(tmp_path: Path) -> None:
         == "method=fl3: 2.00 times the baseline's time (one seed, which says nothing of other runs)."
     )
     assert said(8.0, 8.0, 8.0, device="gpu") == "", "times of two devices are not compared"
-    assert printing.times(parse(STUDY), table) == []
+    assert comparison.times(parse(STUDY), table) == []
     said(4.0, 4.2, 3.9)
-    assert "| 4 ± 0 |" in "\n".join(printing.markdown(printing.cells(study, table)))
+    assert "| 4 ± 0 |" in "\n".join(reporting.markdown(reporting.cells(study, table)))

@@ -43,7 +43,7 @@ class Shared:
 
 @dataclass(frozen=True)
 class Duplicates:
-    """What `find` found.
+    """The result of `find`.
 
     rows: of each part. repeated, several_labels: training rows that repeat another, and those that stand among the
     training rows under several labels. same, alike: per part and earlier part, equal rows, and near duplicates that are

@@ -168,7 +168,7 @@ def _fill(groups: Index, rows_G: npt.NDArray[np.int64], wanted: float, is_drawn_
 
 
 def counts(groups: Mapping[str, Groups]) -> dict[str, dict[str, int]]:
-    """Of each part, its groups, and its rows whose group training rows have, too."""
+    """Counts each part's groups, and its rows whose group training rows have, too."""
     return {
         part: {
             "groups": len(np.unique(groups_N)),

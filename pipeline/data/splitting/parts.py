@@ -1,8 +1,9 @@
-"""Which rows make training, validation, test and held-out rows: drawn by labels and groups, before any is decoded."""
+"""Training, validation, test and held-out rows: drawn by labels and groups, before any is decoded."""
 
 from __future__ import annotations
 
 import logging
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -10,11 +11,22 @@ from pipeline.config import Data
 from pipeline.data.dataset import HELD_OUT
 from pipeline.data.image_files import Part
 from pipeline.data.raw import DataError, Raw
-from pipeline.data.shares import Shares
 from pipeline.data.splitting import groups
 from trueodds.evaluation.splits import Index, balanced
 
 log = logging.getLogger("pipeline.data")
+
+
+@dataclass(frozen=True)
+class Shares:
+    """The shares of validation rows, and of held-out rows to learn from, among the rows that are not for test."""
+
+    validation: float
+    held_out: float
+
+
+OF_RECIPES = {"gamma-net": Shares(validation=0.1, held_out=0.1)}
+"""Shares of a paper's recipe, where params.yaml names no sizes. The gamma-net paper, section 5: 8:1:1."""
 
 
 def draw(params: Data, raw: Raw, shares: Shares | None, usual: int | None) -> dict[str, Part]:

@@ -1,1 +1,1 @@
-"""What a run begins with: weights of its own drawing, or given ones (`training.start`), and which of them learn."""
+"""The beginning of a run: weights that are drawn or pretrained (`training.start`), and those of them that learn."""

@@ -14,7 +14,7 @@ from pipeline.nets.net import Net
 from pipeline.nets.text import net_of
 from pipeline.training.batches import normalised
 from pipeline.training.plan import Plan
-from pipeline.training.start import features, loading, source
+from pipeline.training.start import features, pretrained
 
 log = logging.getLogger("pipeline.training")
 
@@ -43,8 +43,8 @@ class Beginning:
         settings: dict[str, Any] = {}
         notes: list[str] = []
         if plan.start is not None:
-            weights = source.read(plan.start)
-            notes = [weights.note, loading.load(net, dict(weights.state), plan.start.source)]
+            weights = pretrained.read(plan.start)
+            notes = [weights.note, pretrained.load(net, dict(weights.state), plan.start.source)]
             for note in notes:
                 log.info(note)
             settings["start"] = {"source": plan.start.source, "sha256": weights.sha256}

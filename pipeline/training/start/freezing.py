@@ -1,4 +1,4 @@
-"""Which of a net's weights learn."""
+"""Freezing: the choice of the weights that learn."""
 
 from __future__ import annotations
 

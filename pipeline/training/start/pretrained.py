@@ -1,4 +1,4 @@
-"""Where given weights come from: a file of one's own, or torchvision's published ones."""
+"""Given weights: found, read from an own file or from torchvision's published ones, and loaded into a net by name."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from pipeline.data.vision import torchvision
+from pipeline.nets.net import Net
 from pipeline.training.plan import Start
 from trueodds.errors import ConfigError, UserError, nearest
 from trueodds.files import naming
@@ -30,6 +31,10 @@ FOLDER = "TRUEODDS_WEIGHTS"
 SUFFIXES = (".safetensors", ".pt", ".pth")
 WRAPPERS = ("state_dict", "model_state_dict", "model")
 """Keys under which checkpoints of training scripts hold the weights."""
+HEAD = ("head.weight", "head.bias")
+COUNTERS = "num_batches_tracked"
+SHOWN = 10
+"""Names that a message lists."""
 
 
 class WeightsError(UserError, ValueError):
@@ -49,7 +54,7 @@ class Weights:
 
 
 def find(source: str) -> Start:
-    """The weights that params.yaml names; of torchvision's nothing is fetched yet.
+    """Finds the weights that params.yaml names; fetches nothing of torchvision's yet.
 
     Raises:
         ConfigError: no such file, another kind of file, or a name that torchvision does not have.
@@ -67,7 +72,7 @@ def find(source: str) -> Start:
 
 
 def read(start: Start) -> Weights:
-    """The weights themselves; torchvision's are downloaded where they are not in the folder yet.
+    """Reads the weights; downloads torchvision's where they are not in the folder yet.
 
     Raises:
         WeightsError: a damaged file, one that holds more than weights or has another checksum, or no network.
@@ -93,6 +98,44 @@ def read(start: Start) -> Weights:
         " ImageNet-1K, whose terms of access are for non-commercial research; check that your use is covered."
     )
     return Weights(_state(path), digest, {"mean": list(shown.mean), "std": list(shown.std)}, note)
+
+
+def load(net: Net, state: Mapping[str, Tensor], source: str) -> str:
+    """Loads weights into a net; returns a sentence on the head, for the card.
+
+    The head stays as drawn where the weights have none, or one of another number of classes.
+
+    Raises:
+        WeightsError: weights of another net, or that are not finite.
+    """
+    given, own = net.own_names(state), net.state_dict()
+    body = [name for name in own if name not in HEAD and not name.endswith(COUNTERS)]
+    problems = [f"{name} is missing" for name in body if name not in given]
+    problems += [f"{name} is none of its own" for name in given if name not in own]
+    problems += [
+        f"{name} is {_size(given[name])}, here {_size(own[name])}"
+        for name in [*body, HEAD[0]]
+        if name in given and not _fits(name, given[name], own[name])
+    ]
+    if problems:
+        more = f" and {len(problems) - SHOWN} more" if len(problems) > SHOWN else ""
+        raise WeightsError(
+            f"{source} does not hold weights of this net ({len(problems)} names differ: {'; '.join(problems[:SHOWN])}"
+            f"{more}); set training.net, width and depth to those of the net that they are of (trueodds nets)"
+        )
+    if bad := [name for name, tensor in given.items() if not bool(torch.isfinite(tensor.float()).all())]:
+        raise WeightsError(f"{source}: {bad[0]} holds values that are not finite numbers")
+    classes = len(own[HEAD[1]])
+    if HEAD[0] not in given or HEAD[1] not in given:
+        note = "The last layer is new: the weights have none."
+    elif len(given[HEAD[1]]) != classes:
+        theirs = len(given[HEAD[1]])
+        note = f"The last layer is new: that of the weights is of {theirs:,} classes, the data's of {classes:,}."
+    else:
+        note = f"The last layer began as that of the weights, which has {classes:,} classes, too."
+    new = "is new" in note
+    net.load_state_dict({n: t for n, t in given.items() if not (new and n in HEAD)}, strict=False)
+    return note
 
 
 def _entry(source: str) -> Any:
@@ -153,3 +196,12 @@ def _state(path: Path) -> dict[str, Tensor]:
 def _digest(path: Path) -> str:
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _fits(name: str, given: Tensor, own: Tensor) -> bool:
+    """Whether shapes agree; of the head only the number of features."""
+    return given.shape[1:] == own.shape[1:] if name in HEAD else given.shape == own.shape
+
+
+def _size(tensor: Tensor) -> str:
+    return " x ".join(map(str, tensor.shape)) or "one number"
