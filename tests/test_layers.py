@@ -23,14 +23,14 @@ LAYERS = {
     """,
     "trueodds": """
         __main__
-        importing
+        importing replay
         client
         calibrated reports
         bundle evaluation
         calibrators
         logits metrics
         sums inputs
-        files cli names
+        files cli
         errors texts processes dialect
     """,
     "trueodds/inputs": """
@@ -38,7 +38,7 @@ LAYERS = {
         kind npy columns
         times
         table
-        errors checkpoint
+        errors checkpoint names
     """,
     "trueodds/inputs/text": """
         labelled
@@ -87,8 +87,17 @@ LAYERS = {
     "trueodds/client": """
         clients
         calls
-        attempts instances observations
-        answers queries
+        attempts instances labels labelled
+        observations
+        answers queries keys
+    """,
+    "trueodds/replay": """
+        command
+        runner
+        caller
+        stream
+        drift source
+        texts
     """,
     "trueodds/metrics": """
         summary
@@ -176,7 +185,7 @@ LAYERS = {
         observed
         request
         comparison
-        choice client gains turns
+        choice gains turns
     """,
     "service": """
         __main__
@@ -204,7 +213,7 @@ LAYERS = {
         refusals
     """,
     "service/cli": """
-        serve key store replay
+        serve key store
     """,
     "service/store": """
         housekeeping
@@ -369,7 +378,7 @@ def imports_torch(path: Path) -> bool:
             {"prefect", "dvc", "fastapi", "service"},
         ),
         ("pipeline.cli.stages, pipeline.cli.params", {"torch", "scipy", "numpy"}),
-        ("service.cli.replay.command", {"uvicorn", "fastapi", "onnxruntime", "pydantic_settings"}),
+        ("trueodds.replay.command", {"uvicorn", "fastapi", "onnxruntime", "pydantic_settings"}),
         ("trueodds.__main__, pipeline.cli, service.cli", {"numpy", "pydantic", "yaml", "uvicorn"}),
     ],
 )

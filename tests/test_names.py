@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from trueodds.names import Places, alike
+from trueodds.inputs.names import Places, alike
 
 CLASSES = ("New York", "los_angeles", "8", "-1", "a.b", "A-B", "caf\u00e9")
 

@@ -9,8 +9,8 @@ from service.bulk.refusals import RefusedRowsError, bad_row
 from service.errors import Refusal, ServiceError
 from service.ids import MAX_ID, id_problem
 from service.store.rows import Label, storable
+from trueodds.inputs.names import alike
 from trueodds.inputs.table import SEPARATED
-from trueodds.names import alike
 from trueodds.texts import as_name, as_whole, short, without_point
 
 _CLASS = frozenset({"label", "index"})

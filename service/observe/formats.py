@@ -15,7 +15,7 @@ from service.observe.observation import ALLOWED, Named, Observation, Shared, obs
 from service.predict.options import check_tag
 from trueodds.bundle import ActAlone
 from trueodds.errors import ConfigError
-from trueodds.names import alike
+from trueodds.inputs.names import alike
 from trueodds.texts import as_name, short
 
 SHARED = ("model", "version", "classes", "positive", "tag", "shadow", "act_alone")

@@ -12,7 +12,7 @@ from service.ids import is_generated
 from service.store.rows import Label, LabelCounts, Version, storable
 from trueodds.bundle.shadows import is_shadow, shadows_of
 from trueodds.errors import nearest
-from trueodds.names import Places
+from trueodds.inputs.names import Places
 from trueodds.texts import short
 
 _CURES = {

@@ -14,8 +14,8 @@ from trueodds.files import read_npz
 from trueodds.importing import tables
 from trueodds.importing.errors import LabelledRowsError
 from trueodds.inputs.columns import read_npy
+from trueodds.inputs.names import Places
 from trueodds.logits import Logits
-from trueodds.names import Places
 from trueodds.sums.inputs import both_classes, check_labels, check_logits, logits_of
 
 FORMS = (

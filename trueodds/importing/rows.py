@@ -17,8 +17,8 @@ from trueodds.importing import tables
 from trueodds.importing.errors import LabelledRowsError
 from trueodds.inputs import columns
 from trueodds.inputs.image.formats import SUFFIXES
+from trueodds.inputs.names import Places, alike
 from trueodds.inputs.text import labelled
-from trueodds.names import Places, alike
 from trueodds.texts import is_whole_number, listed
 
 FORMS = "an .npz with x and y, a folder of class folders, a .csv or .parquet table"

@@ -13,7 +13,7 @@ from typing import Any
 
 from trueodds.files import written
 from trueodds.inputs.errors import InputError, UnreadableError
-from trueodds.names import alike
+from trueodds.inputs.names import alike
 from trueodds.texts import plural
 
 SEPARATORS = (",", ";", "\t", "|")

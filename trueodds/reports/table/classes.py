@@ -12,7 +12,7 @@ from scipy.optimize import linear_sum_assignment
 from trueodds.errors import nearest
 from trueodds.files import FileError
 from trueodds.inputs.columns import Texts
-from trueodds.names import Places, form
+from trueodds.inputs.names import Places, form
 from trueodds.texts import is_whole_number, listed, short, without_point
 
 NO_LABEL = ("", "nan", "null")

@@ -15,8 +15,8 @@ from trueodds.errors import UserError, nearest
 from trueodds.files import FileError, read_npz
 from trueodds.inputs import columns
 from trueodds.inputs.columns import Texts
+from trueodds.inputs.names import alike
 from trueodds.inputs.times import note as time_note
-from trueodds.names import alike
 from trueodds.reports.table.answers import (
     Answers,
     Groups,
