@@ -11,13 +11,13 @@ from pathlib import Path
 import pytest
 
 from pipeline.cli import doctor
-from pipeline.recalibrate import Client
 from tests.conftest import ROOT, environment
 from tests.service.hooks import Hook
 from tests.service.test_process import server
 from tests.service.tiny_bundle import write_bundle
 from trueodds.bundle import open_models
 from trueodds.calibrators import Temperature
+from trueodds.client import Client
 
 
 def test_versions_are_compared_with_the_constraints(tmp_path: Path) -> None:

@@ -22,6 +22,7 @@ from pipeline.__main__ import main
 from tests.test_bundle import make_bundle
 from trueodds.bundle import AuditLogError, Bundle, BundleError, PublishedModels, open_models, user
 from trueodds.bundle.audit_log import Change, previous
+from trueodds.client import Client
 
 
 @pytest.fixture
@@ -345,7 +346,7 @@ def test_reasons_and_names_are_plain_lines(models: PublishedModels, mark: str) -
         partial(models.roll_back, "tiny"),
         partial(models.shadow, "tiny", b),
         partial(models.withdraw, "tiny"),
-        partial(recalibrate.Recalibration, recalibrate.client_of(), models),
+        partial(recalibrate.Recalibration, Client.from_environment(), models),
     ]
     for name, call in product(("why", "who"), calls):
         with pytest.raises(AuditLogError, match=rf"{name} holds U\+{ord(mark):04X} \(.*\) as character 3; allowed is"):

@@ -8,6 +8,7 @@ import socket
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -20,23 +21,16 @@ from scipy.special import softmax
 
 import trueodds
 from pipeline.__main__ import main
-from pipeline.recalibrate import (
-    AnswerError,
-    AwayError,
-    Client,
-    Recalibration,
-    choose,
-    client,
-    compare,
-    rehearse,
-    write_candidate,
-)
+from pipeline.recalibrate import Recalibration, choose, compare, rehearse, write_candidate
 from service.http import keys
 from tests.service.test_process import server
 from tests.service.tiny_bundle import change_card, pictures, write_bundle
 from trueodds import calibrators
 from trueodds.bundle import ActAlone, Bundle, open_models
 from trueodds.calibrators import Temperature
+from trueodds.client import NO_ANSWER, CallError, Client, labelled
+from trueodds.client import keys as client_keys
+from trueodds.errors import ConfigError
 from trueodds.metrics import CalibrationSums
 from trueodds.sums.inputs import Array
 
@@ -270,8 +264,8 @@ def test_a_retrained_net_is_compared_by_labels_of_what_both_scored(
         until_shadowed(service, second)
         traffic(service, 2)
         until_answers(service, "tiny~shadow", 200)
-        rows = client.client_of().labelled("tiny", first, shadow=second)
-        assert len(rows) == 200 and len(client.client_of().labelled("tiny", first)) == 400
+        rows = Client.from_environment().labelled("tiny", first, shadow=second)
+        assert len(rows) == 200 and len(Client.from_environment().labelled("tiny", first)) == 400
         assert rows.shadow_logits_NC is not None
         twin = compare(Temperature(SERVED), retrained.calibrator, rows.logits_NC, rows.labels_N, rows.shadow_logits_NC)
         row_N, q_NC = np.arange(200), softmax(rows.shadow_logits_NC.astype(float) / SERVED, axis=1)
@@ -420,42 +414,43 @@ def test_a_key_is_sent_to_the_service_and_nowhere_else(tmp_path: Path) -> None:
         thread.start()
         try:
             url = f"http://127.0.0.1:{away.server_address[1]}"
-            with pytest.raises(AnswerError, match="answered 302"):
-                Client(f"{url}/a", "secret").labelled("m", "v", last=3)
-            with pytest.raises(AnswerError, match=r"labelled\.npz is not whole"):
-                Client(url, "secret").labelled("m", "v", since_ms=1500)
+            with pytest.raises(CallError, match="answered 302"):
+                Client(f"{url}/a", key="secret").labelled("m", "v", last=3)
+            with pytest.raises(CallError, match=r"labelled\.npz is not whole"):
+                Client(url, key="secret").labelled("m", "v", since=datetime.fromtimestamp(1.5, UTC))
         finally:
             away.shutdown()
             thread.join()
     assert [key for _, key in seen] == ["Bearer secret"] * 2
     assert "since=1970-01-01T00%3A00%3A01.500%2B00%3A00" in seen[1][0]
-    assert "secret" not in repr(Client(url, "secret"))
+    assert "secret" not in repr(Client(url, key="secret"))
 
 
 def test_clear_words_where_nobody_answers_or_a_key_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-    with pytest.raises(AwayError, match=f"no service answers at http://127.0.0.1:{port} .*--service"):
-        Client(f"http://127.0.0.1:{port}").labelled("m", "v")
+    with pytest.raises(CallError, match=f"no service answers at http://127.0.0.1:{port} .*--service") as error:
+        Client.from_environment(f"http://127.0.0.1:{port}").labelled("m", "v")
+    assert error.value.code == NO_ANSWER
     for url in ("file:///etc/passwd", "127.0.0.1:8000", "http://", "http://x/?a=b"):
-        with pytest.raises(AnswerError, match="allowed is a URL such as"):
-            Client(url)
-    monkeypatch.delenv(client.KEY_FILE, raising=False)
-    monkeypatch.setenv(client.KEY, "a" * 64)
-    with pytest.raises(AnswerError, match="holds the key's hash"):
-        client.admin_key()
+        with pytest.raises(ConfigError, match="allowed is a URL such as"):
+            Client.from_environment(url)
+    monkeypatch.delenv(client_keys.KEY_FILE, raising=False)
+    monkeypatch.setenv(client_keys.KEY, "a" * 64)
+    with pytest.raises(ConfigError, match="holds the key's hash"):
+        client_keys.admin_key()
     (tmp_path / "key").write_text("word\n")
-    assert client.admin_key(tmp_path / "key") == "word"
+    assert client_keys.admin_key(tmp_path / "key") == "word"
     (tmp_path / "key").write_text("\n")
-    with pytest.raises(AnswerError, match="is empty"):
-        client.admin_key(tmp_path / "key")
-    with pytest.raises(AnswerError, match="cannot be read"):
-        client.admin_key(tmp_path / "none")
+    with pytest.raises(ConfigError, match="is empty"):
+        client_keys.admin_key(tmp_path / "key")
+    with pytest.raises(ConfigError, match="cannot be read"):
+        client_keys.admin_key(tmp_path / "none")
 
 
 def test_the_services_clock_counts_where_it_differs() -> None:
-    assert client._ahead(None) == client._ahead("yesterday") == 0
-    assert abs(client._ahead("Thu, 01 Jan 1970 00:00:00 GMT")) > 10**12
+    assert labelled.ahead_ms(None) == labelled.ahead_ms("yesterday") == 0
+    assert abs(labelled.ahead_ms("Thu, 01 Jan 1970 00:00:00 GMT")) > 10**12
 
 
 @pytest.mark.full

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +13,6 @@ import pytest
 
 from pipeline.__main__ import main
 from pipeline.recalibrate import (
-    Client,
-    Labelled,
     ObservedModel,
     Outcome,
     Promote,
@@ -29,13 +28,14 @@ from tests.service.tiny_bundle import write_bundle
 from tests.test_recalibrate import SERVED, TRUE, answers
 from trueodds.bundle import SLOTS, BundleError, PublishedModels, open_models
 from trueodds.calibrators import Temperature
+from trueodds.client import Client, Labelled, Versions
 from trueodds.errors import ConfigError
 
 CREATED_MS = 2**50
 """Of all answers here: later than anything was fixed."""
 
 
-@dataclass(frozen=True)
+@dataclass
 class Stub(Client):
     """The labelled answers of a model, in memory; a net in the shadow's place has the served logits times `scale`."""
 
@@ -44,8 +44,10 @@ class Stub(Client):
     count: int = 400
     scale: float = 0.5
 
-    def json(self, path: str, **query: str) -> Any:
-        return {"folder": self.folder.identify(), "models": [], "observed": []}
+    url = "http://127.0.0.1:8000"
+
+    def versions(self) -> Versions:
+        return Versions(self.folder.identify(), (), {}, ())
 
     def labelled(
         self,
@@ -53,7 +55,7 @@ class Stub(Client):
         version: str,
         *,
         last: int | None = None,
-        since_ms: int | None = None,
+        since: datetime | None = None,
         shadow: str | None = None,
     ) -> Labelled:
         z_NC, labels_N = answers(self.count, self.truth)

@@ -5,13 +5,17 @@ Imports stand inside the functions: a stage starts in .2 s, and with bundles and
 
 from __future__ import annotations
 
+import argparse
 import logging
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from trueodds.cli import SERVICE, URL, Parser
+
+if TYPE_CHECKING:
+    from trueodds.client import Client
 
 PARAMS = Path("params.yaml")
 NONE = "none"
@@ -78,9 +82,16 @@ def add_promote(parser: Parser) -> None:
 
 def add_service(parser: Parser) -> None:
     """Adds --service and --key-file."""
-    from pipeline.recalibrate import client
+    from trueodds.client import keys
 
     words = f"URL of the service (default: {URL}; {SERVICE})"
     parser.add_argument("--service", metavar="URL", help=words)
-    words = f"file with the admin key, where the service has one ({client.KEY_FILE}; or the key itself: {client.KEY})"
+    words = f"file with the admin key, where the service has one ({keys.KEY_FILE}; or the key itself: {keys.KEY})"
     parser.add_argument("--key-file", type=Path, metavar="FILE", help=words)
+
+
+def client_of(arguments: argparse.Namespace) -> Client:
+    """The service that the options of `add_service` name. Raises as `Client.from_environment`."""
+    from trueodds.client import Client
+
+    return Client.from_environment(arguments.service, arguments.key_file)

@@ -7,7 +7,6 @@ emptied at the start. --live is another demo: two minutes of traffic in which th
 from __future__ import annotations
 
 import argparse
-import json
 import textwrap
 from pathlib import Path
 from typing import Any
@@ -17,18 +16,18 @@ import numpy as np
 from pipeline import data, stages
 from pipeline.cli import common
 from pipeline.cli.live_demo import live_demo
-from pipeline.cli.service_process import DemoError, call, fresh, serving
+from pipeline.cli.service_process import DemoError, fresh, serving
 from pipeline.data.raw import Inputs, Labels
 from trueodds import metrics
 from trueodds.bundle import open_models
 from trueodds.cli import Subparsers
+from trueodds.client import Client
 from trueodds.files import read_json, write_bytes
 from trueodds.metrics import CalibrationSums
 from trueodds.processes.progress import bar
 from trueodds.sums.inputs import Array
 
 BATCH = 100
-BATCH_VALUES = 1_000_000  # pixels x channels in one request: as JSON some 4 MB, well below the service's limit
 EXACT = 1e-9
 NEAR = 0.005
 
@@ -64,11 +63,11 @@ def demo(work: Path, artifacts: Path = stages.ARTIFACTS) -> None:
     table = read_json(pictures / "metrics.json")
     published = open_models(work / "models").publish(artifacts / stages.BUNDLE.name, "default", unnamed=True)
     inputs, labels = dataset.arrays["test"]
-    with serving(work) as url:
-        ids, probabilities_NC = _predict(url, inputs)
-        _feedback(url, ids, labels)
-        address = f"{url}/calibration-report?bins={table['bins']}&level={table['level']}"
-        report, page = json.loads(call(address)), call(address, accept="text/html")
+    query = {"bins": table["bins"], "level": table["level"]}
+    with serving(work) as url, Client(url) as client:
+        ids, probabilities_NC = _predict(client, inputs)
+        _feedback(client, ids, labels)
+        report, page = client.report(**query).model_dump(mode="json"), client.page(**query)
     write_bytes(work / "calibration-report.html", page)
     recomputed = metrics.ece(CalibrationSums.from_probabilities(probabilities_NC, labels), bins=table["bins"])
     _check(report, recomputed, table, len(labels))
@@ -77,29 +76,24 @@ def demo(work: Path, artifacts: Path = stages.ARTIFACTS) -> None:
     print(f"pictures  {pictures}: reliability, bins, classes, calibrators (.svg)\nbundle    {published}")
 
 
-def _predict(url: str, inputs: Inputs) -> tuple[list[str], Array]:
+def _predict(client: Client, inputs: Inputs) -> tuple[list[str], Array]:
     ids: list[str] = []
-    answers: list[list[float]] = []
+    answers: list[Array] = []
     with bar(len(inputs), "predict", "row") as progress:
-        size = max(1, min(BATCH, BATCH_VALUES // inputs[0].size))
-        for start in range(0, len(inputs), size):
-            rows = inputs[start : start + size]
-            instances = rows.astype(object)
-            instances[np.isnan(rows)] = None  # JSON has no NaN
-            body = {"instances": instances.tolist()}
-            predictions = json.loads(call(f"{url}/predict", body))["predictions"]
-            ids += [prediction["id"] for prediction in predictions]
-            answers += [prediction["probabilities"] for prediction in predictions]
+        for start in range(0, len(inputs), BATCH):
+            predictions = client.predict(inputs[start : start + BATCH])
+            ids += predictions.ids
+            answers.append(predictions.probabilities_NC)
             progress.update(len(predictions))
-    return ids, np.asarray(answers)
+    return ids, np.concatenate(answers)
 
 
-def _feedback(url: str, ids: list[str], labels: Labels) -> None:
-    pairs = [{"id": i, "index": int(label)} for i, label in zip(ids, labels, strict=True)]
-    with bar(len(pairs), "label", "label") as progress:
-        for start in range(0, len(pairs), BATCH):
-            call(f"{url}/feedback", {"labels": pairs[start : start + BATCH]})
-            progress.update(len(pairs[start : start + BATCH]))
+def _feedback(client: Client, ids: list[str], labels: Labels) -> None:
+    with bar(len(ids), "label", "label") as progress:
+        for start in range(0, len(ids), BATCH):
+            rows = slice(start, start + BATCH)
+            client.feedback(ids[rows], index=labels[rows])
+            progress.update(len(ids[rows]))
 
 
 def _check(report: dict[str, Any], recomputed: float, table: dict[str, Any], rows: int) -> None:

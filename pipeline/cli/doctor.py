@@ -17,11 +17,11 @@ from typing import Any, Literal
 
 from pipeline.cli import common
 from pipeline.cli.common import Finding
-from pipeline.recalibrate import AnswerError, AwayError, Client, Recalibration, check_folder
-from pipeline.recalibrate.client import client_of
+from pipeline.recalibrate import Recalibration, check_folder
 from pipeline.recalibrate.standing import slot_texts
 from trueodds.bundle import VARIABLE, BucketError, BundleError, PublishedModels
 from trueodds.cli import SERVICE, Subparsers
+from trueodds.client import NO_ANSWER, CallError, Client
 from trueodds.errors import UserError
 
 CONSTRAINTS = Path("docker/constraints.txt")
@@ -46,7 +46,7 @@ def add_parser(commands: Subparsers) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    client = client_of(arguments.service, arguments.key_file)
+    client = common.client_of(arguments)
     doctor(client, arguments.models, expected=bool(arguments.service) or SERVICE in os.environ)
     return 0
 
@@ -146,13 +146,13 @@ def folder(models: PublishedModels) -> Finding:
 def service(client: Client, *, expected: bool) -> Finding:
     """Checks that the service is ready, which includes that its store can be written."""
     try:
-        ready = client.json("/health/ready")
-    except AwayError as error:
-        return Finding("service", "wrong" if expected else "skipped", str(error))
-    except AnswerError as error:
+        ready = client.ready()
+    except CallError as error:
+        if error.code == NO_ANSWER:
+            return Finding("service", "wrong" if expected else "skipped", str(error))
         return Finding("service", "wrong", str(error), "the service's log says more")
-    named = f"{ready.get('model')}/{ready.get('version')}"
-    return Finding("service", "ok", f"{client.url} answers with {named}, and its store can be written")
+    words = f"{client.url} answers with {ready.model}/{ready.version}, and its store can be written"
+    return Finding("service", "ok", words)
 
 
 def same_folder(client: Client, models: PublishedModels) -> Finding:
@@ -264,13 +264,13 @@ def alarm(client: Client, prefect: _Prefect | None) -> Iterator[Finding]:
     import httpx
 
     try:
-        tried = client.post("/admin/alarm/test")["webhooks"]
+        tried = client.request("POST", "/admin/alarm/test")["webhooks"]
         for pause in TEST_PAUSES:
             if all(hook["taken"] for hook in tried):
                 break
             time.sleep(pause)
-            tried = client.post("/admin/alarm/test")["webhooks"]
-    except AnswerError as error:
+            tried = client.request("POST", "/admin/alarm/test")["webhooks"]
+    except CallError as error:
         yield Finding("alarm", "wrong", str(error))
         return
     if not tried:

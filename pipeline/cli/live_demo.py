@@ -5,7 +5,6 @@ The traffic is `trueodds replay`, a process of its own; the page is the service'
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import sys
@@ -15,8 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from pipeline import stages
-from pipeline.cli.service_process import DemoError, call, fresh, serving
+from pipeline.cli.service_process import DemoError, fresh, serving
 from trueodds.bundle import open_models
+from trueodds.client import Client
 from trueodds.files import write_bytes
 from trueodds.processes import binding, output
 from trueodds.texts import plural
@@ -51,12 +51,11 @@ def live_demo(work: Path, artifacts: Path = stages.ARTIFACTS, *, speed: float = 
     """
     fresh(work)
     open_models(work / "models").publish(artifacts / stages.BUNDLE.name, "default", unnamed=True)
-    with serving(work) as url:
-        before = json.loads(call(f"{url}/calibration-report"))
+    with serving(work) as url, Client(url) as client:
+        before = client.report().model_dump(mode="json")
         print(introduction(url, before, opened=_open(f"{url}/calibration-report")), flush=True)
         _replay(url, artifacts / stages.DATA.name / "arrays.npz", speed)
-        report = json.loads(call(f"{url}/calibration-report"))
-        page = call(f"{url}/calibration-report", accept="text/html")
+        report, page = client.report().model_dump(mode="json"), client.page()
     write_bytes(work / "calibration-report.html", page)
     print(_closing(report, work))
 
@@ -76,7 +75,7 @@ def introduction(url: str, report: dict[str, Any], *, opened: bool) -> str:
 
 
 def _replay(url: str, arrays: Path, speed: float) -> None:
-    command = [sys.executable, "-m", "service", "replay", "--service", url, "--data", str(arrays)]
+    command = [sys.executable, "-m", "trueodds", "replay", "--service", url, "--data", str(arrays)]
     command += ["--rate", str(RATE), "--labelled", str(LABELLED), "--delay", str(DELAY), "--speed", str(speed)]
     command += ["--drift", f"noise:{NOISE}@{DRIFT_AT}", "--seconds", str(SECONDS)]
     process = subprocess.Popen(binding.command(command))

@@ -8,7 +8,6 @@ from __future__ import annotations
 import argparse
 
 from pipeline.cli import common
-from pipeline.recalibrate.client import client_of
 from pipeline.recalibrate.standing import anew_text, promotion_text
 from trueodds.bundle import DEFAULT, SHADOW, Bundle
 from trueodds.cli import Subparsers
@@ -29,7 +28,7 @@ def run(arguments: argparse.Namespace) -> int:
     Bundle.load(models.version_folder(model, version))
     evidence, another = "", models.version_of(model, DEFAULT) != version
     if another:
-        evidence = promotion_text(models, model, version, client_of(arguments.service, arguments.key_file))
+        evidence = promotion_text(models, model, version, common.client_of(arguments))
     shadow = models.version_of(model, SHADOW)
     models.promote(model, version, why="; ".join(filter(None, [arguments.why, evidence])))
     anew = anew_text(models, model, shadow) if another else ""

@@ -15,7 +15,6 @@ from typing import Literal
 
 from pipeline import stages
 from pipeline.cli import common
-from pipeline.recalibrate.client import client_of
 from pipeline.recalibrate.standing import publication_text
 from pipeline.trial import try_bundle
 from trueodds.bundle import DEFAULT, SHADOW, ActAlone, Bundle
@@ -68,7 +67,7 @@ def run(arguments: argparse.Namespace) -> int:
             bundle = bundle.promising(promise, Path(folder) / "bundle")
         ends = ""
         if role == DEFAULT or arguments.displace:
-            client = client_of(arguments.service, arguments.key_file)
+            client = common.client_of(arguments)
             place: Literal["default", "displace"] = "displace" if arguments.displace else "default"
             ends = publication_text(arguments.models, bundle.card.name, bundle.version, place, client)
             why = "; ".join(filter(None, [why, ends]))

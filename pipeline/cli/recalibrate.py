@@ -11,7 +11,7 @@ import argparse
 from pathlib import Path
 
 from pipeline.cli import common
-from pipeline.recalibrate import LABELS, Choice, Outcome, Recalibration, Rules, client_of, recalibrate
+from pipeline.recalibrate import LABELS, Choice, Outcome, Recalibration, Rules, recalibrate
 from pipeline.recalibrate.gains import SMOOTHING
 from trueodds.calibrators.selection import default_words
 from trueodds.cli import Parser, Subparsers
@@ -70,7 +70,7 @@ def add_judgement(parser: Parser) -> None:
 def request_of(arguments: argparse.Namespace, **fit: object) -> Recalibration:
     """The request that the options of `add_judgement` describe."""
     return Recalibration(
-        client_of(arguments.service, arguments.key_file),
+        common.client_of(arguments),
         arguments.models,
         arguments.model,
         wait_seconds=arguments.wait,

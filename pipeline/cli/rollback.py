@@ -8,7 +8,6 @@ from __future__ import annotations
 import argparse
 
 from pipeline.cli import common
-from pipeline.recalibrate.client import client_of
 from pipeline.recalibrate.standing import anew_text, promotion_text
 from trueodds.bundle import SHADOW
 from trueodds.cli import Subparsers
@@ -25,7 +24,7 @@ def add_parser(commands: Subparsers) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     models, model = arguments.models, arguments.model
-    ends = promotion_text(models, model, None, client_of(arguments.service, arguments.key_file))
+    ends = promotion_text(models, model, None, common.client_of(arguments))
     shadow = models.version_of(model, SHADOW)
     version = models.roll_back(model, why="; ".join(filter(None, [arguments.why, ends])))
     print(f"{model}/{version} answers again")

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 import subprocess
 import sys
 import time
-import urllib.error
-import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
+from trueodds.client import CallError, Client
 from trueodds.errors import UserError
 from trueodds.processes import binding
 
@@ -65,25 +62,6 @@ def serving(work: Path) -> Iterator[str]:
             process.wait()
 
 
-def call(url: str, body: Any = None, *, accept: str = "application/json") -> bytes:
-    """The answer to a GET or, with a body, to a POST of JSON.
-
-    Raises:
-        DemoError: no answer, or one that is no success.
-    """
-    request = urllib.request.Request(url, headers={"accept": accept, "content-type": "application/json"})
-    if body is not None:
-        request.data = json.dumps(body).encode()
-    try:
-        with urllib.request.urlopen(request, timeout=60) as response:
-            answer: bytes = response.read()
-            return answer
-    except urllib.error.HTTPError as error:
-        raise DemoError(f"{url} answered {error.code}: {error.read().decode(errors='replace')[:500]}") from None
-    except OSError as error:
-        raise DemoError(f"{url} did not answer: {error}") from None
-
-
 def _wait_until_ready(process: subprocess.Popen[bytes], url_file: Path, log_file: Path) -> str:
     reason = "it did not say where it listens"
     for _ in range(10 * START_SECONDS):
@@ -92,8 +70,9 @@ def _wait_until_ready(process: subprocess.Popen[bytes], url_file: Path, log_file
             break
         if url_file.exists() and (url := url_file.read_text(encoding="utf-8").strip()):
             try:
-                call(f"{url}/health/ready")
-            except DemoError as error:
+                with Client(url, tries=1) as client:
+                    client.ready()
+            except CallError as error:
                 reason = str(error)
             else:
                 return url

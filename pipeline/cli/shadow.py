@@ -9,7 +9,6 @@ from __future__ import annotations
 import argparse
 
 from pipeline.cli import common
-from pipeline.recalibrate.client import client_of
 from pipeline.recalibrate.judging import SLOT_WORDS
 from pipeline.recalibrate.standing import displaced_text
 from trueodds.bundle import DEFAULT, MODEL, RECALIBRATED, SHADOW, SLOTS, Bundle, BundleError, PublishedModels
@@ -34,7 +33,7 @@ def run(arguments: argparse.Namespace) -> int:
         models.version_folder(model, version)
         if slot == RECALIBRATED:
             _check_net(models, model, version)
-    client = client_of(arguments.service, arguments.key_file)
+    client = common.client_of(arguments)
     ends = displaced_text(models, model, slot, version, client)
     why = "; ".join(filter(None, [arguments.why, ends]))
     if version is None:

@@ -10,10 +10,10 @@ import argparse
 import os
 
 from pipeline.cli import common
-from pipeline.recalibrate.client import Client, client_of
 from pipeline.recalibrate.standing import standings, waiting_text
 from trueodds.bundle import DEFAULT, RECALIBRATED, SHADOW, WAITING, BundleError, Change, PublishedModels, Role
 from trueodds.cli import SERVICE, Subparsers
+from trueodds.client import Client
 
 ROLE_WORDS: dict[Role, str] = {WAITING: "waits", RECALIBRATED: "recalibrated", SHADOW: "shadow", DEFAULT: "answers"}
 
@@ -27,7 +27,7 @@ def add_parser(commands: Subparsers) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     asked = arguments.service or os.environ.get(SERVICE)
-    client = client_of(arguments.service, arguments.key_file) if asked else None
+    client = common.client_of(arguments) if asked else None
     print(versions_text(arguments.models, arguments.model, client))
     return 0
 

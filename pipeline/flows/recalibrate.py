@@ -27,8 +27,9 @@ from pydantic import Field
 
 from pipeline import recalibrate as recalibration
 from pipeline.flows import artifacts, models_of
-from pipeline.recalibrate import AwayError, Choice, FewLabelsError, ObservedModel, Outcome, Recalibration
+from pipeline.recalibrate import Choice, FewLabelsError, ObservedModel, Outcome, Recalibration
 from trueodds.bundle import RECALIBRATED, PublishedModels, open_models
+from trueodds.client import NO_ANSWER, CallError, Client
 from trueodds.drawing.reliability import before_and_after
 from trueodds.errors import UserError
 
@@ -62,10 +63,11 @@ def tell(flow: Flow[..., Any], flow_run: FlowRun, state: State[Any]) -> None:
     given = flow_run.parameters
     if given.get("dry_run"):
         return
-    body = {"model": given.get("model"), "version": given.get("version"), "who": f"flow run {flow_run.name}"}
     why = " ".join(f"{given.get('reason') or ''} {state.name}: {state.message or ''}".split())
     try:
-        recalibration.client_of(given.get("service")).post(recalibration.UNDECIDED, body | {"why": why[:2000]})
+        client = Client.from_environment(given.get("service"))
+        who = f"flow run {flow_run.name}"
+        client.observe_decision(given.get("model"), given.get("version"), who=who, why=why[:2000])
     except UserError as error:
         log = flow_run_logger(flow_run)
         log.error("the service could not be told that this recalibration ended without a decision: %s", error)
@@ -120,7 +122,7 @@ def recalibrate(
     """
     log = get_run_logger()
     request = Recalibration(
-        recalibration.client_of(service),
+        Client.from_environment(service),
         open_models(models) if models else models_of(Path.cwd()),
         model,
         version,
@@ -140,10 +142,10 @@ def recalibrate(
         if ObservedModel.of(request) is None:
             request = replace(request, model=request.model_name())
         outcome = recalibration.recalibrate(request, as_task)
-    except (FewLabelsError, AwayError) as error:
-        if look_again_minutes is None or not deployment.id:
+    except (FewLabelsError, CallError) as error:
+        about = "few" if isinstance(error, FewLabelsError) else "away" if _is_away(error) else ""
+        if not about or look_again_minutes is None or not deployment.id:
             raise
-        about = "few" if isinstance(error, FewLabelsError) else "away"
         return Completed(name="Waiting", message=f"{error}. {_look_again(look_again_minutes, request, version, about)}")
     _show(outcome, request.models)
     words, name = outcome.words, STATES.get(outcome.status, outcome.status.capitalize())
@@ -163,7 +165,7 @@ def _wants_labels(outcome: Outcome, request: Recalibration) -> bool:
 
 
 def as_task(step: Callable[..., T], *arguments: Any) -> T:
-    """Call a step as a task of its own; a service that is away is request again."""
+    """Call a step as a task of its own; one that no service answers is tried again."""
 
     def call() -> T:
         return step(*arguments)
@@ -176,9 +178,14 @@ def as_task(step: Callable[..., T], *arguments: Any) -> T:
         persist_result=False,
         retries=RETRIES,
         retry_delay_seconds=RETRY_SECONDS,
-        retry_condition_fn=lambda _task, _run, state: isinstance(state.result(raise_on_failure=False), AwayError),
+        retry_condition_fn=lambda _task, _run, state: _is_away(state.result(raise_on_failure=False)),
     )
     return named()
+
+
+def _is_away(result: object) -> bool:
+    """Whether a step failed because no service answers."""
+    return isinstance(result, CallError) and result.code == NO_ANSWER
 
 
 def _look_again(minutes: float, request: Recalibration, version: str | None, about: str) -> str:

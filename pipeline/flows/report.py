@@ -13,8 +13,8 @@ from prefect.runtime import flow_run
 from prefect.states import Completed
 from pydantic import Field
 
-from pipeline.recalibrate import AwayError, client_of
 from trueodds.cli import SERVICE
+from trueodds.client import NO_ANSWER, CallError, Client
 
 PATH = "/calibration-report"
 _NUMBERS = {
@@ -45,13 +45,13 @@ def calibration_report(
         service: The service's URL. None: TRUEODDS_SERVICE of the worker, or this machine's port 8000; where neither
             is there, there is nothing to report.
     """
-    client = client_of(service)
+    client = Client.from_environment(service)
     since = (datetime.now(UTC) - timedelta(days=days)).replace(minute=0, second=0, microsecond=0)
     query = {"since": since.isoformat(), **({"model": model} if model else {})}
     try:
-        report = client.json(PATH, **query, trend="day")
-    except AwayError as error:
-        if service or os.environ.get(SERVICE):
+        report = client.report(model=model, since=since, trend="day").model_dump(mode="json")
+    except CallError as error:
+        if error.code != NO_ANSWER or service or os.environ.get(SERVICE):
             raise
         return Completed(name="Skipped", message=f"{error}: nothing to report")
     create_markdown_artifact(
@@ -61,7 +61,7 @@ def calibration_report(
     )
     both = {"model": report["model"], "version": report["version"]}
     create_link_artifact(
-        f"{client.url.rstrip('/')}{PATH}?{urlencode(query | both)}", link_text="the page", key="calibration-report-page"
+        f"{client.url}{PATH}?{urlencode(query | both)}", link_text="the page", key="calibration-report-page"
     )
     get_run_logger().info(report["reading"])
     return Completed(message=report.get("headline") or report["reading"])

@@ -22,11 +22,12 @@ from pipeline import config, stages
 from pipeline.flows import artifacts, child, graph, models_of, remote, workspace
 from pipeline.flows.runs import created, was_cancelled
 from pipeline.flows.schema import PUBLISH, Publish, descriptions, read_text, signature
-from pipeline.recalibrate import AnswerError, AwayError, Recalibration, check_folder, client_of
+from pipeline.recalibrate import DisagreementError, Recalibration, check_folder
 from pipeline.recalibrate.standing import publication_text
 from pipeline.trial import try_bundle
 from trueodds.bundle import Bundle, PublishedModels, why_none
 from trueodds.cli import SERVICE
+from trueodds.client import NO_ANSWER, CallError, Client
 from trueodds.errors import ConfigError, UserError
 from trueodds.processes import binding
 
@@ -134,7 +135,7 @@ def publish(
     ends = ""
     if role != "shadow":
         made = Bundle.load(folder)
-        ends = publication_text(models, made.card.name, made.version, role, client_of())
+        ends = publication_text(models, made.card.name, made.version, role, Client.from_environment())
         why = "; ".join(filter(None, [why, ends]))
     bundle = models.publish(folder, "default" if role == "default" else "shadow", displace=role == "displace", why=why)
     words = models.standing(bundle.parent.name, bundle.name)
@@ -171,10 +172,10 @@ def _served_elsewhere(models: PublishedModels) -> str | None:
     if not os.environ.get(SERVICE):
         return None
     try:
-        check_folder(Recalibration(client_of(), models))
-    except AwayError:
-        return None  # it may come later
-    except AnswerError as error:
+        check_folder(Recalibration(Client.from_environment(), models))
+    except CallError as error:
+        return None if error.code == NO_ANSWER else str(error)  # it may come later
+    except (ConfigError, DisagreementError) as error:
         return str(error)
     return None
 

@@ -6,7 +6,6 @@ verdict: see `compare` and `judging`. MODELS/<name>/history.jsonl keeps who answ
 """
 
 from pipeline.recalibrate.choice import CandidateScore, Choice, choose, origin_of, write_candidate
-from pipeline.recalibrate.client import UNDECIDED, AnswerError, AwayError, Client, Labelled, client_of
 from pipeline.recalibrate.comparison import Comparison, Rules, compare
 from pipeline.recalibrate.loop import judge, recalibrate
 from pipeline.recalibrate.observed import ObservedModel
@@ -14,6 +13,7 @@ from pipeline.recalibrate.request import (
     LABELS,
     LEAST_LABELS,
     PROMOTE,
+    DisagreementError,
     FewLabelsError,
     Judged,
     Outcome,
@@ -25,17 +25,13 @@ from pipeline.recalibrate.state import check_folder, rehearse
 __all__ = [
     "LABELS",
     "LEAST_LABELS",
-    "UNDECIDED",
-    "AnswerError",
-    "AwayError",
     "CandidateScore",
     "Choice",
-    "Client",
     "Comparison",
+    "DisagreementError",
     "PROMOTE",
     "FewLabelsError",
     "Judged",
-    "Labelled",
     "ObservedModel",
     "Outcome",
     "Promote",
@@ -43,7 +39,6 @@ __all__ = [
     "Rules",
     "check_folder",
     "choose",
-    "client_of",
     "compare",
     "judge",
     "origin_of",

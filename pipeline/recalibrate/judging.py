@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from datetime import UTC, datetime
 from typing import Any
 
-from pipeline.recalibrate.client import AnswerError, Client, Labelled
 from pipeline.recalibrate.comparison import Comparison, compare
-from pipeline.recalibrate.request import Decision, Judged, Recalibration
+from pipeline.recalibrate.request import Decision, DisagreementError, Judged, Recalibration
 from pipeline.recalibrate.state import Candidate, ModelState
 from pipeline.recalibrate.turns import candidate_number
 from trueodds.bundle import DEFAULT, RECALIBRATED, SHADOW, Bundle, BundleError, Slot
+from trueodds.client import Client, Labelled
 from trueodds.errors import UserError
 
 Call = Callable[..., Any]
@@ -38,12 +39,14 @@ def fetch_labels(
     """The labelled answers of the served version; with `shadow`, those that this version has scored as well.
 
     Raises:
-        AnswerError: they are of another number of classes than its card names, or as `Client.labelled`.
+        DisagreementError: they are of another number of classes than its card names.
+        CallError: as `Client.labelled`.
     """
-    rows = client.labelled(name, served.version, last=last, since_ms=since_ms, shadow=shadow)
+    since = None if since_ms is None else datetime.fromtimestamp(since_ms / 1000, UTC)
+    rows = client.labelled(name, served.version, last=last, since=since, shadow=shadow)
     classes = len(served.card.classes)
     if len(rows) and rows.logits_NC.shape[1] != classes:
-        raise AnswerError(
+        raise DisagreementError(
             f"the service's labels of {name}/{served.version} are of {rows.logits_NC.shape[1]} classes, its card in"
             f" {served.directory} names {classes}: not the same model; is --models the service's own folder?"
         )
@@ -59,7 +62,7 @@ def evidence_about(request: Recalibration, state: ModelState, candidate: Candida
 
     Raises:
         BundleError: its inputs or classes are not those of the served version, or its calibrator is of another net.
-        AnswerError: as `fetch_labels`.
+        CallError, DisagreementError: as `fetch_labels`.
     """
     name, served, bundle = state.name, state.served, candidate.bundle
     cure = f"end that: {end_command(name, candidate.slot)}"

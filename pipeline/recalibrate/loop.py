@@ -10,7 +10,6 @@ from pathlib import Path
 
 from pipeline.recalibrate import observed
 from pipeline.recalibrate.choice import Choice, choose, origin_of, settings_of, write_candidate
-from pipeline.recalibrate.client import Labelled
 from pipeline.recalibrate.judging import (
     SLOT_WORDS,
     Call,
@@ -27,6 +26,7 @@ from pipeline.recalibrate.request import FewLabelsError, Judged, Outcome, Recali
 from pipeline.recalibrate.state import LOCK, Candidate, ModelState, check_folder
 from pipeline.trial import try_bundle
 from trueodds.bundle import DEFAULT, RECALIBRATED, SHADOW, BundleError, BusyError, Slot
+from trueodds.client import Labelled
 from trueodds.errors import ConfigError, UserError
 
 POLL_SECONDS = 2.0
@@ -48,7 +48,8 @@ def recalibrate(request: Recalibration, call: Call = directly) -> Outcome:
     Raises:
         FewLabelsError: fewer than 200 labels.
         BundleError: no such model or version, or the calibrator under judgement is of another net.
-        AnswerError: the service is away, refuses, or has labels of other classes.
+        CallError: the service is away, or refuses.
+        DisagreementError: it serves another folder, or has labels of other classes.
         ConfigError, FitError: see `choose`.
     """
     if model := ObservedModel.of(request):
@@ -75,7 +76,7 @@ def judge(request: Recalibration, call: Call = directly) -> Outcome:
         BundleError: nothing is under judgement, or what is has other inputs or classes.
         ConfigError: a version or a shadow is named of a model whose roles say what is judged, or a slot of one that
             another server serves.
-        AnswerError: see `recalibrate`.
+        CallError, DisagreementError: see `recalibrate`.
     """
     if model := ObservedModel.of(request):
         return observed.judge(request, model, call)

@@ -8,15 +8,15 @@ from pathlib import Path
 from typing import Any
 
 from pipeline.recalibrate.choice import Choice, choose
-from pipeline.recalibrate.client import AnswerError, Client, Labelled
 from pipeline.recalibrate.comparison import Comparison, compare
 from pipeline.recalibrate.request import FewLabelsError, Judged, Outcome, Recalibration
 from pipeline.recalibrate.turns import pair_number
 from trueodds.bundle import SHADOW
 from trueodds.bundle.contents import shadow_of
 from trueodds.calibrators import Identity
+from trueodds.client import Client, Labelled
 from trueodds.errors import ConfigError, unknown
-from trueodds.files import write_json
+from trueodds.files import FileError, write_json
 
 Call = Callable[..., Any]
 """Calls a step: call(function, *arguments). A flow makes it a task."""
@@ -37,21 +37,16 @@ class ObservedModel:
         """The model that is named, if another server serves it; a version of both is of the service.
 
         Raises:
-            AnswerError: the service does not answer, or not as TrueOdds does.
+            CallError: the service does not answer, or not as TrueOdds does.
         """
         if request.model is None:
             return None
-        tree = request.client.json("/models")
-        try:
-            observed = {row["model"]: tuple(row["versions"]) for row in tree["observed"]}
-            published = {row["model"] for row in tree["models"]}
-        except (LookupError, TypeError):
-            message = f"{request.client.url}/models answered JSON of another form: not a TrueOdds of this release?"
-            raise AnswerError(message) from None
-        versions, is_published = observed.get(request.model, ()), request.model in published
+        known = request.client.versions()
+        versions = known.observed.get(request.model, ())
+        is_published = request.model in {one.model for one in known.models}
         if not versions or (is_published and request.version not in versions):
             return None
-        return cls(request.model, versions, observed.get(shadow_of(request.model), ()))
+        return cls(request.model, versions, known.observed.get(shadow_of(request.model), ()))
 
     def version(self, name: str | None) -> str:
         """The version that is named, else the newest.
@@ -65,12 +60,11 @@ class ObservedModel:
         """The shadow that is named, else the newest.
 
         Raises:
-            AnswerError: the model has none.
-            ConfigError: there is none of that name.
+            ConfigError: the model has none, or none of that name.
         """
         if not self.shadows:
             cure = "send what a version beside it would have answered, with the same ids: POST /observe?shadow=true"
-            raise AnswerError(f"{self.name} has no shadow to judge; {cure}")
+            raise ConfigError(f"{self.name} has no shadow to judge; {cure}")
         return _one(self.name, "shadow", name, self.shadows)
 
 
@@ -79,7 +73,7 @@ def recalibrate(request: Recalibration, model: ObservedModel, call: Call) -> Out
 
     Raises:
         FewLabelsError: fewer than 200 labels.
-        AnswerError: the service refuses, or knows of its answers only what was predicted.
+        CallError: the service refuses, or knows of its answers only what was predicted.
         ConfigError, FitError: see `choose`.
     """
     version = model.version(request.version)
@@ -105,8 +99,8 @@ def judge(request: Recalibration, model: ObservedModel, call: Call) -> Outcome:
     The evidence holds if the shadow was made without these labels.
 
     Raises:
-        AnswerError: no shadow, or as `recalibrate`.
-        ConfigError: an unknown version or shadow, or the slot of a calibrator.
+        CallError: as `recalibrate`.
+        ConfigError: an unknown version or shadow, no shadow, or the slot of a calibrator.
     """
     if request.slot not in (None, SHADOW):
         raise ConfigError(f"slot is {request.slot!r}; {model.name} is served elsewhere and has a shadow only")
@@ -140,4 +134,4 @@ def _write(out: Path, choice: Choice) -> None:
     try:
         write_json(out, choice.calibrator.to_json())
     except OSError as error:
-        raise AnswerError(f"{out} cannot be written: {error.strerror}; name another file: --out") from None
+        raise FileError(f"{out} cannot be written: {error.strerror}; name another file: --out") from None

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from pipeline.recalibrate.choice import Choice
-from pipeline.recalibrate.client import Client
 from pipeline.recalibrate.comparison import Comparison, Rules
 from trueodds.bundle import SHADOW, SLOTS, PublishedModels, Reason, Slot
+from trueodds.client import Client
 from trueodds.errors import ConfigError, UserError
 
 LABELS = 10_000
@@ -28,6 +28,10 @@ class FewLabelsError(UserError, ValueError):
                 f"{version} has {labels:,} labelled answers; at least {LEAST_LABELS} are needed. Send labels to POST"
                 " /feedback; of a model with a maturity window, each counts when the window of its answer closes"
             )
+
+
+class DisagreementError(UserError, RuntimeError):
+    """A service that serves another model directory, or another model, than the command is about."""
 
 
 Promote = Literal["now", "when-better", "never"]

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Literal
 
-from pipeline.recalibrate.client import Client
 from pipeline.recalibrate.judging import SLOT_WORDS, evidence_about
 from pipeline.recalibrate.request import Recalibration
 from pipeline.recalibrate.state import ModelState
 from trueodds.bundle import DEFAULT, SHADOW, SLOTS, WAITING, PublishedModels, Slot
+from trueodds.client import Client
 from trueodds.errors import UserError
 
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass, field
 
-from pipeline.recalibrate.client import AnswerError
 from pipeline.recalibrate.observed import ObservedModel
-from pipeline.recalibrate.request import LEAST_LABELS, Recalibration
+from pipeline.recalibrate.request import LEAST_LABELS, DisagreementError, Recalibration
 from trueodds.bundle import DEFAULT, MODEL, SLOTS, VARIABLE, Bundle, BundleError, Slot
 
 LOCK = "recalibrate"
@@ -58,7 +57,8 @@ def check_folder(request: Recalibration) -> None:
     """Make sure that what is published into the model folder reaches the service.
 
     Raises:
-        AnswerError: the service serves another folder, or does not answer.
+        DisagreementError: the service serves another folder.
+        CallError: it does not answer.
         BundleError: there is no such folder.
     """
     models = request.models
@@ -67,9 +67,9 @@ def check_folder(request: Recalibration) -> None:
             f"there is no model directory {models.place}; name the service's own: --models, or {VARIABLE}"
         )
     identity, end = models.identify(), time.monotonic() + models.storage.notice_seconds
-    while (served := request.client.json("/models").get("folder")) != identity:
+    while (served := request.client.versions().folder) != identity:
         if served is not None or time.monotonic() > end:
-            raise AnswerError(
+            raise DisagreementError(
                 f"the service at {request.client.url} serves another model directory than {models.place}, so"
                 " nothing that is done there would reach it. Name the service's own: --models, or"
                 f" {VARIABLE} (of Prefect's worker: set it and `make prefect` again)"
@@ -81,7 +81,8 @@ def rehearse(request: Recalibration) -> str:
     """Everything that a recalibration needs, tried without changing what is served; says what was seen.
 
     Raises:
-        AnswerError: as `check_folder`; the service refuses the key.
+        DisagreementError: as `check_folder`.
+        CallError: the service does not answer, or refuses the key.
         BundleError: no such folder or model, or the model's folder holds no whole bundle.
         OSError: the model folder cannot be written.
     """

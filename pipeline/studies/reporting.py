@@ -10,7 +10,6 @@ from statistics import fmean, stdev
 
 from jinja2 import Environment, StrictUndefined
 
-from trueodds.drawing.picture import PALETTE
 from pipeline.studies import choice, comparison, drawing, measuring
 from pipeline.studies import format as study_format
 from pipeline.studies.choice import Chosen
@@ -18,6 +17,7 @@ from pipeline.studies.comparison import baseline_of
 from pipeline.studies.format import CALIBRATOR, SECONDS, SPREADS, TEMPERATURE, VALIDATION, Study, published_keys
 from pipeline.studies.measuring import PROBLEM, Row, Setting, leaves_of, settings_of
 from pipeline.studies.running import Done
+from trueodds.drawing.picture import PALETTE
 from trueodds.files import write_text
 from trueodds.texts import plural
 

@@ -6,5 +6,4 @@ COMMANDS = {
     "serve": Command("service.cli.serve", "serve the published models over HTTP", "serve"),
     "key": Command("service.cli.key", "make a key, and the hash that the service is told", "serve"),
     "store": Command("service.cli.store", "upgrade a store, settle labels in doubt, give versions a window", "serve"),
-    "replay": Command("service.cli.replay.command", "send a data set to a running service, with drift", "serve"),
 }

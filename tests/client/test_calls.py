@@ -278,7 +278,7 @@ def test_observed_answers_of_a_version_with_a_promise_come_back_with_decisions(
 
 
 def test_without_httpx_it_names_the_extra() -> None:
-    code = "import sys; sys.modules['httpx'] = None; import trueodds; trueodds.Client"
+    code = "import sys; sys.modules['httpx'] = None; import trueodds; trueodds.Client('http://a').ready()"
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
     assert done.stderr.splitlines()[-1].endswith("install what belongs to it: pip install 'trueodds[client]'")
 

@@ -14,7 +14,7 @@ import trueodds
 from tests.conftest import ROOT
 from trueodds import calibrators, metrics
 
-ASK_A_SERVICE = ROOT / "trueodds/client/clients.py"
+ASK_A_SERVICE = ROOT / "trueodds/client/calls.py"
 """Its examples run in tests/client, which has one."""
 MODULES = [
     ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")

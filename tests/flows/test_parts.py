@@ -16,11 +16,12 @@ from prefect.utilities.schema_tools import validation
 
 from pipeline import config, methods
 from pipeline.flows import artifacts, child, recalibrate, schema, server, train
-from pipeline.recalibrate import Client, Recalibration
+from pipeline.recalibrate import Recalibration
 from tests.conftest import environment, run
 from tests.service.hooks import Hook
 from tests.service.tiny_bundle import write_bundle
 from trueodds.bundle import open_models
+from trueodds.client import Client
 from trueodds.errors import ConfigError
 
 
@@ -223,7 +224,7 @@ def test_four_runs_in_an_hour_leave_the_net_under_judgement_alone(
 
 
 def test_a_run_that_looks_again_displaces_nothing_that_the_first_one_put_under_judgement(tmp_path: Path) -> None:
-    request = Recalibration(Client(), open_models(tmp_path), "tiny", displace=True)
+    request = Recalibration(Client.from_environment(), open_models(tmp_path), "tiny", displace=True)
     given = {"displace": True, "reason": "alarm 7", "model": None}
     for about, displace in (("few", True), ("away", True), ("3f2a9c01b7de", False), ("", False)):
         later = recalibrate.later_parameters(given, request, "1013f55bc330", about)

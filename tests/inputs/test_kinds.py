@@ -162,7 +162,7 @@ MAKERS = {
 }
 READERS = {
     "pipeline/data/": "training data that are image files",
-    "service/cli/replay/": "images and texts, as they drift",
+    "trueodds/replay/": "images and texts, as they drift",
     "service/settings.py": "the limit on pixels",
 }
 """Of image files, by the functions below the kind."""

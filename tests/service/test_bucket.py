@@ -13,10 +13,11 @@ from benchmarks.faults import buckets
 from benchmarks.faults.buckets import URL, Store, served, until_problem
 from benchmarks.faults.ledger import Ledger
 from benchmarks.faults.process import Service
-from pipeline.recalibrate import Recalibration, check_folder, client_of
+from pipeline.recalibrate import Recalibration, check_folder
 from tests.service.tiny_bundle import CLASSES, SHAPE, write_bundle
 from trueodds.bundle import Bundle, open_models
 from trueodds.calibrators import Temperature
+from trueodds.client import Client
 
 SECONDS = "0.2"
 
@@ -65,7 +66,7 @@ def test_from_an_empty_disk_to_a_restart_without_the_bucket(
     models = open_models(URL)
     models.publish(bundles[0])
     assert served(service) == first.version and service.post("/predict", question).status == 200
-    check_folder(Recalibration(client_of(service.url), models))  # as recalibrate and judge do first
+    check_folder(Recalibration(Client(service.url), models))  # as recalibrate and judge do first
     models.publish(bundles[1], "shadow")
     models.promote("tiny", second.version)
     until(lambda: served(service) == second.version, service)

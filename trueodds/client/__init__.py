@@ -1,10 +1,36 @@
-"""The service from Python: predictions, their true labels, and the report (extra `client`: httpx).
+"""The service from Python: predictions, their true labels, the report, and what an administrator does (extra `client`).
 
-`Client` blocks and `AsyncClient` is awaited; what they ask, how answers are read and when a request is sent again is
-written once, without I/O, in `calls` and `attempts`.
+`Client` blocks and `AsyncClient` is awaited. The requests of each call, how answers are read and when a request is sent
+again are written once, without I/O, in `calls` and `attempts`.
 """
 
-from trueodds.client.answers import CallError, LabelSummary, ModelVersion, ObservationSummary, Predictions
+from trueodds.client.answers import (
+    NO_ANSWER,
+    CallError,
+    DeleteSummary,
+    LabelSummary,
+    ModelVersion,
+    ObservationSummary,
+    Predictions,
+    PublishedModel,
+    Versions,
+    VoidSummary,
+)
 from trueodds.client.clients import AsyncClient, Client
+from trueodds.client.labelled import Labelled
 
-__all__ = ["AsyncClient", "CallError", "Client", "LabelSummary", "ModelVersion", "ObservationSummary", "Predictions"]
+__all__ = [
+    "NO_ANSWER",
+    "AsyncClient",
+    "CallError",
+    "Client",
+    "DeleteSummary",
+    "LabelSummary",
+    "Labelled",
+    "ModelVersion",
+    "ObservationSummary",
+    "Predictions",
+    "PublishedModel",
+    "Versions",
+    "VoidSummary",
+]

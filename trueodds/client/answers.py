@@ -11,6 +11,9 @@ import numpy.typing as npt
 
 from trueodds.errors import UserError
 
+NO_ANSWER = "no_answer"
+"""Code of the error where no answer came: the service is away."""
+
 
 class CallError(UserError):
     """A call that the service refused, or did not answer within the client's tries and seconds."""
@@ -24,21 +27,21 @@ class CallError(UserError):
         request_id: str | None = None,
         details: dict[str, Any] | None = None,
     ) -> None:
-        super().__init__(message)
+        super().__init__(code, message)
         self.code = code
         """The service's own, such as `unknown_id`; `no_answer` where no answer came."""
         self.message = message
         self.status = status
-        """Of HTTP; None where no answer came."""
+        """The status of HTTP; None where no answer came."""
         self.request_id = request_id
         """The id under which the service's log has the request."""
         self.details = details or {}
-        """Whatever else the service says: of refused labels the `problems`, row by row."""
+        """Whatever else the service says: for refused labels the `problems`, row by row."""
         self.answered: Predictions | None = None
-        """Of a `predict` in several requests: the rows that were answered, and stored, before."""
+        """The rows that were answered, and stored, before a later request of the same `predict` failed."""
 
     def __str__(self) -> str:
-        return f"{self.message} (request {self.request_id})" if self.request_id else self.message
+        return f"{self.message} (request {self.request_id})" if self.request_id and self.status else self.message
 
 
 @dataclass(frozen=True, eq=False)
@@ -158,3 +161,63 @@ class ModelVersion:
 
     model: str
     version: str
+
+
+@dataclass(frozen=True)
+class PublishedModel:
+    """A model that the service serves: the version in each role, and all versions that are published."""
+
+    model: str
+    default: str | None
+    """The version that answers."""
+    shadow: str | None
+    """The version that is scored on the same inputs."""
+    recalibrated: str | None
+    """The version whose calibrator is applied to the same logits."""
+    versions: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Versions:
+    """Every version that a service knows."""
+
+    folder: str | None
+    """The id of its model directory."""
+    models: tuple[PublishedModel, ...]
+    observed: dict[str, tuple[str, ...]]
+    """Models that other servers answer for, with their versions in the order of their first answers."""
+    problems: tuple[str, ...]
+    """Names that lead nowhere, and bundles that are refused or altered."""
+
+    @classmethod
+    def read(cls, tree: dict[str, Any]) -> Versions:
+        """Read the answer of /models. Raises LookupError or TypeError for another form."""
+        models = (
+            PublishedModel(**{**row, "versions": tuple(version["version"] for version in row["versions"])})
+            for row in tree["models"]
+        )
+        observed = {row["model"]: tuple(row["versions"]) for row in tree["observed"]}
+        return cls(tree["folder"], tuple(models), observed, tuple(tree["problems"]))
+
+
+@dataclass(frozen=True)
+class VoidSummary:
+    """Outcome of a `void`."""
+
+    labels: int
+    """Labels that are void: of answers and of shadows."""
+    held: int
+    """Labels that waited for their predictions."""
+    reading: str
+    """The numbers in words."""
+
+
+@dataclass(frozen=True)
+class DeleteSummary:
+    """What a `delete` removed."""
+
+    predictions: int
+    """The answer, and what a shadow said about the same input."""
+    labels: int
+    held: int
+    """Labels that waited for a prediction with this id."""

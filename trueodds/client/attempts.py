@@ -9,112 +9,188 @@ import json
 import random
 import secrets
 import time
-from collections.abc import Generator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass, field
 from email.utils import parsedate_to_datetime
-from typing import Any, TypeAlias, TypeVar
+from typing import IO, Any, NamedTuple, TypeAlias, TypeVar
 
-from trueodds.client.answers import CallError
+from trueodds.client.answers import NO_ANSWER, CallError
+from trueodds.client.queries import texts
 from trueodds.texts import plural
 
-NDJSON = "application/x-ndjson"
+JSON, NDJSON = "application/json", "application/x-ndjson"
 AWAY = (502, 503, 504)
 """Statuses of a service that cannot answer now, and of a proxy before it."""
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 5.0
 """Seconds between tries where the service names none; doubled each time, and up to half of it taken off by chance, so
 that many clients do not come back at once."""
-
 SHORTEST = 0.1
 """Seconds of a try that begins just before the end."""
 
 T = TypeVar("T")
 
 
-@dataclass(frozen=True)
-class Limits:
+class Limits(NamedTuple):
     """How often and how long one request is tried."""
 
     tries: int
     seconds: float
     """For all tries and the pauses between them."""
     timeout: float
-    """Of one try: without a byte from the service."""
+    """Seconds of one try without a byte from the service."""
+    again: Callable[[str], bool] = lambda reason: True
+    """Asked with the reason before a request is sent again; False gives up."""
 
 
-@dataclass(frozen=True)
-class Request:
-    method: str
-    path: str
-    query: Mapping[str, str] = field(default_factory=dict)
-    body: bytes = b""
-    headers: Mapping[str, str | bytes] = field(default_factory=dict)
+class Cures(NamedTuple):
+    """The ends of messages: what to do where no service answers, and where a key is refused."""
+
+    away: str = "is the service up?"
+    key: str = ""
 
 
-@dataclass(frozen=True)
-class Send:
-    """Send it, and pass on the answer."""
+class Request(NamedTuple):
+    """A request as httpx takes it, and the file that the body of a good answer goes to."""
 
-    request: Request
-    timeout: float
-
-
-@dataclass(frozen=True)
-class Pause:
-    """Wait."""
-
-    seconds: float
+    options: Mapping[str, Any]
+    file: IO[bytes] | None
 
 
-@dataclass(frozen=True)
-class Answer:
+class Answer(NamedTuple):
+    """An answer; its body is empty where it went to a file."""
+
     status: int
     headers: Mapping[str, str]
     body: bytes
 
 
+Steps: TypeAlias = Generator[Request | float, Answer | str, T]
+"""Yields a request to send or seconds to wait, and returns the result of a call.
+
+The transport sends back the answer; or as a text the reason why none came whole, or nothing after a pause.
+"""
+
+
 @dataclass(frozen=True)
-class NoAnswer:
-    """The connection failed, or broke before the answer was whole."""
+class Caller:
+    """The place of a service, the key of its caller, how long a request is tried, and the words of its errors."""
 
-    reason: str
+    url: str
+    key: str | None = field(repr=False)
+    limits: Limits
+    cures: Cures
+
+    def read(
+        self,
+        read: Callable[[Any], T],
+        method: str,
+        path: str,
+        *,
+        query: Mapping[str, Any] | None = None,
+        tree: Any = None,
+        body: bytes = b"",
+        headers: Mapping[str, str | bytes] | None = None,
+    ) -> Steps[T]:
+        """An answer in JSON, read; of one in lines, their list. `tree`: a body, to be sent as JSON.
+
+        Raises:
+            CallError: see `exchange`; or the answer is not what the service answers there.
+        """
+        if tree is not None:
+            body, headers = json.dumps(tree).encode(), {"content-type": JSON, **(headers or {})}
+        answer = yield from self.exchange(
+            method, path, query=query, body=body, headers={"accept": JSON, **(headers or {})}
+        )
+        where = f"{self.url}{path} answered"
+        try:
+            lines = answer.headers.get("content-type", "").startswith(NDJSON)
+            parsed = [json.loads(line) for line in answer.body.splitlines()] if lines else json.loads(answer.body)
+        except ValueError as error:
+            message = f"{where} what is not JSON ({error}): not a TrueOdds?"
+            request_id = answer.headers.get("x-request-id")
+            raise CallError("not_json", message, status=answer.status, request_id=request_id) from None
+        try:
+            return read(parsed)
+        except (LookupError, TypeError, ValueError) as error:
+            message = f"{where} JSON of another form ({type(error).__name__}: {error})"
+            raise CallError("unexpected_answer", message) from None
+
+    def exchange(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Mapping[str, Any] | None = None,
+        body: bytes = b"",
+        headers: Mapping[str, str | bytes] | None = None,
+        file: IO[bytes] | None = None,
+    ) -> Steps[Answer]:
+        """A good answer; its body goes to `file`, if there is one.
+
+        Raises:
+            CallError: the request was refused, or every try failed.
+            OSError: the file cannot be written.
+        """
+        request_id = secrets.token_hex(8)  # one for all tries: the service's log has them together
+        authorization = {"authorization": f"Bearer {self.key}"} if self.key else {}
+        options = {
+            "method": method,
+            "url": self.url + path,
+            "params": texts(query or {}),
+            "content": body,
+            "headers": {**authorization, **(headers or {}), "x-request-id": request_id},
+        }
+        started, tried = time.monotonic(), 0
+        while True:
+            tried += 1
+            left = self.limits.seconds - (time.monotonic() - started)
+            if file is not None:
+                file.seek(0)
+                file.truncate()
+            timeout = max(SHORTEST, min(self.limits.timeout, left))
+            answer = yield Request({**options, "timeout": timeout}, file)
+            if isinstance(answer, Answer) and 200 <= answer.status < 300:
+                return answer
+            if isinstance(answer, Answer) and answer.status not in AWAY:
+                raise self._refusal(answer, path, request_id)
+            pause = _pause(answer, tried)
+            spent = time.monotonic() - started
+            reason = answer if isinstance(answer, str) else _problem(answer)[1]
+            over = tried >= self.limits.tries or spent + pause >= self.limits.seconds
+            if over or not self.limits.again(reason):
+                tries = plural(tried, "try", "tries")
+                if isinstance(answer, Answer):
+                    raise self._refusal(answer, path, request_id, f" ({tries} in {spent:.1f} s)")
+                effort = f"it did not answer for {spent:.1f} s, in {tries}"
+                words = f"no service answers at {self.url} ({reason}): {effort}; {self.cures.away}"
+                raise CallError(NO_ANSWER, words, request_id=request_id)
+            yield pause
+
+    def _refusal(self, answer: Answer, path: str, request_id: str, effort: str = "") -> CallError:
+        code, message, details = _problem(answer)
+        cure = self.cures.key if answer.status in (401, 403) else ""
+        message = f"{self.url}{path} answered {answer.status}: {message}{effort}{cure}"
+        return CallError(code, message, status=answer.status, request_id=request_id, details=details)
 
 
-Steps: TypeAlias = Generator[Send | Pause, Answer | NoAnswer | None, T]
-"""Asks for what a transport does, and returns the result; the transport sends back the answer, None after a pause."""
+def _problem(answer: Answer) -> tuple[str, str, dict[str, Any]]:
+    """Code, message and details of a refusal: the service's own words, or the start of a proxy's."""
+    try:
+        details = dict(json.loads(answer.body)["error"])
+        return str(details.pop("code")), str(details.pop("message")), details
+    except (ValueError, LookupError, TypeError):
+        start = answer.body[:200].decode(errors="replace").strip()
+        return f"http_{answer.status}", start or "nothing", {}
 
 
-def exchange(request: Request, url: str, limits: Limits) -> Steps[Any]:
-    """The JSON of a good answer; of one in lines, their list.
-
-    Raises:
-        CallError: the request was refused, or every try failed; what was answered is not JSON.
-    """
-    request_id = secrets.token_hex(8)  # one for all tries: the service's log has them together
-    headers = {**request.headers, "x-request-id": request_id}
-    request = Request(request.method, request.path, request.query, request.body, headers)
-    started, tried = time.monotonic(), 0
-    while True:
-        tried += 1
-        left = limits.seconds - (time.monotonic() - started)
-        answer = yield Send(request, max(SHORTEST, min(limits.timeout, left)))
-        assert answer is not None
-        if isinstance(answer, Answer) and answer.status not in AWAY:
-            return _read(answer, request.path, url, request_id)
-        pause = _pause(answer, tried)
-        spent = time.monotonic() - started
-        if tried >= limits.tries or spent + pause >= limits.seconds:
-            raise _failure(answer, request.path, url, request_id, f"{plural(tried, 'try', 'tries')} in {spent:.1f} s")
-        yield Pause(pause)
-
-
-def _pause(answer: Answer | NoAnswer, tried: int) -> float:
+def _pause(answer: Answer | str, tried: int) -> float:
     """Seconds until the next try: Retry-After's, if the answer has one and it is longer than ours."""
     own: float = min(LONGEST_PAUSE, FIRST_PAUSE * 2 ** (tried - 1)) * random.uniform(0.5, 1)
-    return own if isinstance(answer, NoAnswer) else max(own, retry_after(answer.headers.get("retry-after", "")))
+    return own if isinstance(answer, str) else max(own, retry_after(answer.headers.get("retry-after", "")))
 
 
 def retry_after(value: str) -> float:
-    """Seconds, of a header that says a number of them or a date; 0 for what is neither.
+    """Seconds that a header names as a number or as a date; 0 where it names neither.
 
     >>> retry_after("2"), retry_after("soon"), retry_after("Wed, 21 Oct 2015 07:28:00 GMT")
     (2.0, 0.0, 0.0)
@@ -125,34 +201,3 @@ def retry_after(value: str) -> float:
         return max(0.0, parsedate_to_datetime(value).timestamp() - time.time())
     except ValueError:
         return 0.0
-
-
-def _read(answer: Answer, path: str, url: str, request_id: str) -> Any:
-    if not 200 <= answer.status < 300:
-        raise _refusal(answer, path, url, request_id)
-    try:
-        if answer.headers.get("content-type", "").startswith(NDJSON):
-            return [json.loads(line) for line in answer.body.splitlines()]
-        return json.loads(answer.body)
-    except ValueError as error:
-        message = f"{url}{path} answered what is not JSON ({error}): not a TrueOdds?"
-        raise CallError("not_json", message, status=answer.status, request_id=request_id) from None
-
-
-def _failure(answer: Answer | NoAnswer, path: str, url: str, request_id: str, effort: str) -> CallError:
-    """The error of a request that is not tried again."""
-    if isinstance(answer, Answer):
-        return _refusal(answer, path, url, request_id, f" ({effort})")
-    message = f"{url}{path} did not answer ({answer.reason}; {effort}); is the service up?"
-    return CallError("no_answer", message, request_id=request_id)
-
-
-def _refusal(answer: Answer, path: str, url: str, request_id: str, effort: str = "") -> CallError:
-    """The service's own words, or the start of a proxy's."""
-    try:
-        details = dict(json.loads(answer.body)["error"])
-        code, message = str(details.pop("code")), str(details.pop("message"))
-    except (ValueError, LookupError, TypeError):
-        code, message, details = f"http_{answer.status}", answer.body[:200].decode(errors="replace").strip(), {}
-    message = f"{url}{path} answered {answer.status}: {message or 'nothing'}{effort}"
-    return CallError(code, message, status=answer.status, request_id=request_id, details=details)

@@ -1,157 +1,439 @@
-"""The client's calls: which requests each one is, and what their answers mean. No I/O: see `attempts.Steps`."""
+"""The calls of both clients: the requests of each, and what their answers mean. No I/O: see `attempts.Steps`."""
 
 from __future__ import annotations
 
 import json
 import re
+import tempfile
 import uuid
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
-from dataclasses import dataclass, fields
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
+from dataclasses import fields
+from datetime import datetime
+from functools import partial, wraps
 from itertools import islice, zip_longest
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar, Unpack, overload
+from urllib.parse import quote
 
 import numpy as np
 import numpy.typing as npt
 
-from trueodds.client.answers import CallError, LabelSummary, ModelVersion, ObservationSummary, Predictions
-from trueodds.client.attempts import NDJSON, Limits, Request, Steps, exchange
+from trueodds.client.answers import (
+    CallError,
+    DeleteSummary,
+    LabelSummary,
+    ModelVersion,
+    ObservationSummary,
+    Predictions,
+    Versions,
+    VoidSummary,
+)
+from trueodds.client.attempts import JSON, NDJSON, Caller, Steps
 from trueodds.client.instances import Instance, instances_of
-from trueodds.client.observations import CLASS, observation_rows, plain_class, shared_options
-from trueodds.client.queries import ObserveOptions, texts
+from trueodds.client.labelled import NONE, Labelled
+from trueodds.client.labels import label_rows
+from trueodds.client.observations import observation_rows, shared_options
+from trueodds.client.queries import ObserveOptions, PredictOptions, ReportQuery, texts
 from trueodds.errors import ConfigError
+from trueodds.files import naming, written
 from trueodds.texts import plural, short
 
 if TYPE_CHECKING:
     from trueodds.reports import Report
+    from trueodds.reports.alarm import Alarm, Watched
 
-JSON, NPY = "application/json", "application/x-npy"
+NPY = "application/x-npy"
 ROW_BYTES = 3_500_000
-"""Of the instances of one request: the service counts at most one value for every two bytes, and takes two million."""
+"""Bytes of instances in one request: the service counts at most one value for two bytes, and takes two million."""
 LABELS = 20_000
-"""In one request: some megabyte, half a second of the service."""
+"""Labels in one request: a megabyte or so, half a second of the service."""
 IMPORT_ID = re.compile("[!-~]{1,128}")
-"""What the service takes as the id of an import; a header could not carry the rest."""
+"""The ids of imports that the service takes; a header could not carry others."""
 PROBLEMS = 20
 """Refused labels that an error lists, as the service's answer does."""
 
 T = TypeVar("T")
+P = ParamSpec("P")
 S = TypeVar("S", LabelSummary, ObservationSummary)
+Labels = Mapping[str, str | int] | Iterable[tuple[str, str | int]]
+"""Labels by the ids of their predictions."""
 
 
-@dataclass(frozen=True)
-class Caller:
-    """Where the service is, with the key of its caller, and how long a request is tried."""
+class _Blocking(Protocol):
+    def _run(self, steps: Steps[T]) -> T: ...
 
-    url: str
-    key: str | None
-    limits: Limits
 
-    def call(
-        self,
-        read: Callable[[Any], T],
-        method: str,
-        path: str,
-        *,
-        query: Mapping[str, Any] | None = None,
-        body: bytes = b"",
-        headers: Mapping[str, str | bytes] | None = None,
-    ) -> Steps[T]:
-        """An answer, read.
+class _Awaiting(Protocol):
+    def _run(self, steps: Steps[T]) -> Coroutine[Any, Any, T]: ...
+
+
+class Call(Generic[P, T]):
+    """A method of both clients, written once as steps: `Client` runs them, `AsyncClient` is awaited."""
+
+    def __init__(self, steps: Callable[Concatenate[Any, P], Steps[T]]) -> None:
+        self._steps = steps
+        result = steps.__annotations__["return"]  # for people who read help(): what a call returns
+        steps.__annotations__["return"] = result.removeprefix("Steps[").removesuffix("]")
+
+    @overload
+    def __get__(self, client: None, kind: type) -> Callable[Concatenate[Any, P], Any]: ...
+    @overload
+    def __get__(self, client: _Blocking, kind: type) -> Callable[P, T]: ...
+    @overload
+    def __get__(self, client: _Awaiting, kind: type) -> Callable[P, Coroutine[Any, Any, T]]: ...
+    def __get__(self, client: Any, kind: type) -> Any:
+        if client is None:
+            return self._steps
+
+        @wraps(self._steps)
+        def method(*args: P.args, **kwargs: P.kwargs) -> Any:
+            return client._run(self._steps(client, *args, **kwargs))
+
+        return method
+
+
+class Calls:
+    """The methods of `Client` and `AsyncClient`."""
+
+    _caller: Caller
+
+    @Call
+    def predict(
+        self, inputs: Any, *, ids: Iterable[str] | None = None, rows: int = 256, **options: Unpack[PredictOptions]
+    ) -> Steps[Predictions]:
+        """Ask for calibrated predictions; the service has stored them when they arrive.
+
+        `inputs`: images, uint8 (N x H x W x C, N x H x W of grey ones, or one of them; a last axis of 1 or 3 is that of
+        the channels); paths or bytes of image files; vectors, as an array N x F, as lists of numbers, or as
+        objects with a number for each feature, NaN or None where one is missing. One row or many.
+
+        `ids`: your own, one for each row, unique for the model: sent again with the same input they get the stored
+        answer. `rows`: the most in one request; one version answers all. `model`, `version`: in place of the service's
+        default. `tag`, `propensity`: of all rows, for the report.
 
         Raises:
-            CallError: see `attempts.exchange`; or the answer is not what the service answers there.
+            ConfigError: inputs or ids that cannot be sent.
+            CallError: refused, or not answered; its `answered` has the rows of earlier requests.
+
+        >>> import numpy as np, trueodds
+        >>> client = trueodds.Client("http://127.0.0.1:8000")
+        >>> predictions = client.predict(np.zeros((2, 8, 8, 1), np.uint8))
+        >>> predictions.probabilities_NC.shape, len(predictions.ids), predictions.classes[:3]
+        ((2, 10), 2, ('0', '1', '2'))
         """
-        authorization = {"authorization": f"Bearer {self.key}"} if self.key else {}
-        request = Request(method, path, texts(query or {}), body, {"accept": JSON, **authorization, **(headers or {})})
-        tree = yield from exchange(request, self.url, self.limits)
+        trees: list[dict[str, Any]] = []
+        answered, query = 0, {**options, "classes": True}
         try:
-            return read(tree)
-        except (LookupError, TypeError, ValueError) as error:
-            message = f"{self.url}{path} answered JSON of another form ({type(error).__name__}: {error})"
-            raise CallError("unexpected_answer", message) from None
-
-
-def ready(caller: Caller) -> Steps[ModelVersion]:
-    """The version that answers a call that names none."""
-    return caller.call(lambda tree: ModelVersion(tree["model"], tree["version"]), "GET", "/health/ready")
-
-
-def models(caller: Caller) -> Steps[list[ModelVersion]]:
-    """The version that answers for each model that has one."""
-
-    def read(tree: Any) -> list[ModelVersion]:
-        return [ModelVersion(one["model"], one["default"]) for one in tree["models"] if one["default"] is not None]
-
-    return caller.call(read, "GET", "/models")
-
-
-def report(caller: Caller, query: Mapping[str, Any]) -> Steps[Report]:
-    """The live report of a query."""
-    from trueodds.reports import Report  # it loads scipy, which most clients do without
-
-    return caller.call(Report.model_validate, "GET", "/calibration-report", query={**query, "format": "json"})
-
-
-def predict(
-    caller: Caller,
-    inputs: Any,
-    *,
-    ids: Iterable[str] | None,
-    rows: int,
-    options: Mapping[str, Any],
-) -> Steps[Predictions]:
-    """Predictions of all rows by one version, in as many requests as it takes; `options` as in the service's query."""
-    trees: list[dict[str, Any]] = []
-    answered, query = 0, {**options, "classes": True}
-    try:
-        for chunk in _chunks(_with_ids(instances_of(inputs), ids), rows):
-            tree = yield from caller.call(_predictions_of(len(chunk)), "POST", "/predict", query=query, **_body(chunk))
-            trees.append(tree)
-            answered += len(chunk)
-            # Whatever is published meanwhile, the rest is for the version that answered first.
-            query |= {"model": tree["model"], "version": tree["version"]}
-    except (CallError, ConfigError, OSError) as error:
+            for chunk in _chunks(_with_ids(instances_of(inputs), ids), rows):
+                read = _predictions_of(len(chunk))
+                tree = yield from self._caller.read(read, "POST", "/predict", query=query, **_body(chunk))
+                trees.append(tree)
+                answered += len(chunk)
+                # Whatever is published meanwhile, the rest is for the version that answered first.
+                query |= {"model": tree["model"], "version": tree["version"]}
+        except (CallError, ConfigError, OSError) as error:
+            if not trees:
+                raise
+            raise _interrupted(error, trees, answered) from error
         if not trees:
-            raise
-        raise _interrupted(error, trees, answered) from error
-    if not trees:
-        raise ConfigError("the inputs have no row; predict takes at least one")
-    return _joined(trees)
+            raise ConfigError("the inputs have no row; predict takes at least one")
+        return _joined(trees)
+
+    @Call
+    def feedback(
+        self,
+        ids: Labels | Iterable[str] | str,
+        labels: Any = None,
+        *,
+        index: Any = None,
+        model: str | None = None,
+        correct: bool = False,
+        import_id: str | None = None,
+    ) -> Steps[LabelSummary]:
+        """Send true labels, each the name of a class, for predictions by their ids.
+
+        Pairs of id and label, a mapping, two sequences of one length (arrays too), or one id and its label; millions
+        are read and sent piece by piece. A whole number is the name that its digits are: 3 is the class called 3.
+        Rows stand alone: good ones are stored where others are refused.
+
+        `index`: in place of `labels`, the places of the classes among the model's, from 0, as `Predictions.index_N`.
+        `model`: needed for an id of your own that is not predicted yet. `correct`: replace a different label.
+        `import_id`: a name of yours for all labels of the call, by which `void` voids them.
+
+        Raises:
+            ConfigError: a row that is no id and label, or an import id that no header can carry. Rows before it may
+                have been sent.
+            CallError: the service refused a label (`details` has the `problems` and the `outcomes` of the others), or
+                did not answer. Sending all again is safe.
+
+        >>> import numpy as np, trueodds
+        >>> client = trueodds.Client("http://127.0.0.1:8000")
+        >>> predictions = client.predict(np.zeros((2, 8, 8, 1), np.uint8))
+        >>> client.feedback(predictions.ids, ["0", "8"])
+        LabelSummary(stored=2, already_known=0, corrected=0, held=0)
+        """
+        rows, key = label_rows(ids, labels, index)
+        if import_id is not None and not (isinstance(import_id, str) and IMPORT_ID.fullmatch(import_id)):
+            raise ConfigError(f"import_id is {short(import_id)}; allowed are 1 to 128 signs of ASCII without blanks")
+        headers = {"x-import-id": import_id} if import_id is not None else {}
+        shared: dict[str, Any] = {**({"correct": True} if correct else {}), **({"model": model} if model else {})}
+        lines = ({"id": id_, key: class_, **shared} for id_, class_ in rows)
+        return (yield from _in_lines(self._caller, "/feedback", lines, LABELS, "label", LabelSummary, headers=headers))
+
+    @Call
+    def observe(
+        self,
+        ids: Iterable[str],
+        probabilities: npt.ArrayLike,
+        *,
+        model: str,
+        version: str,
+        **options: Unpack[ObserveOptions],
+    ) -> Steps[ObservationSummary]:
+        """Send answers of a model that another server serves, each with an id of yours: the service watches them.
+
+        `probabilities`: N x C; logits with `logits=True`; or N confidences beside the `predicted` classes, by name, or
+        beside their `index`. `classes`: their names in the order of the columns, needed once (else 0, 1, 2, ...).
+        `positive`: of two classes the one that is asked about; to be said with the first answer of a version. `times`:
+        datetimes (UTC without an offset) or Unix time; now, where there is none. `shadow`: nobody got these
+        answers; with the ids of those that were given they can be judged against them. `act_alone`: the version's
+        promise, such as threshold=.93,risk=.05,confidence=.95. Said with every call, it has the summary hold `acts_N`.
+
+        Raises:
+            ConfigError: numbers and lists of other shapes.
+            CallError: the service refused a row (`details` has the `problems` and the `outcomes` of the others), or
+                did not answer. Sending all again is safe.
+
+        >>> import trueodds
+        >>> client = trueodds.Client("http://127.0.0.1:8000")
+        >>> client.observe(["a", "b"], [[0.9, 0.1], [0.3, 0.7]], model="mail", version="7", classes=["ham", "spam"])
+        ObservationSummary(stored=2, already_known=0)
+        """
+        rows, most = observation_rows(ids, probabilities, options)
+        query = {"model": model, "version": version, **shared_options(options)}
+        headers = {"accept": NDJSON} if "act_alone" in query else None
+        kind = ObservationSummary
+        return (yield from _in_lines(self._caller, "/observe", rows, most, "answer", kind, query, headers))
+
+    @Call
+    def report(self, **query: Unpack[ReportQuery]) -> Steps[Report]:
+        """Read the live calibration report: its numbers are attributes, and printed it is a few lines.
+
+        It is about the answers given from `since` until `until` (ISO 8601; UTC without an offset), the labels that came
+        `last`, one predicted class or tag; `level` is that of the intervals.
+
+        Raises:
+            CallError: refused, or not answered.
+
+        >>> import trueodds
+        >>> report = trueodds.Client("http://127.0.0.1:8000").report(last=1000, level=0.9)
+        >>> report.level, report.window.last
+        (0.9, 1000)
+        """
+        from trueodds.reports import Report  # it loads scipy, which most clients do without
+
+        query_of_all = {**query, "format": "json"}
+        return (yield from self._caller.read(Report.model_validate, "GET", "/calibration-report", query=query_of_all))
+
+    @Call
+    def page(self, **query: Unpack[ReportQuery]) -> Steps[bytes]:
+        """Read the page of a report, in HTML. Takes and raises as `report`."""
+        answer = yield from self._caller.exchange("GET", "/calibration-report", query={**query, "format": "html"})
+        return answer.body
+
+    @Call
+    def ready(self) -> Steps[ModelVersion]:
+        """Read which version answers calls that name none; raises CallError where the service cannot answer."""
+        return (yield from self._caller.read(partial(_dataclass, ModelVersion), "GET", "/health/ready"))
+
+    @Call
+    def models(self) -> Steps[list[ModelVersion]]:
+        """List each model that answers, with the version that does."""
+        versions = yield from self._caller.read(Versions.read, "GET", "/models")
+        return [ModelVersion(one.model, one.default) for one in versions.models if one.default is not None]
+
+    @Call
+    def versions(self) -> Steps[Versions]:
+        """Read every version of every model with its role, and which models other servers answer for."""
+        return (yield from self._caller.read(Versions.read, "GET", "/models"))
+
+    @Call
+    def labelled(
+        self,
+        model: str,
+        version: str,
+        *,
+        last: int | None = None,
+        since: datetime | None = None,
+        shadow: str | None = None,
+    ) -> Steps[Labelled]:
+        """Read the labelled answers of a version as logits and labels, to calibrate on; none is no error.
+
+        `last`: only so many labels, the latest. `since`: only answers given since then. `shadow`, a version: only those
+        that it has scored as well, with its logits. The service may want the admin key.
+
+        Raises:
+            CallError: refused, or not answered; or the file is not whole.
+        """
+        query = {"model": model, "version": version, "last": last, "shadow": shadow}
+        if since is not None:
+            query["since"] = since.isoformat(timespec="milliseconds")
+        with naming(Path(tempfile.gettempdir())), tempfile.TemporaryFile() as file:
+            try:
+                answer = yield from self._caller.exchange("GET", "/admin/labelled.npz", query=query, file=file)
+            except CallError as error:
+                if error.code not in NONE:
+                    raise
+                return Labelled.none(shadow=shadow is not None)
+            file.seek(0)
+            return Labelled.read(file, answer.headers, last, shadow=shadow is not None)
+
+    @Call
+    def predictions(
+        self,
+        file: str | Path,
+        *,
+        model: str | None = None,
+        version: str | None = None,
+        since: datetime | str | None = None,
+        until: datetime | str | None = None,
+        probabilities: bool = False,
+    ) -> Steps[None]:
+        """Write all stored predictions of a version, with their labels, to a file: a table for `trueodds.report`.
+
+        The file is Parquet where its name ends in .parquet, else CSV. With `probabilities` it has a column for each
+        class. `since`, `until`: only answers given in that time.
+
+        Raises:
+            CallError: refused, or not answered. An earlier file of this name stays as it was.
+            OSError: the file cannot be written.
+        """
+        query = {"model": model, "version": version, "since": since, "until": until, "probabilities": probabilities}
+        query["format"] = "parquet" if Path(file).suffix == ".parquet" else "csv"
+        with written(Path(file)) as aside, aside.open("wb") as opened:
+            yield from self._caller.exchange("GET", "/predictions", query=query, file=opened)
+
+    @Call
+    def delete(self, id: str, *, model: str | None = None) -> Steps[DeleteSummary]:
+        """Remove a stored prediction with its label, for good. The report's sums stay: they name nobody.
+
+        `model`: of an id of your own that several models know.
+
+        Raises:
+            CallError: nothing has this id, refused, or not answered.
+
+        >>> import numpy as np, trueodds
+        >>> client = trueodds.Client("http://127.0.0.1:8000")
+        >>> (id_,) = client.predict(np.zeros((1, 8, 8, 1), np.uint8)).ids
+        >>> client.delete(id_)
+        DeleteSummary(predictions=1, labels=0, held=0)
+        """
+        path = f"/predictions/{quote(id, safe='')}"
+        read = partial(_dataclass, DeleteSummary)
+        return (yield from self._caller.read(read, "DELETE", path, query={"model": model}))
+
+    @Call
+    def void(
+        self,
+        *,
+        who: str,
+        why: str,
+        import_id: str | None = None,
+        since: datetime | str | None = None,
+        until: datetime | str | None = None,
+        model: str | None = None,
+        dry_run: bool = False,
+    ) -> Steps[VoidSummary]:
+        """Take labels out of every number: those of an import, or those that arrived in some time.
+
+        `who`, `why`: kept in the log. `model`: only labels of this one. `dry_run`: only count them.
+
+        Raises:
+            CallError: no such labels, refused, or not answered.
+
+        >>> import numpy as np, trueodds
+        >>> client = trueodds.Client("http://127.0.0.1:8000")
+        >>> (id_,) = client.predict(np.zeros((1, 8, 8, 1), np.uint8)).ids
+        >>> _ = client.feedback(id_, "3", import_id="tuesday")
+        >>> client.void(import_id="tuesday", who="Ada", why="the file of another day").labels
+        1
+        """
+        labels = texts({"import_id": import_id, "since": since, "until": until, "model": model})
+        tree = {"who": who, "why": why, "dry_run": dry_run, **labels}
+        read = partial(_dataclass, VoidSummary)
+        return (yield from self._caller.read(read, "POST", "/admin/labels/void", tree=tree))
+
+    @Call
+    def acknowledge(self, model: str, version: str, *, who: str, why: str, null: Watched | None = None) -> Steps[Alarm]:
+        """Say who takes care of an alarm that has fired, and why it may rest.
+
+        `null`: the one that has fired, `ece`, `point` or `positive`; all, where none is named.
+
+        Raises:
+            CallError: nothing has fired or it is acknowledged already, refused, or not answered.
+        """
+        tree = {"model": model, "version": version, "who": who, "why": why, "null": null}
+        return (yield from _alarm(self._caller, "acknowledge", tree))
+
+    @Call
+    def rearm(self, model: str, version: str, *, who: str, why: str) -> Steps[Alarm]:
+        """Begin a new watch after an acknowledged alarm whose cause is mended.
+
+        Each watch has its own false alarms: k + 1 watches together alarm falsely at most k + 1 times as often as one.
+
+        Raises:
+            CallError: nothing has fired or it is not acknowledged, refused, or not answered.
+        """
+        tree = {"model": model, "version": version, "who": who, "why": why}
+        return (yield from _alarm(self._caller, "rearm", tree))
+
+    @Call
+    def observe_decision(
+        self, model: str | None, version: str | None, *, who: str, why: str
+    ) -> Steps[list[dict[str, Any]]]:
+        """Report that a recalibration ended without a decision: the service counts it and tells its webhooks.
+
+        Returns what became of each webhook: `webhook`, `taken`, `problem`, `flow_run`.
+
+        Raises:
+            CallError: refused, or not answered.
+        """
+        tree = {"model": model, "version": version, "who": who, "why": why}
+        read, path = _webhooks, "/admin/recalibration/undecided"
+        return (yield from self._caller.read(read, "POST", path, tree=tree))
+
+    @Call
+    def request(
+        self, method: str, path: str, *, query: Mapping[str, Any] | None = None, tree: Any = None
+    ) -> Steps[Any]:
+        """Send a request to any route, and read its JSON: with the key, the tries and the errors of all calls.
+
+        `tree`: the body, sent as JSON. What is sent must be safe to send again.
+
+        Raises:
+            CallError: refused, or not answered.
+
+        >>> import trueodds
+        >>> trueodds.Client("http://127.0.0.1:8000").request("GET", "/health/live")
+        {'status': 'live'}
+        """
+        return (yield from self._caller.read(lambda tree: tree, method, path, query=query, tree=tree))
 
 
-def feedback(
-    caller: Caller,
-    rows: Iterable[tuple[Any, Any]],
-    *,
-    key: Literal["label", "index"] = "label",
-    model: str | None,
-    correct: bool,
-    import_id: str | None,
-) -> Steps[LabelSummary]:
-    """The outcomes of all labels, in as many requests as it takes; they are of one import where it has a name.
-
-    `key`: what names the classes in the rows.
-
-    Raises:
-        ConfigError: an import id that no header can carry.
-    """
-    if import_id is not None and not (isinstance(import_id, str) and IMPORT_ID.fullmatch(import_id)):
-        raise ConfigError(f"import_id is {short(import_id)}; allowed are 1 to 128 signs of ASCII without blanks")
-    headers = {"x-import-id": import_id} if import_id is not None else {}
-    shared: dict[str, Any] = {**({"correct": True} if correct else {}), **({"model": model} if model else {})}
-    lines = ({"id": id_, key: class_, **shared} for id_, class_ in _checked(rows, key))
-    return (yield from _in_lines(caller, "/feedback", lines, LABELS, "label", LabelSummary, headers=headers))
+def _dataclass(kind: type[T], tree: Mapping[str, Any]) -> T:
+    """The fields of a dataclass from an answer. Raises LookupError for one that is missing."""
+    return kind(**{field.name: tree[field.name] for field in fields(kind)})  # type: ignore[arg-type]
 
 
-def observe(
-    caller: Caller, ids: Iterable[str], numbers: npt.ArrayLike, *, model: str, version: str, options: ObserveOptions
-) -> Steps[ObservationSummary]:
-    """The outcomes of all answers of another server, in as many requests as it takes; decisions with `act_alone`."""
-    rows, most = observation_rows(ids, numbers, options)
-    query = {"model": model, "version": version, **shared_options(options)}
-    headers = {"accept": NDJSON} if "act_alone" in query else None
-    return _in_lines(caller, "/observe", rows, most, "answer", ObservationSummary, query, headers)
+def _webhooks(tree: Any) -> list[dict[str, Any]]:
+    return list(tree["webhooks"])
+
+
+def _alarm(caller: Caller, action: str, tree: dict[str, Any]) -> Steps[Alarm]:
+    from trueodds.reports.alarm import Alarm
+
+    return caller.read(Alarm.model_validate, "POST", f"/admin/alarm/{action}", tree=tree)
 
 
 def _in_lines(
@@ -176,7 +458,7 @@ def _in_lines(
     while chunk := list(islice(lines, most)):
         content = {"content-type": NDJSON, **(headers or {})}
         try:
-            summary, refused, first_problems = yield from caller.call(
+            summary, refused, first_problems = yield from caller.read(
                 read, "POST", path, query=query, body=b"".join(chunk), headers=content
             )
         except CallError as error:
@@ -203,61 +485,6 @@ def _summed(lines: list[dict[str, Any]]) -> dict[str, Any]:
         tree["acts_N"] = np.array([line.get("decision") == "act" for line in lines], bool)
         tree["audit_N"] = np.array([line.get("audit", False) for line in lines], bool)
     return {**tree, "problems": problems}
-
-
-def label_rows(ids: Any, labels: Any, index: Any) -> tuple[Iterable[tuple[Any, Any]], Literal["label", "index"]]:
-    """Pairs of id and class from a mapping, from pairs, from one id and its class, or from two sequences; and which of
-    label and index names the classes.
-
-    Raises:
-        ConfigError: what is neither, sequences of two lengths, or both a label and an index.
-    """
-    if labels is not None and index is not None:
-        raise ConfigError("labels and index are both given; send the names of the classes or their indices")
-    classes, key = (labels, "label") if index is None else (index, "index")
-    return _pairs(ids, classes, "labels" if key == "label" else key), key  # type: ignore[return-value]
-
-
-def _pairs(ids: Any, classes: Any, name: str) -> Iterable[tuple[Any, Any]]:
-    if isinstance(ids, str):
-        return [(ids, classes)]
-    if isinstance(ids, Mapping) and classes is None:
-        return ids.items()
-    if classes is None:
-        return ids  # type: ignore[no-any-return]
-    if isinstance(classes, str) or not isinstance(classes, Iterable):
-        raise ConfigError(f"{name} is {short(classes)}, for several ids; expected one for each")
-    if isinstance(ids, Sized) and isinstance(classes, Sized) and len(ids) != len(classes):
-        raise ConfigError(f"there are {plural(len(ids), 'id')} and {len(classes):,} of {name}; expected as many")
-    return zip(ids, classes, strict=True)
-
-
-def _checked(rows: Iterable[tuple[Any, Any]], key: Literal["label", "index"]) -> Iterator[tuple[str, str | int]]:
-    """The rows: labels as texts, indices as numbers, also of numpy.
-
-    Raises:
-        ConfigError: what is no pair of an id and a label, naming the row.
-    """
-    n = -1
-    iterator = iter(rows)
-    while True:
-        try:
-            row = next(iterator)
-        except StopIteration:
-            return
-        except ValueError as error:  # of zip
-            raise ConfigError(f"the ids and their classes are not equally many: {error}") from None
-        n += 1
-        try:
-            id_, class_ = row
-        except (TypeError, ValueError):
-            raise ConfigError(f"row {n} is {short(row)}; expected a pair of an id and a label") from None
-        if not isinstance(id_, str):
-            raise ConfigError(f"row {n} has the id {short(id_)}; expected a text, as predict answered it")
-        class_ = plain_class(class_, key)
-        if class_ is None:
-            raise ConfigError(f"row {n} has the {key} {short(row[1])}; {CLASS[key]}")
-        yield str(id_), class_
 
 
 def _with_ids(instances: Iterable[Instance], ids: Iterable[str] | None) -> Iterator[tuple[Instance, str]]:

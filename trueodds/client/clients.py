@@ -3,68 +3,108 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import re
 import time
-from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, Unpack
+from collections.abc import Callable
+from dataclasses import replace
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self, TypeVar
+from urllib.parse import urlsplit
 
-import numpy.typing as npt
-
-from trueodds.client import calls
-from trueodds.client.answers import LabelSummary, ModelVersion, ObservationSummary, Predictions
-from trueodds.client.attempts import Answer, Limits, NoAnswer, Send, Steps
-from trueodds.client.queries import ObserveOptions, PredictOptions, ReportQuery
+from trueodds.cli import SERVICE, URL
+from trueodds.client.attempts import Answer, Caller, Cures, Limits, Request, Steps
+from trueodds.client.calls import Calls
+from trueodds.client.keys import CURE, admin_key
 from trueodds.errors import ConfigError, MissingExtraError
 from trueodds.texts import short
 
-try:
-    import httpx
-except ModuleNotFoundError:
-    raise MissingExtraError("trueodds.Client", "httpx", "client") from None
-
 if TYPE_CHECKING:
-    from trueodds.reports import Report
+    import httpx
 
 T = TypeVar("T")
-H = TypeVar("H", httpx.Client, httpx.AsyncClient)
-Labels = Mapping[str, str | int] | Iterable[tuple[str, str | int]]
-"""Labels by the ids of their predictions."""
+COMMAND = Cures("start it, or name it: --service", CURE)
+"""The cures for people who typed a command."""
+COMMAND_TRIES, COMMAND_TIMEOUT = 3, 60.0
+"""A person waits for the answer, and a large labelled.npz takes its time to begin."""
 
 
-class _Arguments(Generic[H]):
+class _Connected(Calls):
     """The arguments of both clients, checked."""
 
-    _transport: Callable[[], H]
+    _idle_connections = 20
 
     def __init__(
-        self, url: str, *, key: str | None = None, tries: int = 5, seconds: float = 60.0, timeout: float = 35.0
+        self,
+        url: str,
+        *,
+        key: str | None = None,
+        tries: int = 5,
+        seconds: float = 60.0,
+        timeout: float = 35.0,
+        again: Callable[[str], bool] = lambda reason: True,
     ) -> None:
-        if not re.fullmatch(r"https?://[^\s/?#]+[^\s?#]*", url):
-            raise ConfigError(f"url is {short(url)}; expected a URL such as http://127.0.0.1:8000")
+        if not _is_address(url):
+            raise ConfigError(f"url is {short(url)}; expected a URL such as {URL}")
         if key is not None and not re.fullmatch(r"[!-~]+", key):
             raise ConfigError("key has blanks or characters beyond ASCII; expected one that `trueodds key` printed")
         if tries < 1 or not seconds > 0 or not timeout > 0:
             limits = f"tries={tries}, seconds={seconds}, timeout={timeout}"
             raise ConfigError(f"{limits}; expected at least one try, and times above 0 s")
-        self._caller = calls.Caller(url.rstrip("/"), key, Limits(tries, seconds, timeout))
-        self._http: H = self._transport()
+        self._caller = Caller(url.rstrip("/"), key, Limits(tries, seconds, timeout, again), Cures())
+
+    @classmethod
+    def from_environment(cls, url: str | None = None, key_file: str | Path | None = None) -> Self:
+        """A client for a command: of `url`, else of TRUEODDS_SERVICE, else of this machine's port 8000.
+
+        It has the admin key from `key_file`, else from TRUEODDS_ADMIN_KEY_FILE or TRUEODDS_ADMIN_KEY. Its errors name
+        the commands' options.
+
+        Raises:
+            ConfigError: no URL, or no key: a file that cannot be read, or the key's hash.
+        """
+        url = url or os.environ.get(SERVICE) or URL
+        if not _is_address(url):
+            raise ConfigError(f"service is {url!r}; allowed is a URL such as {URL}")
+        client = cls(url, key=admin_key(key_file), tries=COMMAND_TRIES, timeout=COMMAND_TIMEOUT)
+        client._caller = replace(client._caller, cures=COMMAND)
+        client._idle_connections = 0  # a command ends without closing its client
+        return client
+
+    @property
+    def url(self) -> str:
+        """The service's address, without a slash at its end."""
+        return self._caller.url
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({self._caller.url!r})"
+        return f"{type(self).__name__}({self.url!r})"
+
+    def _made(self, kind: str) -> Any:
+        """A client of httpx, which is imported with the first request: commands that ask nobody do without it."""
+        try:
+            import httpx
+        except ModuleNotFoundError:
+            raise MissingExtraError("trueodds.Client", "httpx", "client") from None
+        limits = httpx.Limits(max_keepalive_connections=self._idle_connections)
+        return getattr(httpx, kind)(limits=limits)
 
 
-class Client(_Arguments[httpx.Client]):
+class Client(_Connected):
     """A service, by its URL: asks for predictions, sends true labels, and reads the live report.
 
     A request is sent again where no answer came, or 502, 503 or 504, after the pause that Retry-After asks for: in at
-    most `tries` within `seconds`. That counts nothing twice: every prediction has an id, which is made here unless it
-    is given, and the same label again changes nothing. A try fails after `timeout` seconds without a byte. `key` is one
-    of `trueodds key`; of a service with a key for each role, the admin's opens all. Threads may share a client; `with`
-    closes its connections.
+    most `tries` within `seconds`, and as long as `again`, which is asked with the reason, says so. That counts nothing
+    twice: every prediction has an id, which is made here unless it is given, and the same label again changes nothing.
+    A try fails after `timeout` seconds without a byte.
+
+    A client has one `key`, which `trueodds key` has made, and sends it to this service alone, wherever its answers
+    point. The admin's key opens every call; a program with a key for each role has a client for each. Threads may share
+    a client; `with` closes its connections.
 
     Raises:
         ConfigError: an argument that cannot be used.
-        MissingExtraError: httpx is not installed (extra `client`).
+        MissingExtraError: with the first call, httpx is not installed (extra `client`).
 
     >>> import trueodds
     >>> client = trueodds.Client("http://127.0.0.1:9", tries=1)  # where nobody listens
@@ -75,8 +115,6 @@ class Client(_Arguments[httpx.Client]):
     no_answer
     """
 
-    _transport = httpx.Client
-
     def __enter__(self) -> Self:
         return self
 
@@ -84,146 +122,49 @@ class Client(_Arguments[httpx.Client]):
         self.close()
 
     def close(self) -> None:
-        """Closes the connections; the next call would open one again."""
-        self._http.close()
+        """Close the connections; the next call opens one again."""
+        if http := self.__dict__.pop("_http", None):
+            http.close()
 
-    def predict(
-        self, inputs: Any, *, ids: Iterable[str] | None = None, rows: int = 256, **options: Unpack[PredictOptions]
-    ) -> Predictions:
-        """Calibrated predictions; the service has stored them when they arrive.
-
-        `inputs`: images, uint8 (N x H x W x C, N x H x W of grey ones, or one of them; a last axis of 1 or 3 is that of
-        the channels); paths or bytes of image files; vectors, as an array N x F, as lists of numbers, or as
-        objects with a number for each feature, NaN or None where one is missing. One row or many.
-
-        `ids`: of your own, one for each row, unique for the model: sent again with the same input they get the stored
-        answer. `rows`: the most in one request; one version answers all. `model`, `version`: in place of the service's
-        default. `tag`, `propensity`: of all rows, for the report.
-
-        Raises:
-            ConfigError: inputs or ids that cannot be sent.
-            CallError: refused, or not answered; its `answered` has the rows of earlier requests.
-
-        >>> import numpy as np, trueodds
-        >>> client = trueodds.Client("http://127.0.0.1:8000")
-        >>> predictions = client.predict(np.zeros((2, 8, 8, 1), np.uint8))
-        >>> predictions.probabilities_NC.shape, len(predictions.ids), predictions.classes[:3]
-        ((2, 10), 2, ('0', '1', '2'))
-        """
-        return self._run(calls.predict(self._caller, inputs, ids=ids, rows=rows, options=options))
-
-    def feedback(
-        self,
-        ids: Labels | Iterable[str] | str,
-        labels: Any = None,
-        *,
-        index: Any = None,
-        model: str | None = None,
-        correct: bool = False,
-        import_id: str | None = None,
-    ) -> LabelSummary:
-        """Sends true labels, each the name of a class: of predictions, by their ids.
-
-        Pairs of id and label, a mapping, two sequences of one length (arrays too), or one id and its label; millions
-        are read and sent piece by piece. A whole number is the name that its digits are: 3 is the class called 3.
-        Rows stand alone: good ones are stored where others are refused.
-
-        `index`: in place of `labels`, the places of the classes among the model's, from 0, as `Predictions.index_N`.
-        `model`: needed for an id of your own that is not predicted yet. `correct`: replace a different label.
-        `import_id`: a name of yours for all labels of the call, by which `/admin/labels/void` voids them.
-
-        Raises:
-            ConfigError: what is no id or no label; rows before it may have been sent.
-            CallError: the service refused a label (`details` has the `problems` and the `outcomes` of the others), or
-                did not answer. Sending all again is safe.
-
-        >>> import numpy as np, trueodds
-        >>> client = trueodds.Client("http://127.0.0.1:8000")
-        >>> predictions = client.predict(np.zeros((2, 8, 8, 1), np.uint8))
-        >>> client.feedback(predictions.ids, ["0", "8"])
-        LabelSummary(stored=2, already_known=0, corrected=0, held=0)
-        """
-        rows, key = calls.label_rows(ids, labels, index)
-        steps = calls.feedback(self._caller, rows, key=key, model=model, correct=correct, import_id=import_id)
-        return self._run(steps)
-
-    def observe(
-        self,
-        ids: Iterable[str],
-        probabilities: npt.ArrayLike,
-        *,
-        model: str,
-        version: str,
-        **options: Unpack[ObserveOptions],
-    ) -> ObservationSummary:
-        """Sends answers of a model that another server serves, each with an id of yours: from then on they are watched.
-
-        `probabilities`: N x C; logits with `logits=True`; or N confidences beside the `predicted` classes, by name, or
-        beside their `index`. `classes`: their names in the order of the columns, needed once (else 0, 1, 2, ...).
-        `positive`: of two classes the one that is asked about; to be said with the first answer of a version. `times`:
-        datetimes (UTC without an offset) or Unix time; now, where there is none. `shadow`: nobody got these
-        answers; with the ids of those that were given they can be judged against them. `act_alone`: the version's
-        promise, such as threshold=.93,risk=.05,confidence=.95. Said with every call, it has the summary hold `acts_N`.
-
-        Raises:
-            ConfigError: numbers and lists of other shapes.
-            CallError: the service refused a row (`details` has the `problems` and the `outcomes` of the others), or
-                did not answer. Sending all again is safe.
-
-        >>> import trueodds
-        >>> client = trueodds.Client("http://127.0.0.1:8000")
-        >>> client.observe(["a", "b"], [[0.9, 0.1], [0.3, 0.7]], model="mail", version="7", classes=["ham", "spam"])
-        ObservationSummary(stored=2, already_known=0)
-        """
-        steps = calls.observe(self._caller, ids, probabilities, model=model, version=version, options=options)
-        return self._run(steps)
-
-    def report(self, **query: Unpack[ReportQuery]) -> Report:
-        """The live calibration report: its numbers are attributes, and printed it is a few lines.
-
-        Of the answers given from `since` until `until` (ISO 8601; UTC without an offset), of the labels that came
-        `last`, of one predicted class or tag; `level` is that of the intervals.
-
-        Raises:
-            CallError: refused, or not answered.
-
-        >>> import trueodds
-        >>> report = trueodds.Client("http://127.0.0.1:8000").report(last=1000, level=0.9)
-        >>> report.level, report.window.last
-        (0.9, 1000)
-        """
-        return self._run(calls.report(self._caller, query))
-
-    def ready(self) -> ModelVersion:
-        """The version that answers calls that name none; raises CallError where the service cannot answer."""
-        return self._run(calls.ready(self._caller))
-
-    def models(self) -> list[ModelVersion]:
-        """Each model that answers, with the version that does."""
-        return self._run(calls.models(self._caller))
+    @cached_property
+    def _http(self) -> httpx.Client:
+        http: httpx.Client = self._made("Client")
+        return http
 
     def _run(self, steps: Steps[T]) -> T:
-        answer: Answer | NoAnswer | None = None
         try:
+            step = next(steps)
             while True:
-                step = steps.send(answer)
-                if isinstance(step, Send):
-                    answer = self._send(step)
+                try:
+                    answer = self._do(step)
+                except OSError as error:  # of the file that the answer goes to: the steps name it, and clean up
+                    step = steps.throw(error)
                 else:
-                    answer = None
-                    time.sleep(step.seconds)
+                    step = steps.send(answer)
         except StopIteration as end:
             result: T = end.value
             return result
 
-    def _send(self, step: Send) -> Answer | NoAnswer:
+    def _do(self, step: Request | float) -> Answer | str:
+        if not isinstance(step, Request):
+            time.sleep(step)
+            return ""
+        http = self._http
+        import httpx
+
         try:
-            return _answer(self._http.request(**_arguments(step, self._caller.url)))
+            with http.stream(**step.options) as response:
+                if step.file is None or not response.is_success:
+                    response.read()
+                    return Answer(response.status_code, response.headers, response.content)
+                for piece in response.iter_bytes():
+                    step.file.write(piece)
+                return Answer(response.status_code, response.headers, b"")
         except httpx.TransportError as error:
-            return _no_answer(error)
+            return str(error) or type(error).__name__
 
 
-class AsyncClient(_Arguments[httpx.AsyncClient]):
+class AsyncClient(_Connected):
     """A service, by its URL, as `Client`; its methods are awaited.
 
     >>> import asyncio, trueodds
@@ -237,8 +178,6 @@ class AsyncClient(_Arguments[httpx.AsyncClient]):
     'no_answer'
     """
 
-    _transport = httpx.AsyncClient
-
     async def __aenter__(self) -> Self:
         return self
 
@@ -246,91 +185,52 @@ class AsyncClient(_Arguments[httpx.AsyncClient]):
         await self.close()
 
     async def close(self) -> None:
-        """Closes the connections."""
-        await self._http.aclose()
+        """Close the connections; the next call opens one again."""
+        if http := self.__dict__.pop("_http", None):
+            await http.aclose()
 
-    async def predict(
-        self, inputs: Any, *, ids: Iterable[str] | None = None, rows: int = 256, **options: Unpack[PredictOptions]
-    ) -> Predictions:
-        """As `Client.predict`."""
-        return await self._run(calls.predict(self._caller, inputs, ids=ids, rows=rows, options=options))
-
-    async def feedback(
-        self,
-        ids: Labels | Iterable[str] | str,
-        labels: Any = None,
-        *,
-        index: Any = None,
-        model: str | None = None,
-        correct: bool = False,
-        import_id: str | None = None,
-    ) -> LabelSummary:
-        """As `Client.feedback`."""
-        rows, key = calls.label_rows(ids, labels, index)
-        steps = calls.feedback(self._caller, rows, key=key, model=model, correct=correct, import_id=import_id)
-        return await self._run(steps)
-
-    async def observe(
-        self,
-        ids: Iterable[str],
-        probabilities: npt.ArrayLike,
-        *,
-        model: str,
-        version: str,
-        **options: Unpack[ObserveOptions],
-    ) -> ObservationSummary:
-        """As `Client.observe`."""
-        steps = calls.observe(self._caller, ids, probabilities, model=model, version=version, options=options)
-        return await self._run(steps)
-
-    async def report(self, **query: Unpack[ReportQuery]) -> Report:
-        """As `Client.report`."""
-        return await self._run(calls.report(self._caller, query))
-
-    async def ready(self) -> ModelVersion:
-        """As `Client.ready`."""
-        return await self._run(calls.ready(self._caller))
-
-    async def models(self) -> list[ModelVersion]:
-        """As `Client.models`."""
-        return await self._run(calls.models(self._caller))
+    @cached_property
+    def _http(self) -> httpx.AsyncClient:
+        http: httpx.AsyncClient = self._made("AsyncClient")
+        return http
 
     async def _run(self, steps: Steps[T]) -> T:
-        answer: Answer | NoAnswer | None = None
         try:
+            step = next(steps)
             while True:
-                step = steps.send(answer)
-                if isinstance(step, Send):
-                    answer = await self._send(step)
+                try:
+                    answer = await self._do(step)
+                except OSError as error:  # of the file that the answer goes to: the steps name it, and clean up
+                    step = steps.throw(error)
                 else:
-                    answer = None
-                    await asyncio.sleep(step.seconds)
+                    step = steps.send(answer)
         except StopIteration as end:
             result: T = end.value
             return result
 
-    async def _send(self, step: Send) -> Answer | NoAnswer:
+    async def _do(self, step: Request | float) -> Answer | str:
+        if not isinstance(step, Request):
+            await asyncio.sleep(step)
+            return ""
+        http = self._http
+        import httpx
+
         try:
-            return _answer(await self._http.request(**_arguments(step, self._caller.url)))
+            async with http.stream(**step.options) as response:
+                if step.file is None or not response.is_success:
+                    await response.aread()
+                    return Answer(response.status_code, response.headers, response.content)
+                async for piece in response.aiter_bytes():
+                    step.file.write(piece)
+                return Answer(response.status_code, response.headers, b"")
         except httpx.TransportError as error:
-            return _no_answer(error)
+            return str(error) or type(error).__name__
 
 
-def _arguments(step: Send, url: str) -> dict[str, Any]:
-    request = step.request
-    return {
-        "method": request.method,
-        "url": url + request.path,
-        "params": dict(request.query),
-        "content": request.body,
-        "headers": dict(request.headers),
-        "timeout": step.timeout,
-    }
-
-
-def _answer(response: httpx.Response) -> Answer:
-    return Answer(response.status_code, response.headers, response.content)
-
-
-def _no_answer(error: httpx.TransportError) -> NoAnswer:
-    return NoAnswer(str(error) or type(error).__name__)
+def _is_address(url: str) -> bool:
+    """Whether it is the URL of a service: http or https, a host, maybe a port and a path, and no query."""
+    try:
+        urlsplit(url).port  # noqa: B018  it raises
+    except ValueError:
+        return False
+    return bool(re.fullmatch(r"https?://[^\s/?#]+[^\s?#]*", url))

@@ -16,13 +16,13 @@ import signal
 from pathlib import Path
 from types import FrameType
 
-from service.cli.replay import ReplayError
-from service.cli.replay.caller import Caller, Keys
-from service.cli.replay.drift import GRAMMAR, KINDS, Schedule, seconds
-from service.cli.replay.runner import Replay, ReplayPlan
-from service.cli.replay.source import SPLITS, read
-from service.cli.replay.stream import BIASES, Bias, Stream
 from trueodds.cli import SERVICE, URL, Subparsers
+from trueodds.replay import ReplayError
+from trueodds.replay.caller import Caller, Keys
+from trueodds.replay.drift import GRAMMAR, KINDS, Schedule, seconds
+from trueodds.replay.runner import Replay, ReplayPlan
+from trueodds.replay.source import SPLITS, read
+from trueodds.replay.stream import BIASES, Bias, Stream
 from trueodds.texts import plural
 
 EXAMPLE = "  trueodds replay --data artifacts/data/arrays.npz --rate 30 --delay 4s --labelled 0.6 --drift noise:0.3@40s"

@@ -10,11 +10,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from service.cli.replay import ReplayError
-from service.cli.replay.caller import Answer, Caller, instance
-from service.cli.replay.drift import clock
-from service.cli.replay.stream import Bias, Event, Stream
 from trueodds.metrics.alarms.sequential import BLOCK
+from trueodds.replay import ReplayError
+from trueodds.replay.caller import Answer, Caller, instance
+from trueodds.replay.drift import clock
+from trueodds.replay.stream import Bias, Event, Stream
 from trueodds.texts import plural
 
 TOGETHER, AT_ONCE = 0.05, 64

@@ -8,15 +8,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from service.cli.replay import ReplayError
-from service.cli.replay.caller import instance
-from service.cli.replay.drift import Schedule
-from service.cli.replay.source import Signature, Source, read
-from service.cli.replay.stream import Event, Stream
-from service.cli.replay.texts import drifted
 from tests.service.tiny_bundle import tokenizer_json
 from trueodds.files import write_npz
 from trueodds.inputs import TextInput
+from trueodds.replay import ReplayError
+from trueodds.replay.caller import instance
+from trueodds.replay.drift import Schedule
+from trueodds.replay.source import Signature, Source, read
+from trueodds.replay.stream import Event, Stream
+from trueodds.replay.texts import drifted
 
 BOATS, TEA = "ship sail mast keel " * 50, "cup tea milk pot " * 50
 KIND = TextInput(max_tokens=5, vocabulary_size=6)

@@ -8,11 +8,11 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from service.cli.replay import ReplayError
 from trueodds.files import FileError
 from trueodds.inputs import InputKind
 from trueodds.inputs.columns import SUFFIXES
 from trueodds.inputs.text import labelled
+from trueodds.replay import ReplayError
 
 LABEL = "label"
 

@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from service.cli.replay import ReplayError, texts
 from trueodds import files
 from trueodds.inputs import Input, InputError, Inputs, Limits
 from trueodds.inputs.image.formats import SUFFIXES
+from trueodds.replay import ReplayError, texts
 from trueodds.texts import listed
 
 SPLITS = ("test", "val", "train", "held_out")

@@ -20,10 +20,10 @@ import numpy as np
 import numpy.typing as npt
 from scipy.ndimage import gaussian_filter
 
-from service.cli.replay import ReplayError
 from trueodds.errors import nearest
 from trueodds.inputs import Inputs
 from trueodds.inputs.image.pictures import Pixels
+from trueodds.replay import ReplayError
 
 
 class Kind(NamedTuple):

@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from service.cli.replay import ReplayError
-from service.cli.replay.drift import Schedule
-from service.cli.replay.source import Row, Source
-from service.cli.replay.texts import drifted
 from trueodds.errors import nearest
+from trueodds.replay import ReplayError
+from trueodds.replay.drift import Schedule
+from trueodds.replay.source import Row, Source
+from trueodds.replay.texts import drifted
 
 BIASES = {
     "wrong": "wrong answers are so many times as likely to get their label",

@@ -17,20 +17,21 @@ import numpy as np
 import onnxruntime as ort
 import pytest
 
-from service.cli.replay import ReplayError
-from service.cli.replay.caller import Caller
-from service.cli.replay.drift import Schedule
-from service.cli.replay.runner import Replay, ReplayPlan, alarm_text
-from service.cli.replay.source import Signature, read
-from service.cli.replay.stream import Bias, Event, Stream
 from service.http import keys
 from tests.service.test_process import ROOT, server
 from tests.service.tiny_bundle import CLASSES, SHAPE, write_bundle
 from trueodds.bundle import MODEL, open_models
 from trueodds.calibrators import Temperature
+from trueodds.client import CallError
+from trueodds.errors import UserError
 from trueodds.inputs import ImageInput
 from trueodds.inputs.image.pictures import Pixels
 from trueodds.metrics import CalibrationSums, ece
+from trueodds.replay.caller import Caller
+from trueodds.replay.drift import Schedule
+from trueodds.replay.runner import Replay, ReplayPlan, alarm_text
+from trueodds.replay.source import Signature, read
+from trueodds.replay.stream import Bias, Event, Stream
 from trueodds.reports import alarm as alarm_schemas
 from trueodds.sums.inputs import Array
 
@@ -59,7 +60,7 @@ def answers_to(folder: Path, images: Pixels) -> Array:
 
 def command(folder: Path, url: object, *options: str) -> list[str]:
     arguments = ["--data", str(folder / "data.npz"), "--service", str(url).rstrip("/")]
-    return [sys.executable, "-m", "service", "replay", *arguments, *options]
+    return [sys.executable, "-m", "trueodds", "replay", *arguments, *options]
 
 
 def replay(folder: Path, url: object, *options: str) -> subprocess.CompletedProcess[str]:
@@ -103,7 +104,7 @@ def test_what_arrives_is_what_the_seed_says(folder: Path) -> None:
     )
     with server(folder, *hashes) as (client, _):
         url = str(client.base_url)
-        with Caller(url) as caller, pytest.raises(ReplayError, match=r"answered 401: .*send the predict key"):
+        with Caller(url) as caller, pytest.raises(CallError, match=r"answered 401: .*send the predict key"):
             Replay(caller, stream(folder), ReplayPlan(speed=np.inf), lambda line: None).run()
         more = [
             "--labelled",
@@ -234,14 +235,14 @@ def test_ctrl_c_ends_it_in_order(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("url", "words"),
     [
-        ("127.0.0.1:8000", "expected http:// or https://"),
-        ("http://a:b", "is no URL"),
+        ("127.0.0.1:8000", "expected a URL such as http://127.0.0.1:8000"),
+        ("http://a:b", "expected a URL such as http://127.0.0.1:8000"),
         ("http://127.0.0.1:9", "did not answer for"),
     ],
 )
 def test_a_service_that_is_not_there(url: str, words: str) -> None:
     lines: list[str] = []
-    with pytest.raises(ReplayError) as refused, Caller(url, patience=0.2, say=lines.append) as caller:
+    with pytest.raises(UserError) as refused, Caller(url, patience=0.2, say=lines.append) as caller:
         caller.signature()
     assert words in str(refused.value)
     assert bool(lines) == ("did not answer" in words)

@@ -12,14 +12,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
-from service.__main__ import main
-from service.cli.replay import ReplayError
-from service.cli.replay.caller import instance
-from service.cli.replay.drift import KINDS, Schedule, clock, seconds
-from service.cli.replay.source import Signature, Source, read
-from service.cli.replay.stream import Bias, Event, Stream
+from trueodds import cli
 from trueodds.inputs import ImageInput, Limits, VectorInput
 from trueodds.inputs.image import pictures
+from trueodds.replay import ReplayError
+from trueodds.replay.caller import instance
+from trueodds.replay.drift import KINDS, Schedule, clock, seconds
+from trueodds.replay.source import Signature, Source, read
+from trueodds.replay.stream import Bias, Event, Stream
 
 MODEL = Signature(ImageInput(height=8, width=6, channels=1), tuple("abcdefghij"))
 PIXELS = np.random.default_rng(3).integers(80, 170, (50, 8, 6, 1), np.uint8)
@@ -281,5 +281,5 @@ def test_an_option_that_cannot_be_used_is_named(
     capsys: pytest.CaptureFixture[str], options: list[str], words: str
 ) -> None:
     with pytest.raises(SystemExit) as ended:
-        main(["replay", "--data", "x.npz", *options])
+        cli.main("trueodds", cli.COMMANDS, ["replay", "--data", "x.npz", *options])
     assert ended.value.code == 2 and words in capsys.readouterr().err
