@@ -36,7 +36,8 @@ from benchmarks.serving import peer_versions, probabilities
 from benchmarks.serving_report import rate
 from trueodds.bundle import Bundle, Description, ModelFolder
 from trueodds.calibrators import Temperature
-from trueodds.importing.conversion import Options, convert
+from trueodds.importing.options import Options
+from trueodds.importing.rewriting import convert
 from trueodds.importing.rows import LabelledRows
 
 RESULT = Path(__file__).parent / "results" / "vector_serving.json"

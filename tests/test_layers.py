@@ -74,9 +74,11 @@ LAYERS = {
         calibrate command work
         folding importer
         classes
-        conversion
-        scoring graph kinds
-        logit_rows rows signature preprocessing texts
+        rewriting
+        understanding
+        reading
+        scoring logit_rows texts
+        rows options
         tables onnx_file
         errors
     """,

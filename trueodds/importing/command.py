@@ -25,7 +25,7 @@ from trueodds.bundle import Bundle, open_models
 from trueodds.cli import Subparsers
 from trueodds.errors import UserError
 from trueodds.importing import rows
-from trueodds.importing.preprocessing import PRESETS
+from trueodds.importing.options import PRESETS
 from trueodds.processes import limited
 
 OUT = Path("imported")

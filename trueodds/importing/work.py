@@ -12,11 +12,8 @@ from typing import Any
 from trueodds.cli import status_of
 from trueodds.evaluation.measurement import Measurement, Problem
 from trueodds.importing import importer, rows
-from trueodds.importing.conversion import Options
-from trueodds.importing.importer import Imported
-from trueodds.importing.kinds import TextOptions
-from trueodds.importing.preprocessing import Preprocessing
-from trueodds.importing.signature import Kind
+from trueodds.importing.importer import Outcome
+from trueodds.importing.options import Kind, Options, Preprocessing, TextOptions
 from trueodds.processes.limited import step
 from trueodds.reports.table.evaluation import aligned
 from trueodds.texts import plural
@@ -49,18 +46,23 @@ def write(arguments: argparse.Namespace, name: str, folder: Path) -> int:
         labelled,
         folder,
         name=name,
-        options=Options(kind, arguments.output, preprocessing, of_texts),
+        options=Options(
+            kind,
+            arguments.output,
+            preprocessing,
+            of_texts,
+            _classes(arguments.classes),
+            arguments.expected,
+            arguments.allow_unseen,
+        ),
         test=rows.read(arguments.test, arguments.label, texts=texts) if arguments.test else None,
-        classes=_classes(arguments.classes),
         positive=arguments.positive,
-        expected=arguments.expected,
-        allow_unseen=arguments.allow_unseen,
     )
     print(summary(imported))
     return 0
 
 
-def summary(imported: Imported) -> str:
+def summary(imported: Outcome) -> str:
     """The table of calibrators with what is to be known about it."""
     card, results = imported.bundle.card, imported.results
     size = card.input.size
@@ -87,11 +89,11 @@ def summary(imported: Imported) -> str:
     return "\n".join(lines)
 
 
-def _classes(text: str) -> list[str]:
+def _classes(text: str) -> tuple[str, ...]:
     """Names of a list with commas, or of a file with one a line."""
-    if text and Path(text).is_file():
-        return [line.strip() for line in Path(text).read_text(encoding="utf-8").splitlines() if line.strip()]
-    return [name.strip() for name in text.split(",") if name.strip()]
+    is_file = text and Path(text).is_file()
+    names = Path(text).read_text(encoding="utf-8").splitlines() if is_file else text.split(",")
+    return tuple(name.strip() for name in names if name.strip())
 
 
 def _line(name: str, one: Measurement | Problem, chosen_by: float | None) -> tuple[str, ...]:
