@@ -71,7 +71,7 @@ LAYERS = {
         differences entries human_labels improvement splits
     """,
     "trueodds/importing": """
-        calibrate command work
+        calibrate command
         folding importer
         classes
         rewriting

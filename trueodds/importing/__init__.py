@@ -12,7 +12,7 @@ importer       calibrators compared, and the bundle
 options        the caller's statements about a model
 rows, tables   labelled rows as they come
 texts          of a model of texts: files beside it, its length, its tokenizer tried on hostile texts
-work, command  `trueodds import`: the first in a process with limits
+command        `trueodds import`, its work in a process with limits
 calibrate      `trueodds calibrate`, of logits of a model that is served elsewhere (logit_rows)
 folding        a calibrator folded into a graph of logits
 """
