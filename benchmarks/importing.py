@@ -28,7 +28,7 @@ from PIL import Image
 
 from benchmarks.interval_coverage import processor
 from benchmarks.metrics import commit
-from trueodds.importing import scoring
+from trueodds.importing import onnx_file, scoring
 from trueodds.importing.options import Options, Preprocessing
 from trueodds.importing.rewriting import ServableModel, convert
 from trueodds.importing.rows import LabelledRows, read
@@ -93,7 +93,7 @@ def raw(model: Path, x: Any) -> Callable[[], object]:
 def scored(converted: ServableModel, rows: LabelledRows) -> Callable[[], object]:
     """What `trueodds import` does with the rows."""
     taken = scoring.inputs_of(converted.kind, rows)
-    session = scoring.session(converted.data, Path(rows.source), spinning=not isinstance(rows.x, tuple))
+    session = onnx_file.session(converted.data, Path(rows.source), spinning=not isinstance(rows.x, tuple))
     return lambda: scoring.score(session, converted.kind, taken, rows.source)
 
 

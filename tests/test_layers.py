@@ -76,15 +76,13 @@ LAYERS = {
         classes
         rewriting
         understanding
-        reading
-        scoring logit_rows texts
-        rows options
+        scoring reading
+        logit_rows rows options texts
         tables onnx_file
         errors
     """,
     "trueodds/importing/texts": """
-        lengths hostile
-        hub_files
+        hostile hub_files
     """,
     "trueodds/client": """
         clients

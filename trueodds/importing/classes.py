@@ -43,12 +43,9 @@ def class_names(model: ServableModel, rows: LabelledRows) -> tuple[str, ...]:
         LabelledRowsError: such a guess, or another number of classes than the model has.
     """
     count, own = model.classes, model.labels
-    sources = [
-        (model.options.classes, "--classes names"),
-        (() if _numbers(own) else own, f"{model.labels_source} names"),
-        (rows.classes, f"{rows.source} names"),
-        (own, f"{model.labels_source} names"),
-    ]
+    graph = f"{model.labels_source} names"
+    sources = [(model.options.classes, "--classes names"), (() if _numbers(own) else own, graph)]
+    sources += [(rows.classes, f"{rows.source} names"), (own, graph)]
     names, source = next(((names, source) for names, source in sources if names), ((), ""))
     cure = "name all classes in the order of the model's outputs: --classes a,b,c, or a file with one a line"
     if names and len(names) != count:

@@ -1,4 +1,4 @@
-"""Loads ONNX files whole, checks their weights and operators, and writes them."""
+"""ONNX files: loaded whole, checked before anything is built on them, and run."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import onnx
+import onnxruntime as ort
 from google.protobuf.message import DecodeError, EncodeError
 from onnx import checker, external_data_helper, version_converter
 
@@ -101,6 +102,24 @@ def serialised(model: Model, path: Path) -> bytes:
             f"{path} has more than 2 GB of weights; a bundle keeps them in one file. Use float16 weights"
         )
     return data
+
+
+def session(graph: Model | bytes | str, path: Path, *, spinning: bool = True) -> ort.InferenceSession:
+    """Starts onnxruntime on the CPU for a graph, its bytes, or its file; messages name `path`.
+
+    `spinning`: its threads wait busily, which is best where nothing else computes.
+
+    Raises:
+        ModelFileError: onnxruntime refuses the graph, or it has more bytes than protobuf allows.
+    """
+    options = ort.SessionOptions()
+    options.log_severity_level = 4  # its errors are raised, too
+    options.add_session_config_entry("session.intra_op.allow_spinning", str(int(spinning)))
+    data = serialised(graph, path) if isinstance(graph, Model) else graph
+    try:
+        return ort.InferenceSession(data, options, providers=["CPUExecutionProvider"])
+    except Exception as error:  # onnxruntime has a dozen exception types without a common base
+        raise ModelFileError(unloadable.why(path, str(error), ort.__version__)) from None
 
 
 def without_metadata(model: Model) -> Model:

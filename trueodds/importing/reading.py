@@ -14,7 +14,7 @@ import numpy as np
 from onnx import TensorProto, helper, numpy_helper
 
 from trueodds.errors import nearest
-from trueodds.importing import onnx_file, scoring
+from trueodds.importing import onnx_file
 from trueodds.importing.errors import ModelFileError
 from trueodds.importing.onnx_file import Model
 from trueodds.importing.options import Kind, Options
@@ -82,7 +82,7 @@ def read(path: Path, options: Options) -> ModelFile:
     """
     step(f"reading {path}")
     model = onnx_file.load(path)
-    scoring.session(onnx_file.serialised(model, path), path)
+    onnx_file.session(model, path)
     producer = " ".join(filter(None, (model.producer_name, model.producer_version)))
     origin = {"sha256": onnx_file.digest(path), "opset": onnx_file.opset(model), "producer": producer}
     onnx_file.without_metadata(model)

@@ -16,15 +16,15 @@ import numpy as np
 import numpy.typing as npt
 from onnx import TensorProto, compose, helper, numpy_helper
 
-from trueodds.importing import onnx_file, reading, scoring
+from trueodds.importing import onnx_file, reading
 from trueodds.importing.errors import ModelFileError
 from trueodds.importing.onnx_file import CURRENT, Model
 from trueodds.importing.options import PIXEL, Options, Preprocessing
 from trueodds.importing.reading import BATCH, FLOATS, ModelFile, TensorInfo
 from trueodds.importing.rows import LabelledRows
-from trueodds.importing.texts import lengths
+from trueodds.importing.texts.hub_files import TOKENS_OPTION
 from trueodds.importing.understanding import Interpretation, understand
-from trueodds.inputs import ImageInput, Input, TextInput
+from trueodds.inputs import ImageInput, Input, Inputs, TextInput
 
 Form = Literal["logits", "probabilities", "logit", "probability"]
 """The content of an output: a column for each of several classes, or one column, of the second of two classes."""
@@ -247,19 +247,41 @@ def _model(graph: Any, file: ModelFile) -> Model:
     return helper.make_model(graph, opset_imports=[version], ir_version=file.model.ir_version)
 
 
-def _session(graph: Model | bytes | str, path: Path) -> Any:
-    """Starts onnxruntime for a graph, its bytes, or its file; messages name `path`."""
-    return scoring.session(onnx_file.serialised(graph, path) if isinstance(graph, Model) else graph, path)
-
-
 def _sample(meaning: Interpretation, model: Model) -> Sample:
     """Runs a prepared model on some of the rows."""
     path, kind = meaning.file.path, meaning.kind
-    session = _session(model, path)
+    session = onnx_file.session(model, path)
     if isinstance(kind, TextInput):
-        lengths.check(kind, lambda batch: session.run(None, kind.feed(batch, [kind.tensor])), path)
+        _check_lengths(session, kind, path)
     output, values_NC = _output(session, meaning)
     return Sample(meaning, model, output, values_NC, _form(output, values_NC, path))
+
+
+def _check_lengths(session: Any, kind: TextInput, path: Path) -> None:
+    """Checks that a graph answers texts of as many tokens as its kind allows, and one without tokens.
+
+    Raises:
+        ModelFileError: it does not; the message names the greatest number that it answers.
+    """
+    for what, row, _ in kind.extremes():
+        if not (message := _failure(session, kind, row)):
+            continue
+        count = int(min(row[0, 0], kind.max_tokens))
+        least, most = 0, count  # it answers `least` tokens, and not `most`
+        while most - least > 1:
+            middle = (least + most) // 2
+            shorter = np.concatenate([np.full_like(row[:, :1], middle), row[:, 1:]], axis=1)
+            least, most = (least, middle) if _failure(session, kind, shorter) else (middle, most)
+        cure = f"it answers up to {least:,}: say {TOKENS_OPTION} {least}" if least else "export the model again"
+        raise ModelFileError(f"{path} cannot be run on {what}: {message}; {cure}")
+
+
+def _failure(session: Any, kind: Input, row: Inputs) -> str:
+    try:
+        session.run(None, kind.feed(row, [kind.tensor]))
+    except Exception as error:  # onnxruntime has a dozen exception types without a common base
+        return " ".join(str(error).split())
+    return ""
 
 
 def _output(session: Any, meaning: Interpretation) -> tuple[TensorInfo, Array]:
@@ -354,7 +376,7 @@ def _check_as_file(sample: Sample) -> tuple[str, ...]:
         ModelFileError: the answers differ.
     """
     path, kind, signature = sample.meaning.file.path, sample.meaning.kind, sample.meaning.file.signature
-    front = _session(_front(sample), path)
+    front = onnx_file.session(_front(sample), path)
     names = [one.name for one in signature.inputs]
     feed = kind.feed(sample.meaning.inputs, [one.name for one in front.get_inputs()])
     taken = front.run([INTO + name for name in names], feed)
@@ -382,7 +404,7 @@ def _front(sample: Sample) -> Model:
 
 def _unchanged(path: Path, feed: dict[str, Array], output: str, labels: tuple[str, ...]) -> Array:
     """The file's own answers, in batches of its own size; of a zip-map by `labels`, its keys in their order."""
-    session = _session(str(path), path)
+    session = onnx_file.session(str(path), path)
     outputs = {one.name: one.type for one in session.get_outputs()}
     name = output if output in outputs else next(name for name, kind in outputs.items() if "map" in kind)
     rows = len(next(iter(feed.values())))
@@ -403,7 +425,7 @@ def _unchanged(path: Path, feed: dict[str, Array], output: str, labels: tuple[st
 def _check_rows_apart(sample: Sample, data: bytes) -> None:
     """Raises ModelFileError where the answer to a row depends on the rows beside it."""
     path, kind, inputs = sample.meaning.file.path, sample.meaning.kind, sample.meaning.inputs
-    session, order_N = _session(data, path), inputs.reshape(len(inputs), -1)[:, 0].argsort(kind="stable")
+    session, order_N = onnx_file.session(data, path), inputs.reshape(len(inputs), -1)[:, 0].argsort(kind="stable")
     some = inputs[[0, order_N[0], order_N[-1]]]  # of texts the shortest and the longest
     together_NC = session.run(None, kind.feed(some, [kind.tensor]))[0]
     alone_NC = np.concatenate([session.run(None, kind.feed(row[None], [kind.tensor]))[0] for row in some])

@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import onnxruntime as ort
 
-from trueodds.bundle import Bundle, trial, unloadable
+from trueodds.bundle import Bundle, trial
+from trueodds.importing import onnx_file
 from trueodds.importing.errors import LabelledRowsError, ModelFileError
 from trueodds.importing.rows import LabelledRows
 from trueodds.inputs import Input, InputError, Inputs, Limits, TextInput, VectorInput
@@ -27,23 +27,6 @@ AHEAD = 2
 """Batches of images that are decoded before they are scored."""
 LISTED = 20
 """Files that cannot be read which a message names; of the others it gives the number."""
-
-
-def session(data: bytes | str, path: Path, *, spinning: bool = True) -> ort.InferenceSession:
-    """Starts onnxruntime on the CPU for a graph's bytes or its file; messages name `path`.
-
-    `spinning`: its threads wait busily, which is best where nothing else computes.
-
-    Raises:
-        ModelFileError: onnxruntime refuses the graph.
-    """
-    options = ort.SessionOptions()
-    options.log_severity_level = 4  # its errors are raised, too
-    options.add_session_config_entry("session.intra_op.allow_spinning", str(int(spinning)))
-    try:
-        return ort.InferenceSession(data, options, providers=["CPUExecutionProvider"])
-    except Exception as error:  # onnxruntime has a dozen exception types without a common base
-        raise ModelFileError(unloadable.why(path, str(error), ort.__version__)) from None
 
 
 def inputs_of(kind: Input, rows: LabelledRows) -> LabelledRows:
@@ -93,20 +76,20 @@ def answer(data: bytes, path: Path, kind: Input, splits: Mapping[str, LabelledRo
     """
     parts = {split: inputs_of(kind, rows) for split, rows in splits.items()}
     first = next(iter(parts.values()))
-    running = session(data, path, spinning=not isinstance(first.x, tuple))
-    logits = {split: score(running, kind, part, f"score {part.source}") for split, part in parts.items()}
+    session = onnx_file.session(data, path, spinning=not isinstance(first.x, tuple))
+    logits = {split: score(session, kind, part, f"score {part.source}") for split, part in parts.items()}
     golden = next(batches(kind, first.take([0])))
-    return Answers(logits, golden[0], running.run(None, kind.feed(golden, [kind.tensor]))[0][0])
+    return Answers(logits, golden[0], session.run(None, kind.feed(golden, [kind.tensor]))[0][0])
 
 
 def score_sample(data: bytes, path: Path, kind: Input, rows: LabelledRows) -> npt.NDArray[np.float32]:
     """Computes the logits of a few rows at once; `path` is for messages."""
     inputs = sample(kind, rows, len(rows))
-    logits_NC: npt.NDArray[np.float32] = session(data, path).run(None, kind.feed(inputs, [kind.tensor]))[0]
+    logits_NC: npt.NDArray[np.float32] = onnx_file.session(data, path).run(None, kind.feed(inputs, [kind.tensor]))[0]
     return logits_NC
 
 
-def score(running: Any, kind: Input, rows: LabelledRows, what: str) -> npt.NDArray[np.float32]:
+def score(session: Any, kind: Input, rows: LabelledRows, what: str) -> npt.NDArray[np.float32]:
     """Computes the logits of rows, N x C, with a progress bar that says `what`.
 
     Raises:
@@ -117,7 +100,7 @@ def score(running: Any, kind: Input, rows: LabelledRows, what: str) -> npt.NDArr
     with bar(len(rows), what, kind.noun) as shown:
         for batch in batches(kind, rows):
             try:
-                parts.append(running.run(None, kind.feed(batch, [kind.tensor]))[0])
+                parts.append(session.run(None, kind.feed(batch, [kind.tensor]))[0])
             except Exception as error:  # onnxruntime has a dozen exception types without a common base
                 raise ModelFileError(
                     f"{rows.source}: onnxruntime cannot run its rows: {' '.join(str(error).split())}"
@@ -143,13 +126,13 @@ def try_bundle(bundle: Bundle) -> None:
         ModelFileError: onnxruntime refuses the graph.
         BundleError: the service would refuse the bundle, or an answer depends on the rows beside it.
     """
-    running = session(str(bundle.model_path), bundle.model_path)
-    names = [tensor.name for tensor in running.get_inputs()]
+    session = onnx_file.session(str(bundle.model_path), bundle.model_path)
+    names = [tensor.name for tensor in session.get_inputs()]
 
     def infer(rows: Inputs) -> Any:
-        return running.run([running.get_outputs()[0].name], bundle.card.input.feed(rows, names))[0]
+        return session.run([session.get_outputs()[0].name], bundle.card.input.feed(rows, names))[0]
 
-    rows = trial.check(bundle, running.get_inputs(), running.get_outputs(), infer)
+    rows = trial.check(bundle, session.get_inputs(), session.get_outputs(), infer)
     trial.check_batch(bundle, rows, infer)
 
 

@@ -15,8 +15,9 @@ from trueodds.importing.onnx_file import Model
 from trueodds.importing.options import PIXEL, Layout, Preprocessing
 from trueodds.importing.reading import FLOATS, TEXT_INPUTS, ModelFile, TensorInfo
 from trueodds.importing.rows import CHANNELS, LabelledRows
-from trueodds.importing.texts import hostile, lengths
+from trueodds.importing.texts import hostile
 from trueodds.inputs import ImageInput, Input, Inputs, TextInput, VectorInput
+from trueodds.inputs.text.kind import MOST_CHARACTERS
 from trueodds.inputs.text.tokens import Stated
 from trueodds.processes.limited import step
 from trueodds.texts import listed
@@ -186,11 +187,12 @@ def _text_input(file: ModelFile, rows: LabelledRows) -> tuple[TextInput, tuple[s
         raise LabelledRowsError(
             f"{path} takes texts, and {rows.source} holds {'images' if isinstance(rows.x, tuple) else 'numbers'}"
         )
-    lengths.check_characters(stated.max_characters)
+    if stated.max_characters is not None and not 1 <= stated.max_characters <= MOST_CHARACTERS:
+        raise ModelFileError(f"{hostile.OPTION} is {stated.max_characters:,}; allowed are 1 to {MOST_CHARACTERS:,}")
     data = _tokenizer(stated.tokenizer)
     own = Stated.of(data, file.hub.pad_token)
     vocabulary = _vocabulary(file.model, inputs[0].name)
-    length, notes = lengths.max_tokens(stated.max_tokens, stated.tokenizer, own.max_tokens, file.hub)
+    length, notes = file.hub.max_tokens(stated.max_tokens, stated.tokenizer, own.max_tokens)
     if vocabulary is None:
         notes = (*notes, "The graph does not show how many ids the model knows; the tokenizer's are taken to be all.")
     names = {one.name for one in inputs}
