@@ -28,9 +28,9 @@ from PIL import Image
 
 from benchmarks.intervals.ece import processor
 from benchmarks.library.metrics import commit
-from trueodds.importing import kinds, onnx_file, scoring
-from trueodds.importing.conversion import Converted, Options, convert
-from trueodds.importing.preprocessing import Preprocessing
+from trueodds.importing import onnx_file, scoring
+from trueodds.importing.options import Options, Preprocessing
+from trueodds.importing.rewriting import ServableModel, convert
 from trueodds.importing.rows import LabelledRows, read
 
 RESULT = Path(__file__).parents[1] / "results" / "importing.json"
@@ -90,9 +90,9 @@ def raw(model: Path, x: Any) -> Callable[[], object]:
     return lambda: [session.run(None, {name: batch}) for batch in batches]
 
 
-def scored(converted: Converted, rows: LabelledRows) -> Callable[[], object]:
+def scored(converted: ServableModel, rows: LabelledRows) -> Callable[[], object]:
     """What `trueodds import` does with the rows."""
-    taken = kinds.inputs_of(converted.kind, rows)
+    taken = scoring.inputs_of(converted.kind, rows)
     session = onnx_file.session(converted.data, Path(rows.source), spinning=not isinstance(rows.x, tuple))
     return lambda: scoring.score(session, converted.kind, taken, rows.source)
 

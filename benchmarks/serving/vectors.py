@@ -37,7 +37,8 @@ from benchmarks.serving.comparison import peer_versions, probabilities
 from benchmarks.serving.comparison_report import rate
 from trueodds.bundle import Bundle, Description, open_models
 from trueodds.calibrators import Temperature
-from trueodds.importing.conversion import Options, convert
+from trueodds.importing.options import Options
+from trueodds.importing.rewriting import convert
 from trueodds.importing.rows import LabelledRows
 
 RESULT = Path(__file__).parents[1] / "results" / "vector_serving.json"

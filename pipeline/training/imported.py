@@ -17,8 +17,7 @@ from trueodds import logits
 from trueodds.errors import ConfigError, unknown
 from trueodds.files import write_bytes, write_json, write_npz, write_text
 from trueodds.importing import importer, onnx_file
-from trueodds.importing.conversion import Options
-from trueodds.importing.preprocessing import Preprocessing
+from trueodds.importing.options import Options, Preprocessing
 from trueodds.importing.rows import LabelledRows
 from trueodds.texts import listed
 
@@ -67,21 +66,21 @@ def score(training: Training, data: DataSet, folder: Path, logits_file: Path) ->
         )
         for split in ("val", "test")
     }
-    scored = importer.score(path, rows["val"], rows["test"], _options(training, kind), allow_unseen=True)
+    scored = importer.score(path, rows["val"], rows["test"], _options(training, kind))
     if scored.classes != tuple(names):
         problem = f"{path} names its classes {listed(scored.classes)}, and the data set {listed(names.tolist())}"
         raise ConfigError(f"{problem}; bring both to one order, such as by the names of the data set's folders")
-    taken = scored.converted.kind.model_dump().get("features", [])
+    taken = scored.model.kind.model_dump().get("features", [])
     if tuple(taken) != features:
         problem = f"{path} takes the features {listed(taken)}, and the data set has them as {listed(features)}"
         raise ConfigError(f"{problem}; bring both to one order")
     for note in scored.notes:
         log.warning(note)
     empty_network(folder)
-    write_bytes(folder / IMPORTED, scored.converted.data)
+    write_bytes(folder / IMPORTED, scored.model.data)
     code = fingerprint(code_hashes(["pipeline.training.imported"]))
     notes = [*data.card["notes"], *scored.notes]
-    origin = {"method": {"name": importer.METHOD}, "model": dict(scored.converted.origin), "notes": notes}
+    origin = {"method": {"name": importer.METHOD}, "model": dict(scored.model.origin), "notes": notes}
     write_json(folder / SETTINGS, {**origin, "data_sha256": data.card["sha256"], "code_sha256": code})
     write_text(folder / EPOCHS, ",".join(COLUMNS) + "\n")
     write_npz(folder / EPOCH_ROWS, {"epochs": np.empty(0, np.int64)})
@@ -121,4 +120,4 @@ def _options(training: Training, kind: Kind) -> Options:
             " by: trueodds import"
         )
     how, output = (training.model_options.get(name) for name in OPTIONS)
-    return Options(kind, output, None if how is None else Preprocessing.parse(how))
+    return Options(kind, output, None if how is None else Preprocessing.parse(how), allow_unseen=True)

@@ -19,7 +19,7 @@ from tests.client.relay import Lose, Relay
 from tests.service.hooks import until
 from tests.service.test_process import server
 from tests.service.tiny_bundle import write_bundle
-from trueodds.bundle import ModelFolder
+from trueodds.bundle import open_models
 from trueodds.client import NO_ANSWER, AsyncClient, CallError, Client, DeleteSummary, Labelled, LabelSummary
 from trueodds.client.keys import KEY, KEY_FILE
 from trueodds.errors import ConfigError
@@ -54,7 +54,7 @@ def test_versions_and_their_roles(client: Client, folder: Path) -> None:
     versions = client.versions()
     (tiny,) = (one for one in versions.models if one.model == "tiny")
     assert tiny.default in tiny.versions and tiny.shadow is tiny.recalibrated is None
-    assert versions.observed["seen"] == ("3",) and versions.folder == ModelFolder(folder / "models").identify()
+    assert versions.observed["seen"] == ("3",) and versions.folder == open_models(folder / "models").identify()
     assert versions.problems == ()
 
 
@@ -95,7 +95,7 @@ def test_labels_are_voided(client: Client) -> None:
 
 def test_an_alarm_is_acknowledged_and_armed_again(client: Client, folder: Path, tmp_path: Path) -> None:
     model = "alarmed"
-    version = ModelFolder(folder / "models").publish(write_bundle(tmp_path / "b", shape=SHAPE, name=model)).name
+    version = open_models(folder / "models").publish(write_bundle(tmp_path / "b", shape=SHAPE, name=model)).name
     until(lambda: model in [one.model for one in client.models()])
     for call, code in ((client.acknowledge, "nothing_to_acknowledge"), (client.rearm, "nothing_to_rearm")):
         with pytest.raises(CallError) as error:

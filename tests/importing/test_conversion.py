@@ -11,8 +11,8 @@ import pytest
 from onnx import helper, numpy_helper
 
 from tests.importing.models import Linear, float_tensor, graph_of, images, vectors
-from trueodds.importing.conversion import Converted, Options, convert
-from trueodds.importing.preprocessing import Preprocessing
+from trueodds.importing.options import Options, Preprocessing
+from trueodds.importing.rewriting import ServableModel, convert
 from trueodds.importing.rows import LabelledRows
 from trueodds.inputs import Input
 
@@ -23,7 +23,7 @@ def rows(x: npt.NDArray[np.generic], **names: tuple[str, ...]) -> LabelledRows:
     return LabelledRows("rows", x, np.zeros(len(x), np.int64), **names)
 
 
-def scored(converted: Converted, x: npt.NDArray[np.generic]) -> npt.NDArray[np.float32]:
+def scored(converted: ServableModel, x: npt.NDArray[np.generic]) -> npt.NDArray[np.float32]:
     """The logits of the converted model, whose signature is the kind's to the letter."""
     session = onnxruntime.InferenceSession(converted.data)
     converted.kind.check_signature(session.get_inputs(), "model")

@@ -16,8 +16,9 @@ from tests.importing.test_conversion import rows, scored, softmax
 from trueodds.bundle.bundle import same_answers
 from trueodds.calibrators import Temperature
 from trueodds.importing import folding, onnx_file
-from trueodds.importing.conversion import Options, convert
 from trueodds.importing.errors import ModelFileError
+from trueodds.importing.options import Options
+from trueodds.importing.rewriting import convert
 
 X = vectors(40)
 

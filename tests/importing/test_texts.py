@@ -21,7 +21,7 @@ from tests.inputs.test_text import framed
 from tests.service.tiny_bundle import tokenizer_json, word_weights
 from trueodds.bundle import Bundle
 from trueodds.importing.errors import ModelFileError
-from trueodds.importing.texts import hostile, lengths
+from trueodds.importing.texts import hostile
 from trueodds.importing.texts.hub_files import HubFiles
 from trueodds.inputs import Limits, TextInput
 
@@ -160,15 +160,15 @@ def test_the_length_is_that_of_the_files_or_asked_for(
             (place / name).write_text(json.dumps(tree))
     files = HubFiles.beside(place / "tokenizer.json", place / "elsewhere" / "bag.onnx")
     if isinstance(words, int):
-        length, notes = lengths.max_tokens(None, place / "tokenizer.json", cut, files)
+        length, notes = files.max_tokens(None, place / "tokenizer.json", cut)
         assert length == words
         assert [note[:76] for note in notes] == (
             ["tokenizer.json cuts texts at 8 tokens, and the model may read 512 (--max-tok"] if cut else []
         )
         return
     with pytest.raises(ModelFileError, match=re.escape(words)):
-        lengths.max_tokens(None, place / "tokenizer.json", cut, files)
-    assert lengths.max_tokens(20, place / "tokenizer.json", cut, files) == (20, ())
+        files.max_tokens(None, place / "tokenizer.json", cut)
+    assert files.max_tokens(20, place / "tokenizer.json", cut) == (20, ())
 
 
 def test_the_files_beside_a_model_name_classes_sides_and_padding(

@@ -1,16 +1,18 @@
 """Models of your own: an ONNX file, whatever made it, becomes a bundle with calibrated probabilities.
 
-onnx_file      read whole, its weights and operators checked
-signature      what it takes and answers
-preprocessing  what makes its input of pixels or features
+The model passes once, through three thoughts, and then it is scored:
+
+reading        the file (onnx_file), its signature, the files beside it
+understanding  the kind of input that file and rows agree on
+rewriting      nodes in front of the graph and behind it, so that it takes rows of the kind and answers with logits
+scoring        onnxruntime on rows; a bundle tried as the service will use it
+classes        the class of each logit
+importer       calibrators compared, and the bundle
+
+options        the caller's statements about a model
 rows, tables   labelled rows as they come
 texts          of a model of texts: files beside it, its length, its tokenizer tried on hostile texts
-kinds          the kind of input that its card states
-graph          what is put before and behind it
-conversion     all of that: a model as the service takes it
-scoring        logits of labelled rows; a bundle tried as the service will use it
-importer       calibrators compared, and the bundle
-work, command  `trueodds import`: the first in a process with limits
-logit_rows     logits of a model that is served elsewhere, with their labels
+command        `trueodds import`, its work in a process with limits
+calibrate      `trueodds calibrate`, of logits of a model that is served elsewhere (logit_rows)
 folding        a calibrator folded into a graph of logits
 """

@@ -27,7 +27,7 @@ from trueodds.importing.logit_rows import FORMS, LogitRows
 from trueodds.importing.rows import LABEL
 from trueodds.logits import Logits
 from trueodds.metrics import softmax
-from trueodds.reports.table.evaluation import CalibrationReport, report
+from trueodds.reports.table.evaluation import CalibrationReport, aligned, report
 from trueodds.reports.words import decimal, span
 from trueodds.sums.inputs import Array
 from trueodds.texts import plural
@@ -197,14 +197,12 @@ def _text(path: Path, source: LogitRows, comparison: Comparison) -> str:
             problems.append(f"  {each.name}: {each.problem}")
     if not source.test:
         lines.append(_line("  chosen in each fold", comparison.after))
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    table = ["  ".join(f"{cell:<{width}}" for cell, width in zip(line, widths, strict=True)).rstrip() for line in lines]
     measured = "" if source.test else "Measured on what each fold chose: "
     notes = [measured + comparison.after.reading, *comparison.calibrator.warnings]
     about = f"{path}: {plural(rows, 'row')}, {plural(classes, 'class', 'classes')}; {how}"
     passed = [f"  {line}" for line in comparison.passed_over]
     chosen = f"Chosen: {comparison.calibrator.name} ({comparison.reason}). {' '.join(notes)}"
-    return "\n".join([about, "", *table, *problems, *passed, "", chosen])
+    return "\n".join([about, "", *aligned(lines, "<" * len(lines[0])), *problems, *passed, "", chosen])
 
 
 def _line(name: str, one: CalibrationReport) -> tuple[str, ...]:

@@ -1,19 +1,23 @@
-"""Which logit is whose: the classes by name, in the order of a model's outputs, doubts about it, and what the maker's
-own probabilities say."""
+"""Names the class of each logit, and checks that order by the labels and by the maker's own probabilities."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 from scipy.optimize import linear_sum_assignment
 
+from trueodds.errors import UserError
 from trueodds.files import read_npz
-from trueodds.importing.conversion import Converted
+from trueodds.importing import scoring
 from trueodds.importing.errors import LabelledRowsError
+from trueodds.importing.options import PRESETS, Preprocessing
+from trueodds.importing.rewriting import ServableModel, convert
 from trueodds.importing.rows import EXPECTED_FORMS, LabelledRows
+from trueodds.importing.understanding import SAMPLE
 from trueodds.inputs import columns
 from trueodds.logits import Logits
 from trueodds.metrics import softmax
@@ -23,31 +27,38 @@ from trueodds.texts import listed
 LIKELY = 0.5
 """Share of rows that an order of the classes must explain to be taken for the right one."""
 ROUNDED = 0.01
-"""By which the maker's probabilities may differ: they may be written with two decimals."""
+"""Tolerance of the maker's probabilities: they may be written with two decimals."""
+USUAL = ("{mean: 0.5, std: 0.5}", "{mean: 127.5, std: 127.5, scale: 1}")
+"""Preprocessing that is tried, beside the presets, where a model does not give its maker's probabilities."""
 
 Array = npt.NDArray[np.floating]
 
 
-def class_names(stated: Sequence[str], converted: Converted, rows: LabelledRows, model: Path) -> tuple[str, ...]:
-    """The classes in the order of the logits: as stated, as the graph's own names, as the rows', as their numbers.
+def class_names(model: ServableModel, rows: LabelledRows) -> tuple[str, ...]:
+    """Names the classes in the order of the logits: as stated, as in the graph, as in the rows, or by their numbers.
 
     Names that stand only in the labels have no order: which logit is whose would be a guess.
 
     Raises:
         LabelledRowsError: such a guess, or another number of classes than the model has.
     """
-    count, own = converted.classes, converted.labels
-    sources = [(tuple(stated), "--classes names"), (() if _numbers(own) else own, f"{converted.labels_source} names")]
-    sources += [(rows.classes, f"{rows.source} names"), (own, f"{converted.labels_source} names")]
+    count, own = model.classes, model.labels
+    graph = f"{model.labels_source} names"
+    sources = [(model.options.classes, "--classes names"), (() if _numbers(own) else own, graph)]
+    sources += [(rows.classes, f"{rows.source} names"), (own, graph)]
     names, source = next(((names, source) for names, source in sources if names), ((), ""))
     cure = "name all classes in the order of the model's outputs: --classes a,b,c, or a file with one a line"
     if names and len(names) != count:
-        problem = f"{source} {len(names)} classes ({listed(names)}), and {model} answers with {count} numbers a row"
+        problem = (
+            f"{source} {len(names)} classes ({listed(names)}), and {model.path} answers with {count} numbers a row"
+        )
         raise LabelledRowsError(f"{problem}; {cure}")
     names = names or tuple(map(str, range(count)))
     labels = tuple(sorted(set(map(str, rows.y.tolist()))))
     if _numbers(names) and not _numbers(labels):
-        problem = f"{rows.source} labels its rows {listed(labels)}, and nothing says which output of {model} is whose"
+        problem = (
+            f"{rows.source} labels its rows {listed(labels)}, and nothing says which output of {model.path} is whose"
+        )
         raise LabelledRowsError(f"{problem}; {cure}")
     return names
 
@@ -81,7 +92,7 @@ def check_seen(labels_N: npt.NDArray[np.int64], names: Sequence[str], rows: Labe
 
 
 def read_expected(path: Path, names: Sequence[str]) -> Array:
-    """The maker's own probabilities, N x C in the order of `names`; of two classes one column is that of the second.
+    """Reads the maker's own probabilities, N x C in the order of `names`; of two classes one column is the second's.
 
     Raises:
         LabelledRowsError: another form, columns of other names, numbers that are no probabilities.
@@ -115,15 +126,9 @@ def read_expected(path: Path, names: Sequence[str]) -> Array:
 
 
 def check_expected(
-    path: Path, logits_NC: Array, names: Sequence[str], form: str, source: str, others: Callable[[], str]
+    model: ServableModel, path: Path, logits_NC: Array, names: Sequence[str], rows: LabelledRows
 ) -> None:
-    """Compares the model's probabilities of rows with those that its maker gives.
-
-    Args:
-        path: The file of the maker's probabilities.
-        form: What the model's output was taken for.
-        source: The rows, for messages.
-        others: Names preprocessing that gives the maker's probabilities; empty: none does.
+    """Compares the model's logits of rows with its maker's own probabilities for them, in the file `path`.
 
     Raises:
         LabelledRowsError: they differ by more than 0.01. It names the reason that explains all rows: classes in another
@@ -131,14 +136,16 @@ def check_expected(
     """
     p_NC, q_NC = read_expected(path, names), softmax(logits_NC)
     if len(p_NC) != len(q_NC):
-        raise LabelledRowsError(f"{path} has {len(p_NC):,} rows, and {source} {len(q_NC):,}; give one for each row")
-    if agree(p_NC, q_NC):
+        raise LabelledRowsError(
+            f"{path} has {len(p_NC):,} rows, and {rows.source} {len(q_NC):,}; give one for each row"
+        )
+    if _agree(p_NC, q_NC):
         return
     row = int(np.abs(p_NC - q_NC).max(axis=1).argmax())
     problem = f"{path} differs from the model's probabilities by up to {np.abs(p_NC - q_NC).max():.2g} (row {row})"
     distance_CC = np.abs(q_NC[:, :, None] - p_NC[:, None, :]).sum(axis=0)
     outputs, places = linear_sum_assignment(distance_CC)
-    if agree(p_NC[:, places], q_NC[:, outputs]):
+    if _agree(p_NC[:, places], q_NC[:, outputs]):
         order = ",".join(names[int(k)] for k in places)
         problem += f": its columns are those of the outputs in another order. If they are {listed(names)}, say"
         cure = f"--classes {order}, the order of the model's outputs"
@@ -147,18 +154,34 @@ def check_expected(
     with np.errstate(over="ignore"):
         twice_NC = softmax(p_NC)
         own_NC = np.exp(logits_NC.astype(np.float64))  # the numbers of an output that was taken for probabilities
-    if agree(twice_NC, q_NC):
+    if _agree(twice_NC, q_NC):
         cure = "its output holds probabilities that do not look like them; export the model with its logits"
         raise LabelledRowsError(f"{problem}: they are probabilities that were taken for logits. Cure: {cure}")
-    if form == "probabilities" and np.isfinite(own_NC).all() and agree(p_NC, softmax(own_NC)):
+    if model.origin["form"] == "probabilities" and np.isfinite(own_NC).all() and _agree(p_NC, softmax(own_NC)):
         cure = "append a softmax to the model, or choose its output of logits: --output NAME"
         raise LabelledRowsError(f"{problem}: the output holds logits that were taken for probabilities. Cure: {cure}")
-    if how := others():
+    if how := _preprocessing_of(model, rows, p_NC):
         raise LabelledRowsError(f"{problem}: the preprocessing is another. Say: {how}")
     cure = "compare the preprocessing (--preprocess), the order of the features and of the rows, and the model's file"
     raise LabelledRowsError(f"{problem}, and no order of the classes explains it; {cure}")
 
 
-def agree(p_NC: Array, q_NC: Array) -> bool:
-    """Whether probabilities are the same but for rounding."""
+def _preprocessing_of(model: ServableModel, rows: LabelledRows, p_NC: Array) -> str:
+    """The preprocessing, in the words of the command line, by which a model gives the probabilities of rows."""
+    some = rows.spread(SAMPLE)
+    sample = rows.take(some)
+    for words in (*PRESETS, *USUAL):
+        try:
+            options = replace(model.options, preprocessing=Preprocessing.parse(words))
+            other = convert(model.path, sample, options)
+            q_NC = softmax(scoring.score_sample(other.data, other.path, other.kind, sample))
+        except UserError:  # not for this model
+            continue
+        if _agree(p_NC[some], q_NC):
+            return f"--preprocess {words}" if words in PRESETS else f"--preprocess '{words}'"
+    return ""
+
+
+def _agree(p_NC: Array, q_NC: Array) -> bool:
+    """Tells whether probabilities are the same but for rounding."""
     return bool(np.abs(p_NC - q_NC).max() <= ROUNDED)

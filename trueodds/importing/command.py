@@ -19,22 +19,33 @@ import pickle
 import re
 import signal
 import tempfile
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from trueodds.bundle import Bundle, open_models
-from trueodds.cli import Subparsers
+from trueodds.cli import Subparsers, status_of
 from trueodds.errors import UserError
+from trueodds.evaluation.measurement import Measurement, Problem
 from trueodds.importing import rows
-from trueodds.importing.preprocessing import PRESETS
+from trueodds.importing.options import PRESETS, Options, Preprocessing, TextOptions
 from trueodds.processes import limited
+from trueodds.reports.table.evaluation import aligned
+from trueodds.texts import plural
+
+if TYPE_CHECKING:
+    from trueodds.importing.importer import Outcome
 
 OUT = Path("imported")
 BUNDLE = "bundle"
-WORK = "trueodds.importing.work"
+WORK = "trueodds.importing.command:work"
+"""The function that runs in a process with limits."""
 NEEDED = ("onnx", "onnxruntime")
 SECONDS, SHARE = 120.0, 0.75
 """Default limits: seconds of a step without progress, and the share of the machine's memory."""
 GB = 10**9
+COLUMNS = ("calibrator", "chosen by NLL", "error", "NLL", "ECE", "its interval", "noise floor (95%)")
+OF_POSITIVE = ("calibrator", "mean p", "Brier (0 to 1)", "ECE", "its interval", "noise floor (95%)")
 EXAMPLES = (
     "import model.onnx --labelled val.npz --preprocess imagenet --classes cat,dog",
     "import model.onnx --labelled photos/ --preprocess '{mean: 0.5, std: 0.5, crop: 0.9}' --publish models",
@@ -105,7 +116,7 @@ def run(arguments: argparse.Namespace) -> int:
     arguments.out.mkdir(parents=True, exist_ok=True)
     try:
         with tempfile.TemporaryDirectory(prefix=".import-", dir=arguments.out) as folder:
-            if status := _write(arguments, name, Path(folder)):
+            if status := _confined(arguments, name, Path(folder)):
                 return status
             bundle = _moved(Path(folder), arguments.out / name)
     finally:
@@ -131,19 +142,17 @@ class EndedError(UserError, RuntimeError):
     """The process that read the files met a limit, or died."""
 
 
-def _write(arguments: argparse.Namespace, name: str, folder: Path) -> int:
-    """Writes the bundle and the files beside it to a folder; returns the exit status.
+def _confined(arguments: argparse.Namespace, name: str, folder: Path) -> int:
+    """Calls `write` in a process with limits, unless the files are trusted; returns the exit status.
 
     Raises:
         EndedError: a limit was met, or the process died.
     """
     if arguments.trusted:
-        work = importlib.import_module(WORK)
-        status: int = work.write(arguments, name, folder)
-        return status
+        return write(arguments, name, folder)
     memory = int(arguments.memory * GB) if arguments.memory else int(SHARE * limited.memory_of_machine())
     word = base64.b64encode(pickle.dumps((arguments, name, folder))).decode()
-    end = limited.run(f"{WORK}:main", [word], limited.Limits(arguments.seconds, memory))
+    end = limited.run(WORK, [word], limited.Limits(arguments.seconds, memory))
     step, nothing = end.step or f"importing {arguments.model}", "nothing was written or published"
     if end.limit == "seconds":
         problem = f"{step} made no progress in {arguments.seconds:g} s, the limit; {nothing}"
@@ -156,6 +165,49 @@ def _write(arguments: argparse.Namespace, name: str, folder: Path) -> int:
         cure = "free some memory" if end.status == -signal.SIGKILL else "export the model or write the file again"
         raise EndedError(f"{problem}. One of the files breaks the library that reads it: {cure}")
     return end.status
+
+
+def work(word: str) -> int:
+    """Calls `write` and returns the exit status; `word` is its arguments, pickled, in base64."""
+    return status_of(lambda: write(*pickle.loads(base64.b64decode(word))))
+
+
+def write(arguments: argparse.Namespace, name: str, folder: Path) -> int:
+    """Writes the bundle of the model called `name` and the files beside it to `folder`, and prints the summary.
+
+    Raises:
+        UserError: as `importer.import_model` and `rows.read`.
+    """
+    from trueodds.importing.importer import import_model
+
+    texts = arguments.tokenizer is not None or arguments.input == "text"
+    options = Options(
+        input="text" if texts and arguments.input is None else arguments.input,
+        output=arguments.output,
+        preprocessing=None if arguments.preprocess is None else Preprocessing.parse(arguments.preprocess),
+        texts=TextOptions(arguments.tokenizer, arguments.max_tokens, arguments.max_characters),
+        classes=_classes(arguments.classes),
+        expected=arguments.expected,
+        allow_unseen=arguments.allow_unseen,
+    )
+    limited.step(f"reading {arguments.labelled}")
+    labelled = rows.read(arguments.labelled, arguments.label, texts=texts)
+    test = None
+    if arguments.test:
+        limited.step(f"reading {arguments.test}")
+        test = rows.read(arguments.test, arguments.label, texts=texts)
+    outcome = import_model(
+        arguments.model, labelled, folder, name=name, options=options, test=test, positive=arguments.positive
+    )
+    print(summary(outcome))
+    return 0
+
+
+def _classes(text: str) -> tuple[str, ...]:
+    """Names of a list with commas, or of a file with one a line."""
+    is_file = text and Path(text).is_file()
+    names = Path(text).read_text(encoding="utf-8").splitlines() if is_file else text.split(",")
+    return tuple(name.strip() for name in names if name.strip())
 
 
 def _moved(written: Path, out: Path) -> Path:
@@ -173,3 +225,55 @@ def _next_step(bundle: Path, published: str | None) -> str:
     if published is None:
         return f"Publish it:  trueodds publish --bundle {bundle}"
     return f"Serve it:  TRUEODDS_MODELS={published} trueodds serve"
+
+
+def summary(outcome: Outcome) -> str:
+    """Formats the table of calibrators, with the notes of the card and the reason of the choice."""
+    card, results = outcome.bundle.card, outcome.results
+    size = card.input.size
+    nll = {one.name: one.nll for one in outcome.selection.table}
+    named: list[tuple[str, Measurement | Problem]] = [("none", results.before)]
+    named.append((f"* {results.after.name}", results.after))
+    named += [(f"  {one.name}", one) for one in results.others]
+    rows = [COLUMNS, *(_line(name, one, nll.get("identity" if name == "none" else one.name)) for name, one in named)]
+    lines = [
+        f"{card.name}: {plural(len(card.classes), 'class', 'classes')}, {card.input.kind} {size};"
+        f" {plural(outcome.calibration, 'calibration row')}, {plural(results.after.sums.n, 'test row')}",
+        *(f"note: {note}" for note in card.notes),
+        "",
+        *aligned(rows, "<" * len(COLUMNS)),
+        "",
+        *(f"{one.name} was chosen: {one.chosen}." for one in outcome.selection.table if one.chosen),
+        *(f"{one.name} was passed over: {one.passed_over}." for one in outcome.selection.table if one.passed_over),
+        *_of_positive(named),
+        "On the test rows, but for the NLL that chose: cross-validated, on the calibration rows. *: chosen, of the"
+        " least that is sound. ECE: of the more probable class, a fraction, of"
+        f" {results.settings.bins} bins, with its {results.settings.level:.0%} interval; the noise floor is the"
+        " mean ECE of right probabilities in samples of this size, and what it stays below in 95 of 100.",
+    ]
+    return "\n".join(lines)
+
+
+def _line(name: str, one: Measurement | Problem, chosen_by: float | None) -> tuple[str, ...]:
+    cross = "" if chosen_by is None else f"{chosen_by:.4f}"
+    if isinstance(one, Problem):
+        return (name, cross, "", "", "", "", one.reason)
+    return (name, cross, *_numbers(one.values, "error_rate", "nll", "ece"))
+
+
+def _numbers(values: Mapping[str, Any], *keys: str) -> tuple[str, ...]:
+    """Values, then the interval of the ECE and its noise floor."""
+    interval = f"{values['ece_lower']:.4f} .. {values['ece_upper']:.4f}"
+    floor = f"{values['floor_mean']:.4f} ({values['floor_p95']:.4f})"
+    return (*(f"{values[key]:.4f}" for key in keys), interval, floor)
+
+
+def _of_positive(named: Sequence[tuple[str, Measurement | Problem]]) -> list[str]:
+    """The table of p(positive), with its title and a blank line; empty where there is no positive class."""
+    known = [(name, one.positive) for name, one in named if isinstance(one, Measurement) and one.positive]
+    if not known:
+        return []
+    first = known[0][1]
+    rows = [OF_POSITIVE, *((name, *_numbers(p, "mean_probability", "brier", "ece")) for name, p in known)]
+    title = f"p({first['class']}), over all of 0 to 1; {first['prevalence']:.4f} of the test rows are {first['class']}"
+    return [title, *aligned(rows, "<" * len(OF_POSITIVE)), ""]

@@ -1,4 +1,4 @@
-"""ONNX files: read whole, checked before anything is built on them, and run."""
+"""ONNX files: loaded whole, checked before anything is built on them, and run."""
 
 from __future__ import annotations
 
@@ -17,12 +17,13 @@ from trueodds.importing.errors import ModelFileError
 
 Model = onnx.ModelProto
 STANDARD = ("", "ai.onnx")
-"""Both are the name of ONNX's own operators."""
+"""Names of the domain of ONNX's own operators."""
 DOMAINS = (*STANDARD, "ai.onnx.ml", "com.microsoft", "ai.onnx.preview")
-"""Of the operators that onnxruntime brings."""
-OLDEST, CURRENT = 9, 13
-"""The opset that an older one is converted to, whose operators do not broadcast as today's do, and that of a graph
-beside a model that has none."""
+"""Domains of the operators that onnxruntime brings."""
+OLDEST = 9
+"""The opset that an older one is converted to: before it operators do not broadcast as today's do."""
+CURRENT = 13
+"""The opset of a graph beside a model that has none."""
 LIFTED = 8
 """The IR version that an older one is lifted to. Before 4 every weight had to be a graph input; from 8 on functions."""
 LIMIT = 2**31 - 1
@@ -36,8 +37,8 @@ LOOKS = {
 }
 
 
-def read(path: Path) -> Model:
-    """The model of a file, with the weights that it keeps in files beside it.
+def load(path: Path) -> Model:
+    """Loads the model of a file, with the weights that it keeps in files beside it.
 
     Raises:
         ModelFileError: no ONNX, weights that are missing, operators or an opset that onnxruntime does not have.
@@ -60,7 +61,7 @@ def read(path: Path) -> Model:
 
 
 def lifted(model: Model) -> Model:
-    """The model with an IR version of 8 or later, its weights constants and no inputs: the file's own object, changed.
+    """Lifts a model to IR version 8 or later, in place: its weights become constants and are no inputs.
 
     An input with a weight as its default makes no second input: nobody who serves the model gives another value.
     """
@@ -73,7 +74,7 @@ def lifted(model: Model) -> Model:
 
 
 def digest(path: Path) -> str:
-    """SHA-256 of a model's file, and of those beside it that hold its weights, in hex."""
+    """Computes the SHA-256 of a model's file and of the files of its weights beside it, in hex."""
     total = hashlib.sha256(path.read_bytes())
     model = Model()
     try:
@@ -87,7 +88,7 @@ def digest(path: Path) -> str:
 
 
 def serialised(model: Model, path: Path) -> bytes:
-    """The bytes of one file, equal for equal models.
+    """Returns the bytes of one file, equal for equal models.
 
     Raises:
         ModelFileError: more than protobuf allows.
@@ -103,17 +104,18 @@ def serialised(model: Model, path: Path) -> bytes:
     return data
 
 
-def session(data: bytes | str, path: Path, *, spinning: bool = True) -> ort.InferenceSession:
-    """Starts onnxruntime on the CPU for a graph's bytes or its file; messages name `path`.
+def session(graph: Model | bytes | str, path: Path, *, spinning: bool = True) -> ort.InferenceSession:
+    """Starts onnxruntime on the CPU for a graph, its bytes, or its file; messages name `path`.
 
     `spinning`: its threads wait busily, which is best where nothing else computes.
 
     Raises:
-        ModelFileError: onnxruntime refuses the graph.
+        ModelFileError: onnxruntime refuses the graph, or it has more bytes than protobuf allows.
     """
     options = ort.SessionOptions()
     options.log_severity_level = 4  # its errors are raised, too
     options.add_session_config_entry("session.intra_op.allow_spinning", str(int(spinning)))
+    data = serialised(graph, path) if isinstance(graph, Model) else graph
     try:
         return ort.InferenceSession(data, options, providers=["CPUExecutionProvider"])
     except Exception as error:  # onnxruntime has a dozen exception types without a common base
@@ -121,7 +123,7 @@ def session(data: bytes | str, path: Path, *, spinning: bool = True) -> ort.Infe
 
 
 def without_metadata(model: Model) -> Model:
-    """Exporters note stack traces, with the paths of a machine, at every node: not for others to read."""
+    """Removes metadata in place: exporters note stack traces, with the paths of a machine, at every node."""
     for part in (*model.graph.node, *model.graph.input, *model.graph.output, *model.graph.value_info):
         del part.metadata_props[:]
         part.doc_string = ""
@@ -131,14 +133,16 @@ def without_metadata(model: Model) -> Model:
 
 
 def opset(model: Model) -> int:
-    """The version of ONNX's own operators; 0 where the model uses none."""
+    """Returns the version of ONNX's own operators; 0 where the model uses none."""
     return next((entry.version for entry in model.opset_import if entry.domain in STANDARD), 0)
 
 
 def _no_onnx(path: Path, data: bytes) -> ModelFileError:
-    look = next((words for start, words in LOOKS.items() if data.startswith(start)), "export the model to ONNX first")
-    what = "is empty" if not data else "is no ONNX model"
-    return ModelFileError(f"{path} {what}: {look}" if data else f"{path} {what}; export the model to ONNX first")
+    cure = "export the model to ONNX first"
+    if not data:
+        return ModelFileError(f"{path} is empty; {cure}")
+    look = next((words for start, words in LOOKS.items() if data.startswith(start)), cure)
+    return ModelFileError(f"{path} is no ONNX model: {look}")
 
 
 def _tensors(model: Model) -> Iterator[Any]:

@@ -22,6 +22,8 @@ from trueodds.texts import Places, alike, is_whole_number, listed
 
 FORMS = "an .npz with x and y, a folder of class folders, a .csv or .parquet table"
 EXPECTED_FORMS = "an .npy, an .npz with p, or a .csv or .parquet table with a column for each class, named as it"
+CHANNELS = (1, 3)
+"""Numbers of channels that an image may have: grey, RGB."""
 LABEL = "label"
 """The column of a table that holds the labels, unless another is named."""
 
@@ -45,7 +47,7 @@ class LabelledRows:
         return len(self.y)
 
     def sha256(self) -> str:
-        """Of inputs and labels, in hex."""
+        """Computes the SHA-256 of inputs and labels, in hex."""
         digest = hashlib.sha256(f"{self.y.tolist()}\n{self.features}\n".encode())
         if isinstance(self.x, tuple):
             for path in self.x:
@@ -57,12 +59,33 @@ class LabelledRows:
         return digest.hexdigest()
 
     def take(self, index: Sequence[int] | npt.NDArray[np.intp]) -> LabelledRows:
-        """Some of the rows."""
+        """Returns some of the rows."""
         x = tuple(self.x[k] for k in index) if isinstance(self.x, tuple) else self.x[np.asarray(index)]
         return replace(self, x=x, y=self.y[np.asarray(index)])
 
+    def spread(self, count: int) -> npt.NDArray[np.intp]:
+        """Returns the indices of up to `count` rows, evenly spread."""
+        return np.unique(np.linspace(0, len(self) - 1, count).astype(np.intp))
+
+    def images(self) -> npt.NDArray[Any]:
+        """Returns the array as N x H x W x C, whatever the order of its axes.
+
+        Raises:
+            LabelledRowsError: an array that holds no images.
+        """
+        x = self.x
+        assert not isinstance(x, tuple)
+        if x.ndim == 3:
+            return x[..., None]
+        if x.ndim == 4 and x.shape[3] in CHANNELS:
+            return x
+        if x.ndim == 4 and x.shape[1] in CHANNELS:
+            return x.transpose(0, 2, 3, 1)
+        wanted = "expected images, N x height x width x channels (1 or 3), pixels 0 to 255"
+        raise LabelledRowsError(f"{self.source}: x is {x.dtype} of shape {x.shape}; {wanted}")
+
     def ordered(self, features: Sequence[str]) -> LabelledRows:
-        """The columns in the order of `features`, by their names, which `alike` finds too.
+        """Puts the columns in the order of `features`, by their names or by names that `alike` matches.
 
         Raises:
             LabelledRowsError: a name that is missing, or one too many.
@@ -85,12 +108,12 @@ class LabelledRows:
         return replace(self, x=self.x[:, order], features=tuple(features))
 
     def notes(self, features: Sequence[str]) -> tuple[str, ...]:
-        """Which columns `ordered` finds under other names."""
+        """Names the columns that `ordered` finds under other names."""
         renamed = alike(features, self.features)
         return tuple(f"The column {other!r} of {self.source} is the input {name!r}." for name, other in renamed.items())
 
     def numbers(self, classes: Sequence[str]) -> npt.NDArray[np.int64]:
-        """The index in `classes` of each row's label: by its name, as `Places` finds it.
+        """Returns the index in `classes` of each row's label: by its name, as `Places` finds it.
 
         Where no label is a name and the names are not whole numbers themselves, a label is the class's number.
 
@@ -124,12 +147,12 @@ class LabelledRows:
 
 
 def read(path: Path, label: str = LABEL, *, texts: bool = False) -> LabelledRows:
-    """The rows of a file or folder, `texts` or others; `label` is the column of a table that holds the labels.
+    """Reads the rows of a file or folder, `texts` or others; `label` is the column of a table that holds the labels.
 
     Raises:
         LabelledRowsError: another form, an array or column that is missing, no rows.
         FileNotFoundError: no such path.
-            MissingExtraError: a Parquet file without pyarrow.
+        MissingExtraError: a Parquet file without pyarrow.
     """
     if texts and (path.is_dir() or (path.is_file() and path.suffix in columns.SUFFIXES)):
         rows = _texts(path, label)

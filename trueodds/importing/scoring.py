@@ -1,12 +1,12 @@
-"""Logits of labelled rows: onnxruntime at its own rate, while the next images are decoded beside it. And the trial of a
-bundle."""
+"""Scores labelled rows with onnxruntime, while the next images are decoded beside it, and tries a bundle."""
 
 from __future__ import annotations
 
 import os
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,20 +17,80 @@ from trueodds.bundle import Bundle, trial
 from trueodds.importing import onnx_file
 from trueodds.importing.errors import LabelledRowsError, ModelFileError
 from trueodds.importing.rows import LabelledRows
-from trueodds.inputs import Input, InputError, Inputs, Limits
+from trueodds.inputs import Input, InputError, Inputs, Limits, TextInput, VectorInput
 from trueodds.processes.limited import progress
 from trueodds.processes.progress import bar
 
 VALUES = 2_400_000
-"""Of a batch's inputs: 16 images of 224 x 224; onnxruntime gains nothing by more."""
+"""Numbers in a batch: 16 images of 224 x 224; onnxruntime gains nothing by more."""
 AHEAD = 2
 """Batches of images that are decoded before they are scored."""
 LISTED = 20
-"""Files that cannot be read, by name; of the others the number."""
+"""Files that cannot be read which a message names; of the others it gives the number."""
+
+
+def inputs_of(kind: Input, rows: LabelledRows) -> LabelledRows:
+    """Returns the rows as the kind has them; files stay files.
+
+    Raises:
+        LabelledRowsError: another shape.
+        InputError: values that the kind does not take.
+    """
+    if isinstance(rows.x, tuple):
+        return rows
+    if isinstance(kind, TextInput):
+        texts = kind.of_checked(rows.x.tolist(), Limits(), lambda n: f"{rows.source}: row {n + 1:,}")
+        return LabelledRows(rows.source, texts, rows.y, rows.classes)
+    if isinstance(kind, VectorInput):
+        rows = rows.ordered(kind.features)
+        x = rows.x
+    else:
+        x = rows.images()
+    assert not isinstance(x, tuple)
+    if x.shape[1:] != kind.shape:
+        raise LabelledRowsError(f"{rows.source}: x has the shape {x.shape}; the model takes rows of shape {kind.shape}")
+    return LabelledRows(rows.source, kind.checked(x, f"x of {rows.source}"), rows.y, rows.classes, rows.features)
+
+
+def sample(kind: Input, rows: LabelledRows, count: int) -> Inputs:
+    """Returns up to `count` of the rows, evenly spread, as one batch of the kind; errors as `inputs_of` and `score`."""
+    return np.concatenate(list(batches(kind, inputs_of(kind, rows.take(rows.spread(count))))))
+
+
+@dataclass(frozen=True)
+class Answers:
+    """A model's logits of the rows of each split, and of one row alone."""
+
+    logits: dict[str, npt.NDArray[np.float32]]
+    golden: Inputs
+    """The first row of the first split."""
+    golden_logits: npt.NDArray[np.float32]
+    """The answer for it alone, (classes,)."""
+
+
+def answer(data: bytes, path: Path, kind: Input, splits: Mapping[str, LabelledRows]) -> Answers:
+    """Runs a servable model on the rows of each split; `path` is for messages.
+
+    Raises:
+        ModelFileError, LabelledRowsError, InputError: as `inputs_of` and `score`.
+    """
+    parts = {split: inputs_of(kind, rows) for split, rows in splits.items()}
+    first = next(iter(parts.values()))
+    session = onnx_file.session(data, path, spinning=not isinstance(first.x, tuple))
+    logits = {split: score(session, kind, part, f"score {part.source}") for split, part in parts.items()}
+    golden = next(batches(kind, first.take([0])))
+    return Answers(logits, golden[0], session.run(None, kind.feed(golden, [kind.tensor]))[0][0])
+
+
+def score_sample(data: bytes, path: Path, kind: Input, rows: LabelledRows) -> npt.NDArray[np.float32]:
+    """Computes the logits of a few rows at once; `path` is for messages."""
+    inputs = sample(kind, rows, len(rows))
+    logits_NC: npt.NDArray[np.float32] = onnx_file.session(data, path).run(None, kind.feed(inputs, [kind.tensor]))[0]
+    return logits_NC
 
 
 def score(session: Any, kind: Input, rows: LabelledRows, what: str) -> npt.NDArray[np.float32]:
-    """The logits of rows, N x C, with a progress bar that says `what`.
+    """Computes the logits of rows, N x C, with a progress bar that says `what`.
 
     Raises:
         LabelledRowsError: images that cannot be read, all of them by one message.
@@ -77,7 +137,11 @@ def try_bundle(bundle: Bundle) -> None:
 
 
 def batches(kind: Input, rows: LabelledRows) -> Iterator[npt.NDArray[Any]]:
-    """The rows, batch by batch; errors as `score`, for images that cannot be read."""
+    """Yields the rows, batch by batch.
+
+    Raises:
+        LabelledRowsError: images that cannot be read, all of them by one message.
+    """
     size = max(1, min(kind.together, VALUES // int(np.prod(kind.shape))))
     if not isinstance(rows.x, tuple):
         for start in range(0, len(rows), size):

@@ -1,1 +1,1 @@
-"""Models of texts: what files beside them say, how many tokens they read, tokenizers tried on hostile texts."""
+"""Models of texts: statements of the files beside them, tokenizers tried on hostile texts."""

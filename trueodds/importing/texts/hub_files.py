@@ -9,8 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from trueodds.importing.errors import ModelFileError
+from trueodds.inputs.text.kind import MOST
 from trueodds.inputs.text.tokens import Side
 
+TOKENS_OPTION = "--max-tokens"
 CONFIG, TOKENIZER_CONFIG = "config.json", "tokenizer_config.json"
 LARGEST = 2**24
 """Bytes of such a file; the largest have some thousand classes."""
@@ -63,6 +66,43 @@ class HubFiles:
             vocabulary_size=_number(config, "vocab_size"),
             notes=tuple(notes),
         )
+
+    def max_tokens(self, stated: int | None, tokenizer: Path, cut: int | None) -> tuple[int, tuple[str, ...]]:
+        """Finds the number of tokens that a model reads, and notes for the user.
+
+        Args:
+            stated: The user's number.
+            tokenizer: The tokenizer's file.
+            cut: The length at which that file cuts texts.
+
+        Raises:
+            ModelFileError: a number beyond what the files allow; no file has one; they contradict each other.
+        """
+        positions = f"{CONFIG} gives the model positions for {self.positions:,} tokens" if self.positions else ""
+        if stated is not None:
+            if not 1 <= stated <= MOST:
+                raise ModelFileError(f"{TOKENS_OPTION} is {stated}; allowed are 1 to {MOST:,}")
+            if self.positions is not None and stated > self.positions:
+                raise ModelFileError(f"{TOKENS_OPTION} is {stated:,}, and {positions}; say {self.positions} or fewer")
+            return stated, ()
+        cuts = f"{tokenizer.name} cuts texts at {cut:,} tokens" if cut else ""
+        length = f"{TOKENIZER_CONFIG} says model_max_length {self.max_length:,}" if self.max_length else ""
+        known = [number for number in (self.max_length, self.positions) if number is not None]
+        if cut is None and not known:
+            beside = f"neither {tokenizer.name} nor a {TOKENIZER_CONFIG} or {CONFIG} beside it says"
+            raise ModelFileError(
+                f"{beside} how many tokens the model reads; say it: {TOKENS_OPTION} N, such as {TOKENS_OPTION} 512"
+            )
+        limit = min([*known, MOST])
+        if (cut or 0) > limit or (self.max_length or 0) > (self.positions or MOST):
+            problem = "; ".join(filter(None, (cuts, length, positions)))
+            raise ModelFileError(
+                f"{problem}: these contradict each other. Say how many tokens it reads: {TOKENS_OPTION} {limit}"
+            )
+        if cut is None:
+            return limit, ()
+        more = f"{cuts}, and the model may read {limit:,} ({TOKENS_OPTION})."
+        return cut, (more,) if known and cut < limit else ()
 
 
 def _first(paths: list[Path], notes: list[str]) -> tuple[Mapping[str, Any], str]:

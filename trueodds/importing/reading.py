@@ -1,27 +1,32 @@
-"""What a graph takes and answers: the input and the outputs that come into question, the batch made dynamic."""
+"""Reads a model: everything that its file says about itself without any rows.
+
+Its signature is the input and the outputs that come into question. The batch becomes dynamic.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from onnx import TensorProto, helper, numpy_helper
 
 from trueodds.errors import nearest
+from trueodds.importing import onnx_file
 from trueodds.importing.errors import ModelFileError
 from trueodds.importing.onnx_file import Model
+from trueodds.importing.options import Kind, Options
+from trueodds.importing.texts.hub_files import HubFiles
+from trueodds.processes.limited import step
 
 FLOATS: dict[int, str] = {TensorProto.FLOAT: "float32", TensorProto.DOUBLE: "float64", TensorProto.FLOAT16: "float16"}
 NUMBERS: dict[int, str] = {**FLOATS, TensorProto.UINT8: "uint8", TensorProto.INT64: "int64", TensorProto.INT32: "int32"}
 """The types of inputs that numbers can be cast to."""
 BATCH = "N"
-
-Kind = Literal["image", "vector", "text"]
 TEXT_INPUTS = ("input_ids", "attention_mask", "token_type_ids")
-"""Of a graph that takes tokens, as Hugging Face's exporters name them: ids, a mask and types."""
+"""Inputs of a graph that takes tokens, as Hugging Face's exporters name them: ids, a mask and types."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +58,39 @@ class Signature:
     """The classes that the graph itself names; empty: it names none."""
 
 
-def signature(model: Model, path: Path, *, kind: Kind | None, output: str | None) -> Signature:
+@dataclass(frozen=True)
+class ModelFile:
+    """The content of an ONNX file, and of the files beside it."""
+
+    path: Path
+    options: Options
+    """The caller's statements about it."""
+    model: Model
+    """In a current format, with a dynamic batch, without unused nodes and without metadata."""
+    signature: Signature
+    hub: HubFiles
+    origin: Mapping[str, Any]
+    """Hash, opset and producer of the file, for the card."""
+
+
+def read(path: Path, options: Options) -> ModelFile:
+    """Reads a model and checks that onnxruntime loads it.
+
+    Raises:
+        ModelFileError: a model that cannot be imported.
+        FileNotFoundError: no such file.
+    """
+    step(f"reading {path}")
+    model = onnx_file.load(path)
+    onnx_file.session(model, path)
+    producer = " ".join(filter(None, (model.producer_name, model.producer_version)))
+    origin = {"sha256": onnx_file.digest(path), "opset": onnx_file.opset(model), "producer": producer}
+    onnx_file.without_metadata(model)
+    signature = _signature(model, path, options)
+    return ModelFile(path, options, model, signature, HubFiles.beside(options.texts.tokenizer, path), origin)
+
+
+def _signature(model: Model, path: Path, options: Options) -> Signature:
     """Finds the signature and leaves in the graph only what it needs; a fixed batch becomes a dynamic one.
 
     scikit-learn's zip-map (a dictionary for each row) is cut off: its tensor becomes the output.
@@ -62,13 +99,13 @@ def signature(model: Model, path: Path, *, kind: Kind | None, output: str | None
         ModelFileError: no input or output that comes into question, several inputs, a name that is not there.
     """
     labels = _cut_zip_maps(model)
-    outputs = _outputs(model, path, output)
+    outputs = _outputs(model, path, options.output)
     _keep(model, [one.name for one in outputs])
-    inputs = _inputs(model, path, kind)
+    inputs = _inputs(model, path, options.input)
     _free_batch(model)
     rank = len(inputs[0].shape or ())
-    found: Kind = "text" if kind == "text" else "image" if rank == 4 else "vector"
-    return Signature(found, inputs, outputs, labels)
+    kind: Kind = "text" if options.input == "text" else "image" if rank == 4 else "vector"
+    return Signature(kind, inputs, outputs, labels)
 
 
 def _inputs(model: Model, path: Path, kind: Kind | None) -> tuple[TensorInfo, ...]:
@@ -161,7 +198,7 @@ def _cut_zip_maps(model: Model) -> tuple[str, ...]:
 
 
 def _labels(node: Any) -> tuple[str, ...]:
-    """What a node of ai.onnx.ml says of its classes."""
+    """The classes that a node of ai.onnx.ml names."""
     for attribute in node.attribute:
         if attribute.name in ("classlabels_strings", "cats_strings") and attribute.strings:
             return tuple(label.decode() for label in attribute.strings)

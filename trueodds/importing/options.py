@@ -1,8 +1,9 @@
-"""What makes a model's input of pixels or features: scaling, mean and standard deviation, size and layout."""
+"""The caller's statements about a model: its input, output and classes, and the preprocessing of pixels or features."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
@@ -17,6 +18,7 @@ Numbers = Annotated[
     tuple[float, ...], BeforeValidator(lambda value: value if isinstance(value, list | tuple) else (value,))
 ]
 """One number for all channels or features, or one for each."""
+Kind = Literal["image", "vector", "text"]
 Layout = Literal["NCHW", "NHWC"]
 PIXEL = 1 / 255
 """Scale of pixels, unless another is stated: torchvision's ToTensor."""
@@ -38,14 +40,14 @@ class Preprocessing(BaseModel):
     size: Annotated[int, Field(ge=1)] | None = None
     """Side of the images, where the graph leaves it open."""
     crop: float | None = Field(None, gt=0, le=1)
-    """Of an encoded image's shorter edge, the share that the centre square has: timm's crop_pct."""
+    """The centre square's share of an encoded image's shorter edge: timm's crop_pct."""
     interpolation: Literal["bilinear", "bicubic"] | None = None
     layout: Layout | None = None
     """Order of the axes that the graph takes; None: as its sizes say."""
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """A preset by name, a mapping, or a YAML file that holds one.
+        """Reads a preset's name, a mapping, or the name of a YAML file that holds one.
 
         Raises:
             ModelFileError: an unknown preset or key, a value that is not allowed.
@@ -64,7 +66,11 @@ class Preprocessing(BaseModel):
 
     @classmethod
     def of(cls, tree: Mapping[str, Any]) -> Self:
-        """Of a mapping; errors as `parse`."""
+        """Builds it from a mapping.
+
+        Raises:
+            ModelFileError: an unknown key, a value that is not allowed.
+        """
         try:
             read = cls.model_validate(tree)
         except ValidationError as error:
@@ -81,11 +87,11 @@ class Preprocessing(BaseModel):
         return read
 
     def factor(self, scale: float) -> float:
-        """The factor of x; `scale`: where none is stated."""
+        """Returns the factor of x: `scale` where none is stated."""
         return scale if self.scale is None else self.scale
 
     def changes(self, scale: float) -> bool:
-        """Whether some value becomes another one; `scale` as for `factor`."""
+        """Tells whether some value becomes another one; `scale` as for `factor`."""
         return self.factor(scale) != 1 or any(self.mean) or set(self.std) != {1.0}
 
     def check_channels(self, count: int, noun: str) -> None:
@@ -104,3 +110,30 @@ PRESETS: dict[str, dict[str, Any]] = {
     "raw": {"scale": 1.0},
 }
 """imagenet: torchvision's classifiers; unit: pixels from 0 to 1; raw: pixels from 0 to 255."""
+
+
+@dataclass(frozen=True)
+class TextOptions:
+    """The caller's statements about a model of texts; None: as the files say."""
+
+    tokenizer: Path | None = None
+    """A tokenizer.json."""
+    max_tokens: int | None = None
+    max_characters: int | None = None
+
+
+@dataclass(frozen=True)
+class Options:
+    """The caller's statements about a model; None or empty: as its file says."""
+
+    input: Kind | None = None
+    output: str | None = None
+    """Name of the output that holds logits or probabilities."""
+    preprocessing: Preprocessing | None = None
+    texts: TextOptions = TextOptions()
+    classes: tuple[str, ...] = ()
+    """Names in the order of the output's columns."""
+    expected: Path | None = None
+    """A file of the maker's own probabilities for the labelled rows, which the model must give."""
+    allow_unseen: bool = False
+    """Classes may have no labelled row."""

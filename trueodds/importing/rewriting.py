@@ -1,0 +1,457 @@
+"""Rewrites a model as the service takes it: rows of a kind in, one row of logits out.
+
+Nodes in front of the file's graph make its input from rows; nodes behind it make logits of its output. The outcome is
+compared with the file's own answers on some of the rows.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+from onnx import TensorProto, compose, helper, numpy_helper
+
+from trueodds.importing import onnx_file, reading
+from trueodds.importing.errors import ModelFileError
+from trueodds.importing.onnx_file import CURRENT, Model
+from trueodds.importing.options import PIXEL, Options, Preprocessing
+from trueodds.importing.reading import BATCH, FLOATS, ModelFile, TensorInfo
+from trueodds.importing.rows import LabelledRows
+from trueodds.importing.texts.hub_files import TOKENS_OPTION
+from trueodds.importing.understanding import Interpretation, understand
+from trueodds.inputs import ImageInput, Input, Inputs, TextInput
+
+Form = Literal["logits", "probabilities", "logit", "probability"]
+"""The content of an output: a column for each of several classes, or one column, of the second of two classes."""
+SINGLE = ("logit", "probability")
+PROBABILITIES = ("probabilities", "probability")
+LOGITS = "logits"
+PREFIX = "model/"
+"""Prefix of all names of the imported graph: none is one of those that are put around it."""
+BEFORE, BEHIND, INTO = "before/", "behind/", "into/"
+"""Prefixes of the names in front of it, behind it, and of the values that its inputs take."""
+TOKENS = "L"
+ROUNDING = 1e-6
+"""By which a probability may miss the range 0 to 1."""
+SMALLEST = float(np.finfo(np.float32).tiny)
+"""A probability below it, 0 above all, has the logarithm of this one: a logit must be finite."""
+HALF_STEP: dict[int, float] = {TensorProto.FLOAT16: 2.0**-12, TensorProto.FLOAT: 2.0**-25, TensorProto.DOUBLE: 2.0**-54}
+"""The same for a sigmoid's p and 1 - p, by its type: half the distance from 1 to the number before it. Nearer to 1 no p
+says how near, and onnxruntime's float32 sigmoid is 0 from -18 on."""
+SUM_TOLERANCE = {"float16": 1e-2}
+"""Tolerance of the sum of probabilities, by type; of others 1e-3."""
+TOLERANCE = 1e-3
+"""Tolerance of a probability; of a logit that the model gives itself, absolute and relative."""
+HALF_TOLERANCE = 1e-2
+"""Tolerance of a probability in float16."""
+
+Array = npt.NDArray[Any]
+
+
+@dataclass(frozen=True)
+class ServableModel:
+    """A model whose input is its kind's tensor and whose output is `logits`."""
+
+    path: Path
+    """The file that it was made of."""
+    options: Options
+    """The caller's statements about that file."""
+    data: bytes
+    """The ONNX file."""
+    kind: Input
+    classes: int
+    """Columns of the logits."""
+    labels: tuple[str, ...]
+    """The classes as the graph names them, or the config.json beside it; empty: neither does."""
+    labels_source: str
+    """The file that names them."""
+    notes: tuple[str, ...]
+    """Sentences that a user must know."""
+    origin: Mapping[str, Any]
+    """Hash, opset, producer and signature of the file, for the card."""
+
+
+@dataclass(frozen=True)
+class Sample:
+    """A model behind its preprocessing, with its answers for some of the rows."""
+
+    meaning: Interpretation
+    model: Model
+    output: TensorInfo
+    """The output that holds one number a class."""
+    values_NC: Array
+    """Its values for these rows."""
+    form: Form
+
+    @property
+    def classes(self) -> int:
+        """Number of logits in a row."""
+        count: int = self.values_NC.shape[1]
+        return max(2, count)
+
+    def near(self, one_NC: Array, other_NC: Array) -> bool:
+        """Tells whether two answers of this form are the same but for rounding."""
+        relative, absolute = TOLERANCE, TOLERANCE
+        if self.form in PROBABILITIES:
+            relative, absolute = 0.0, HALF_TOLERANCE if FLOATS.get(self.output.type) == "float16" else TOLERANCE
+        return np.allclose(one_NC, other_NC, rtol=relative, atol=absolute, equal_nan=True)
+
+
+def convert(path: Path, rows: LabelledRows, options: Options) -> ServableModel:
+    """Reads the model of a file, understands its input by some rows, and rewrites it.
+
+    Raises:
+        ModelFileError, LabelledRowsError, InputError, FileNotFoundError: as the three of them.
+    """
+    file = reading.read(path, options)
+    meaning = understand(file, rows)
+    return rewrite(meaning)
+
+
+def rewrite(meaning: Interpretation) -> ServableModel:
+    """Composes preprocessing and logits with a model, and checks the outcome on some of the rows.
+
+    Raises:
+        ModelFileError: a model that cannot be composed or run, or that answers differently once it is.
+    """
+    file = meaning.file
+    sample = _sample(meaning, _prepared(meaning))
+    data = onnx_file.serialised(_with_logits(sample), file.path)
+    changed = _check_as_file(sample)
+    _check_rows_apart(sample, data)
+    preprocessing = file.options.preprocessing
+    origin = {
+        **file.origin,
+        "inputs": [str(one) for one in file.signature.inputs],
+        "output": str(sample.output),
+        "form": sample.form,
+        "preprocessing": preprocessing.model_dump(exclude_none=True) if preprocessing else None,
+    }
+    labels, source = file.hub.classes, file.hub.classes_file
+    if file.signature.labels:
+        labels, source = file.signature.labels, str(file.path)
+    notes = (*file.hub.notes, *meaning.notes, *changed, *_notes(sample))
+    return ServableModel(file.path, file.options, data, meaning.kind, sample.classes, labels, source, notes, origin)
+
+
+@contextlib.contextmanager
+def _composing(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except Exception as error:  # of onnx's checker and composer, without a common base
+        problem = f"{path} cannot be composed with its preprocessing: {' '.join(str(error).split())}"
+        raise ModelFileError(f"{problem}; export it anew with a current exporter") from None
+
+
+class _Nodes:
+    """Nodes in a row, each taking what the one before gives; the names of all begin with `prefix`."""
+
+    def __init__(self, start: str, prefix: str) -> None:
+        self.last, self.nodes, self.constants, self._prefix = start, list[Any](), list[Any](), prefix
+
+    def __call__(self, operator: str, *inputs: str, name: str = "", **attributes: Any) -> str:
+        """Appends a node on the last value and `inputs`; returns the name of what it gives."""
+        output = name or f"{self._prefix}value{len(self.nodes)}"
+        self.nodes.append(helper.make_node(operator, [self.last, *inputs], [output], **attributes))
+        self.last = output
+        return output
+
+    def into(self, tensor: TensorInfo) -> None:
+        """Gives the last value to an input of the file's graph."""
+        self.nodes[-1].output[0] = INTO + tensor.name
+
+    def constant(self, values: Any, dtype: Any = np.float32) -> str:
+        """Returns the name of a new constant."""
+        name = f"{self._prefix}constant{len(self.constants)}"
+        self.constants.append(numpy_helper.from_array(np.asarray(values, dtype), name))
+        return name
+
+
+def _prepared(meaning: Interpretation) -> Model:
+    """The model behind the nodes that make its inputs of rows."""
+    file, kind = meaning.file, meaning.kind
+    tensors, nodes = file.signature.inputs, _Nodes(kind.tensor, BEFORE)
+    with _composing(file.path):
+        if isinstance(kind, TextInput):
+            taken = _cast_tokens(nodes, kind, tensors)
+        elif isinstance(kind, ImageInput):
+            taken = _order_pixels(nodes, meaning)
+        else:
+            taken = _split_features(nodes, meaning)
+        graph = helper.make_graph(nodes.nodes, "preprocessing", taken, _given_to(tensors), nodes.constants)
+        mapping = [(INTO + tensor.name, tensor.name) for tensor in tensors]
+        return compose.merge_models(_model(graph, file), file.model, mapping, prefix2=PREFIX)
+
+
+def _order_pixels(nodes: _Nodes, meaning: Interpretation) -> list[Any]:
+    """uint8 pixels N x H x W x C; without preprocessing the model takes them as they are."""
+    (tensor,), preprocessing = meaning.file.signature.inputs, meaning.file.options.preprocessing
+    if preprocessing is not None:
+        nodes("Cast", to=TensorProto.FLOAT)
+        _normalise(nodes, preprocessing, PIXEL)
+    if meaning.layout == "NCHW":
+        nodes("Transpose", perm=[0, 3, 1, 2])
+    if preprocessing is None or tensor.type != TensorProto.FLOAT:
+        nodes("Cast", to=tensor.type)
+    nodes.into(tensor)
+    return [helper.make_tensor_value_info(meaning.kind.tensor, TensorProto.UINT8, [BATCH, *meaning.kind.shape])]
+
+
+def _split_features(nodes: _Nodes, meaning: Interpretation) -> list[Any]:
+    """float32 features N x F; each column goes to an input of its own where the model takes them so."""
+    tensors, preprocessing = meaning.file.signature.inputs, meaning.file.options.preprocessing
+    if preprocessing is not None:
+        _normalise(nodes, preprocessing, 1.0)
+    rows = nodes.last
+    for column, tensor in enumerate(tensors):
+        nodes.last = rows
+        if len(tensors) > 1:
+            nodes("Gather", nodes.constant([column], np.int64), axis=1)
+        nodes("Cast", to=tensor.type)
+        nodes.into(tensor)
+    return [helper.make_tensor_value_info(meaning.kind.tensor, TensorProto.FLOAT, [BATCH, *meaning.kind.shape])]
+
+
+def _cast_tokens(nodes: _Nodes, kind: TextInput, tensors: Sequence[TensorInfo]) -> list[Any]:
+    """int64 ids N x L, and beside them the mask and the types that the model takes."""
+    names = [name for name in (kind.ids, kind.mask, kind.types) if name is not None]
+    for name, tensor in zip(names, tensors, strict=True):
+        nodes.last = name
+        nodes("Cast", to=tensor.type)
+        nodes.into(tensor)
+    return [helper.make_tensor_value_info(name, TensorProto.INT64, [BATCH, TOKENS]) for name in names]
+
+
+def _normalise(nodes: _Nodes, preprocessing: Preprocessing, scale: float) -> None:
+    """(scale * x - mean) / std, in the order of torchvision's transforms, without the steps that change nothing."""
+    if (factor := preprocessing.factor(scale)) != 1:
+        nodes("Mul", nodes.constant(factor))
+    if any(preprocessing.mean):
+        nodes("Sub", nodes.constant(preprocessing.mean))
+    if set(preprocessing.std) != {1.0}:
+        nodes("Div", nodes.constant(preprocessing.std))
+
+
+def _given_to(tensors: Sequence[TensorInfo]) -> list[Any]:
+    return [helper.make_tensor_value_info(INTO + tensor.name, tensor.type, None) for tensor in tensors]
+
+
+def _model(graph: Any, file: ModelFile) -> Model:
+    """A model that can be composed with that of a file: of its opset and version of the format."""
+    version = helper.make_opsetid("", file.origin["opset"] or CURRENT)
+    return helper.make_model(graph, opset_imports=[version], ir_version=file.model.ir_version)
+
+
+def _sample(meaning: Interpretation, model: Model) -> Sample:
+    """Runs a prepared model on some of the rows."""
+    path, kind = meaning.file.path, meaning.kind
+    session = onnx_file.session(model, path)
+    if isinstance(kind, TextInput):
+        _check_lengths(session, kind, path)
+    output, values_NC = _output(session, meaning)
+    return Sample(meaning, model, output, values_NC, _form(output, values_NC, path))
+
+
+def _check_lengths(session: Any, kind: TextInput, path: Path) -> None:
+    """Checks that a graph answers texts of as many tokens as its kind allows, and one without tokens.
+
+    Raises:
+        ModelFileError: it does not; the message names the greatest number that it answers.
+    """
+    for what, row, _ in kind.extremes():
+        if not (message := _failure(session, kind, row)):
+            continue
+        count = int(min(row[0, 0], kind.max_tokens))
+        least, most = 0, count  # it answers `least` tokens, and not `most`
+        while most - least > 1:
+            middle = (least + most) // 2
+            shorter = np.concatenate([np.full_like(row[:, :1], middle), row[:, 1:]], axis=1)
+            least, most = (least, middle) if _failure(session, kind, shorter) else (middle, most)
+        cure = f"it answers up to {least:,}: say {TOKENS_OPTION} {least}" if least else "export the model again"
+        raise ModelFileError(f"{path} cannot be run on {what}: {message}; {cure}")
+
+
+def _failure(session: Any, kind: Input, row: Inputs) -> str:
+    try:
+        session.run(None, kind.feed(row, [kind.tensor]))
+    except Exception as error:  # onnxruntime has a dozen exception types without a common base
+        return " ".join(str(error).split())
+    return ""
+
+
+def _output(session: Any, meaning: Interpretation) -> tuple[TensorInfo, Array]:
+    """The output that holds one number a class, and its values for the sample, N x C."""
+    path, kind, inputs = meaning.file.path, meaning.kind, meaning.inputs
+    outputs = meaning.file.signature.outputs
+    try:
+        values = session.run([PREFIX + one.name for one in outputs], kind.feed(inputs, [kind.tensor]))
+    except Exception as error:  # onnxruntime has a dozen exception types without a common base
+        raise _not_run(meaning, len(inputs), str(error)) from None
+    fitting = {}
+    for one, value in zip(outputs, values, strict=True):
+        if value.ndim == 1 or (value.ndim >= 2 and int(np.prod(value.shape[2:])) == 1):
+            if len(value) != len(inputs):
+                raise _not_run(meaning, len(inputs), f"it answers with {len(value)} rows")
+            fitting[one] = value.reshape(len(value), -1)
+    if len(fitting) == 1:
+        return next(iter(fitting.items()))
+    shapes = "; ".join(
+        f"{one.name!r} {value.dtype} {list(value.shape)}" for one, value in zip(outputs, values, strict=True)
+    )
+    if not fitting:
+        raise ModelFileError(f"{path} has no output of one number for each class, but {shapes}; export its logits")
+    raise ModelFileError(
+        f"{path} has {len(fitting)} outputs that may be logits or probabilities: {shapes}; choose one: --output NAME"
+    )
+
+
+def _not_run(meaning: Interpretation, rows: int, message: str) -> ModelFileError:
+    inputs = meaning.file.signature.inputs
+    shapes = "; ".join(map(str, inputs))
+    problem = f"{meaning.file.path} takes {shapes} and cannot be run on {rows} rows: {' '.join(message.split())}"
+    if inputs[0].shape and inputs[0].shape[0] is not None:
+        cure = f"its batch of {inputs[0].shape[0]} is fixed inside the graph too: export it with a dynamic batch"
+        return ModelFileError(f"{problem}; {cure} (torch.onnx.export(..., dynamic_shapes={{'x': {{0: 'batch'}}}}))")
+    return ModelFileError(f"{problem}; check the layout and the size that --preprocess states")
+
+
+def _form(output: TensorInfo, values_NC: Array, path: Path) -> Form:
+    """Tells the content of an output by its values for the sample."""
+    values_NC = values_NC.astype(np.float64)
+    numbers_NC = np.nan_to_num(values_NC)
+    inside = bool((numbers_NC >= -ROUNDING).all() and (numbers_NC <= 1 + ROUNDING).all())
+    if values_NC.shape[1] == 1:
+        return "probability" if inside else "logit"
+    sums_N = values_NC[np.isfinite(values_NC).all(axis=1)].sum(axis=1)
+    if inside and len(sums_N) and np.abs(sums_N - 1).max() <= SUM_TOLERANCE.get(FLOATS.get(output.type, ""), 1e-3):
+        return "probabilities"
+    if inside and len(sums_N):
+        low, high = sums_N.min(), sums_N.max()
+        problem = f"{path}: each value of {output.name!r} lies in [0, 1], and rows sum to {low:.3g} .. {high:.3g}"
+        cure = "give the output before the sigmoid (--output); of labels that do not exclude each other each is a model"
+        raise ModelFileError(f"{problem}: neither logits nor probabilities of classes that exclude each other; {cure}")
+    return "logits"
+
+
+def _with_logits(sample: Sample) -> Model:
+    """The model with one output, float32 logits N x C: its own, or the logarithms of its probabilities."""
+    output, form = sample.output, sample.form
+    with _composing(sample.meaning.file.path):
+        nodes = _Nodes(BEHIND + "output", BEHIND)
+        nodes("Cast", to=TensorProto.DOUBLE)  # 1 - p of a p near 1 needs the digits
+        nodes("Reshape", nodes.constant([-1, 1 if form in SINGLE else sample.classes], np.int64))
+        if form in SINGLE:  # z -> (0, z), p -> (1 - p, p), the latter as (-p, p) + (1, 0)
+            nodes("Mul", nodes.constant([[0.0, 1.0] if form == "logit" else [-1.0, 1.0]], np.float64))
+        if form == "probability":
+            nodes("Add", nodes.constant([[1.0, 0.0]], np.float64))
+        if form in PROBABILITIES:
+            least = SMALLEST if form == "probabilities" else HALF_STEP[output.type]
+            own = nodes.last
+            floored = nodes("Max", nodes.constant(least, np.float64))
+            nodes.last = own
+            nodes("Less", nodes.constant(-ROUNDING, np.float64))
+            # What is no probability becomes NaN: it must not be taken for a small one.
+            nodes("Where", nodes.constant(np.nan, np.float64), floored)
+            nodes("Log")
+        nodes("Cast", name=LOGITS, to=TensorProto.FLOAT)
+        logits = helper.make_tensor_value_info(LOGITS, TensorProto.FLOAT, [BATCH, sample.classes])
+        taken = helper.make_tensor_value_info(BEHIND + "output", output.type, None)
+        graph = helper.make_graph(nodes.nodes, "logits", [taken], [logits], nodes.constants)
+        mapping = [(PREFIX + output.name, BEHIND + "output")]
+        return compose.merge_models(sample.model, _model(graph, sample.meaning.file), mapping, outputs=[LOGITS])
+
+
+def _check_as_file(sample: Sample) -> tuple[str, ...]:
+    """Compares the answers of a prepared model with those of its file, as onnxruntime runs it unchanged.
+
+    Returns:
+        A note where onnxruntime cannot run the file unchanged.
+
+    Raises:
+        ModelFileError: the answers differ.
+    """
+    path, kind, signature = sample.meaning.file.path, sample.meaning.kind, sample.meaning.file.signature
+    front = onnx_file.session(_front(sample), path)
+    names = [one.name for one in signature.inputs]
+    feed = kind.feed(sample.meaning.inputs, [one.name for one in front.get_inputs()])
+    taken = front.run([INTO + name for name in names], feed)
+    try:
+        own_NC = _unchanged(path, dict(zip(names, taken, strict=True)), sample.output.name, signature.labels)
+        own_NC = own_NC.reshape(sample.values_NC.shape)
+    except Exception as error:  # onnxruntime has a dozen exception types without a common base
+        why = " ".join(str(error).split())
+        return (f"onnxruntime cannot run {path} as it is, so its answers were not compared with the bundle's: {why}",)
+    if not sample.near(own_NC, sample.values_NC):
+        off = float(np.abs(own_NC.astype(np.float64) - sample.values_NC).max())
+        problem = f"{path}: after conversion to a current format its answers differ by {off:.2g}"
+        raise ModelFileError(f"{problem}; export the model again, with opset {CURRENT} or later")
+    return ()
+
+
+def _front(sample: Sample) -> Model:
+    """The nodes in front of the file's graph alone: they make its own inputs of rows."""
+    graph = sample.model.graph
+    nodes = [node for node in graph.node if node.output[0].startswith((BEFORE, INTO))]
+    constants = [tensor for tensor in graph.initializer if tensor.name.startswith(BEFORE)]
+    outputs = _given_to(sample.meaning.file.signature.inputs)
+    return _model(helper.make_graph(nodes, "preprocessing", list(graph.input), outputs, constants), sample.meaning.file)
+
+
+def _unchanged(path: Path, feed: dict[str, Array], output: str, labels: tuple[str, ...]) -> Array:
+    """The file's own answers, in batches of its own size; of a zip-map by `labels`, its keys in their order."""
+    session = onnx_file.session(str(path), path)
+    outputs = {one.name: one.type for one in session.get_outputs()}
+    name = output if output in outputs else next(name for name, kind in outputs.items() if "map" in kind)
+    rows = len(next(iter(feed.values())))
+    size = session.get_inputs()[0].shape[0]
+    size = size if isinstance(size, int) and size > 0 else rows
+    parts = []
+    for start in range(0, rows, size):
+        place_N = np.arange(start, start + size).clip(max=rows - 1)
+        answer = session.run([name], {key: value[place_N] for key, value in feed.items()})[0]
+        if isinstance(answer, list):
+            answer = np.array(
+                [[p for _, p in sorted(row.items(), key=lambda one: labels.index(str(one[0])))] for row in answer]
+            )
+        parts.append(answer)
+    return np.concatenate(parts)[:rows]
+
+
+def _check_rows_apart(sample: Sample, data: bytes) -> None:
+    """Raises ModelFileError where the answer to a row depends on the rows beside it."""
+    path, kind, inputs = sample.meaning.file.path, sample.meaning.kind, sample.meaning.inputs
+    session, order_N = onnx_file.session(data, path), inputs.reshape(len(inputs), -1)[:, 0].argsort(kind="stable")
+    some = inputs[[0, order_N[0], order_N[-1]]]  # of texts the shortest and the longest
+    together_NC = session.run(None, kind.feed(some, [kind.tensor]))[0]
+    alone_NC = np.concatenate([session.run(None, kind.feed(row[None], [kind.tensor]))[0] for row in some])
+    what = "logits"
+    if sample.form in PROBABILITIES:  # the logarithm of a small one turns its last digit into a large step
+        what, together_NC, alone_NC = "probabilities", np.exp(together_NC), np.exp(alone_NC)
+    if not sample.near(alone_NC, together_NC):
+        off = float(np.nanmax(np.abs(alone_NC - together_NC)))
+        cure = "export it in evaluation mode, with a dynamic batch"
+        if sample.meaning.file.hub.padding_side == "left":
+            cure += ", and with positions by its attention mask: texts are padded on the right here, not on the left"
+        raise ModelFileError(f"{path}: the {what} of a row depend on the rows beside it (by {off:.2g}); {cure}")
+
+
+def _notes(sample: Sample) -> tuple[str, ...]:
+    output, form, values_NC = sample.output, sample.form, sample.values_NC
+    if form == "logits":
+        return ()
+    if form == "logit":
+        return (f"The output {output.name!r} is one logit, of the second class: the first one's is 0.",)
+    what = "rows that sum to 1" if form == "probabilities" else "one column from 0 to 1"
+    note = f"The output {output.name!r} holds probabilities ({what}), not logits: their logarithms are taken."
+    if zeros := float(((values_NC <= 0) | (values_NC >= 1 if form == "probability" else False)).mean()):
+        extreme = (
+            f"{zeros:.0%} of its probabilities are exactly 0 or 1: of those no calibrator can tell which are wrong."
+        )
+        cure = "Where the model has an output before its softmax or sigmoid, name that: --output."
+        return (note, f"{extreme} {cure}")
+    return (note,)

@@ -1,0 +1,234 @@
+"""Understands a model's input: the kind that its card will state, from its signature and the labelled rows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from onnx import TensorProto
+
+from trueodds.importing import scoring
+from trueodds.importing.errors import LabelledRowsError, ModelFileError
+from trueodds.importing.onnx_file import Model
+from trueodds.importing.options import PIXEL, Layout, Preprocessing
+from trueodds.importing.reading import FLOATS, TEXT_INPUTS, ModelFile, TensorInfo
+from trueodds.importing.rows import CHANNELS, LabelledRows
+from trueodds.importing.texts import hostile
+from trueodds.inputs import ImageInput, Input, Inputs, TextInput, VectorInput
+from trueodds.inputs.text.kind import MOST_CHARACTERS
+from trueodds.inputs.text.tokens import Stated
+from trueodds.processes.limited import step
+from trueodds.texts import listed
+
+SAMPLE = 32
+"""Rows that a converted model is tried on."""
+LAYOUT: Layout = "NCHW"
+"""Order of the axes of images where nothing says another."""
+LARGEST_TOKENIZER = 2**27
+"""Bytes of a tokenizer.json; those of 256,000 tokens have 35 million."""
+CURE = "--preprocess imagenet, unit (pixels 0 to 1), raw (0 to 255), or {mean: .., std: ..}"
+
+
+@dataclass(frozen=True)
+class Interpretation:
+    """The meaning of a model's input, which its file and the labelled rows agree on."""
+
+    file: ModelFile
+    kind: Input
+    """The input as the card will state it."""
+    inputs: Inputs
+    """Some of the rows, as this kind has them."""
+    layout: Layout
+    """Order of the axes that a graph of images takes."""
+    notes: tuple[str, ...]
+    """Sentences that a user must know."""
+
+
+def understand(file: ModelFile, rows: LabelledRows) -> Interpretation:
+    """Finds the kind of input that a model takes, and takes a sample of the rows as this kind has them.
+
+    Raises:
+        ModelFileError: a graph of float pixels without preprocessing; preprocessing, sizes or channels that do not fit;
+            for texts no tokenizer, a tokenizer that some texts stop, no length or several.
+        LabelledRowsError: rows of another kind, with another number of columns, or with fractions where the model takes
+            whole numbers.
+        InputError: a tokenizer of another vocabulary than the model's; values of rows that the kind does not take.
+        UnreadableError: no tokenizer.json.
+    """
+    kind: Input
+    layout, notes = LAYOUT, tuple[str, ...]()
+    if file.signature.kind == "image":
+        kind, layout = _image_input(file, rows)
+    elif file.signature.kind == "text":
+        step(f"trying texts on {file.options.texts.tokenizer}")
+        kind, notes = _text_input(file, rows)
+    else:
+        kind, notes = _vector_input(file, rows)
+    step(f"running {file.path} on some of the rows")
+    return Interpretation(file, kind, scoring.sample(kind, rows, SAMPLE), layout, notes)
+
+
+def _vector_input(file: ModelFile, rows: LabelledRows) -> tuple[VectorInput, tuple[str, ...]]:
+    """The features are those that the model names, else the columns of the rows, else x0, x1, ..."""
+    path, inputs, preprocessing = file.path, file.signature.inputs, file.options.preprocessing
+    if isinstance(rows.x, tuple) or rows.x.ndim != 2:
+        what = "images" if isinstance(rows.x, tuple) else f"an array of shape {rows.x.shape}"
+        raise LabelledRowsError(f"{path} takes vectors, {inputs[0]}; {rows.source} holds {what}")
+    columns, notes, table = rows.x.shape[1], list[str](), rows
+    if len(inputs) > 1:
+        names: Sequence[str] = [tensor.name for tensor in inputs]
+        table = rows.ordered(names)
+    else:
+        names = rows.features or [f"x{k}" for k in range(columns)]
+    (*_, size) = inputs[0].shape or (None,)
+    wanted = len(names) if len(inputs) > 1 else size or columns
+    if columns != wanted:
+        problem = f"{rows.source} has {columns} features in each row, and {path} takes {wanted}"
+        raise LabelledRowsError(f"{problem}; give the columns that the model was trained on, in their order")
+    if rows.features and len(inputs) == 1:
+        order = f"the columns of {rows.source} are taken in their order there: {listed(names)}"
+        notes.append(f"The model does not name its features; {order}.")
+    if preprocessing is not None:
+        preprocessing.check_channels(len(names), "features")
+    for k, tensor in enumerate(inputs):
+        if tensor.type not in FLOATS:
+            _check_whole(preprocessing, 1.0, tensor, path)
+            own = slice(k, k + 1) if len(inputs) > 1 else slice(0, columns)
+            _check_whole_rows(table, names, own, tensor, path)
+    if any(tensor.type not in FLOATS for tensor in inputs):
+        notes.append("The model takes whole numbers: the fraction of a feature is cut off.")
+    return VectorInput(features=list(names), missing=bool(np.isnan(rows.x).any())), tuple(notes)
+
+
+def _check_whole(preprocessing: Preprocessing | None, scale: float, tensor: TensorInfo, path: Path) -> None:
+    """Raises ModelFileError for preprocessing that changes the values of an input of whole numbers."""
+    if preprocessing is None or tensor.type in FLOATS or not preprocessing.changes(scale):
+        return
+    problem = f"{path} takes {tensor}, whole numbers, and --preprocess makes fractions, which would be cut off"
+    cure = "leave --preprocess out; say {scale: 1} in it where it states only a size or a crop"
+    raise ModelFileError(f"{problem}: {cure}; or export the model with a float input")
+
+
+def _check_whole_rows(rows: LabelledRows, names: Sequence[str], own: slice, tensor: TensorInfo, path: Path) -> None:
+    """Raises LabelledRowsError for fractions and missing values in columns that become an input of whole numbers."""
+    assert not isinstance(rows.x, tuple)
+    part = rows.x[:, own]
+    wrong = part != np.rint(part)
+    if wrong.any():
+        row, column = (int(place) for place in np.unravel_index(int(wrong.argmax()), wrong.shape))
+        problem = f"{path} takes {tensor}, whole numbers, and {rows.source} holds {part[row, column]:g}"
+        cure = "give the columns that the model was trained on, or export the model with a float input"
+        raise LabelledRowsError(f"{problem} in row {row}, column {names[own][column]!r}; {cure}")
+
+
+def _image_input(file: ModelFile, rows: LabelledRows) -> tuple[ImageInput, Layout]:
+    """Finds size, channels, and the order of the axes that the graph takes."""
+    path, (tensor, *_), preprocessing = file.path, file.signature.inputs, file.options.preprocessing
+    own = preprocessing or Preprocessing()
+    if preprocessing is None and tensor.type != TensorProto.UINT8:
+        problem = f"{path} takes {tensor}, and the service takes pixels, 0 to 255"
+        raise ModelFileError(f"{problem}; say what makes the one of the other: {CURE}")
+    _check_whole(preprocessing, PIXEL, tensor, path)
+    _, *sizes = tensor.shape or ()
+    layout = own.layout or _layout(sizes, tensor, path)
+    channels, height, width = sizes if layout == "NCHW" else [sizes[2], *sizes[:2]]
+    of_rows = None if isinstance(rows.x, tuple) else rows.images().shape[1:]
+    channels = channels or _convolved(file.model, tensor.name) or (of_rows[2] if of_rows else 3)
+    if channels not in CHANNELS:
+        raise ModelFileError(
+            f"{path} takes {tensor}, {channels} channels in the order {layout}; allowed are 1 (grey) and 3 (RGB)"
+        )
+    height, width = (edge or own.size or (of_rows[k] if of_rows else None) for k, edge in enumerate((height, width)))
+    if height is None or width is None:
+        cure = "say which was trained on, such as --preprocess '{size: 224}' beside mean and std"
+        raise ModelFileError(f"{path} takes images of any size, {tensor}; {cure}")
+    if own.size not in (None, height, width):
+        raise ModelFileError(f"preprocess: size is {own.size}, and {path} takes {height} x {width}")
+    own.check_channels(channels, "channels")
+    encoded = isinstance(rows.x, tuple) or own.crop is not None
+    scaling = (
+        {"crop": own.crop or 1.0, "interpolation": own.interpolation or "bilinear"}
+        if encoded and height == width
+        else {}
+    )
+    return ImageInput(height=height, width=width, channels=channels, resized=bool(scaling), **scaling), layout
+
+
+def _layout(sizes: list[int | None], tensor: TensorInfo, path: Path) -> Layout:
+    first, last = sizes[0] in CHANNELS, sizes[2] in CHANNELS
+    if first and last:
+        raise ModelFileError(
+            f"{path} takes {tensor}: which axis holds the channels? Say --preprocess '{{layout: NCHW}}' or NHWC"
+        )
+    if first or last:
+        return "NCHW" if first else "NHWC"
+    return "NHWC" if tensor.type == TensorProto.UINT8 and sizes[0] is not None else "NCHW"
+
+
+def _convolved(model: Model, name: str) -> int | None:
+    """The channels of the convolutions that read a tensor: what a graph of open sizes takes after all."""
+    weights = {tensor.name: tensor for tensor in model.graph.initializer}
+    for node in model.graph.node:
+        if node.op_type == "Conv" and node.input[0] == name and node.input[1] in weights:
+            groups = next((attribute.i for attribute in node.attribute if attribute.name == "group"), 1)
+            channels: int = weights[node.input[1]].dims[1] * groups
+            return channels
+    return None
+
+
+def _text_input(file: ModelFile, rows: LabelledRows) -> tuple[TextInput, tuple[str, ...]]:
+    """Finds the kind with its tokenizer, which is tried on hostile texts."""
+    path, inputs, stated = file.path, file.signature.inputs, file.options.texts
+    if stated.tokenizer is None:
+        raise ModelFileError(f"{path} takes the ids of tokens; give its tokenizer: --tokenizer tokenizer.json")
+    if isinstance(rows.x, tuple) or rows.x.dtype.kind != "O":
+        raise LabelledRowsError(
+            f"{path} takes texts, and {rows.source} holds {'images' if isinstance(rows.x, tuple) else 'numbers'}"
+        )
+    if stated.max_characters is not None and not 1 <= stated.max_characters <= MOST_CHARACTERS:
+        raise ModelFileError(f"{hostile.OPTION} is {stated.max_characters:,}; allowed are 1 to {MOST_CHARACTERS:,}")
+    data = _tokenizer(stated.tokenizer)
+    own = Stated.of(data, file.hub.pad_token)
+    vocabulary = _vocabulary(file.model, inputs[0].name)
+    length, notes = file.hub.max_tokens(stated.max_tokens, stated.tokenizer, own.max_tokens)
+    if vocabulary is None:
+        notes = (*notes, "The graph does not show how many ids the model knows; the tokenizer's are taken to be all.")
+    names = {one.name for one in inputs}
+    mask, types = (name if name in names else None for name in TEXT_INPUTS[1:])
+    kind = TextInput(
+        max_tokens=length,
+        truncation_side=file.hub.truncation_side or own.side,
+        pad_id=own.pad_id,
+        vocabulary_size=vocabulary or file.hub.vocabulary_size or own.ids,
+        mask=mask,
+        types=types,
+        max_characters=stated.max_characters,
+    ).with_tokenizer(data)
+    hostile.check(kind, stated.tokenizer.name)
+    return kind, notes
+
+
+def _tokenizer(path: Path) -> bytes:
+    """The bytes of a tokenizer.json."""
+    try:
+        if (size := path.stat().st_size) > LARGEST_TOKENIZER:
+            problem = f"{path} has {size:,} bytes; allowed are {LARGEST_TOKENIZER:,}"
+            raise ModelFileError(f"{problem}: give the tokenizer.json of the model")
+        return path.read_bytes()
+    except OSError as error:
+        raise ModelFileError(f"{path} cannot be read: {error.strerror}; give a tokenizer.json") from None
+
+
+def _vocabulary(model: Model, name: str) -> int | None:
+    """Rows of the table in which the ids are looked up; None where none is found."""
+    weights = {tensor.name: tensor for tensor in model.graph.initializer}
+    same = {name}
+    for node in model.graph.node:
+        if node.op_type in ("Cast", "Identity") and node.input[0] in same:
+            same.update(node.output)
+        if node.op_type == "Gather" and node.input[1] in same and node.input[0] in weights:
+            rows: int = weights[node.input[0]].dims[0]
+            return rows
+    return None
