@@ -8,6 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field, with_config
 from typing_extensions import TypedDict
 
 from service.http import documentation
+from service.http.documentation import BINARY, Schema, body_of, list_of, object_of
 from service.http.json_body import JSON
 from service.ids import MAX_ID
 from service.models.engine import Engine
@@ -137,49 +138,27 @@ def _described(form: Format) -> str:
     return "; ".join(f"{kind.noun}s: {kind.formats[form]}" for kind in KINDS if form in kind.formats)
 
 
-BODY = {
-    "required": True,
-    "content": {
-        JSON: {
-            "schema": {
-                "type": "object",
-                "required": ["instances"],
-                "additionalProperties": False,
-                "properties": {
-                    "instances": {
-                        "type": "array",
-                        "minItems": 1,
-                        "items": {"oneOf": [schema for kind in KINDS for schema in kind.schemas]},
-                    },
-                    "ids": {
-                        "type": "array",
-                        "items": {"type": "string", "minLength": 1, "maxLength": MAX_ID},
-                        "description": "your own ids, unique for each model; sent again they get the stored answer",
-                    },
-                    "tags": {"type": "array", "items": {"type": ["string", "null"], "maxLength": MAX_TAG}},
-                    "propensities": {
-                        "type": "array",
-                        "items": {"type": ["number", "null"], "exclusiveMinimum": 0, "maximum": 1},
-                        "description": "the chance that an answer gets a label, where that is known",
-                    },
-                },
-            }
-        },
-        MULTIPART: {
-            "schema": {
-                "type": "object",
-                "required": ["files"],
-                "properties": {
-                    "files": {"type": "array", "items": {"type": "string", "format": "binary"}, "minItems": 1}
-                },
-            }
-        },
-        **{
-            media_type: {"schema": {"type": "string", "format": "binary", "description": _described(form)}}
-            for media_type, form in FORMATS.items()
-        },
-    },
-}
+OWN_ID: Schema = {"type": "string", "minLength": 1, "maxLength": MAX_ID}
+BODY = body_of(
+    {
+        JSON: object_of(
+            {
+                "instances": list_of({"oneOf": [schema for kind in KINDS for schema in kind.schemas]}, minItems=1),
+                "ids": list_of(
+                    OWN_ID, description="your own ids, unique for each model; sent again they get the stored answer"
+                ),
+                "tags": list_of({"type": ["string", "null"], "maxLength": MAX_TAG}),
+                "propensities": list_of(
+                    {"type": ["number", "null"], "exclusiveMinimum": 0, "maximum": 1},
+                    description="the chance that an answer gets a label, where that is known",
+                ),
+            },
+            ["instances"],
+        ),
+        MULTIPART: object_of({"files": list_of(BINARY, minItems=1)}, ["files"], is_open=True),
+        **{media_type: {**BINARY, "description": _described(form)} for media_type, form in FORMATS.items()},
+    }
+)
 
 
 def _parameters(model: type[BaseModel]) -> list[dict[str, Any]]:
@@ -200,7 +179,7 @@ PARAMETERS = [
         "name": PREDICTION_ID,
         "in": "header",
         "required": False,
-        "schema": {"type": "string", "minLength": 1, "maxLength": MAX_ID},
+        "schema": OWN_ID,
         "description": "your own id of the one input of this call, in UTF-8; not with ids in the body",
     },
 ]
