@@ -52,12 +52,6 @@ def taking(settings: Settings, positive: PositiveClass | None = None) -> Callabl
     return step
 
 
-async def taking_of(store: Store, settings: Settings, model: str, version: str) -> Callable[[Any, LabelBlock], Any]:
-    """Return `taking` for a version by its name."""
-    known = {(v.model, v.version): v.positive_class for v in await store.read_versions()}
-    return taking(settings, known.get((model, version)))
-
-
 def restarting(settings: Settings) -> Callable[[Any, int], tuple[Any, int] | None]:
     """The step of `Store.void_labels` that has evidence begin anew; damaged evidence stays as it is."""
 
@@ -322,10 +316,12 @@ def restarts(settings: Settings) -> dict[str, Callable[[Any, int], tuple[Any, in
     return {ALARM: restarting(settings), PROMISE: restarting_promise}
 
 
-async def update_promise(store: Store, version: Version, settings: Settings) -> None:
-    """Take the labels that are there into the evidence about a version's promise, if it has one."""
+async def update_evidence(store: Store, version: Version, settings: Settings) -> None:
+    """Take the labels that are there into the evidence about a version, and about its promise if it has one."""
+    key = version.model, version.version
+    await store.update_state(*key, ALARM, taking(settings, version.positive_class))
     if (promise := version.act_alone) is not None:
-        await store.update_state(version.model, version.version, PROMISE, taking_promise(promise, settings))
+        await store.update_state(*key, PROMISE, taking_promise(promise, settings))
 
 
 def _is_undelivered(known: Delivery | None, evidence: Evidence | PromiseState) -> bool:
