@@ -243,9 +243,8 @@ LAYERS = {
     "service/alarm": """
         route webhook_route
         watch
-        readings promise_readings
-        advice webhooks
-        state promise
+        readings promise_readings advice
+        state promise webhooks
         evidence
     """,
 }

@@ -11,7 +11,7 @@ from fastapi import APIRouter, Query, Request
 from pydantic import BeforeValidator, Field
 from starlette.responses import Response
 
-from service.alarm import PromiseState, acting_alone, alarm_and_advice
+from service.alarm import AlarmState, PromiseState, acting_alone, advice_of, alarm_of
 from service.http import error_answers, keys
 from service.http.parameters import Moment
 from service.report import pages
@@ -204,15 +204,17 @@ def compose(data: ReportData, version: Version, query: ReportQuery, settings: Se
     alarm: Alarm | None = None
     advice: Advice | None = None
     try:
-        alarm, advice = alarm_and_advice(
-            data.alarm,
-            settings,
-            model=version.model,
+        state = AlarmState.read(data.alarm, settings)
+        model, corrected, positive = version.model, data.corrected_block, version.positive
+        is_corrected = corrected is not None
+        alarm = alarm_of(state, settings, model=model, sums=data.all_sums, corrected=is_corrected, positive=positive)
+        advice = advice_of(
+            state,
+            corrected,
+            model=model,
             version=version.version,
-            sums=data.all_sums,
             address=settings.alarm_url or base_url.rstrip("/"),
-            corrected=data.corrected_block,
-            positive=version.positive,
+            positive=positive,
             has_logits=version.has_logits,
         )
     except StoreError as error:
