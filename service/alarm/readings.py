@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from service.alarm.evidence import PAGING, Evidence
 from service.alarm.state import AlarmState
 from service.http.parameters import moment_of
+from service.settings import Settings
 from trueodds.bundle.shadows import is_shadow
 from trueodds.reports.alarm import (
     Acknowledgement,
@@ -20,9 +21,6 @@ from trueodds.reports.alarm import (
 from trueodds.reports.labelling import choice_of
 from trueodds.sums.answers import AnswerSums
 from trueodds.texts import plural
-
-if TYPE_CHECKING:
-    from service.settings import Settings
 
 AS_FIRST = (
     "Some labels were corrected later: the other numbers are of labels as they are now, this evidence is of labels as"

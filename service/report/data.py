@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, get_args
+from typing import Any, get_args
 
 import numpy as np
 
@@ -12,6 +12,7 @@ from service.alarm import ALARM, PROMISE
 from service.errors import ServiceError
 from service.report.query import ReportQuery, unknown_tag
 from service.report.recent import Recent, selected
+from service.runtime import Runtime
 from service.store import MAX_PERIODS, By, RowSums, Store
 from service.store.rows import HeldLabels, LabelBlock, Matured, Settlement, Version, Voiding
 from trueodds.bundle.shadows import shadowed_by, slot_of
@@ -22,9 +23,6 @@ from trueodds.sums.answers import AnswerSums
 from trueodds.sums.fine import FineSums
 from trueodds.sums.hours import MINUTE_MS, hour_of, hours_of, within
 from trueodds.sums.positive import PositiveSums
-
-if TYPE_CHECKING:
-    from service.runtime import Runtime
 
 UNITS: tuple[Unit, ...] = get_args(Unit)
 MAX_POINTS = 120

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated, Literal, cast
+from typing import Annotated, Literal
 
 from fastapi import APIRouter, Query, Request
 from pydantic import BeforeValidator, Field
@@ -18,6 +18,7 @@ from service.report import pages
 from service.report.data import CheckData, ReportData, read, read_checks
 from service.report.notes import doubtful_note, held_note, held_of, maturing_of, voiding_note, window_note
 from service.report.query import ReportQuery, TrendUnit, check, check_class, check_costs, costs_of, unix_ms
+from service.runtime import runtime_of
 from service.settings import Settings
 from service.store import MAX_LAST, By, StoreError
 from service.store.rows import Version
@@ -37,9 +38,6 @@ from trueodds.reports.schemas import NO_TAG, Check, Maturing, Verdict
 from trueodds.reports.schemas.acting import ActingAlone
 from trueodds.reports.verdict import TOLERANCE
 from trueodds.sums.bins import COARSE_CELLS
-
-if TYPE_CHECKING:
-    from service.runtime import Runtime
 
 NEXT_STEPS: dict[Verdict, str] = {
     "no_answers": "Send inputs to POST /predict; every answer has an id.",
@@ -126,7 +124,7 @@ async def calibration_report(
     times = unix_ms("since", since), unix_ms("until", until)
     query = ReportQuery(*times, last, predicted_class, tag, bins, binning, level, by, trend, costs_of(costs))
     check(query)
-    runtime = cast("Runtime", request.app.state.runtime)
+    runtime = runtime_of(request)
     subject = await runtime.version(model, version)
     check_class(query, subject)
     check_costs(query, subject)
