@@ -135,7 +135,7 @@ async def _change(
     request: Request, runtime: Runtime, version: Version, change: Callable[[AlarmState], AlarmState]
 ) -> Response:
     """Change the state of an alarm that has taken all labels; answer with the alarm, or a form with its report."""
-    key, settings = (version.model, version.version), runtime.settings
+    key, settings = version.key, runtime.settings
     take = taking(settings, version.positive_class)
 
     def step(tree: Any, block: LabelBlock) -> Any:

@@ -128,7 +128,7 @@ class Watch:
     async def _take(self, key: Key) -> Callable[[Any, LabelBlock], Any]:
         """The step of `store.fold` that takes labels of a version."""
         if key not in self._positive:  # a version never changes
-            self._positive |= {(v.model, v.version): v.positive_class for v in await self._store.read_versions()}
+            self._positive |= {v.key: v.positive_class for v in await self._store.read_versions()}
         return taking(self._settings, self._positive.get(key))
 
     def _read(self, key: Key, tree: Any) -> State:
@@ -240,7 +240,7 @@ class Watch:
         assert isinstance(state, AlarmState)
         state = state.model_copy(update={"deliveries": {}})  # the same news at every try
         sums = await self._store.read_sums(*key)
-        known = {(v.model, v.version): v for v in await self._store.read_versions()}
+        known = {v.key: v for v in await self._store.read_versions()}
         positive = known[key].positive
         alarm = await asyncio.to_thread(alarm_of, state, self._settings, model=key[0], sums=sums, positive=positive)
         test, fired = alarm.refuted, state.paging.fired if state.paging else None
@@ -271,7 +271,7 @@ class PromiseWatch(Watch):
 
     async def _progress(self) -> list[tuple[str, str, int, int]]:
         versions = await self._store.read_versions()
-        self._promises = {(v.model, v.version): v.act_alone for v in versions if v.act_alone is not None}
+        self._promises = {v.key: v.act_alone for v in versions if v.act_alone is not None}
         if not self._promises:
             return []
         if self._settings.audit_share:
@@ -318,7 +318,7 @@ def restarts(settings: Settings) -> dict[str, Callable[[Any, int], tuple[Any, in
 
 async def update_evidence(store: Store, version: Version, settings: Settings) -> None:
     """Take the labels that are there into the evidence about a version, and about its promise if it has one."""
-    key = version.model, version.version
+    key = version.key
     await store.update_state(*key, ALARM, taking(settings, version.positive_class))
     if (promise := version.act_alone) is not None:
         await store.update_state(*key, PROMISE, taking_promise(promise, settings))

@@ -75,7 +75,7 @@ async def labelled_logits(
     start = None if since is None else unix_ms(since)
     await runtime.mature(source)
     try:
-        file, rows = await _build(runtime.store.read_labelled_logits(source.model, source.version, start, last, shadow))
+        file, rows = await _build(runtime.store.read_labelled_logits(*source.key, start, last, shadow))
     except OSError as error:
         message = f"the file cannot be built in {tempfile.gettempdir()}: {error.strerror}; TMPDIR names another folder"
         raise ServiceError(503, "no_space", message) from None

@@ -83,7 +83,7 @@ async def export(
         message = f"since {since or 1970} is not before until {until or 'now'}; exchange them, or leave one out"
         raise ServiceError(422, "invalid_parameter", message)
     await runtime.mature(source)
-    blocks = runtime.store.export(source.model, source.version, first, end, logits=probabilities)
+    blocks = runtime.store.export(*source.key, first, end, logits=probabilities)
     begun = await anext(blocks, None)  # a store that fails at once is an answer of its own
     coding = encodings.accepted(request.headers.get("accept-encoding", ""))
     name = quote(f"{source.model}-{source.version}-predictions.{format}", safe="")
