@@ -87,7 +87,7 @@ class Runtime:
             StoreError: the store does not know it.
         """
         for known in await self.store.read_versions():
-            if (known.model, known.version) == (model, version):
+            if known.key == (model, version):
                 return known
         raise StoreError(f"the store holds answers of {model}/{version} and does not know that version")
 
@@ -107,7 +107,7 @@ class Runtime:
             raise ServiceError(404, code, f"there is no {model or '*'}/{version or '*'}; known are {names}")
         fitting.sort(key=lambda v: not is_shadow(v.model))
         served = self.registry.served(model)
-        return next((v for v in fitting if (v.model, v.version) == served), fitting[-1])
+        return next((v for v in fitting if v.key == served), fitting[-1])
 
 
 def runtime_of(request: Request) -> Runtime:

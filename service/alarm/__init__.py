@@ -3,7 +3,7 @@
 from service.alarm.advice import advice_of
 from service.alarm.promise import PROMISE, PromiseState
 from service.alarm.promise_readings import acting_alone
-from service.alarm.readings import alarm_and_advice, alarm_of
+from service.alarm.readings import alarm_of
 from service.alarm.state import ALARM, AlarmState
 
 __all__ = [
@@ -13,6 +13,5 @@ __all__ = [
     "PromiseState",
     "acting_alone",
     "advice_of",
-    "alarm_and_advice",
     "alarm_of",
 ]

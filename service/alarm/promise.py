@@ -8,19 +8,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 import numpy as np
 from pydantic import Field
 
 from service.alarm.evidence import WRITES, Delivery, Firing, Frozen, StoredAcknowledgement, damaged, reads
 from service.models.acting import is_audited
+from service.settings import Settings
 from service.store.rows import LabelBlock
 from trueodds.bundle import ActAlone
 from trueodds.metrics import RiskEProcess
-
-if TYPE_CHECKING:
-    from service.settings import Settings
 
 PROMISE = "promise"
 """Name of the state in the store."""

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from service.alarm.promise import PromiseState
 from service.http.parameters import moment_of
+from service.settings import Settings
 from trueodds.metrics import binomial_interval, risk_sequence
 from trueodds.reports.schemas.acting import ActingAlone, BrokenPromise
 from trueodds.texts import plural
-
-if TYPE_CHECKING:
-    from service.settings import Settings
 
 LEVEL = 0.95
 WORSE = 2.0

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Literal
 
-from service.alarm.advice import advice_of
 from service.alarm.evidence import PAGING, Evidence
 from service.alarm.state import AlarmState
 from service.http.parameters import moment_of
-from service.store.rows import LabelBlock
 from trueodds.bundle.contents import is_shadow
+from service.settings import Settings
 from trueodds.reports.alarm import (
     Acknowledgement,
-    Advice,
     Alarm,
     AlarmOf,
     EvidencePoint,
@@ -23,9 +21,6 @@ from trueodds.reports.alarm import (
 from trueodds.reports.labelling import choice_of
 from trueodds.sums.answers import AnswerSums
 from trueodds.texts import plural
-
-if TYPE_CHECKING:
-    from service.settings import Settings
 
 AS_FIRST = (
     "Some labels were corrected later: the other numbers are of labels as they are now, this evidence is of labels as"
@@ -38,40 +33,6 @@ DIFFERS = (
     "The answers that get labels are not as confident as all answers are: what is said here is about the labelled"
     " traffic, not about all traffic."
 )
-
-
-def alarm_and_advice(
-    tree: Any,
-    settings: Settings,
-    *,
-    model: str,
-    version: str,
-    sums: AnswerSums,
-    address: str,
-    corrected: LabelBlock | None,
-    positive: str | None = None,
-    has_logits: bool = True,
-) -> tuple[Alarm, Advice]:
-    """The report's parts about the alarm and about recalibrating, by the state that is stored under ALARM.
-
-    `sums`: of all answers so far. `address`: the service's, for the command. `corrected`: the last labels as they are
-    now, if any were corrected. `positive` and `has_logits`: the version's.
-
-    Raises:
-        StoreError: the state is damaged.
-    """
-    state = AlarmState.read(tree, settings)
-    alarm = alarm_of(state, settings, model=model, sums=sums, corrected=corrected is not None, positive=positive)
-    advice = advice_of(
-        state,
-        corrected,
-        model=model,
-        version=version,
-        address=address,
-        positive=positive,
-        has_logits=has_logits,
-    )
-    return alarm, advice
 
 
 def alarm_of(

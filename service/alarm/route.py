@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import Any, TypeVar
 from urllib.parse import urlencode
 
 from fastapi import APIRouter, Request
@@ -19,12 +19,10 @@ from service.alarm.watch import taking
 from service.errors import ServiceError
 from service.http import documentation, json_body, signed_body
 from service.http.signed_body import Name, SignedBody
+from service.runtime import Runtime, runtime_of
 from service.store.rows import LabelBlock, Version
 from trueodds.reports.alarm import Alarm, Watched
 from trueodds.texts import plural, short
-
-if TYPE_CHECKING:
-    from service.runtime import Runtime
 
 router = APIRouter()
 _STORE = "no model has been served yet, or the store cannot be written"
@@ -128,7 +126,7 @@ async def rearm(request: Request) -> Response:
 
 
 async def _read(request: Request, form: type[B], expected: str) -> tuple[Runtime, Version, B]:
-    runtime = cast("Runtime", request.app.state.runtime)
+    runtime = runtime_of(request)
     body = await signed_body.read_any(request, form, runtime.settings.max_json_values, expected)
     return runtime, await runtime.version(body.model, body.version), body
 
@@ -137,7 +135,7 @@ async def _change(
     request: Request, runtime: Runtime, version: Version, change: Callable[[AlarmState], AlarmState]
 ) -> Response:
     """Change the state of an alarm that has taken all labels; answer with the alarm, or a form with its report."""
-    key, settings = (version.model, version.version), runtime.settings
+    key, settings = version.key, runtime.settings
     take = taking(settings, version.positive_class)
 
     def step(tree: Any, block: LabelBlock) -> Any:

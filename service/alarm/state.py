@@ -7,7 +7,7 @@ however the log is cut: blocks of 20 are committed, the labels after the last wh
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 import numpy as np
 from pydantic import Field
@@ -31,6 +31,7 @@ from service.alarm.evidence import (
     start_of,
     thinned,
 )
+from service.settings import Settings
 from service.store.rows import LabelBlock
 from trueodds.metrics import PositiveEProcess, Prequential, ShiryaevRoberts, WeightedEProcess
 from trueodds.metrics.alarms.sequential import BLOCK
@@ -38,9 +39,6 @@ from trueodds.metrics.alarms.weighted import FLOOR
 from trueodds.reports.alarm import Watched
 from trueodds.sums.inputs import Array
 from trueodds.sums.positive import PositiveClass
-
-if TYPE_CHECKING:
-    from service.settings import Settings
 
 ALARM = "alarm"
 """Name of the state in the store."""

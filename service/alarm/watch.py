@@ -52,12 +52,6 @@ def taking(settings: Settings, positive: PositiveClass | None = None) -> Callabl
     return step
 
 
-async def taking_of(store: Store, settings: Settings, model: str, version: str) -> Callable[[Any, LabelBlock], Any]:
-    """Return `taking` for a version by its name."""
-    known = {(v.model, v.version): v.positive_class for v in await store.read_versions()}
-    return taking(settings, known.get((model, version)))
-
-
 def restarting(settings: Settings) -> Callable[[Any, int], tuple[Any, int] | None]:
     """The step of `Store.void_labels` that has evidence begin anew; damaged evidence stays as it is."""
 
@@ -134,7 +128,7 @@ class Watch:
     async def _take(self, key: Key) -> Callable[[Any, LabelBlock], Any]:
         """The step of `store.fold` that takes labels of a version."""
         if key not in self._positive:  # a version never changes
-            self._positive |= {(v.model, v.version): v.positive_class for v in await self._store.read_versions()}
+            self._positive |= {v.key: v.positive_class for v in await self._store.read_versions()}
         return taking(self._settings, self._positive.get(key))
 
     def _read(self, key: Key, tree: Any) -> State:
@@ -246,7 +240,7 @@ class Watch:
         assert isinstance(state, AlarmState)
         state = state.model_copy(update={"deliveries": {}})  # the same news at every try
         sums = await self._store.read_sums(*key)
-        known = {(v.model, v.version): v for v in await self._store.read_versions()}
+        known = {v.key: v for v in await self._store.read_versions()}
         positive = known[key].positive
         alarm = await asyncio.to_thread(alarm_of, state, self._settings, model=key[0], sums=sums, positive=positive)
         test, fired = alarm.refuted, state.paging.fired if state.paging else None
@@ -277,7 +271,7 @@ class PromiseWatch(Watch):
 
     async def _progress(self) -> list[tuple[str, str, int, int]]:
         versions = await self._store.read_versions()
-        self._promises = {(v.model, v.version): v.act_alone for v in versions if v.act_alone is not None}
+        self._promises = {v.key: v.act_alone for v in versions if v.act_alone is not None}
         if not self._promises:
             return []
         if self._settings.audit_share:
@@ -322,10 +316,12 @@ def restarts(settings: Settings) -> dict[str, Callable[[Any, int], tuple[Any, in
     return {ALARM: restarting(settings), PROMISE: restarting_promise}
 
 
-async def update_promise(store: Store, version: Version, settings: Settings) -> None:
-    """Take the labels that are there into the evidence about a version's promise, if it has one."""
+async def update_evidence(store: Store, version: Version, settings: Settings) -> None:
+    """Take the labels that are there into the evidence about a version, and about its promise if it has one."""
+    key = version.key
+    await store.update_state(*key, ALARM, taking(settings, version.positive_class))
     if (promise := version.act_alone) is not None:
-        await store.update_state(version.model, version.version, PROMISE, taking_promise(promise, settings))
+        await store.update_state(*key, PROMISE, taking_promise(promise, settings))
 
 
 def _is_undelivered(known: Delivery | None, evidence: Evidence | PromiseState) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any
 
 from fastapi import APIRouter, Request
 from pydantic import BaseModel, ConfigDict, Field
@@ -13,11 +13,9 @@ from starlette.responses import Response
 from service.alarm import webhooks
 from service.http import documentation, error_answers, json_body, keys, signed_body
 from service.http.signed_body import Name, SignedBody
+from service.runtime import Runtime, runtime_of
 from service.settings import Webhook
 from service.store.rows import Version
-
-if TYPE_CHECKING:
-    from service.runtime import Runtime
 
 router = APIRouter()
 
@@ -62,7 +60,7 @@ async def try_webhooks(request: Request) -> Response:
     """Send every webhook a test, of type `calibration-alarm-test`, in the way that an alarm takes. A Prefect deployment
     gets a run with `dry_run`, which only looks whether all that it needs is there.
     """
-    runtime = cast("Runtime", request.app.state.runtime)
+    runtime = runtime_of(request)
     version, address = runtime.engine.version, runtime.settings.address
     body = webhooks.trial_news(version.model, version.version, address=address)
     return await _call(runtime, runtime.settings.alarm_webhook, body)
@@ -77,7 +75,7 @@ async def report_undecided(request: Request) -> Response:
     """Say that an automatic recalibration has failed and no further run of it follows. It is counted, and every webhook
     is told by news of type `recalibration-undecided`, except those that start a Prefect deployment.
     """
-    runtime = cast("Runtime", request.app.state.runtime)
+    runtime = runtime_of(request)
     settings, expected = runtime.settings, "who and why, and maybe model and version"
     body = await json_body.read_json(
         request, settings.max_json_values, lambda tree: signed_body.read(UndecidedBody, tree, expected)

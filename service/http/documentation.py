@@ -1,10 +1,13 @@
-"""Examples in /openapi.json that the service answers: /docs sends the first one of a route as it stands."""
+"""Parts of /openapi.json: schemas of bodies, and examples that the service answers.
+
+/docs sends the first example of a route as it stands.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import copy
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +20,27 @@ from service.errors import ServiceError
 
 Examples = dict[str, dict[str, Any]]
 """Bodies of a route, by media type and name."""
+Schema = dict[str, Any]
+TEXT: Schema = {"type": "string"}
+BINARY: Schema = {"type": "string", "format": "binary"}
+
+
+def object_of(properties: Mapping[str, Schema], required: Sequence[str] = (), *, is_open: bool = False) -> Schema:
+    """Return the schema of a JSON object; `is_open`: it may have other keys, too."""
+    schema: Schema = {"type": "object", "properties": dict(properties)}
+    if required:
+        schema["required"] = list(required)
+    return schema if is_open else {**schema, "additionalProperties": False}
+
+
+def list_of(items: Schema, **more: Any) -> Schema:
+    """Return the schema of a JSON list, with `more` keywords."""
+    return {"type": "array", "items": items, **more}
+
+
+def body_of(schemas: Mapping[str, Schema]) -> dict[str, Any]:
+    """Return a body that a route requires, by its media types."""
+    return {"required": True, "content": {media_type: {"schema": schema} for media_type, schema in schemas.items()}}
 
 
 @dataclass(frozen=True)

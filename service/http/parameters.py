@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Annotated, Any
 
-from fastapi import Depends, Request
+from fastapi import Depends, Query, Request
 from fastapi.routing import APIRoute
 from pydantic import BeforeValidator
 
@@ -61,6 +61,12 @@ def _number(value: Any) -> Any:
 
 Moment = Annotated[datetime, BeforeValidator(_number)]
 """ISO 8601 (UTC without an offset) or Unix time, as `trueodds.inputs.times` reads it; no date without dashes."""
+Since = Annotated[
+    Moment | None, Query(description="answers given since then: ISO 8601 (UTC without an offset) or Unix time")
+]
+"""Parameter of a route that reads stored answers."""
+Served = Annotated[str | None, Query(description="default: the one that is served")]
+"""Parameter that names a model, or a version."""
 
 
 def unix_ms(time: datetime) -> int:

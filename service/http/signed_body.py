@@ -9,7 +9,7 @@ from fastapi import Request
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints, ValidationError
 
 from service.errors import ServiceError
-from service.http import error_answers, json_body, keys
+from service.http import documentation, error_answers, json_body, keys
 from trueodds.texts import line_problem, short
 
 FORM = "application/x-www-form-urlencoded"
@@ -46,11 +46,10 @@ def route(form: type[SignedBody], answer: type[BaseModel], **errors: str) -> dic
 
     `errors`: descriptions of its own, as for `error_answers.documented`.
     """
-    content = {json_body.JSON: {"schema": form.model_json_schema()}}
     return {
         "tags": ["operation"],
         "dependencies": [keys.requires("admin")],
-        "openapi_extra": {"requestBody": {"required": True, "content": content}},
+        "openapi_extra": {"requestBody": documentation.body_of({json_body.JSON: form.model_json_schema()})},
         "responses": {200: {"model": answer}, **error_answers.documented(**{**_ERRORS, "_415": "not JSON", **errors})},
     }
 
@@ -60,11 +59,11 @@ def form_route(form: type[SignedBody], answer: type[BaseModel], /, *, fields: di
     schema = form.model_json_schema()
     key = {"type": "string", "description": "the admin key, in place of the Authorization header"}
     of_form = {**schema, "properties": {**schema["properties"], **fields, "key": key}}
-    content = {json_body.JSON: {"schema": schema}, FORM: {"schema": of_form}}
+    body = documentation.body_of({json_body.JSON: schema, FORM: of_form})
     both = {"_415": "neither JSON nor a form", "_403": "another role's key, or a form of another site"}
     return {
         "tags": ["operation"],
-        "openapi_extra": {"requestBody": {"required": True, "content": content}, **keys.NEEDS_KEY},
+        "openapi_extra": {"requestBody": body, **keys.NEEDS_KEY},
         "responses": {
             200: {"model": answer},
             303: {"description": "to a form: on to the report"},

@@ -11,9 +11,9 @@ import numpy.typing as npt
 import orjson
 from starlette.responses import Response
 
-from service.errors import ServiceError
 from service.http.encodings import Coding, Packer
 from service.http.json_body import JSON
+from service.infer.request_parameters import invalid
 from service.infer.schemas import CLASSIFIED, DATATYPES, DECISION, OUTPUTS, InferResponse, OutputTensor, datatypes_of
 from service.infer.tensors import BYTES, HEADER_LENGTH, Output
 from service.models.acting import Acting
@@ -48,30 +48,30 @@ def wanted(tree: dict[str, Any], engine: Engine) -> dict[str, Wanted]:
         decided = [DECISION] if engine.version.act_alone else []
         return dict.fromkeys([*DEFAULT_OUTPUTS, *decided], Wanted(binary))
     if not isinstance(named, list):
-        raise _invalid(f"outputs is {short(named)}; expected a list")
+        raise invalid(f"outputs is {short(named)}; expected a list")
     forms: dict[str, Wanted] = {}
     known = datatypes_of(engine.version)
     for output in named:
         name = output.get("name") if isinstance(output, dict) else None
         if not isinstance(name, str) or name not in known:
-            raise _invalid(f"an output is {short(output)}; allowed are objects with the name {', '.join(known)}")
+            raise invalid(f"an output is {short(output)}; allowed are objects with the name {', '.join(known)}")
         forms[name] = _form(name, output.get("parameters", {}), binary, len(engine.version.classes))
     return forms
 
 
 def _form(name: str, parameters: Any, binary: bool, classes: int) -> Wanted:
     if not isinstance(parameters, dict):
-        raise _invalid(f"the output {name!r} has parameters {short(parameters)}; expected an object")
+        raise invalid(f"the output {name!r} has parameters {short(parameters)}; expected an object")
     allowed = ["binary_data", *(["classification"] if name in CLASSIFIED else [])]
     if unknown := parameters.keys() - set(allowed):  # such as shared_memory_region
         problem = f"the output {name!r} has the parameter {short(min(unknown))}; allowed is {' and '.join(allowed)}"
-        raise _invalid(problem)
+        raise invalid(problem)
     in_binary = parameters.get("binary_data", binary)
     if not isinstance(in_binary, bool):
-        raise _invalid(f"the output {name!r} has binary_data {short(in_binary)}; allowed are true and false")
+        raise invalid(f"the output {name!r} has binary_data {short(in_binary)}; allowed are true and false")
     most = parameters.get("classification")
     if most is not None and (type(most) is not int or most < 1):
-        raise _invalid(f"the output {name!r} has classification {short(most)}; allowed is a whole number from 1 on")
+        raise invalid(f"the output {name!r} has classification {short(most)}; allowed is a whole number from 1 on")
     return Wanted(in_binary, None if most is None else min(most, classes))
 
 
@@ -154,7 +154,3 @@ def _classification(values_NC: npt.NDArray[np.floating[Any]], result: Prediction
         for n, (indices, values) in enumerate(zip(order_NK.tolist(), top_NK, strict=True))
         for index, value in zip(indices, values, strict=True)
     ]
-
-
-def _invalid(message: str) -> ServiceError:
-    return ServiceError(422, "invalid_request", message)

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from service.errors import ServiceError
 from service.predict import options
 from trueodds.texts import short
+
+invalid = partial(ServiceError, 422, "invalid_request")
+"""Refusal of a request, by its message."""
 
 MAX_SEQUENCE_ID = 128
 """Characters, as in Triton."""
@@ -15,13 +19,13 @@ MAX_SEQUENCE_ID = 128
 
 def _flag(value: Any, name: str) -> bool:
     if not isinstance(value, bool):
-        raise _invalid(f"{name} is {short(value)}; allowed are true and false")
+        raise invalid(f"{name} is {short(value)}; allowed are true and false")
     return value
 
 
 def _whole_number(value: Any, name: str) -> int:
     if type(value) is not int or value < 0:
-        raise _invalid(f"{name} is {short(value)}; allowed is a whole number from 0 on")
+        raise invalid(f"{name} is {short(value)}; allowed is a whole number from 0 on")
     return value
 
 
@@ -30,7 +34,7 @@ def _sequence_id(value: Any, name: str) -> int | str:
         return value
     if type(value) is not int or value < 0:
         text = f"a text of up to {MAX_SEQUENCE_ID} characters"
-        raise _invalid(f"{name} is {short(value)}; allowed is a whole number from 0 on, or {text}")
+        raise invalid(f"{name} is {short(value)}; allowed is a whole number from 0 on, or {text}")
     return value
 
 
@@ -55,9 +59,9 @@ def read_parameters(value: Any) -> dict[str, Any]:
         ServiceError: 422 for what is not an object, an unknown parameter or a value that is not allowed.
     """
     if not isinstance(value, dict):
-        raise _invalid(f"parameters is {short(value)}; expected an object")
+        raise invalid(f"parameters is {short(value)}; expected an object")
     if unknown := value.keys() - CHECKS.keys():
-        raise _invalid(f"unknown parameter {short(min(unknown))}; allowed are {', '.join(CHECKS)}")
+        raise invalid(f"unknown parameter {short(min(unknown))}; allowed are {', '.join(CHECKS)}")
     return {name: CHECKS[name](one, f"parameters.{name}") for name, one in value.items()}
 
 
@@ -65,7 +69,3 @@ def seconds(parameters: dict[str, Any], most: float) -> float:
     """The time that an answer may take: `timeout`, in microseconds, where it is set and not 0, at most `most`."""
     timeout: int = parameters.get("timeout", 0)
     return min(timeout / 1e6, most) if timeout else most
-
-
-def _invalid(message: str) -> ServiceError:
-    return ServiceError(422, "invalid_request", message)

@@ -17,6 +17,7 @@ from service.errors import ServiceError
 from service.http import encodings, error_answers, json_body, keys
 from service.http.json_body import JSON
 from service.infer import outputs, request_parameters, schemas, tensors
+from service.infer.request_parameters import invalid
 from service.infer.schemas import InferResponse, TensorMetadata
 from service.infer.tensors import HEADER_LENGTH
 from service.models.calls import PredictionCall
@@ -225,11 +226,11 @@ async def _read_call(
 def _check_body(tree: Any) -> None:
     """Raise ServiceError for a body of another shape; the parameters are read in place."""
     if not isinstance(tree, dict):
-        raise _invalid(f"the body is {short(tree)}; expected an object with inputs")
+        raise invalid(f"the body is {short(tree)}; expected an object with inputs")
     if unknown := tree.keys() - {"id", "parameters", "inputs", "outputs"}:
-        raise _invalid(f"unknown key {short(min(unknown))}; allowed are id, parameters, inputs and outputs")
+        raise invalid(f"unknown key {short(min(unknown))}; allowed are id, parameters, inputs and outputs")
     if not isinstance(tree.get("id", ""), str):
-        raise _invalid(f"id is {short(tree['id'])}; expected a text")
+        raise invalid(f"id is {short(tree['id'])}; expected a text")
     tree["parameters"] = request_parameters.read_parameters(tree.get("parameters", {}))
 
 
@@ -238,17 +239,13 @@ def _lists(parameters: dict[str, Any], count: int, noun: str) -> dict[str, list[
     lists: dict[str, list[Any]] = {}
     if "prediction_id" in parameters:
         if count != 1:
-            raise _invalid(f"parameters.prediction_id names one {noun}; this call has {count:,}")
+            raise invalid(f"parameters.prediction_id names one {noun}; this call has {count:,}")
         lists["ids"] = [parameters["prediction_id"]]
     if "tag" in parameters:
         lists["tags"] = [parameters["tag"]] * count
     if "propensity" in parameters:
         lists["propensities"] = [parameters["propensity"]] * count
     return lists
-
-
-def _invalid(message: str) -> ServiceError:
-    return ServiceError(422, "invalid_request", message)
 
 
 def _json(body: BaseModel) -> Response:

@@ -8,6 +8,7 @@ from pydantic import BaseModel, Field
 from typing_extensions import TypedDict
 
 from service.http import documentation
+from service.http.documentation import BINARY, TEXT, Schema, body_of, list_of, object_of
 from service.http.json_body import JSON
 from service.ids import MAX_ID
 from service.infer.request_parameters import MAX_SEQUENCE_ID
@@ -26,8 +27,6 @@ DATATYPES = {"prediction_id": "BYTES", "label": "BYTES", "probabilities": "FP64"
 OUTPUTS = tuple(DATATYPES)
 CLASSIFIED = OUTPUTS[2:]
 """Outputs with a value for each class, which `classification` turns into texts; the others have one for each row."""
-
-
 DECISION = "decision"
 """Output of versions with a promise to act alone: `act` or `escalate`."""
 
@@ -190,103 +189,73 @@ def _duration(count: int, seconds: float) -> Duration:
     return {"count": count, "ns": round(1e9 * seconds)}
 
 
+_NOTHING = "changes nothing"
+_WHOLE: Schema = {"type": "integer", "minimum": 0}
 INDEX_BODY = {
     "content": {
-        JSON: {
-            "schema": {
-                "type": "object",
-                "additionalProperties": False,
-                "properties": {"ready": {"type": "boolean", "description": "only those that are loaded"}},
-            }
-        }
+        JSON: {"schema": object_of({"ready": {"type": "boolean", "description": "only those that are loaded"}})}
     }
 }
-BODY = {
-    "required": True,
-    "content": {
-        JSON: {
-            "schema": {
-                "type": "object",
-                "required": ["inputs"],
-                "additionalProperties": False,
-                "properties": {
-                    "id": {"type": "string"},
-                    "parameters": {
-                        "type": "object",
-                        "additionalProperties": False,
-                        "properties": {
-                            "prediction_id": {"type": "string", "minLength": 1, "maxLength": MAX_ID},
-                            "tag": {"type": "string", "minLength": 1, "maxLength": MAX_TAG},
-                            "propensity": {"type": "number", "exclusiveMinimum": 0, "maximum": 1},
-                            "binary_data_output": {"type": "boolean"},
-                            "timeout": {
-                                "type": "integer",
-                                "minimum": 0,
-                                "description": "microseconds that the answer may take; 0: no limit of the caller's own",
-                            },
-                            "priority": {"type": "integer", "minimum": 0, "description": "changes nothing"},
-                            "sequence_id": {
-                                "oneOf": [
-                                    {"type": "integer", "minimum": 0},
-                                    {"type": "string", "maxLength": MAX_SEQUENCE_ID},
-                                ],
-                                "description": "changes nothing: no model keeps a state",
-                            },
-                            "sequence_start": {"type": "boolean", "description": "changes nothing"},
-                            "sequence_end": {"type": "boolean", "description": "changes nothing"},
-                        },
-                    },
-                    "inputs": {
-                        "type": "array",
-                        "minItems": 1,
-                        "maxItems": 1,
-                        "items": {
-                            "type": "object",
-                            "required": ["name", "shape", "datatype"],
-                            "properties": {
-                                "name": {"enum": [kind.tensor for kind in KINDS]},
-                                "shape": {"type": "array", "items": {"type": "integer"}, "minItems": 1},
-                                "datatype": {"enum": [*DTYPES, BYTES]},
-                                "parameters": {"type": "object", "description": "binary_data_size"},
-                                "data": {"type": "array", "description": "flat or nested, row by row"},
-                            },
-                        },
-                    },
-                    "outputs": {
-                        "type": "array",
-                        "items": {
-                            "type": "object",
-                            "required": ["name"],
-                            "properties": {
-                                "name": {"enum": [*OUTPUTS, DECISION]},
-                                "parameters": {
-                                    "type": "object",
-                                    "properties": {
-                                        "binary_data": {"type": "boolean"},
-                                        "classification": {
-                                            "type": "integer",
-                                            "minimum": 1,
-                                            "description": f"of {' and '.join(CLASSIFIED)}: the classes with the"
-                                            " highest values, so many, as texts value:index:label, in place of the"
-                                            " tensor",
-                                        },
-                                    },
-                                },
-                            },
-                        },
-                    },
-                },
-            }
+_PARAMETERS = object_of(
+    {
+        "prediction_id": {"type": "string", "minLength": 1, "maxLength": MAX_ID},
+        "tag": {"type": "string", "minLength": 1, "maxLength": MAX_TAG},
+        "propensity": {"type": "number", "exclusiveMinimum": 0, "maximum": 1},
+        "binary_data_output": {"type": "boolean"},
+        "timeout": {
+            **_WHOLE,
+            "description": "microseconds that the answer may take; 0: no limit of the caller's own",
         },
-        RAW: {
-            "schema": {
-                "type": "string",
-                "format": "binary",
-                "description": "the same JSON without data, of Inference-Header-Content-Length bytes, then the tensor",
-            }
+        "priority": {**_WHOLE, "description": _NOTHING},
+        "sequence_id": {
+            "oneOf": [_WHOLE, {"type": "string", "maxLength": MAX_SEQUENCE_ID}],
+            "description": f"{_NOTHING}: no model keeps a state",
+        },
+        "sequence_start": {"type": "boolean", "description": _NOTHING},
+        "sequence_end": {"type": "boolean", "description": _NOTHING},
+    }
+)
+_INPUT = object_of(
+    {
+        "name": {"enum": [kind.tensor for kind in KINDS]},
+        "shape": list_of({"type": "integer"}, minItems=1),
+        "datatype": {"enum": [*DTYPES, BYTES]},
+        "parameters": {"type": "object", "description": "binary_data_size"},
+        "data": {"type": "array", "description": "flat or nested, row by row"},
+    },
+    ["name", "shape", "datatype"],
+    is_open=True,
+)
+_OUTPUT_PARAMETERS = object_of(
+    {
+        "binary_data": {"type": "boolean"},
+        "classification": {
+            "type": "integer",
+            "minimum": 1,
+            "description": f"of {' and '.join(CLASSIFIED)}: the classes with the highest values, so many, as texts"
+            " value:index:label, in place of the tensor",
         },
     },
-}
+    is_open=True,
+)
+_OUTPUT = object_of({"name": {"enum": [*OUTPUTS, DECISION]}, "parameters": _OUTPUT_PARAMETERS}, ["name"], is_open=True)
+BODY = body_of(
+    {
+        JSON: object_of(
+            {
+                "id": TEXT,
+                "parameters": _PARAMETERS,
+                "inputs": list_of(_INPUT, minItems=1, maxItems=1),
+                "outputs": list_of(_OUTPUT),
+            },
+            ["inputs"],
+        ),
+        RAW: {
+            **BINARY,
+            "description": "the same JSON without data, of Inference-Header-Content-Length bytes, then the tensor",
+        },
+    }
+)
 
 
 def examples(engine: Engine) -> documentation.Examples:

@@ -6,6 +6,7 @@ import itertools
 import math
 import struct
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,8 @@ import numpy.typing as npt
 from service.errors import ServiceError
 from trueodds.inputs import InputKind, Inputs, Limits
 from trueodds.texts import short
+
+_invalid = partial(ServiceError, 422, "invalid_tensor")
 
 DTYPES: dict[str, np.dtype[Any]] = {
     "UINT8": np.dtype("<u1"),
@@ -141,7 +144,3 @@ def _children(parents: list[Any], size: int, axis: int) -> list[Any]:
             content = f"{len(parent):,} values" if isinstance(parent, list) else short(parent)
             raise _invalid(f"the input's data is not as its shape: axis {axis} has {content}, not {size}")
     return list(itertools.chain.from_iterable(parents))
-
-
-def _invalid(message: str) -> ServiceError:
-    return ServiceError(422, "invalid_tensor", message)

@@ -21,7 +21,7 @@ from starlette.responses import Response, StreamingResponse
 
 from service.errors import ServiceError
 from service.http import error_answers, keys
-from service.http.parameters import Moment, unix_ms
+from service.http.parameters import Served, Since, unix_ms
 from service.runtime import runtime_of
 from service.store.rows import LabelledLogits
 
@@ -50,11 +50,9 @@ router = APIRouter()
 )
 async def labelled_logits(
     request: Request,
-    model: Annotated[str | None, Query(description="default: the one that is served")] = None,
-    version: Annotated[str | None, Query(description="default: the one that is served")] = None,
-    since: Annotated[
-        Moment | None, Query(description="answers given since then: ISO 8601 (UTC without an offset) or Unix time")
-    ] = None,
+    model: Served = None,
+    version: Served = None,
+    since: Since = None,
     last: Annotated[
         int | None, Query(ge=1, le=2**31 - 1, description="only those whose labels arrived last, this many at most")
     ] = None,
@@ -77,7 +75,7 @@ async def labelled_logits(
     start = None if since is None else unix_ms(since)
     await runtime.mature(source)
     try:
-        file, rows = await _build(runtime.store.read_labelled_logits(source.model, source.version, start, last, shadow))
+        file, rows = await _build(runtime.store.read_labelled_logits(*source.key, start, last, shadow))
     except OSError as error:
         message = f"the file cannot be built in {tempfile.gettempdir()}: {error.strerror}; TMPDIR names another folder"
         raise ServiceError(503, "no_space", message) from None

@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from service.bulk.lines import CSV, NDJSON
 from service.bulk.report import Report
 from service.http import documentation
+from service.http.documentation import TEXT, body_of, list_of, object_of
 from service.http.error_answers import BadRow, bad_rows
 from service.http.json_body import JSON
 from service.ids import MAX_ID
@@ -62,36 +63,38 @@ _IMPORT = {
     "pattern": PATTERN,
     "description": "names the import of the call, as the header does; default: the service makes one",
 }
-_ROW: dict[str, Any] = {
-    "type": "object",
-    "required": ["id"],
+_ROW = {
+    **object_of(
+        {
+            "id": {"type": "string", "minLength": 1, "maxLength": MAX_ID},
+            "label": {
+                "oneOf": [TEXT, {"type": "integer"}],
+                "description": "a class by name; a whole number is the name that its digits are",
+            },
+            "index": {
+                "type": "integer",
+                "minimum": 0,
+                "description": "instead, a class by its place in classes, from 0",
+            },
+            "correct": {"type": "boolean", "default": False, "description": "replace a different label"},
+            "model": {
+                **TEXT,
+                "description": "of an own id that has not been predicted yet, or that two models know",
+            },
+        },
+        ["id"],
+    ),
     "oneOf": [{"required": ["label"]}, {"required": ["index"]}],
-    "additionalProperties": False,
-    "properties": {
-        "id": {"type": "string", "minLength": 1, "maxLength": MAX_ID},
-        "label": {
-            "oneOf": [{"type": "string"}, {"type": "integer"}],
-            "description": "a class by name; a whole number is the name that its digits are",
-        },
-        "index": {"type": "integer", "minimum": 0, "description": "instead, a class by its place in classes, from 0"},
-        "correct": {"type": "boolean", "default": False, "description": "replace a different label"},
-        "model": {
-            "type": "string",
-            "description": "of an own id that has not been predicted yet, or that two models know",
-        },
-    },
 }
-_ROWS = {
-    "type": "object",
-    "required": ["labels"],
-    "additionalProperties": False,
-    "properties": {
-        "labels": {"type": "array", "items": _ROW, "minItems": 1},
+_ROWS = object_of(
+    {
+        "labels": list_of(_ROW, minItems=1),
         "correct": {"type": "boolean", "default": False, "description": "for all rows without their own"},
-        "model": {"type": "string", "description": "for all rows without their own"},
+        "model": {**TEXT, "description": "for all rows without their own"},
         "import_id": _IMPORT,
     },
-}
+    ["labels"],
+)
 _ONE = {**_ROW, "properties": {**_ROW["properties"], "import_id": _IMPORT}}
 PARAMETERS = [
     {
@@ -102,14 +105,7 @@ PARAMETERS = [
         "description": "names the import of the call; default: the service makes one, which its answer names",
     },
 ]
-BODY = {
-    "required": True,
-    "content": {
-        JSON: {"schema": {"oneOf": [_ONE, _ROWS]}},
-        CSV: {"schema": {"type": "string"}},
-        NDJSON: {"schema": {"type": "string"}},
-    },
-}
+BODY = body_of({JSON: {"oneOf": [_ONE, _ROWS]}, CSV: TEXT, NDJSON: TEXT})
 
 
 def examples(version: Version) -> documentation.Examples:

@@ -10,8 +10,7 @@ from fastapi import APIRouter, Request
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.responses import Response
 
-from service.alarm.state import ALARM
-from service.alarm.watch import restarts, taking_of, update_promise
+from service.alarm.watch import restarts, update_evidence
 from service.errors import ServiceError
 from service.http import documentation, json_body, signed_body
 from service.http.parameters import Moment, unix_ms
@@ -116,9 +115,7 @@ async def void_labels(request: Request) -> Response:
     if not body.dry_run:
         for model, version in counts:
             with contextlib.suppress(StoreError):  # the watch over the alarm takes what is left, or says what is wrong
-                take = await taking_of(runtime.store, runtime.settings, model, version)
-                await runtime.store.update_state(model, version, ALARM, take)
-                await update_promise(runtime.store, await runtime.answered_by(model, version), runtime.settings)
+                await update_evidence(runtime.store, await runtime.answered_by(model, version), runtime.settings)
     answer = LabelsVoided(
         dry_run=body.dry_run,
         labels=sum(voided.labels for voided in counts.values()),

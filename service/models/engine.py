@@ -133,14 +133,10 @@ class Engine:
             created_ms_N=np.full(len(inputs), now),
             ids=ids,
             request_ids=[c.request_id for c in calls for _ in range(len(c))],
-            logits_NC=scores.logits_NC,
-            probabilities_NC=scores.probabilities_NC,
-            index_N=scores.index_N,
-            raw_confidence_N=scores.raw_confidence_N,
-            confidence_N=scores.confidence_N,
             digests=[d for c in calls for d in c.digests(self.input)],
             tags=tags,
             propensities=propensities(self.version.act_alone, self.audit_share, scores.confidence_N, tags, given),
+            **vars(scores),
         )
         return batch, calls
 

@@ -111,14 +111,10 @@ class Shadow:
             created_ms_N=np.full(len(one), time.time_ns() // 1_000_000),
             ids=one.ids,
             request_ids=one.request_ids,
-            logits_NC=scores.logits_NC,
-            probabilities_NC=scores.probabilities_NC,
-            index_N=scores.index_N,
-            raw_confidence_N=scores.raw_confidence_N,
-            confidence_N=scores.confidence_N,
             digests=[None if is_generated(id_) else OWN for id_ in one.ids],
             tags=one.tags,
             propensities=one.propensities,
+            **vars(scores),
         )
 
     async def _store_rows(self, batch: PredictionBatch) -> list[None]:

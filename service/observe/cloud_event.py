@@ -8,6 +8,7 @@ from __future__ import annotations
 import base64
 import binascii
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal
 
 from fastapi import Request
@@ -16,6 +17,8 @@ from service.errors import ServiceError
 from service.http import json_body
 from service.ids import id_problem
 from trueodds.texts import short
+
+_invalid = partial(ServiceError, 422, "invalid_event")
 
 STRUCTURED = "application/cloudevents+json"
 Kind = Literal["request", "response"]
@@ -90,7 +93,3 @@ def _decoded(text: Any) -> bytes:
         return base64.b64decode(text, validate=True)
     except (TypeError, ValueError, binascii.Error):
         raise _invalid(f"data_base64 is {short(text)}, which is not base64") from None
-
-
-def _invalid(message: str) -> ServiceError:
-    return ServiceError(422, "invalid_event", message)

@@ -12,6 +12,7 @@ from pydantic import BaseModel, Field
 from service.bulk.lines import CSV, NDJSON
 from service.bulk.report import Report
 from service.http import documentation
+from service.http.documentation import BINARY, TEXT, body_of, list_of, object_of
 from service.http.error_answers import BadRow, bad_rows
 from service.http.json_body import JSON
 from service.ids import MAX_ID
@@ -58,7 +59,7 @@ class ObservationSummary(BaseModel):
 
 _NUMBERS = {
     "oneOf": [
-        {"type": "array", "items": {"type": "number"}, "minItems": 2},
+        list_of({"type": "number"}, minItems=2),
         {"type": "object", "additionalProperties": {"type": "number"}, "minProperties": 2},
     ]
 }
@@ -82,42 +83,30 @@ _KEYS: dict[str, dict[str, Any]] = {
     "propensity": {"type": "number", "exclusiveMinimum": 0, "maximum": 1, "description": "chance of getting a label"},
 }
 assert tuple(_KEYS) == ALLOWED
-_ROW = {"type": "object", "required": ["id"], "additionalProperties": False, "properties": _KEYS}
-_ROWS = {
-    "type": "object",
-    "required": ["observations"],
-    "additionalProperties": False,
-    "properties": {
-        "observations": {"type": "array", "items": _ROW, "minItems": 1},
+_ROW = object_of(_KEYS, ["id"])
+_ROWS = object_of(
+    {
+        "observations": list_of(_ROW, minItems=1),
         "model": _NAME,
         "version": _NAME,
-        "classes": {"type": "array", "items": _CLASS, "minItems": 2, "uniqueItems": True},
+        "classes": list_of(_CLASS, minItems=2, uniqueItems=True),
         "positive": {**_CLASS, "description": "of two classes the one that is asked about"},
         "act_alone": {
-            "oneOf": [{"type": "string"}, {"type": "object"}],
+            "oneOf": [TEXT, {"type": "object"}],
             "description": f"the promise to act alone, such as {EXAMPLE}, or an object of these and `tags`",
         },
         "tag": _TAG,
         "shadow": {"type": "boolean"},
     },
-}
-BODY = {
-    "required": True,
-    "content": {
-        JSON: {"schema": {"oneOf": [_ROW, _ROWS]}},
-        NDJSON: {"schema": {"type": "string"}},
-        CSV: {"schema": {"type": "string"}},
-        PARQUET: {"schema": {"type": "string", "format": "binary"}},
-    },
-}
-
-EVENT = {
-    "required": True,
-    "content": {
-        STRUCTURED: {"schema": {"type": "object"}},
-        JSON: {"schema": {"type": "object", "description": "the inference's body, its event's attributes as headers"}},
-    },
-}
+    ["observations"],
+)
+BODY = body_of({JSON: {"oneOf": [_ROW, _ROWS]}, NDJSON: TEXT, CSV: TEXT, PARQUET: BINARY})
+EVENT = body_of(
+    {
+        STRUCTURED: {"type": "object"},
+        JSON: {"type": "object", "description": "the inference's body, its event's attributes as headers"},
+    }
+)
 EVENT_HEADERS: list[dict[str, Any]] = [
     {"name": name, "in": "header", "schema": {"type": "string"}, "description": text}
     for name, text in {

@@ -80,7 +80,7 @@ class Storing:
         A version that another worker makes known meanwhile is as that one says: so rows are fitted to what is stored.
         """
         while True:
-            known = {(v.model, v.version): v for v in await self._store.read_versions()}
+            known = {v.key: v for v in await self._store.read_versions()}
             new, batches, refusals = await asyncio.to_thread(self._fitted, rows, known)
             if not new or (all_or_none and refusals):
                 return batches, refusals

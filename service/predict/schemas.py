@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, NotRequired
+from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, with_config
 from typing_extensions import TypedDict
 
 from service.http import documentation
+from service.http.documentation import BINARY, Schema, body_of, list_of, object_of
 from service.http.json_body import JSON
 from service.ids import MAX_ID
 from service.models.engine import Engine
@@ -33,9 +34,7 @@ class Truncated(TypedDict):
     read: Annotated[int, Field(description="those that the model read")]
 
 
-class Prediction(TypedDict):
-    """The answer for one input, with what the options ask for."""
-
+class _Answer(TypedDict):
     id: Annotated[str, Field(description="send it to /feedback with the true label, whenever that is known")]
     label: Annotated[
         str | None,
@@ -43,56 +42,53 @@ class Prediction(TypedDict):
     ]
     index: int | None
     confidence: Annotated[float, Field(description="its calibrated probability")]
-    probabilities: NotRequired[
-        Annotated[
-            list[float],
-            Field(description="one for each class, in the order of the classes; exact to the last bit"),
-        ]
-    ]
-    top: NotRequired[Annotated[list[Top], Field(description="with top_k, in place of probabilities")]]
-    positive: NotRequired[
-        Annotated[Positive, Field(description="of a model with a positive class: that class and its probability")]
-    ]
-    logits: NotRequired[Annotated[list[float], Field(description="with logits: each minus their maximum")]]
-    abstained: NotRequired[
-        Annotated[bool, Field(description="with abstain_below: whether the confidence was below it")]
-    ]
-    decision: NotRequired[
-        Annotated[
-            Decision,
-            Field(description="of a version with a promise to act alone: use the answer as it is, or ask a person"),
-        ]
-    ]
-    audit: NotRequired[
-        Annotated[
-            bool,
-            Field(description="with act, where acting answers are audited: send the true label of this one (true)"),
-        ]
-    ]
-    truncated: NotRequired[Annotated[Truncated, Field(description="of a text longer than the model reads")]]
-    repeated: NotRequired[Annotated[bool, Field(description="this id was answered before: this is the stored answer")]]
-    version: NotRequired[Annotated[str, Field(description="of a repeated answer: who had given it")]]
 
 
-class Abstention(TypedDict):
-    """The meaning of answering only from a confidence on: on held-out rows, from the model's card."""
+class Prediction(_Answer, total=False):
+    """The answer for one input, with what the options ask for."""
 
+    probabilities: Annotated[
+        list[float], Field(description="one for each class, in the order of the classes; exact to the last bit")
+    ]
+    top: Annotated[list[Top], Field(description="with top_k, in place of probabilities")]
+    positive: Annotated[Positive, Field(description="of a model with a positive class: that class and its probability")]
+    logits: Annotated[list[float], Field(description="with logits: each minus their maximum")]
+    abstained: Annotated[bool, Field(description="with abstain_below: whether the confidence was below it")]
+    decision: Annotated[
+        Decision,
+        Field(description="of a version with a promise to act alone: use the answer as it is, or ask a person"),
+    ]
+    audit: Annotated[
+        bool, Field(description="with act, where acting answers are audited: send the true label of this one (true)")
+    ]
+    truncated: Annotated[Truncated, Field(description="of a text longer than the model reads")]
+    repeated: Annotated[bool, Field(description="this id was answered before: this is the stored answer")]
+    version: Annotated[str, Field(description="of a repeated answer: who had given it")]
+
+
+class _Reading(TypedDict):
     below: float
     reading: Annotated[str, Field(description="the numbers in words")]
-    measured_at: NotRequired[
-        Annotated[float, Field(description="the nearest threshold not above `below` that was measured")]
-    ]
-    split: NotRequired[Annotated[str, Field(description="of which rows these numbers are")]]
-    rows: NotRequired[int]
-    coverage: NotRequired[Annotated[float, Field(description="share of the rows that are answered")]]
-    risk: NotRequired[
-        Annotated[float | None, Field(description="share of those that are wrong; null where none is answered")]
-    ]
-    risk_lower: NotRequired[
-        Annotated[float, Field(description="exact binomial (Clopper-Pearson) interval of the risk")]
-    ]
-    risk_upper: NotRequired[float]
-    level: NotRequired[Annotated[float, Field(description="nominal coverage of that interval")]]
+
+
+class Abstention(_Reading, total=False):
+    """The meaning of answering only from a confidence on: on held-out rows, from the model's card."""
+
+    measured_at: Annotated[float, Field(description="the nearest threshold not above `below` that was measured")]
+    split: Annotated[str, Field(description="of which rows these numbers are")]
+    rows: int
+    coverage: Annotated[float, Field(description="share of the rows that are answered")]
+    risk: Annotated[float | None, Field(description="share of those that are wrong; null where none is answered")]
+    risk_lower: Annotated[float, Field(description="exact binomial (Clopper-Pearson) interval of the risk")]
+    risk_upper: float
+    level: Annotated[float, Field(description="nominal coverage of that interval")]
+
+
+class _Answers(TypedDict):
+    request_id: str
+    model: str
+    version: str
+    predictions: list[Prediction]
 
 
 @with_config(
@@ -115,21 +111,15 @@ class Abstention(TypedDict):
         }
     )
 )
-class Predictions(TypedDict):
+class Predictions(_Answers, total=False):
     """Answers in the order of the instances. Each one was stored before it was sent."""
 
-    request_id: str
-    model: str
-    version: str
-    predictions: list[Prediction]
-    columns: NotRequired[
-        Annotated[
-            dict[str, str],
-            Field(description="of CSV: columns that are written in another way than the model's, by its names"),
-        ]
+    columns: Annotated[
+        dict[str, str],
+        Field(description="of CSV: columns that are written in another way than the model's, by its names"),
     ]
-    classes: NotRequired[Annotated[list[str], Field(description="with classes: of the version that answers")]]
-    abstention: NotRequired[Annotated[Abstention, Field(description="with abstain_below")]]
+    classes: Annotated[list[str], Field(description="with classes: of the version that answers")]
+    abstention: Annotated[Abstention, Field(description="with abstain_below")]
 
 
 def _described(form: Format) -> str:
@@ -137,49 +127,27 @@ def _described(form: Format) -> str:
     return "; ".join(f"{kind.noun}s: {kind.formats[form]}" for kind in KINDS if form in kind.formats)
 
 
-BODY = {
-    "required": True,
-    "content": {
-        JSON: {
-            "schema": {
-                "type": "object",
-                "required": ["instances"],
-                "additionalProperties": False,
-                "properties": {
-                    "instances": {
-                        "type": "array",
-                        "minItems": 1,
-                        "items": {"oneOf": [schema for kind in KINDS for schema in kind.schemas]},
-                    },
-                    "ids": {
-                        "type": "array",
-                        "items": {"type": "string", "minLength": 1, "maxLength": MAX_ID},
-                        "description": "your own ids, unique for each model; sent again they get the stored answer",
-                    },
-                    "tags": {"type": "array", "items": {"type": ["string", "null"], "maxLength": MAX_TAG}},
-                    "propensities": {
-                        "type": "array",
-                        "items": {"type": ["number", "null"], "exclusiveMinimum": 0, "maximum": 1},
-                        "description": "the chance that an answer gets a label, where that is known",
-                    },
-                },
-            }
-        },
-        MULTIPART: {
-            "schema": {
-                "type": "object",
-                "required": ["files"],
-                "properties": {
-                    "files": {"type": "array", "items": {"type": "string", "format": "binary"}, "minItems": 1}
-                },
-            }
-        },
-        **{
-            media_type: {"schema": {"type": "string", "format": "binary", "description": _described(form)}}
-            for media_type, form in FORMATS.items()
-        },
-    },
-}
+OWN_ID: Schema = {"type": "string", "minLength": 1, "maxLength": MAX_ID}
+BODY = body_of(
+    {
+        JSON: object_of(
+            {
+                "instances": list_of({"oneOf": [schema for kind in KINDS for schema in kind.schemas]}, minItems=1),
+                "ids": list_of(
+                    OWN_ID, description="your own ids, unique for each model; sent again they get the stored answer"
+                ),
+                "tags": list_of({"type": ["string", "null"], "maxLength": MAX_TAG}),
+                "propensities": list_of(
+                    {"type": ["number", "null"], "exclusiveMinimum": 0, "maximum": 1},
+                    description="the chance that an answer gets a label, where that is known",
+                ),
+            },
+            ["instances"],
+        ),
+        MULTIPART: object_of({"files": list_of(BINARY, minItems=1)}, ["files"], is_open=True),
+        **{media_type: {**BINARY, "description": _described(form)} for media_type, form in FORMATS.items()},
+    }
+)
 
 
 def _parameters(model: type[BaseModel]) -> list[dict[str, Any]]:
@@ -200,7 +168,7 @@ PARAMETERS = [
         "name": PREDICTION_ID,
         "in": "header",
         "required": False,
-        "schema": {"type": "string", "minLength": 1, "maxLength": MAX_ID},
+        "schema": OWN_ID,
         "description": "your own id of the one input of this call, in UTF-8; not with ids in the body",
     },
 ]

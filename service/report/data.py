@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, get_args
+from typing import Any, get_args
 
 import numpy as np
 
@@ -12,6 +12,7 @@ from service.alarm import ALARM, PROMISE
 from service.errors import ServiceError
 from service.report.query import ReportQuery, unknown_tag
 from service.report.recent import Recent, selected
+from service.runtime import Runtime
 from service.store import MAX_PERIODS, By, RowSums, Store
 from service.store.rows import HeldLabels, LabelBlock, Matured, Settlement, Version, Voiding
 from trueodds.bundle.contents import shadowed_by, slot_of
@@ -22,9 +23,6 @@ from trueodds.sums.answers import AnswerSums
 from trueodds.sums.fine import FineSums
 from trueodds.sums.hours import MINUTE_MS, hour_of, hours_of, within
 from trueodds.sums.positive import PositiveSums
-
-if TYPE_CHECKING:
-    from service.runtime import Runtime
 
 UNITS: tuple[Unit, ...] = get_args(Unit)
 MAX_POINTS = 120
@@ -81,7 +79,7 @@ async def read(runtime: Runtime, recent: Recent, version: Version, query: Report
     Raises:
         ServiceError: 404 for a tag that no answer has; 422 for a trend of too many periods.
     """
-    store, key = runtime.store, (version.model, version.version)
+    store, key = runtime.store, version.key
     await runtime.mature(version)
     class_and_tag = await _class_and_tag(store, version, query)
     sums, block = await _sums_and_labels(store, recent, version, query, class_and_tag)
@@ -171,7 +169,7 @@ async def sums_of_versions(
 async def sums_of_groups(store: Store, version: Version, query: ReportQuery) -> dict[str, AnswerSums]:
     """By class or by tag, under the store's names."""
     assert query.by is not None
-    return await store.read_sums_by(query.by, version.model, version.version, query.since_ms, query.until_ms)
+    return await store.read_sums_by(query.by, *version.key, query.since_ms, query.until_ms)
 
 
 async def periods_of(
@@ -217,7 +215,7 @@ async def _periods(
         return class_and_tag.periods(unit, most)
     by, group = query.group or (None, "")
     window = query.since_ms, query.until_ms
-    trend = await store.read_trend(version.model, version.version, unit, *window, by=by, group=group, most=most)
+    trend = await store.read_trend(*version.key, unit, *window, by=by, group=group, most=most)
     return [period async for period in trend]
 
 
@@ -227,7 +225,7 @@ async def _class_and_tag(store: Store, version: Version, query: ReportQuery) -> 
     Raises:
         ServiceError: 422 if it cannot be had exactly.
     """
-    key, window = (version.model, version.version), (query.since_ms, query.until_ms)
+    key, window = version.key, (query.since_ms, query.until_ms)
     given, cure = f"tag = {query.tag}", "take a shorter or later window (since, until)"
     try:
         if query.class_and_tag is not None:
@@ -243,7 +241,7 @@ async def _sums_and_labels(
     store: Store, recent: Recent, version: Version, query: ReportQuery, class_and_tag: RowSums | None
 ) -> tuple[AnswerSums, LabelBlock]:
     """The sums that the report is about, and the labels that arrived last."""
-    key = version.model, version.version
+    key = version.key
     if query.last is not None:
         block, all_sums = await store.read_labels(*key, last=query.last), await store.read_sums(*key)
         scores = {"nll_N": block.nll_L, "brier_N": block.brier_L} if version.has_logits else {}
@@ -273,7 +271,7 @@ async def _positive(
     positive = version.positive_class
     if positive is None:
         return None
-    key, window = (version.model, version.version), (query.since_ms, query.until_ms)
+    key, window = version.key, (query.since_ms, query.until_ms)
     if query.last is not None:
         all_sums = await store.read_sums(*key, positive=True)
         columns = block.confidence_L, block.predicted_L, block.label_L, block.nll_L
@@ -293,7 +291,7 @@ async def _positive(
 
 async def _corrected(store: Store, version: Version, query: ReportQuery, block: LabelBlock) -> int:
     """The number of labels, of those that the report is about, that were corrected."""
-    key = version.model, version.version
+    key = version.key
     if query.last is not None:
         return await store.count_corrected(*key, after=int(block.sequence_L[0]) - 1) if len(block) else 0
     window, tag = (query.since_ms, query.until_ms), query.stored_tag

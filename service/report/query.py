@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from typing import Literal
 
 from service.errors import ServiceError
@@ -18,6 +19,8 @@ from trueodds.reports.schemas import NO_TAG, Unit
 from trueodds.sums.bins import COARSE_CELLS, Binning
 from trueodds.sums.hours import HOUR_MS, hours_of
 from trueodds.texts import short
+
+_refused = partial(ServiceError, 422, "invalid_parameter")
 
 MAX_BINS = 1000
 LATEST = datetime(9999, 12, 31, tzinfo=UTC)
@@ -159,7 +162,3 @@ def unix_ms(name: str, time: datetime | None) -> int | None:
         allowed = "times from 1970 to 9999, ISO 8601 (UTC without an offset) or Unix time"
         raise _refused(f"{name} = {time.isoformat()}: allowed are {allowed}")
     return parameters.unix_ms(aware)
-
-
-def _refused(message: str) -> ServiceError:
-    return ServiceError(422, "invalid_parameter", message)

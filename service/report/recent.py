@@ -26,7 +26,7 @@ class Recent:
 
     async def labels(self, store: Store, version: Version) -> LabelBlock:
         """The labels in the order of their arrival."""
-        key = version.model, version.version
+        key = version.key
         voiding = await store.last_voiding(*key)
         read_at, known = self._known.get(key, (voiding, None))
         if known is None or not len(known) or read_at != voiding:

@@ -5,19 +5,20 @@ from __future__ import annotations
 import asyncio
 import time
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated, Literal, cast
+from typing import Annotated, Literal
 
 from fastapi import APIRouter, Query, Request
 from pydantic import BeforeValidator, Field
 from starlette.responses import Response
 
-from service.alarm import PromiseState, acting_alone, alarm_and_advice
+from service.alarm import AlarmState, PromiseState, acting_alone, advice_of, alarm_of
 from service.http import error_answers, keys
 from service.http.parameters import Moment
 from service.report import pages
 from service.report.data import CheckData, ReportData, read, read_checks
 from service.report.notes import doubtful_note, held_note, held_of, maturing_of, voiding_note, window_note
 from service.report.query import ReportQuery, TrendUnit, check, check_class, check_costs, costs_of, unix_ms
+from service.runtime import runtime_of
 from service.settings import Settings
 from service.store import MAX_LAST, By, StoreError
 from service.store.rows import Version
@@ -37,9 +38,6 @@ from trueodds.reports.schemas import NO_TAG, Check, Maturing, Verdict
 from trueodds.reports.schemas.acting import ActingAlone
 from trueodds.reports.verdict import TOLERANCE
 from trueodds.sums.bins import COARSE_CELLS
-
-if TYPE_CHECKING:
-    from service.runtime import Runtime
 
 NEXT_STEPS: dict[Verdict, str] = {
     "no_answers": "Send inputs to POST /predict; every answer has an id.",
@@ -126,7 +124,7 @@ async def calibration_report(
     times = unix_ms("since", since), unix_ms("until", until)
     query = ReportQuery(*times, last, predicted_class, tag, bins, binning, level, by, trend, costs_of(costs))
     check(query)
-    runtime = cast("Runtime", request.app.state.runtime)
+    runtime = runtime_of(request)
     subject = await runtime.version(model, version)
     check_class(query, subject)
     check_costs(query, subject)
@@ -204,15 +202,17 @@ def compose(data: ReportData, version: Version, query: ReportQuery, settings: Se
     alarm: Alarm | None = None
     advice: Advice | None = None
     try:
-        alarm, advice = alarm_and_advice(
-            data.alarm,
-            settings,
-            model=version.model,
+        state = AlarmState.read(data.alarm, settings)
+        model, corrected, positive = version.model, data.corrected_block, version.positive
+        is_corrected = corrected is not None
+        alarm = alarm_of(state, settings, model=model, sums=data.all_sums, corrected=is_corrected, positive=positive)
+        advice = advice_of(
+            state,
+            corrected,
+            model=model,
             version=version.version,
-            sums=data.all_sums,
             address=settings.alarm_url or base_url.rstrip("/"),
-            corrected=data.corrected_block,
-            positive=version.positive,
+            positive=positive,
             has_logits=version.has_logits,
         )
     except StoreError as error:

@@ -48,7 +48,7 @@ class VersionState:
 def chosen(by_activity: Sequence[Version], loaded: Iterable[tuple[str, str, str, bool]]) -> tuple[list[Version], int]:
     """The versions that get series of their own, loaded ones first, and the number of those that are left out."""
     keys = {(model, version) for model, version, *_ in loaded}
-    ordered = sorted(by_activity, key=lambda version: (version.model, version.version) not in keys)
+    ordered = sorted(by_activity, key=lambda version: version.key not in keys)
     return ordered[:MOST_VERSIONS], len(ordered[MOST_VERSIONS:])
 
 

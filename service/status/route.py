@@ -105,10 +105,10 @@ async def metrics(request: Request) -> Response:
     versions, left_out = chosen(await runtime.store.read_versions_by_activity(), loaded)
     states = []
     for version in versions:
-        sums = await runtime.store.read_sums(version.model, version.version)
+        sums = await runtime.store.read_sums(*version.key)
         alarm = await _read_alarm(runtime, version)
         acting = await _read_acting(runtime, version, sums.answers)
-        matured = await runtime.store.read_matured(version.model, version.version)
+        matured = await runtime.store.read_matured(*version.key)
         states.append(VersionState(version, sums, *alarm, acting, matured))
     held = await runtime.store.read_held()
 
@@ -120,7 +120,7 @@ async def metrics(request: Request) -> Response:
 
 async def _read_alarm(runtime: Runtime, version: Version) -> tuple[AlarmState | None, Standing]:
     """Read the evidence of a version (None: damaged), and how its alarm stands."""
-    tree = await runtime.store.read_state(version.model, version.version, ALARM)
+    tree = await runtime.store.read_state(*version.key, ALARM)
     try:
         state = AlarmState.read(tree, runtime.settings)
     except StoreError:
@@ -132,7 +132,7 @@ async def _read_acting(runtime: Runtime, version: Version, answers: int) -> Acti
     """Read how a version keeps its promise to act alone; None without one, or where its evidence is damaged."""
     if version.act_alone is None:
         return None
-    key = version.model, version.version
+    key = version.key
     tree, acted = await runtime.store.read_state(*key, PROMISE), await runtime.store.count_acted(*key)
     try:
         state = PromiseState.read(tree, version.act_alone, runtime.settings)

@@ -88,6 +88,11 @@ class Version:
     """How long its answers wait before they count; None: a label counts when it comes."""
 
     @property
+    def key(self) -> tuple[str, str]:
+        """Model and version, by which the store is asked."""
+        return self.model, self.version
+
+    @property
     def positive_class(self) -> PositiveClass | None:
         """The positive class with its place among the classes; None where there is none."""
         return None if self.positive is None else PositiveClass.of(self.positive, self.classes)

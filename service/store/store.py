@@ -234,7 +234,7 @@ class Store:
         counts: dict[tuple[str, str], VoidCounts] = {}
 
         def count(version: Version, voided: VoidCounts) -> None:
-            place = version.model, version.version
+            place = version.key
             counts[place] = counts.get(place, VoidCounts()) + voided
 
         transact = self.database.read if dry_run else partial(self.database.write, large=True)

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 from urllib.parse import quote
 
 from fastapi import APIRouter, Query, Request
+from pydantic import BaseModel
 from starlette.responses import Response, StreamingResponse
 
 from service.errors import ServiceError
 from service.http import encodings, error_answers, keys
 from service.http.encodings import Packer
 from service.http.json_body import JSON
-from service.http.parameters import Moment, unix_ms
+from service.http.parameters import Moment, Served, Since, unix_ms
 from service.predict.stored import tables
 from service.predict.stored.schemas import PredictionDeleted, StoredAnswer, stored_answer
 from service.predict.stored.tables import TableWriter
@@ -56,11 +57,9 @@ _Model = Annotated[
 )
 async def export(
     request: Request,
-    model: Annotated[str | None, Query(description="default: the one that is served")] = None,
-    version: Annotated[str | None, Query(description="default: the one that is served")] = None,
-    since: Annotated[
-        Moment | None, Query(description="answers given since then: ISO 8601 (UTC without an offset) or Unix time")
-    ] = None,
+    model: Served = None,
+    version: Served = None,
+    since: Since = None,
     until: Annotated[Moment | None, Query(description="answers given before then")] = None,
     probabilities: Annotated[bool, Query(description="a column for each class, too")] = False,
     format: Annotated[
@@ -84,7 +83,7 @@ async def export(
         message = f"since {since or 1970} is not before until {until or 'now'}; exchange them, or leave one out"
         raise ServiceError(422, "invalid_parameter", message)
     await runtime.mature(source)
-    blocks = runtime.store.export(source.model, source.version, first, end, logits=probabilities)
+    blocks = runtime.store.export(*source.key, first, end, logits=probabilities)
     begun = await anext(blocks, None)  # a store that fails at once is an answer of its own
     coding = encodings.accepted(request.headers.get("accept-encoding", ""))
     name = quote(f"{source.model}-{source.version}-predictions.{format}", safe="")
@@ -119,21 +118,23 @@ async def _table(
     yield packer.packed(writer.end()) + packer.rest()
 
 
+def _of_one(answer: type[BaseModel], unavailable: str) -> dict[int | str, dict[str, Any]]:
+    errors = error_answers.documented(
+        _404="no prediction has this id",
+        _409="an own id that several models know",
+        _422="a parameter that is unknown or given twice",
+        _503=unavailable,
+        **keys.ERRORS,
+    )
+    return {200: {"model": answer}, **errors}
+
+
 @router.get(
     "/predictions/{id:path}",
     tags=["odds"],
     summary="One prediction and its label",
     dependencies=[keys.requires("read")],
-    responses={
-        200: {"model": StoredAnswer},
-        **error_answers.documented(
-            _404="no prediction has this id",
-            _409="an own id that several models know",
-            _422="a parameter that is unknown or given twice",
-            _503="the store cannot be read",
-            **keys.ERRORS,
-        ),
-    },
+    responses=_of_one(StoredAnswer, "the store cannot be read"),
 )
 async def prediction(request: Request, id: str, model: _Model = None) -> Response:
     """What the service answered under an id, when, and the label that has come since."""
@@ -149,16 +150,7 @@ async def prediction(request: Request, id: str, model: _Model = None) -> Respons
     tags=["operation"],
     summary="Remove one prediction",
     dependencies=[keys.requires("admin")],
-    responses={
-        200: {"model": PredictionDeleted},
-        **error_answers.documented(
-            _404="no prediction has this id",
-            _409="an own id that several models know",
-            _422="a parameter that is unknown or given twice",
-            _503="the store cannot be written",
-            **keys.ERRORS,
-        ),
-    },
+    responses=_of_one(PredictionDeleted, "the store cannot be written"),
 )
 async def delete(request: Request, id: str, model: _Model = None) -> Response:
     """Remove an answer with its label, and what a shadow said about the same input, as retention does: for good.
@@ -176,7 +168,7 @@ async def delete(request: Request, id: str, model: _Model = None) -> Response:
     counts = await runtime.store.delete_prediction(model, id)
     if not (counts.predictions or counts.held):
         raise _unknown(id, model)
-    deleted = PredictionDeleted(predictions=counts.predictions, labels=counts.labels, held=counts.held)
+    deleted = PredictionDeleted(**vars(counts))
     return Response(deleted.model_dump_json(), media_type=JSON)
 
 

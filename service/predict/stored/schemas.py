@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
+from typing import Any
 
 import numpy as np
 from pydantic import BaseModel, Field
@@ -61,24 +62,32 @@ def stored_answer(row: StoredPrediction, version: Version, audit_share: float = 
         logits_1C = np.frombuffer(row.logits, "<f4").reshape(1, len(classes))
         probabilities = version.calibrator(logits_1C)[0].tolist()
     return StoredAnswer(
-        id=row.id,
-        time=moment_of(row.created_ms),
-        model=row.model,
-        version=row.version,
-        tag=row.tag,
-        predicted=classes[row.predicted],
-        confidence=row.confidence,
-        label=None if row.label is None else classes[row.label],
-        label_time=None if row.labelled_ms is None else moment_of(row.labelled_ms),
-        corrected=row.corrected,
-        import_id=row.import_id,
+        **columns_of_row(row, version),
         matures=None if row.due_ms is None else moment_of(row.due_ms),
-        propensity=row.propensity,
         decision=acting.get("decision"),
         audit=acting.get("audit"),
         classes=list(classes),
         probabilities=probabilities,
     )
+
+
+def columns_of_row(row: StoredPrediction, version: Version) -> dict[str, Any]:
+    """Return what answers and tables say of a stored row, by the names of a table's columns and in their order."""
+    classes = version.classes
+    return {
+        "id": row.id,
+        "time": moment_of(row.created_ms),
+        "model": row.model,
+        "version": row.version,
+        "tag": row.tag,
+        "predicted": classes[row.predicted],
+        "confidence": row.confidence,
+        "label": None if row.label is None else classes[row.label],
+        "label_time": None if row.labelled_ms is None else moment_of(row.labelled_ms),
+        "corrected": row.corrected,
+        "import_id": row.import_id,
+        "propensity": row.propensity,
+    }
 
 
 def acting_of_row(row: StoredPrediction, version: Version, audit_share: float) -> Acting:

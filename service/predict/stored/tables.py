@@ -10,8 +10,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from service.errors import ServiceError
-from service.http.parameters import moment_of
-from service.predict.stored.schemas import acting_of_row
+from service.predict.stored.schemas import acting_of_row, columns_of_row
 from service.store.rows import StoredPrediction, Version
 from trueodds.inputs.table import escaped
 
@@ -30,6 +29,7 @@ COLUMNS = (
     "import_id",
     "propensity",
 )
+"""Names and order of `columns_of_row`."""
 ACTING = ("decision", "audit")
 """Columns of versions with a promise to act alone."""
 
@@ -160,23 +160,7 @@ def rows_of(
 ) -> list[Row]:
     """A block's rows, in the order of the columns; `audit_share`: of answers that act alone."""
     classes = version.classes
-    rows: list[Row] = [
-        [
-            p.id,
-            moment_of(p.created_ms),
-            p.model,
-            p.version,
-            p.tag,
-            classes[p.predicted],
-            p.confidence,
-            None if p.label is None else classes[p.label],
-            None if p.labelled_ms is None else moment_of(p.labelled_ms),
-            p.corrected,
-            p.import_id,
-            p.propensity,
-        ]
-        for p in block
-    ]
+    rows: list[Row] = [list(columns_of_row(p, version).values()) for p in block]
     if version.act_alone:
         for row, p in zip(rows, block, strict=True):
             acting = acting_of_row(p, version, audit_share)

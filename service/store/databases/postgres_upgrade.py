@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from functools import partial
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
 import asyncpg
@@ -27,55 +27,48 @@ async def upgrade(url: str, make: MakeWork[T], say: Callable[[str], None]) -> T 
     Raises:
         StoreError: no such database, no store, a schema that cannot be upgraded, or a service that is connected.
     """
-    return await _connected(url, partial(_upgrade, make=make, say=say))
+    async with _connected(url) as (connection, name, version):
+        if version == VERSION:
+            return None
+        if version != POSTGRES_BEFORE:
+            raise StoreError(other_version(name, version, POSTGRES_BEFORE, "database"))
+        await _lock(connection, name)
+        say("No copy is kept: pg_dump makes one of a PostgreSQL database. A failure leaves it as it is.")
+        for statement in POSTGRES_UPGRADE:
+            await connection.execute(statement)
+        result = await run(connection, make(), large=False)
+        await connection.execute("UPDATE trueodds_schema SET version = $1", VERSION)
+        return result
 
 
 async def alone(url: str, make: MakeWork[T]) -> T:
-    """Run work in one transaction on a database that no service is connected to; what it returned.
+    """Run work in one transaction on a database that no service is connected to, and return what it returns.
 
     Raises:
         StoreError: no such database, no store of this release's schema, or a service that is connected.
     """
-
-    async def work(connection: Any, name: str) -> T:
-        version = await connection.fetchval("SELECT max(version) FROM trueodds_schema")
+    async with _connected(url) as (connection, name, version):
         if version != VERSION:
             raise StoreError(other_version(name, version, POSTGRES_BEFORE, "database"))
         await _lock(connection, name)
         return await run(connection, make(), large=False)
 
-    return await _connected(url, work)
 
-
-async def _connected(url: str, work: Callable[[Any, str], Awaitable[T]]) -> T:
-    """Runs work in a transaction of a connection of its own."""
+@asynccontextmanager
+async def _connected(url: str) -> AsyncIterator[tuple[Any, str, Any]]:
+    """Open a transaction of a connection of its own; the database's name and its schema's version with it."""
     name = shown(url)
     try:
         connection = await asyncpg.connect(url, timeout=CONNECT_SECONDS, server_settings=SESSION)
         try:
             async with connection.transaction():
-                return await work(connection, name)
+                yield connection, name, await connection.fetchval("SELECT max(version) FROM trueodds_schema")
         finally:
             await connection.close()
     except asyncpg.UndefinedTableError:
         raise StoreError(f"{name} holds no tables of TrueOdds; name the database that the service is given") from None
     except (asyncpg.PostgresError, *CLIENT, OSError, ValueError, TimeoutError) as error:
         raise StoreError(f"the store {name} cannot be changed: {words_of(error)}") from error
-
-
-async def _upgrade(connection: Any, name: str, *, make: MakeWork[T], say: Callable[[str], None]) -> T | None:
-    version = await connection.fetchval("SELECT max(version) FROM trueodds_schema")
-    if version == VERSION:
-        return None
-    if version != POSTGRES_BEFORE:
-        raise StoreError(other_version(name, version, POSTGRES_BEFORE, "database"))
-    await _lock(connection, name)
-    say("No copy is kept: pg_dump makes one of a PostgreSQL database. A failure leaves it as it is.")
-    for statement in POSTGRES_UPGRADE:
-        await connection.execute(statement)
-    result = await run(connection, make(), large=False)
-    await connection.execute("UPDATE trueodds_schema SET version = $1", VERSION)
-    return result
 
 
 async def _lock(connection: Any, name: str) -> None:

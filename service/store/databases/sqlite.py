@@ -233,9 +233,7 @@ def _create_tables(db: sqlite3.Connection, path: Path) -> None:
     """
     db.execute("BEGIN IMMEDIATE")
     try:
-        version, application = (
-            db.execute(f"PRAGMA {name}").fetchone()[0] for name in ("user_version", "application_id")
-        )
+        version, application = identity_of(db)
         tables = db.execute("SELECT count(*) FROM sqlite_schema").fetchone()[0]
         if application != APPLICATION_ID and (tables or version or application):
             raise StoreError(f"{path} is a SQLite file, but not a TrueOdds store; give another path (--store)")
@@ -250,6 +248,12 @@ def _create_tables(db: sqlite3.Connection, path: Path) -> None:
     except BaseException:
         db.execute("ROLLBACK")
         raise
+
+
+def identity_of(db: sqlite3.Connection) -> tuple[int, int]:
+    """Read the version of a file's schema, and the id of the application that made it."""
+    version, application = (db.execute(f"PRAGMA {name}").fetchone()[0] for name in ("user_version", "application_id"))
+    return version, application
 
 
 def _insist(db: sqlite3.Connection, statement: str) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from service.store.databases.schema import APPLICATION_ID, SQLITE_BEFORE, SQLITE_UPGRADE, VERSION, other_version
-from service.store.databases.sqlite import LEAST_FREE, failure
+from service.store.databases.sqlite import LEAST_FREE, failure, identity_of
 from service.store.databases.sqlite_statements import run
 from service.store.rows import StoreError
 from service.store.work.statements import MakeWork
@@ -27,43 +27,42 @@ def upgrade(path: Path, make: MakeWork[T], say: Callable[[str], None]) -> T | No
     Raises:
         StoreError: no such file, no store, a schema that cannot be upgraded, or a process that has the file open.
     """
-    if not path.is_file():
-        raise StoreError(f"there is no store {path}; name the file that the service is given as --store")
-    try:
-        with contextlib.closing(sqlite3.connect(path, timeout=1, isolation_level=None)) as db:
-            version, application = (
-                db.execute(f"PRAGMA {name}").fetchone()[0] for name in ("user_version", "application_id")
-            )
-            if application != APPLICATION_ID:
-                raise StoreError(f"{path} is not a TrueOdds store; name the file that the service is given as --store")
-            if version == VERSION:
-                return None
-            if version != SQLITE_BEFORE:
-                raise StoreError(other_version(path, version, SQLITE_BEFORE, "path"))
-            _lock(db, path)
-            with _copied(db, path, version, say):
-                return _transact(db, make, SQLITE_UPGRADE)
-    except (sqlite3.Error, OSError, UnicodeDecodeError) as error:
-        raise failure(path, "upgraded", error) from error
+    with _opened(path, "upgraded") as (db, version):
+        if version == VERSION:
+            return None
+        if version != SQLITE_BEFORE:
+            raise StoreError(other_version(path, version, SQLITE_BEFORE, "path"))
+        _lock(db, path)
+        with _copied(db, path, version, say):
+            return _transact(db, make, SQLITE_UPGRADE)
 
 
 def alone(path: Path, make: MakeWork[T]) -> T:
-    """Run work in one transaction on a file that no other process has open; what it returned.
+    """Run work in one transaction on a file that no other process has open, and return what it returns.
 
     Raises:
         StoreError: no such file, no store of this release's schema, or a process that has the file open.
     """
+    with _opened(path, "written") as (db, version):
+        if version != VERSION:
+            raise StoreError(other_version(path, version, SQLITE_BEFORE, "path"))
+        _lock(db, path)
+        return _transact(db, make, ())
+
+
+@contextlib.contextmanager
+def _opened(path: Path, verb: str) -> Iterator[tuple[sqlite3.Connection, int]]:
+    """Open a store's file by itself; its schema's version with it. `verb`: what is done to it, in messages."""
     if not path.is_file():
         raise StoreError(f"there is no store {path}; name the file that the service is given as --store")
     try:
         with contextlib.closing(sqlite3.connect(path, timeout=1, isolation_level=None)) as db:
-            version = db.execute("PRAGMA user_version").fetchone()[0]
-            if version != VERSION:
-                raise StoreError(other_version(path, version, SQLITE_BEFORE, "path"))
-            _lock(db, path)
-            return _transact(db, make, ())
+            version, application = identity_of(db)
+            if application != APPLICATION_ID:
+                raise StoreError(f"{path} is not a TrueOdds store; name the file that the service is given as --store")
+            yield db, version
     except (sqlite3.Error, OSError, UnicodeDecodeError) as error:
-        raise failure(path, "written", error) from error
+        raise failure(path, verb, error) from error
 
 
 def _lock(db: sqlite3.Connection, path: Path) -> None:

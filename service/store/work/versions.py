@@ -110,7 +110,7 @@ def add_version(version: Version) -> Work[None]:
     )
     ((observed,),) = yield Query(
         "SELECT v.observed FROM versions v JOIN models m ON m.key = v.model WHERE m.name = $1 AND v.version = $2",
-        (version.model, version.version),
+        version.key,
     )
     if bool(observed) != version.is_observed:
         taken = "another server's answers" if observed else "answers of this service"
