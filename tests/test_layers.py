@@ -55,8 +55,8 @@ LAYERS = {
     """,
     "trueodds/bundle/storage": """
         cached
-        bucket folder single
-        snapshot storage whole
+        bucket folder
+        storage whole
         locks objects
     """,
     "trueodds/evaluation": """

@@ -35,10 +35,9 @@ from trueodds.bundle.contents import (
 )
 from trueodds.bundle.storage.bucket import Bucket, cache_of
 from trueodds.bundle.storage.cached import CachedBucket
-from trueodds.bundle.storage.folder import Folder
+from trueodds.bundle.storage.folder import Folder, Single
 from trueodds.bundle.storage.locks import lock
 from trueodds.bundle.storage.objects import is_url
-from trueodds.bundle.storage.single import Single
 from trueodds.bundle.storage.storage import Storage
 from trueodds.calibrators import Calibrator
 

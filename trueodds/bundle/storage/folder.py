@@ -1,4 +1,4 @@
-"""Models that are published in a folder: changed under locks, everything written aside and renamed."""
+"""Models that are published in a folder: changed under locks, everything written aside and renamed. Or one bundle's."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pathlib import Path
 
 from trueodds.bundle.audit_log import log_of, mended
 from trueodds.bundle.bundle import Bundle, BundleError
-from trueodds.bundle.contents import NAME, Listing
+from trueodds.bundle.contents import DEFAULT, NAME, Key, Listing
 from trueodds.bundle.storage.locks import lock, lock_file
 from trueodds.bundle.storage.storage import Storage, T, Verb
 from trueodds.bundle.storage.whole import copy, keep
@@ -90,6 +90,31 @@ class Folder(Storage):
     def check_writable(self) -> None:
         with tempfile.TemporaryFile(dir=self.path):
             pass
+
+
+class Single(Storage):
+    """One bundle's folder, served as if it were all that is published: as Kubernetes mounts it, read-only.
+
+    Its model is called as its card says, and is the default.
+    """
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path, str(path), str(path.resolve()))
+        self._listing: Listing | None = None
+
+    def list(self) -> Listing:
+        """The one model and version, once the folder holds a whole bundle."""
+        if self._listing is None:
+            bundle = Bundle.load(self.path)
+            name, version = bundle.card.name, bundle.version
+            texts: dict[str, bytes] = {DEFAULT: f"{name}/{version}\n".encode()}
+            self._listing = Listing(self.given, {name: frozenset({version})}, texts.get, lambda _: 0.0)
+        elif not self.path.is_dir():
+            raise OSError(f"{self.path} is gone")
+        return self._listing
+
+    def folder(self, key: Key) -> Path:
+        return self.path
 
 
 def _names(folder: Path) -> frozenset[str]:
