@@ -13,7 +13,7 @@ from pathlib import Path
 
 from trueodds.bundle.audit_log import log_of, mended
 from trueodds.bundle.bundle import Bundle, BundleError
-from trueodds.bundle.contents import DEFAULT, NAME, Key, Listing
+from trueodds.bundle.contents import DEFAULT, NAME, ROLES, Key, Listing
 from trueodds.bundle.storage.locks import lock, lock_file
 from trueodds.bundle.storage.storage import Storage, T, Verb
 from trueodds.bundle.storage.whole import copy, keep
@@ -53,7 +53,8 @@ class Folder(Storage):
                     logs[log_of(name)] = held.enter_context(file.open("a+b", buffering=0))
                     lock_file(logs[log_of(name)])
             answer, steps = verb(self.list())
-            roles = {self.path / name for name, _ in steps if name not in logs}
+            # All roles, whichever the verb changes: what a killed process has left aside of one of them goes.
+            roles = [(self.path / log).with_name(role) for log in logs for role in ROLES]
             with _cutting_back(logs.values()), _restoring(roles):
                 for name, data in steps:
                     if name in logs:
@@ -155,8 +156,9 @@ def _restoring(paths: Collection[Path]) -> Iterator[None]:
                     path.unlink(missing_ok=True)
             raise
     finally:
-        for aside in before.values():
-            aside.unlink(missing_ok=True)
+        for path in paths:
+            for what in ("new", "before"):  # of this change, or of one whose process was killed
+                _aside(path, what).unlink(missing_ok=True)
 
 
 def _aside(path: Path, what: str) -> Path:
