@@ -41,21 +41,21 @@ READINGS = 20
 ASIDE = ".fetching-"
 """Beginning of the names of folders that are being fetched."""
 BUNDLE_FILES = (MODEL, CALIBRATOR, MODEL_CARD, *(name for kind in KINDS for name in kind.beside), CARD)
-"""All that a bundle may consist of, the card last."""
+"""Files that a bundle may consist of, the card last."""
 _SMALL = re.compile(f"{DEFAULT}|{re.escape(IDENTITY)}|{re.escape(LOG)}|{NAME}/(?:{'|'.join(ROLES)}|{re.escape(LOG)})")
 _CARD = re.compile(f"({NAME})/({NAME})/{re.escape(CARD)}")
 
 
 @dataclass(frozen=True)
 class Snapshot:
-    """A listing, with the contents of the small files in it."""
+    """A bucket's listing, with the contents of the small files in it."""
 
     entries: dict[str, Entry]
     texts: dict[str, bytes]
 
     @classmethod
     def take(cls, objects: Objects, known: Snapshot) -> Snapshot:
-        """One listing, and a request for each small file that `known` does not have as it is now.
+        """Take one listing, and request each small file that `known` does not have as it is now.
 
         Raises:
             BucketError: the bucket cannot be read, or is written all the time.
@@ -73,14 +73,14 @@ class Snapshot:
 
     @cached_property
     def models(self) -> dict[str, frozenset[str]]:
-        """The published versions of each model. Without its card a version is none."""
+        """Published versions of each model. Without its card a version is none."""
         models: dict[str, set[str]] = {name: set() for name in self._with_texts()}
         for match in filter(None, map(_CARD.fullmatch, self.entries)):
             models.setdefault(match[1], set()).add(match[2])
         return {name: frozenset(versions) for name, versions in models.items()}
 
     def listing(self, place: str) -> Listing:
-        """The models, with the roles as the audit logs say."""
+        """List the models, with the roles as the audit logs say."""
 
         def modified(name: str) -> float:
             return self.entries[name if name in self.entries else f"{name}/{CARD}"].modified
@@ -88,13 +88,13 @@ class Snapshot:
         return Listing(place, self.models, self.settled.get, modified, exists=bool(self.entries))
 
     def files(self, key: Key) -> dict[str, Entry]:
-        """The files of a version that are there."""
+        """Return the files of a version that exist."""
         names = {name: "/".join((*key, name)) for name in BUNDLE_FILES}
         return {name: self.entries[path] for name, path in names.items() if path in self.entries}
 
     @cached_property
     def settled(self) -> dict[str, bytes]:
-        """The small files with the roles as the audit logs say, where there are logs that can be read.
+        """Small files with the roles as the audit logs say, where there are logs that can be read.
 
         A publisher that ended between the log and the role file has made its change all the same.
         """
@@ -125,7 +125,7 @@ class Snapshot:
 
 
 class Bucket(Storage):
-    """The models under a URL. `path` is this machine's cache of the versions that were fetched.
+    """Models under a URL. `path` is this machine's cache of the versions that were fetched.
 
     Who answers or shadows is decided by the audit logs, which are written on the condition that nobody else has written
     them since they were read.
@@ -143,7 +143,7 @@ class Bucket(Storage):
         return self._snapshot().listing(self.place)
 
     def read(self, key: Key) -> tuple[Card, Calibrator]:
-        """The two files are all that is fetched for it."""
+        """Fetch the two files, and no others."""
         place = "/".join(key)
         files = self._objects.read([f"{place}/{file}" for file in (CARD, CALIBRATOR)])
         file = CARD
@@ -187,7 +187,7 @@ class Bucket(Storage):
         return self.folder(key)
 
     def fetch(self, key: Key) -> Path:
-        """The folder of a version, fetched now if it is not there, or no longer what it was."""
+        """Return the folder of a version. It is fetched now if it is not there, or damaged."""
         if (self.folder(key) / CARD).exists() and is_whole(self.folder(key), key):
             return self.folder(key)
         snapshot = self._current()
@@ -215,11 +215,11 @@ class Bucket(Storage):
         self._objects.delete(name)
 
     def _current(self) -> Snapshot:
-        """The bucket as it is now, or as near to now as is asked for."""
+        """Return the bucket as it is now, or as it was when it was last looked at."""
         return self._snapshot()
 
     def _snapshot(self, *, fresh: bool = False) -> Snapshot:
-        """The last one, unless it is older than a second or a fresh one is asked for."""
+        """Return the last one, unless it is older than a second or a fresh one is asked for."""
         if fresh or time.monotonic() - self._looked >= FRESH_SECONDS:
             self._last = Snapshot.take(self._objects, self._last)
             self._looked = time.monotonic()
@@ -240,7 +240,7 @@ class Bucket(Storage):
             )
 
     def _write_roles(self) -> None:
-        """Let the role files follow the logs; whoever is last finds nothing more to do.
+        """Let the role files follow the logs. The last of several writers finds nothing to do.
 
         Raises:
             ChangedError: others keep changing them.
@@ -264,7 +264,7 @@ class Bucket(Storage):
 
 
 def cache_of(url: str, cache: Path | None = None) -> Path:
-    """The folder of one bucket's models in `cache`: TRUEODDS_MODELS_CACHE, or trueodds in the user's cache folder."""
+    """Return a bucket's folder in `cache`, by default TRUEODDS_MODELS_CACHE, or trueodds in the user's cache folder."""
     if cache is None:
         home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
         cache = Path(os.environ.get(VARIABLE) or Path(home) / "trueodds")

@@ -1,4 +1,4 @@
-"""A bucket's models for a service: what was seen and fetched stays on this machine, and is served while it is away."""
+"""A bucket's models for a service. They stay on this machine, and are served while the bucket is away."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class CachedBucket(Bucket):
         self.seconds = seconds
 
     def list(self) -> Listing:
-        """What lay there when the bucket could last be read.
+        """List what the bucket held when it could last be read.
 
         Raises:
             OSError: the cache cannot be written or read.

@@ -1,4 +1,4 @@
-"""Models that are published in a folder: changed under locks, everything written aside and renamed. Or one bundle's."""
+"""Models in a folder, which are changed under locks, written aside and renamed; and a folder with one bundle."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Folder(Storage):
         super().__init__(path, str(path), str(path.resolve()))
 
     def list(self) -> Listing:
-        """A directory listing per model, .1 ms for ten versions."""
+        """List each model's folder, .1 ms for ten versions."""
 
         def read(name: str) -> bytes | None:
             try:
@@ -66,7 +66,7 @@ class Folder(Storage):
         return answer
 
     def upload(self, source: Bundle) -> Path:
-        """Copy a bundle, one publisher of a model at a time, so that what else lies aside is left over."""
+        """Copy a bundle. One publisher of a model copies at a time, so what else lies aside is left over."""
         key = source.card.name, source.version
         target, is_new = self.folder(key), not self.folder(key).parent.exists()
         if target.exists():
@@ -104,7 +104,7 @@ class Single(Storage):
         self._listing: Listing | None = None
 
     def list(self) -> Listing:
-        """The one model and version, once the folder holds a whole bundle."""
+        """List the one model and version, once the folder holds a whole bundle."""
         if self._listing is None:
             bundle = Bundle.load(self.path)
             name, version = bundle.card.name, bundle.version
@@ -162,7 +162,7 @@ def _restoring(paths: Collection[Path]) -> Iterator[None]:
 
 
 def _aside(path: Path, what: str) -> Path:
-    """Always the same name: what a killed process leaves is overwritten, and never becomes more."""
+    """Return always the same name: the file of a killed process is overwritten, so that they never become more."""
     return path.with_name(f".{path.name}.{what}")
 
 
