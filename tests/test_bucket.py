@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 
+import fsspec
 import pytest
 
 from benchmarks.faults.buckets import URL, Store
@@ -166,17 +167,27 @@ def test_a_look_asks_once_and_a_bucket_that_is_away_costs_nothing(
 def test_words(store: Store, bundles: list[Path], tmp_path: Path) -> None:
     with pytest.raises(BucketError, match="is in no bucket that exists"):
         open_models("s3://nowhere/models").publish(bundles[0])
-    with pytest.raises(BucketError, match="can only be read; models are published to s3://"):
-        open_models("memory://models").publish(bundles[0])
+    for url in ("memory://models", f"file://{tmp_path}/models"):
+        with pytest.raises(BucketError, match="can only be read; models are published to s3://"):
+            open_models(url).publish(bundles[0])
     with pytest.raises(BucketError, match="expected s3://bucket/prefix, or the path of a folder"):
         open_models("nothing://models").names()
     with pytest.raises(BundleError, match=f"there is no model 'tiny' in {URL}"):
         open_models(URL).versions("tiny")
 
 
-def test_any_url_is_read(tmp_path: Path, bundles: list[Path]) -> None:
+def test_any_url_is_read(tmp_path: Path, bundles: list[Path], monkeypatch: pytest.MonkeyPatch) -> None:
     """file:// and memory:// take the same way as s3://, without its conditions."""
+    monkeypatch.setenv("TRUEODDS_MODELS_CACHE", str(tmp_path / "cache"))
     version = open_models(tmp_path / "models").publish(bundles[0]).name
     service = CachedBucket(f"file://{tmp_path}/models", tmp_path / "service", 0.0)
     assert service.contents().default == ("tiny", version)
     assert json.loads((service.fetch(("tiny", version)) / "card.json").read_text())["method"] == "ce"
+    memory = fsspec.filesystem("memory")
+    memory.put(str(tmp_path / "models"), "/any/models", recursive=True)
+    models = open_models("memory://any/models")
+    assert models.contents().default == ("tiny", version) and models.summary("tiny", version)[0].method == "ce"
+    assert [change.after for change in models.changes("tiny")] == [version]
+    assert Bundle.load(models.version_folder("tiny", version)).version == version
+    with pytest.raises(BucketError, match="can only be read"):
+        models.publish(bundles[1])

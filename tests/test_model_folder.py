@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import json
+import os
 import resource
+import shutil
 import stat
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
+from functools import partial, partialmethod
 from itertools import pairwise, product
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import pytest
 from hypothesis import given
@@ -231,6 +233,39 @@ def test_what_killed_publishers_leave(models: PublishedModels, good: Path) -> No
     ]
     log.write_bytes(log.read_bytes()[:-1])  # an editor that ends no line
     assert models.roll_back("tiny") == first.name and len(models.changes("tiny")) == 3
+
+
+@pytest.mark.full
+def test_a_publisher_that_dies_at_any_step(models: PublishedModels, tmp_path: Path) -> None:
+    """A shadow takes over, which is six small files; publishing again completes it, once, and leaves nothing aside."""
+    published(models, "a")
+    b = make_bundle(tmp_path / "b", lambda card: card.update(method="b"))
+    version = models.publish(b, "shadow").name
+    before, steps = tmp_path / "before", ("replace", "unlink", "open")
+    shutil.copytree(models.path, before)
+    for deadline in range(1, 100):
+        shutil.rmtree(models.path)
+        shutil.copytree(before, models.path)
+        if (child := os.fork()) == 0:
+            left = iter(range(deadline - 1, -1, -1))
+
+            def counted(step: Callable[..., Any], *args: Any, **options: Any) -> Any:
+                return step(*args, **options) if next(left) else os._exit(1)  # noqa: B023
+
+            for step in steps:
+                setattr(Path, step, partialmethod(partial(counted, getattr(Path, step))))
+            models.publish(b)
+            os._exit(0)
+        is_whole = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        models.publish(b)
+        assert models.version_of("tiny", "default") == models.default().name == version
+        assert models.version_of("tiny", "shadow") is None
+        answering = [change for change in models.changes("tiny") if change.action == "publish"]
+        assert [change.after for change in answering][1:] == [version] and answering[1].before == answering[0].after
+        assert not [path for path in models.path.rglob(".*") if path.suffix in (".new", ".before")]
+        if is_whole:
+            break
+    assert deadline > 10
 
 
 def test_a_broken_bundle_is_not_published(models: PublishedModels, good: Path) -> None:

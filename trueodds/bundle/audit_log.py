@@ -1,4 +1,4 @@
-"""Who answered when, and why it changed: a line a change, only ever appended to.
+"""Audit logs of roles: each line is a change, with its time, its reason and its author. A log only grows.
 
 MODELS/<name>/history.jsonl is of a model's versions, MODELS/history.jsonl of the model that answers calls that name
 none. Nothing here reads or writes a file: a log is its bytes.
@@ -23,7 +23,7 @@ Action = Literal["publish", "promote", "rollback", "shadow", "recalibrated", "wa
 
 
 def role_of(action: Action) -> Role:
-    """The role that an action gives or takes: its own name, or who answers."""
+    """Return the role that an action gives or takes: `default`, unless the action is called as its role is."""
     return action if action in ROLES else DEFAULT
 
 
@@ -75,7 +75,7 @@ class Change:
 
     @classmethod
     def parse(cls, line: str) -> Self:
-        """The change of a line.
+        """Parse the change of a line.
 
         Raises:
             ValueError, TypeError, KeyError, AttributeError: the line is no change.
@@ -87,7 +87,7 @@ class Change:
         return change
 
     def line(self) -> str:
-        """The change as a line, without its end."""
+        """Write the change as a line, without its end."""
         tree = {"when": self.when, "what": self.action, "from": self.before, "to": self.after}
         tree |= {"why": self.why, "who": self.who}
         since = {} if self.since_ms is None else {"since_ms": self.since_ms}
@@ -95,12 +95,12 @@ class Change:
 
 
 def log_of(model: str | None) -> str:
-    """The name of the log of a model's versions, or of the model that answers calls that name none."""
+    """Name the log of a model's versions, or of the model that answers calls without a model."""
     return FILE if model is None else f"{model}/{FILE}"
 
 
 def mended(log: bytes) -> bytes:
-    """A log that can be appended to: its last line ends, or is gone where its writer died within it."""
+    """End the last line of a log, or remove it if its writer died within it, so that lines can be appended."""
     end = log.rfind(b"\n") + 1
     if end == len(log):
         return log
@@ -108,7 +108,7 @@ def mended(log: bytes) -> bytes:
 
 
 def recorded(log: bytes, action: Action, unknown: str | None) -> str | None:
-    """Who has the role that the action is about, by the last line about it; `unknown` if the log is damaged."""
+    """Return the version with the role of an action, by the last line about it; `unknown` if the log is damaged."""
     try:
         changes = parse(log, FILE)
     except AuditLogError:
@@ -126,7 +126,7 @@ def _is_change(line: bytes) -> bool:
 
 
 def parse(log: bytes, place: str) -> list[Change]:
-    """All changes of a log in their order; `place` names it in errors.
+    """Parse all changes of a log in their order. `place` names it in errors.
 
     A last line without an end is being written, or was when its writer died.
 
@@ -150,7 +150,7 @@ def _parsed(line: str, place: str) -> Change:
 
 
 def previous(changes: list[Change], current: str | None) -> str | None:
-    """Who answered before `current`, as an undo: a rollback takes back what it undid; None: nobody is known."""
+    """Return the version that answered before `current`. A rollback takes back what it undid. None: it is not known."""
     stack: list[str] = []
     for change in changes:
         if role_of(change.action) != DEFAULT:
@@ -165,7 +165,7 @@ def previous(changes: list[Change], current: str | None) -> str | None:
 
 
 def began_ms(changes: list[Change], role: Role, version: str | None) -> int | None:
-    """When a version got the role that it has, in Unix milliseconds; None: the log does not say."""
+    """Return when a version got the role that it has (Unix milliseconds). None: the log does not say."""
     for change in reversed(changes):
         if role_of(change.action) == role:
             if change.after != version:
@@ -175,7 +175,7 @@ def began_ms(changes: list[Change], role: Role, version: str | None) -> int | No
 
 
 def user() -> str:
-    """The user of this process; in a container without a name for it, its number."""
+    """Return the user of this process; in a container without a name for it, its number."""
     try:
         return getpass.getuser()
     except (KeyError, OSError):

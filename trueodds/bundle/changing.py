@@ -1,4 +1,4 @@
-"""Changes of roles as functions of a listing: which small files are written for them, in which order."""
+"""Changes of roles, as functions of a listing: the small files that they write, in their order."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ class Draft:
     def __init__(self, before: Listing, reason: Reason) -> None:
         self._before, self._reason, self._texts = before, reason, dict[str, bytes | None]()
         self.steps: list[Step] = []
-        """The changes, in the order of their writing."""
+        """Changes, in the order of their writing."""
         self._now = replace(before, read=self._read)
-        """The listing with all changes so far."""
+        """Listing with all changes so far."""
 
     def appoint(self, key: Key, role: Literal["default", "shadow"] | None, *, displace: bool, unnamed: bool) -> None:
         """Give a version that was just published its role."""
@@ -150,7 +150,7 @@ class Draft:
         why: str | None = None,
         since_ms: int | None = None,
     ) -> None:
-        """Append to a log what is a change, or was one whose process died before its line.
+        """Append a change to a log. The line of a change whose process died before it is appended now.
 
         `why`: in place of the verb's own reason.
         """
@@ -175,7 +175,7 @@ class Draft:
 
 
 def identify(listing: Listing) -> tuple[str, list[Step]]:
-    """The identity of a place, made now if it has none."""
+    """Return the identity of a place. It is made now if there is none."""
     if identity := listing.identity():
         return identity, []
     identity = secrets.token_hex(8)
@@ -183,7 +183,7 @@ def identify(listing: Listing) -> tuple[str, list[Step]]:
 
 
 def changes(listing: Listing, model: str | None) -> list[Change]:
-    """The audit log of a model's versions, or of the model that answers calls that name none.
+    """Read the audit log of a model's versions, or of the model that answers calls without a model.
 
     Raises:
         AuditLogError: a line that is no change.
@@ -193,7 +193,7 @@ def changes(listing: Listing, model: str | None) -> list[Change]:
 
 
 def since_ms(listing: Listing, name: str, slot: Slot) -> int:
-    """The time from which on answers count for a slot's version; see `PublishedModels.since_ms`."""
+    """Return the time from which answers count for a slot's version; see `PublishedModels.since_ms`."""
     if (version := listing.version_of(name, slot)) is None:
         return 0
     log = changes(listing, name)
@@ -204,13 +204,13 @@ def since_ms(listing: Listing, name: str, slot: Slot) -> int:
 
 
 def check_model(listing: Listing, name: str) -> None:
-    """Raises BundleError where there is no such model."""
+    """Raise BundleError where there is no such model."""
     if name not in listing.models:
         raise BundleError(f"there is no model {name!r} in {listing.place}; trueodds versions lists them")
 
 
 def check_published(listing: Listing, key: Key) -> None:
-    """Raises BundleError where there is no such published version."""
+    """Raise BundleError where there is no such published version."""
     if key not in listing:
         path = "/".join((listing.place, *key))
         raise BundleError(f"there is no folder {path}; publish the bundle first: trueodds publish")

@@ -27,17 +27,17 @@ Role = Literal["default", "shadow", "recalibrated", "waiting"]
 answers. waiting: the net that becomes the shadow when the place is free."""
 ROLES: tuple[Role, ...] = get_args(Role)
 Slot = Literal["shadow", "recalibrated"]
-"""The roles that are judged beside what answers."""
+"""Roles that are judged beside the served version."""
 SLOTS: tuple[Slot, ...] = get_args(Slot)
 Key = tuple[str, str]
 """Model, version."""
 Step = tuple[str, bytes | None]
-"""A small file, by its name below a place, and its new content; None: it goes. A log only grows."""
+"""Name of a small file below a place, and its new content. None: it is removed. A log only grows."""
 
 
 @dataclass(frozen=True)
 class PublishedModel:
-    """One model's folder. A role that names no folder is None, and `Contents.problems` says so."""
+    """Versions and roles of a model. A role whose version does not exist is None, and `Contents.problems` says so."""
 
     versions: frozenset[str]
     default: str | None = None
@@ -48,7 +48,7 @@ class PublishedModel:
 
 @dataclass(frozen=True)
 class Contents:
-    """The models and versions of a place, and their roles."""
+    """Models of a place, with their versions and roles."""
 
     default: Key | None = None
     models: dict[str, PublishedModel] = field(default_factory=dict)
@@ -68,7 +68,7 @@ class Listing:
     place: str
     """Name of the place in messages: what `--models` was given."""
     models: Mapping[str, frozenset[str]]
-    """The published versions of each model."""
+    """Published versions of each model."""
     read: Callable[[str], bytes | None]
     """Reads a small file by its name; None where there is none. Raises OSError for one that cannot be read."""
     modified: Callable[[str], float]
@@ -79,7 +79,7 @@ class Listing:
 
     @property
     def names(self) -> list[str]:
-        """The names of the models, sorted."""
+        """Names of the models, sorted."""
         return sorted(self.models)
 
     def contents(self) -> Contents:
@@ -93,19 +93,19 @@ class Listing:
         return key[1] in self.models.get(key[0], ())
 
     def version_of(self, name: str, role: Role) -> str | None:
-        """The version that has a role for a model, there or not; None if none has."""
+        """Return the version with a role, whether or not it exists. None: no version has the role."""
         if (version := _text(self.read(f"{name}/{role}"))) is not None:
             return version
         default = self._default([]) if role == DEFAULT else None
         return default[1] if default and default[0] == name else None
 
     def present(self, name: str, role: Role) -> str | None:
-        """The version that has a role for a model, if it is there."""
+        """Return the version with a role, if it exists."""
         version = self.version_of(name, role)
         return version if version is not None and (name, version) in self else None
 
     def default_model(self) -> str | None:
-        """The model that the place's default names, whether or not the version that it names is there."""
+        """Return the model of the place's default, whether or not its version exists."""
         try:
             name, _, version = (_text(self.read(DEFAULT)) or "").partition("/")
         except OSError:
@@ -113,7 +113,7 @@ class Listing:
         return name if name in self.models and re.fullmatch(NAME, version) else None
 
     def identity(self) -> str | None:
-        """The identity that tells this place from others; None where nothing was ever published."""
+        """Read the identity that tells this place from others. None: nothing was ever published."""
         try:
             text = _text(self.read(IDENTITY)) or ""
         except OSError:
@@ -121,7 +121,7 @@ class Listing:
         return text if re.fullmatch("[0-9a-f]{16}", text) else None
 
     def _default(self, problems: list[str]) -> Key | None:
-        """The version that answers when nothing is named; if there is none, `problems` grows."""
+        """Read the default of the place. Without one, `problems` grows."""
         file = f"{self.place}/{DEFAULT}"
         try:
             data = self.read(DEFAULT)
@@ -146,7 +146,7 @@ class Listing:
         return PublishedModel(self.models[name], **roles)
 
     def _role(self, name: str, role: Role, problems: list[str]) -> str | None:
-        """The version that a role's file names, if it is there; if not, `problems` grows."""
+        """Read the version of a role. Where it does not exist, `problems` grows."""
         file = f"{self.place}/{name}/{role}"
         try:
             data = self.read(f"{name}/{role}")
@@ -161,7 +161,7 @@ class Listing:
 
 
 def _text(data: bytes | None) -> str | None:
-    """The line of a small file; None where there is none, or where it is not text."""
+    """Decode the line of a small file. None: there is no file, or it is not text."""
     try:
         return None if data is None else data.decode().strip()
     except UnicodeDecodeError:
@@ -169,17 +169,17 @@ def _text(data: bytes | None) -> str | None:
 
 
 def shadow_of(model: str, slot: Slot = "shadow") -> str:
-    """The name of a model's shadow, or of its recalibrated version."""
+    """Name a model's shadow, or its recalibrated version."""
     return f"{model}~{slot}"
 
 
 def shadows_of(model: str) -> list[str]:
-    """The names of all that is judged beside a model's answers."""
+    """Name all versions that are judged beside a model's answers."""
     return [shadow_of(model, slot) for slot in SLOTS]
 
 
 def slot_of(name: str) -> Slot | None:
-    """The slot of a shadow's name; None: it is the name of a model.
+    """Return the slot of a shadow's name. None: it is the name of a model.
 
     >>> slot_of("digits~recalibrated"), slot_of("digits")
     ('recalibrated', None)
@@ -188,12 +188,12 @@ def slot_of(name: str) -> Slot | None:
 
 
 def is_shadow(name: str) -> bool:
-    """Whether a name is that of a shadow, in either slot."""
+    """Say whether a name is that of a shadow, in either slot."""
     return slot_of(name) is not None
 
 
 def shadowed_by(name: str) -> str:
-    """The model of a shadow's name; the name of a model stays as it is.
+    """Return the model of a shadow's name. The name of a model stays as it is.
 
     >>> shadowed_by("digits~shadow"), shadowed_by("digits")
     ('digits', 'digits')

@@ -1,4 +1,4 @@
-"""The models that are published in a place: who answers, who shadows, how it came to that, and how it changes.
+"""Published models: which version answers, which is a shadow, how it came to that, and how it changes.
 
 Published bundles lie in MODELS/<name>/<version>/. Small files say who does what: MODELS/default (<name>/<version>)
 answers when nothing is named, MODELS/<name>/default (<version>) when only the model is. Two are scored on the same
@@ -35,10 +35,9 @@ from trueodds.bundle.contents import (
 )
 from trueodds.bundle.storage.bucket import Bucket, cache_of
 from trueodds.bundle.storage.cached import CachedBucket
-from trueodds.bundle.storage.folder import Folder
+from trueodds.bundle.storage.folder import Folder, Single
 from trueodds.bundle.storage.locks import lock
 from trueodds.bundle.storage.objects import is_url
-from trueodds.bundle.storage.single import Single
 from trueodds.bundle.storage.storage import Storage
 from trueodds.calibrators import Calibrator
 
@@ -49,10 +48,10 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class PublishedModels:
-    """The models that are published in a place, with the verbs that change it; `open_models` opens one.
+    """Models in a place, with the verbs that change them. `open_models` opens a place.
 
-    All verbs that change something take `why` and `who` for the audit log; `who` is this process's user unless it is
-    said. Several processes may use one place at once. A folder is made by the first `publish`.
+    Every verb that changes something takes `why` and `who` for the audit log; `who` is the user of this process by
+    default. Several processes may use one place at once. The first `publish` makes the folder.
 
     Raises:
         BundleError: by every call, where it names a model or a version that is not published.
@@ -64,55 +63,55 @@ class PublishedModels:
 
     @property
     def path(self) -> Path:
-        """The folder on this machine where versions lie."""
+        """Folder on this machine with the versions."""
         return self.storage.path
 
     @property
     def place(self) -> str:
-        """Where the models are, for people: what `--models` takes from any folder."""
+        """Name of the place that `--models` takes from any folder."""
         return self.storage.place
 
     @property
     def given(self) -> str:
-        """What `--models` takes for it in this folder."""
+        """Name of the place that `--models` takes in the current folder."""
         return self.storage.given
 
     def address(self, name: str, version: str) -> str:
-        """Where a published version is, for people."""
+        """Name the place of a published version, for people."""
         return f"{self.given}/{name}/{version}"
 
     def exists(self) -> bool:
-        """Whether the folder is there, or something lies in the bucket, which has no empty folders."""
+        """Say whether the folder exists, or the bucket holds something: it has no empty folders."""
         return self.storage.list().exists
 
     def check_writable(self) -> None:
-        """Raises OSError where nothing can be published here."""
+        """Raise OSError where nothing can be published."""
         self.storage.check_writable()
 
     def contents(self) -> Contents:
-        """All models, versions and roles."""
+        """Read all models, versions and roles."""
         return self.storage.contents()
 
     def names(self) -> list[str]:
-        """The names of the models."""
+        """List the names of the models."""
         return self.storage.list().names
 
     def versions(self, name: str) -> list[str]:
-        """The published versions of a model, the oldest first."""
+        """List the published versions of a model, the oldest first."""
         listing = self._listing(name)
         return sorted(listing.models[name], key=lambda version: (listing.modified(f"{name}/{version}"), version))
 
     def version_folder(self, name: str, version: str) -> Path:
-        """The folder of a published version, fetched if need be."""
+        """Return the folder of a published version, which is fetched if need be."""
         check_published(self.storage.list(), (name, version))
         return self.storage.fetch((name, version))
 
     def version_of(self, name: str, role: Role) -> str | None:
-        """The version that has a role for a model, whether or not its folder is there; None if none has."""
+        """Return the version with a role, whether or not it exists. None: no version has the role."""
         return self._listing(name).version_of(name, role)
 
     def default(self) -> Path:
-        """The folder of the version that answers calls that name no model; in a bucket's cache, where it will lie.
+        """Return the folder of the version that answers calls without a model. That of a bucket may not be fetched yet.
 
         Raises:
             BundleError: there is no default, or it names a folder that is not there.
@@ -123,23 +122,23 @@ class PublishedModels:
         return self.storage.folder(contents.default)
 
     def default_model(self) -> str | None:
-        """The model that answers calls that name none, whether or not its version is there."""
+        """Return the model that answers calls without a model, whether or not its version exists."""
         return self.storage.list().default_model()
 
     def changes(self, name: str | None = None) -> list[Change]:
-        """The audit log of a model's versions, or of the model that answers calls that name none."""
+        """Read the audit log of a model's versions, or of the model that answers calls without a model."""
         return changing.changes(self.storage.list() if name is None else self._listing(name), name)
 
     def since_ms(self, name: str, slot: Slot) -> int:
-        """The time from which on answers count for a slot's version (Unix milliseconds); 0 without one.
+        """Return the time from which answers count for a slot's version (Unix milliseconds); 0 without a version.
 
-        Its fit knows none of them, and they are answers of what answers now since it last began to: which version
-        answers was decided by looking at earlier ones.
+        The fit of the version knows none of these answers. The served version gave all of them, since it last began to
+        answer: earlier ones decided which version is served.
         """
         return changing.since_ms(self._listing(name), name, slot)
 
     def summary(self, name: str, version: str) -> tuple[Card, Calibrator]:
-        """The card and the calibrator of a published version, which was looked at as a whole where that costs little.
+        """Read the card and the calibrator of a published version. A local version is checked as a whole.
 
         Raises:
             BundleError: it is damaged.
@@ -148,7 +147,7 @@ class PublishedModels:
         return self.storage.read((name, version))
 
     def standing(self, name: str, version: str) -> str:
-        """Describes, for people, the role of a published version and how to ask it."""
+        """Describe, for people, the role of a published version and how to ask it."""
         this = f"{name}/{version}"
         option = "" if self.given == (os.environ.get(VARIABLE) or "models") else f" --models {self.given}"
         default, default_model = self.version_of(name, DEFAULT), self.default_model()
@@ -300,7 +299,7 @@ class PublishedModels:
         return self._change(None, Reason.of(why, who), Draft.roll_back_default)
 
     def identify(self) -> str:
-        """The identity that tells this place from others; made now if it has none."""
+        """Return the identity that tells this place from others. It is made now if there is none."""
         return self.storage.list().identity() or self.storage.write(None, changing.identify)
 
     def lock(self, name: str, purpose: str, wait: Callable[[], object] | None = None) -> AbstractContextManager[None]:
@@ -332,7 +331,7 @@ class PublishedModels:
 
 
 def open_models(place: str | Path | None = None, *, home: Path | None = None) -> PublishedModels:
-    """The models in a folder, which is taken from `home`, or under s3://bucket/prefix. Nothing is read as yet.
+    """Open the models in a folder, which is relative to `home`, or under s3://bucket/prefix. Nothing is read yet.
 
     None: those that TRUEODDS_MODELS names, or `models`, as the service does.
 
@@ -344,7 +343,7 @@ def open_models(place: str | Path | None = None, *, home: Path | None = None) ->
 
 
 def open_storage(place: str, bundle: Path | None, cache: Path | None, seconds: float) -> Storage:
-    """What a service serves: one bundle's folder, or else a folder or a bucket, which is looked at in `seconds`."""
+    """Open what a service reads: the folder of one bundle, of models, or a bucket, which is read every `seconds`."""
     if bundle is not None:
         return Single(bundle)
     return CachedBucket(place, cache_of(place, cache), seconds) if is_url(place) else Folder(Path(place))

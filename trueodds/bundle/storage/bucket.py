@@ -7,37 +7,125 @@ and the role files (`default`, `shadow`) are written after it, for those who rea
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import random
 import re
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
 from hashlib import sha256
 from pathlib import Path
 
 from trueodds import calibrators
 from trueodds.bundle.audit_log import FILE as LOG
-from trueodds.bundle.bundle import CALIBRATOR, CARD, Bundle, BundleError
+from trueodds.bundle.audit_log import AuditLogError, Change, log_of, parse, role_of
+from trueodds.bundle.bundle import CALIBRATOR, CARD, MODEL, MODEL_CARD, Bundle, BundleError
 from trueodds.bundle.card import Card
-from trueodds.bundle.contents import IDENTITY, Key, Listing
-from trueodds.bundle.storage.objects import BucketError, ChangedError, Objects
-from trueodds.bundle.storage.snapshot import Snapshot
+from trueodds.bundle.contents import DEFAULT, IDENTITY, NAME, ROLES, Key, Listing
+from trueodds.bundle.storage.objects import BucketError, ChangedError, Entry, Objects
 from trueodds.bundle.storage.storage import Storage, T, Verb
 from trueodds.bundle.storage.whole import copy, is_whole, keep
 from trueodds.calibrators import Calibrator
+from trueodds.inputs import KINDS
 
 VARIABLE = "TRUEODDS_MODELS_CACHE"
 TRIES = 12
 """Attempts at a change while others change the same model. Pauses grow to a second."""
 FRESH_SECONDS = 1.0
 """Seconds for which a listing is reused, so that one command sees one consistent state."""
+READINGS = 20
+"""Attempts at a listing and at reading what it lists, while others write."""
 ASIDE = ".fetching-"
 """Beginning of the names of folders that are being fetched."""
+BUNDLE_FILES = (MODEL, CALIBRATOR, MODEL_CARD, *(name for kind in KINDS for name in kind.beside), CARD)
+"""Files that a bundle may consist of, the card last."""
+_SMALL = re.compile(f"{DEFAULT}|{re.escape(IDENTITY)}|{re.escape(LOG)}|{NAME}/(?:{'|'.join(ROLES)}|{re.escape(LOG)})")
+_CARD = re.compile(f"({NAME})/({NAME})/{re.escape(CARD)}")
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """A bucket's listing, with the contents of the small files in it."""
+
+    entries: dict[str, Entry]
+    texts: dict[str, bytes]
+
+    @classmethod
+    def take(cls, objects: Objects, known: Snapshot) -> Snapshot:
+        """Take one listing, and request each small file that `known` does not have as it is now.
+
+        Raises:
+            BucketError: the bucket cannot be read, or is written all the time.
+        """
+        entries = objects.list()
+        for _ in range(READINGS):
+            small = {name for name in entries if _SMALL.fullmatch(name)}
+            texts = {n: known.texts[n] for n in small & known.texts.keys() if known.entries.get(n) == entries[n]}
+            if texts.keys() == small:
+                return cls(entries, texts)
+            texts |= objects.read(small - texts.keys())
+            # What was read belongs to the listing only if nobody has written meanwhile: the next one tells.
+            known, entries = cls(entries, texts), objects.list()
+        raise BucketError(f"{objects.url} has changed {READINGS} times while it was read")
+
+    @cached_property
+    def models(self) -> dict[str, frozenset[str]]:
+        """Published versions of each model. Without its card a version is none."""
+        models: dict[str, set[str]] = {name: set() for name in self._with_texts()}
+        for match in filter(None, map(_CARD.fullmatch, self.entries)):
+            models.setdefault(match[1], set()).add(match[2])
+        return {name: frozenset(versions) for name, versions in models.items()}
+
+    def listing(self, place: str) -> Listing:
+        """List the models, with the roles as the audit logs say."""
+
+        def modified(name: str) -> float:
+            return self.entries[name if name in self.entries else f"{name}/{CARD}"].modified
+
+        return Listing(place, self.models, self.settled.get, modified, exists=bool(self.entries))
+
+    def files(self, key: Key) -> dict[str, Entry]:
+        """Return the files of a version that exist."""
+        names = {name: "/".join((*key, name)) for name in BUNDLE_FILES}
+        return {name: self.entries[path] for name, path in names.items() if path in self.entries}
+
+    @cached_property
+    def settled(self) -> dict[str, bytes]:
+        """Small files with the roles as the audit logs say, where there are logs that can be read.
+
+        A publisher that ended between the log and the role file has made its change all the same.
+        """
+        texts = dict(self.texts)
+        for name in self._with_texts():
+            by_role = {role_of(change.action): change.after for change in self._changes(name)}
+            for role, version in by_role.items():
+                if version is None:
+                    texts.pop(f"{name}/{role}", None)
+                else:
+                    texts[f"{name}/{role}"] = f"{version}\n".encode()
+        named = texts.get(DEFAULT, b"").decode(errors="replace").strip().partition("/")
+        # A publisher may have ended after it named a model here and before it let a version of it answer.
+        for model in [*(c.after for c in reversed(self._changes(None))), named[0]]:
+            if answering := texts.get(f"{model}/{DEFAULT}"):
+                texts[DEFAULT] = f"{model}/".encode() + answering
+                break
+        return texts
+
+    def _with_texts(self) -> set[str]:
+        return {path.partition("/")[0] for path in self.texts if "/" in path}
+
+    def _changes(self, model: str | None) -> list[Change]:
+        try:
+            return parse(self.texts.get(log_of(model), b""), log_of(model))
+        except AuditLogError:  # whoever reads the log says so; until it is repaired, the role files decide
+            return []
 
 
 class Bucket(Storage):
-    """The models under a URL. `path` is this machine's cache of the versions that were fetched.
+    """Models under a URL. `path` is this machine's cache of the versions that were fetched.
 
     Who answers or shadows is decided by the audit logs, which are written on the condition that nobody else has written
     them since they were read.
@@ -48,14 +136,14 @@ class Bucket(Storage):
     def __init__(self, url: str, cache: Path) -> None:
         super().__init__(cache, url.rstrip("/"), url.rstrip("/"))
         self._objects = Objects(self.place)
-        self._last: Snapshot | None = None
+        self._last = Snapshot({}, {})
         self._looked = float("-inf")
 
     def list(self) -> Listing:
         return self._snapshot().listing(self.place)
 
     def read(self, key: Key) -> tuple[Card, Calibrator]:
-        """The two files are all that is fetched for it."""
+        """Fetch the two files, and no others."""
         place = "/".join(key)
         files = self._objects.read([f"{place}/{file}" for file in (CARD, CALIBRATOR)])
         file = CARD
@@ -94,13 +182,12 @@ class Bucket(Storage):
             # An object is there as a whole or not at all.
             if file not in there or there[file].size != path.stat().st_size:
                 self._objects.upload(path, "/".join((*key, file)))
-
         if not is_whole(self.folder(key), key):
             self._keep(key, lambda aside: copy(source, aside))
         return self.folder(key)
 
     def fetch(self, key: Key) -> Path:
-        """The folder of a version, fetched now if it is not there, or no longer what it was."""
+        """Return the folder of a version. It is fetched now if it is not there, or damaged."""
         if (self.folder(key) / CARD).exists() and is_whole(self.folder(key), key):
             return self.folder(key)
         snapshot = self._current()
@@ -119,7 +206,7 @@ class Bucket(Storage):
         return self.folder(key)
 
     def revision(self, key: Key) -> tuple[tuple[str, str], ...]:
-        return self._current().revision(key)
+        return tuple((name, entry.etag) for name, entry in self._current().files(key).items())
 
     def check_writable(self) -> None:
         name = ".writable"
@@ -128,12 +215,12 @@ class Bucket(Storage):
         self._objects.delete(name)
 
     def _current(self) -> Snapshot:
-        """The bucket as it is now, or as near to now as is asked for."""
+        """Return the bucket as it is now, or as it was when it was last looked at."""
         return self._snapshot()
 
     def _snapshot(self, *, fresh: bool = False) -> Snapshot:
-        """The last one, unless it is older than a second or a fresh one is asked for."""
-        if self._last is None or fresh or time.monotonic() - self._looked >= FRESH_SECONDS:
+        """Return the last one, unless it is older than a second or a fresh one is asked for."""
+        if fresh or time.monotonic() - self._looked >= FRESH_SECONDS:
             self._last = Snapshot.take(self._objects, self._last)
             self._looked = time.monotonic()
         return self._last
@@ -153,24 +240,21 @@ class Bucket(Storage):
             )
 
     def _write_roles(self) -> None:
-        """Let the role files follow the logs; whoever is last finds nothing more to do.
+        """Let the role files follow the logs. The last of several writers finds nothing to do.
 
         Raises:
             ChangedError: others keep changing them.
         """
         for _ in range(TRIES):
             snapshot = self._snapshot(fresh=True)
-            settled = snapshot.settled()
-            other = [name for name in settled if settled[name] != snapshot.texts.get(name)]
-            gone = [name for name in snapshot.texts if name not in settled]
+            other = snapshot.settled.items() - snapshot.texts.items()
+            gone = snapshot.texts.keys() - snapshot.settled.keys()
             if not other and not gone:
                 return
-            for name in other:
-                try:
-                    self._objects.put(name, settled[name], snapshot.entries.get(name))
-                except ChangedError:
-                    break
-            for name in gone:
+            with contextlib.suppress(ChangedError):
+                for name, data in sorted(other):
+                    self._objects.put(name, data, snapshot.entries.get(name))
+            for name in sorted(gone):
                 self._objects.delete(name)
 
     def _keep(self, key: Key, fill: Callable[[Path], None]) -> None:
@@ -180,7 +264,7 @@ class Bucket(Storage):
 
 
 def cache_of(url: str, cache: Path | None = None) -> Path:
-    """The folder of one bucket's models in `cache`: TRUEODDS_MODELS_CACHE, or trueodds in the user's cache folder."""
+    """Return a bucket's folder in `cache`, by default TRUEODDS_MODELS_CACHE, or trueodds in the user's cache folder."""
     if cache is None:
         home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
         cache = Path(os.environ.get(VARIABLE) or Path(home) / "trueodds")

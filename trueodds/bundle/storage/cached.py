@@ -1,4 +1,4 @@
-"""A bucket's models for a service: what was seen and fetched stays on this machine, and is served while it is away."""
+"""A bucket's models for a service. They stay on this machine, and are served while the bucket is away."""
 
 from __future__ import annotations
 
@@ -9,11 +9,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from trueodds.bundle.contents import ROLES, Listing
-from trueodds.bundle.storage.bucket import ASIDE, Bucket
+from trueodds.bundle.storage.bucket import ASIDE, Bucket, Snapshot
 from trueodds.bundle.storage.folder import Folder
 from trueodds.bundle.storage.locks import lock
 from trueodds.bundle.storage.objects import BucketError
-from trueodds.bundle.storage.snapshot import Snapshot
 from trueodds.files import write_bytes
 
 _ABANDONED_SECONDS = 24 * 3600.0
@@ -33,7 +32,7 @@ class CachedBucket(Bucket):
         self.seconds = seconds
 
     def list(self) -> Listing:
-        """What lay there when the bucket could last be read.
+        """List what the bucket held when it could last be read.
 
         Raises:
             OSError: the cache cannot be written or read.
@@ -43,7 +42,7 @@ class CachedBucket(Bucket):
             if time.monotonic() - self._looked >= self.seconds:
                 self._look()
                 self._looked = time.monotonic()
-            listing = self._last.listing(self.place) if self._last else Folder(self.path).list()
+            listing = self._last.listing(self.place) if self._last.entries else Folder(self.path).list()
         problem = ""
         if self.away:
             kept = "what was fetched before is served" if listing.models else "and nothing of it was fetched before"
@@ -51,7 +50,7 @@ class CachedBucket(Bucket):
         return replace(listing, place=self.place, problem=problem)
 
     def _current(self) -> Snapshot:
-        return self._last or Snapshot({}, {})
+        return self._last
 
     def _look(self) -> None:
         try:
@@ -61,7 +60,7 @@ class CachedBucket(Bucket):
         except BucketError as error:
             self.away = str(error)
             return
-        if self._last is None:
+        if not self._last.entries:
             self._clear_abandoned()
         self._lay_out(snapshot)
         self._last = snapshot
@@ -80,7 +79,7 @@ class CachedBucket(Bucket):
 
         Those of versions are empty where nothing was fetched into them. What is the same is not touched.
         """
-        here, models, settled = Folder(self.path).list().models, snapshot.models, snapshot.settled()
+        here, models, settled = Folder(self.path).list().models, snapshot.models, snapshot.settled
         for name, versions in models.items():
             for folder in (self.path / name, *(self.path / name / version for version in versions)):
                 folder.mkdir(exist_ok=True)

@@ -1,4 +1,4 @@
-"""Models that are published in a folder: changed under locks, everything written aside and renamed."""
+"""Models in a folder, which are changed under locks, written aside and renamed; and a folder with one bundle."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pathlib import Path
 
 from trueodds.bundle.audit_log import log_of, mended
 from trueodds.bundle.bundle import Bundle, BundleError
-from trueodds.bundle.contents import NAME, Listing
+from trueodds.bundle.contents import DEFAULT, NAME, ROLES, Key, Listing
 from trueodds.bundle.storage.locks import lock, lock_file
 from trueodds.bundle.storage.storage import Storage, T, Verb
 from trueodds.bundle.storage.whole import copy, keep
@@ -30,7 +30,7 @@ class Folder(Storage):
         super().__init__(path, str(path), str(path.resolve()))
 
     def list(self) -> Listing:
-        """A directory listing per model, .1 ms for ten versions."""
+        """List each model's folder, .1 ms for ten versions."""
 
         def read(name: str) -> bytes | None:
             try:
@@ -53,7 +53,8 @@ class Folder(Storage):
                     logs[log_of(name)] = held.enter_context(file.open("a+b", buffering=0))
                     lock_file(logs[log_of(name)])
             answer, steps = verb(self.list())
-            roles = {self.path / name for name, _ in steps if name not in logs}
+            # All roles, whichever the verb changes: what a killed process has left aside of one of them goes.
+            roles = [(self.path / log).with_name(role) for log in logs for role in ROLES]
             with _cutting_back(logs.values()), _restoring(roles):
                 for name, data in steps:
                     if name in logs:
@@ -65,7 +66,7 @@ class Folder(Storage):
         return answer
 
     def upload(self, source: Bundle) -> Path:
-        """Copy a bundle, one publisher of a model at a time, so that what else lies aside is left over."""
+        """Copy a bundle. One publisher of a model copies at a time, so what else lies aside is left over."""
         key = source.card.name, source.version
         target, is_new = self.folder(key), not self.folder(key).parent.exists()
         if target.exists():
@@ -90,6 +91,31 @@ class Folder(Storage):
     def check_writable(self) -> None:
         with tempfile.TemporaryFile(dir=self.path):
             pass
+
+
+class Single(Storage):
+    """One bundle's folder, served as if it were all that is published: as Kubernetes mounts it, read-only.
+
+    Its model is called as its card says, and is the default.
+    """
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path, str(path), str(path.resolve()))
+        self._listing: Listing | None = None
+
+    def list(self) -> Listing:
+        """List the one model and version, once the folder holds a whole bundle."""
+        if self._listing is None:
+            bundle = Bundle.load(self.path)
+            name, version = bundle.card.name, bundle.version
+            texts: dict[str, bytes] = {DEFAULT: f"{name}/{version}\n".encode()}
+            self._listing = Listing(self.given, {name: frozenset({version})}, texts.get, lambda _: 0.0)
+        elif not self.path.is_dir():
+            raise OSError(f"{self.path} is gone")
+        return self._listing
+
+    def folder(self, key: Key) -> Path:
+        return self.path
 
 
 def _names(folder: Path) -> frozenset[str]:
@@ -130,12 +156,13 @@ def _restoring(paths: Collection[Path]) -> Iterator[None]:
                     path.unlink(missing_ok=True)
             raise
     finally:
-        for aside in before.values():
-            aside.unlink(missing_ok=True)
+        for path in paths:
+            for what in ("new", "before"):  # of this change, or of one whose process was killed
+                _aside(path, what).unlink(missing_ok=True)
 
 
 def _aside(path: Path, what: str) -> Path:
-    """Always the same name: what a killed process leaves is overwritten, and never becomes more."""
+    """Return always the same name: the file of a killed process is overwritten, so that they never become more."""
     return path.with_name(f".{path.name}.{what}")
 
 

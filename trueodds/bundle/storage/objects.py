@@ -1,4 +1,4 @@
-"""The objects under a URL: listed, read, and written on the condition that nobody else has done so meanwhile.
+"""Objects under a URL: listed, read, and written on the condition that nobody else has done so meanwhile.
 
 Reading takes any URL that fsspec knows. The condition of a write is each cloud's own, and fsspec has no word for it:
 `CONDITIONS` has those that are here, which is S3's. Google's `ifGenerationMatch` is not: gcsfs passes on only "where
@@ -40,14 +40,14 @@ class Entry:
     """An object of a listing."""
 
     etag: str
-    """Another one means another content."""
+    """Identity of the content."""
     size: int
     modified: float
-    """Unix seconds."""
+    """Time of the last write, Unix seconds."""
 
 
 def is_url(place: str) -> bool:
-    """Whether a place is a URL, which is left to fsspec, and no path."""
+    """Say whether a place is a URL, which is left to fsspec, or a path."""
     return re.match(r"[a-z][a-z0-9+.]+://", place) is not None
 
 
@@ -62,7 +62,7 @@ CONDITIONS: dict[str, Callable[[Entry | None], dict[str, str]]] = {"s3": _s3, "s
 
 @dataclass(frozen=True)
 class Objects:
-    """What lies under a URL, by names relative to it. Nothing is imported or asked before the first call.
+    """Objects under a URL, by names relative to it. Nothing is imported or asked before the first call.
 
     Every call raises BucketError where the bucket cannot be reached, denies access or is not there.
     """
@@ -96,18 +96,18 @@ class Objects:
         return self.url.partition("://")[0]
 
     def check_packages(self) -> None:
-        """Raises MissingExtraError where reading this URL needs a package that is not installed."""
+        """Raise MissingExtraError where reading this URL needs a package that is not installed."""
         _ = self._opened
 
     def list(self) -> dict[str, Entry]:
-        """Every object under the URL: one request for 1,000 of them."""
+        """List every object under the URL: one request for 1,000 of them."""
         files, path = self._opened
         with self._asking():
             found = files.find(path, detail=True)
         return {name[len(path) + 1 :]: _entry(info) for name, info in found.items() if name.startswith(f"{path}/")}
 
     def read(self, names: Iterable[str]) -> dict[str, bytes]:
-        """The contents of small objects, asked for at once; those that have gone meanwhile are left out."""
+        """Read small objects at once. Those that have gone meanwhile are left out."""
         files, path = self._opened
         paths = {f"{path}/{name}": name for name in names}
         if not paths:
@@ -120,7 +120,7 @@ class Objects:
         return {paths[key]: data for key, data in contents.items() if isinstance(data, bytes)}
 
     def download(self, name: str, target: Path) -> None:
-        """An object of any size to a file.
+        """Download an object of any size to a file.
 
         Raises:
             FileNotFoundError: it has gone.
@@ -135,7 +135,7 @@ class Objects:
                 raise _GoneError from None
 
     def upload(self, source: Path, name: str) -> None:
-        """A file of any size; it is there as a whole or not at all."""
+        """Upload a file of any size. It is there as a whole or not at all."""
         files, path = self._writable()
         with self._asking(f"/{name}"):
             files.put_file(str(source), f"{path}/{name}")
@@ -168,7 +168,7 @@ class Objects:
                 raise
 
     def ignores_conditions(self, name: str) -> bool:
-        """Whether the store writes over an object though it is asked to do so only where there is none."""
+        """Say whether the store writes over an object though it is asked to write only where there is none."""
         files, path = self._writable()
         with self._asking(f"/{name}"):
             try:
@@ -180,7 +180,7 @@ class Objects:
         return True
 
     def delete(self, name: str) -> None:
-        """An object, if it is there."""
+        """Delete an object, if it exists."""
         files, path = self._writable()
         with self._asking(f"/{name}"):
             try:
@@ -219,7 +219,7 @@ def _entry(info: dict[str, Any]) -> Entry:
 
 
 def _errors() -> tuple[type[Exception], ...]:
-    """What fsspec raises, and s3fs where it is installed; it is imported by then."""
+    """Errors of fsspec, and of s3fs where it is installed; it is imported by then."""
     try:
         from aiohttp import ClientError
         from botocore.exceptions import BotoCoreError
@@ -239,7 +239,7 @@ def _code(error: BaseException) -> str:
 
 
 def _words(error: BaseException) -> str:
-    """What is wrong, without what the store says about accounts, for some of it is shown to everybody."""
+    """Describe an error without the store's words about accounts, for some of it is shown to everybody."""
     code = _code(error)
     if code in ("InvalidAccessKeyId", "SignatureDoesNotMatch", "ExpiredToken", "InvalidToken"):
         return f"refuses the credentials ({code}); see AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"

@@ -1,4 +1,4 @@
-"""The protocol of a place where models are published: five methods that move data, and a few answers about it."""
+"""Protocol of a place for published models: list, read, write if unchanged, upload, fetch; and answers about it."""
 
 from __future__ import annotations
 
@@ -14,13 +14,14 @@ from trueodds.calibrators import Calibrator
 
 T = TypeVar("T")
 Verb = Callable[[Listing], tuple[T, list[Step]]]
-"""A change of roles: from what is there to an answer, and the small files that make the change, in their order."""
+"""Change of roles: from a listing to an answer, and the small files that make the change, in their order."""
 
 
 class Storage(ABC):
-    """A place where models are published. `path` is the folder on this machine where their versions lie.
+    """A place for published models. `path` is the folder on this machine where their versions lie.
 
-    Here it can only be read, where it lies. Every call raises OSError where the place cannot be read or written.
+    These defaults are for a local place that can only be read. Every call raises OSError where the place cannot be
+    read or written.
     """
 
     notice_seconds = 5.0
@@ -69,7 +70,7 @@ class Storage(ABC):
         raise self._refusal()
 
     def fetch(self, key: Key) -> Path:
-        """The folder of a published version on this machine, fetched now if need be.
+        """Return the folder of a published version on this machine. It is fetched now if need be.
 
         Raises:
             BundleError: what lies there is not the version that it says.
@@ -77,22 +78,22 @@ class Storage(ABC):
         return self.folder(key)
 
     def contents(self) -> Contents:
-        """All models, versions and roles; none, and why, where it holds nothing that can be served."""
+        """Read all models, versions and roles; none, and the reason, where it holds nothing that can be served."""
         try:
             return self.list().contents()
         except BundleError as error:
             return Contents(problems=(str(error),))
 
     def folder(self, key: Key) -> Path:
-        """Where a published version lies on this machine, or will once it is fetched."""
+        """Return the folder of a published version on this machine, fetched or not."""
         return self.path.joinpath(*key)
 
     def revision(self, key: Key) -> tuple[tuple[str, str], ...]:
-        """Changes when a version does where `fetch` takes it from, if that is elsewhere."""
+        """Return a value that changes with the version where `fetch` takes it from, if that is elsewhere."""
         return ()
 
     def check_writable(self) -> None:
-        """Raises OSError where nothing can be published."""
+        """Raise OSError where nothing can be published."""
         raise self._refusal()
 
     def _refusal(self) -> OSError:

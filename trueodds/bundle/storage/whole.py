@@ -1,4 +1,4 @@
-"""The folder of a version on this machine: filled aside and checked, so that it is whole or not there."""
+"""Folders of versions on this machine: filled aside and checked, so that each is whole or not there."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from trueodds.files import naming
 
 
 def keep(target: Path, key: Key, fill: Callable[[Path], None], *, prefix: str, place: str) -> None:
-    """Let `fill` write a version's files aside, check them, and rename their folder to `target`.
+    """Fill a folder aside, check that it is a version, and rename it to `target`.
 
     Several processes may do so at once: what is there already stays if it is the version, and goes if it is not.
 
@@ -53,7 +53,7 @@ def copy(source: Bundle, aside: Path) -> None:
 
 
 def is_whole(folder: Path, key: Key) -> bool:
-    """Whether a folder holds a version, undamaged."""
+    """Say whether a folder holds a version, undamaged."""
     try:
         return _content(folder) == key
     except BundleError:
