@@ -126,11 +126,10 @@ LAYERS = {
     """,
     "trueodds/reports/table": """
         command threshold compare_command
-        text report arguments matching
-        comparing
-        acting evaluation promise sums reading chances
-        notebook answers numbers
-        classes
+        report
+        text matching reading acting
+        answers comparing
+        classes evaluation form
     """,
     "trueodds/reports/page": """
         rendering
