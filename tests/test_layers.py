@@ -104,25 +104,21 @@ LAYERS = {
     """,
     "trueodds/reports": """
         table
-        composition page
-        checks labelling slices
-        verdict
-        decisions estimands figures
-        words
-        memo options times
-        rows schemas
-        alarm
+        checks composition
+        page verdict
+        estimands figures labelling slices
+        data options times words
+        schemas
     """,
     "trueodds/reports/schemas": """
         report
-        acting figures groups
-        labelling
+        figures groups
+        alarm labelling
     """,
     "trueodds/reports/verdict": """
-        headline cautions
-        examples rules
-        in_the_large
-        shares
+        headline
+        rules
+        cautions examples in_the_large
     """,
     "trueodds/reports/table": """
         command threshold compare_command

@@ -12,7 +12,7 @@ from service.errors import ServiceError
 from service.http import json_body, keys, signed_body
 from service.http.signed_body import SignedBody
 from service.store.rows import Version
-from trueodds.reports.alarm import Alarm
+from trueodds.reports.schemas.alarm import Alarm
 from trueodds.texts import short
 
 FORM = "application/x-www-form-urlencoded"

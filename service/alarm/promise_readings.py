@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from service.alarm.promise import PromiseState
 from trueodds.metrics import binomial_interval, risk_sequence
-from trueodds.reports.schemas.acting import ActingAlone, BrokenPromise
+from trueodds.reports.schemas.alarm import ActingAlone, BrokenPromise
 from trueodds.texts import plural
 
 if TYPE_CHECKING:

@@ -11,7 +11,8 @@ from service.alarm.state import AlarmState
 from service.alarm.watched import PAGING
 from service.store.rows import LabelBlock
 from trueodds.bundle.shadows import is_shadow
-from trueodds.reports.alarm import (
+from trueodds.reports.labelling import choice_of
+from trueodds.reports.schemas.alarm import (
     Acknowledgement,
     Advice,
     Alarm,
@@ -21,7 +22,6 @@ from trueodds.reports.alarm import (
     Watched,
     WeightedEvidence,
 )
-from trueodds.reports.labelling import choice_of
 from trueodds.sums.answers import AnswerSums
 from trueodds.texts import plural
 

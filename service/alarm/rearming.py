@@ -18,7 +18,7 @@ from service.errors import ServiceError
 from service.http import documentation, error_answers, json_body, keys
 from service.http.signed_body import Name, SignedBody
 from service.store.rows import LabelBlock, Version
-from trueodds.reports.alarm import Alarm
+from trueodds.reports.schemas.alarm import Alarm
 from trueodds.texts import plural
 
 if TYPE_CHECKING:

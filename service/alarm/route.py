@@ -26,8 +26,7 @@ from service.http.signed_body import Name, SignedBody
 from service.settings import Webhook
 from service.store import StoreError
 from service.store.rows import LabelBlock, Version
-from trueodds.reports.alarm import Alarm, Watched
-from trueodds.reports.schemas.acting import ActingAlone
+from trueodds.reports.schemas.alarm import ActingAlone, Alarm, Watched
 from trueodds.texts import plural, short
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ import numpy.typing as npt
 from service.alarm.evidence import Evidence
 from service.store.rows import LabelBlock
 from trueodds.metrics import MOST_RATIO, EProcess, PositiveEProcess, ShiryaevRoberts
-from trueodds.reports.alarm import Watched
+from trueodds.reports.schemas.alarm import Watched
 from trueodds.sums.inputs import Array
 from trueodds.sums.positive import PositiveClass
 

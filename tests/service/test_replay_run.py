@@ -31,7 +31,7 @@ from trueodds.calibrators import Temperature
 from trueodds.inputs import ImageInput
 from trueodds.inputs.image.pictures import Pixels
 from trueodds.metrics import CalibrationSums, ece
-from trueodds.reports import alarm as alarm_schemas
+from trueodds.reports.schemas import alarm as alarm_schemas
 from trueodds.sums.inputs import Array
 
 CALIBRATOR = Temperature(1.7)
