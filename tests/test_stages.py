@@ -163,7 +163,7 @@ def test_the_run_left_what_it_should(reproduced: Path) -> None:
     assert table["after"]["ece"] < table["after"]["floor_p95"] + 0.02
     assert set(table["compared"]) == {"structured_vector", "vector", "isotonic"}
     for picture in ("reliability", "bins", "classes", "calibrators"):
-        assert (reproduced / f"artifacts/evaluation/{picture}.svg").stat().st_size > 10_000
+        assert (reproduced / f"artifacts/evaluation/{picture}.svg").read_text().count("<path") > 15
     with (reproduced / "artifacts/evaluation/calibrators.csv").open(newline="") as file:
         rows = list(csv.DictReader(file))
     assert [row["role"] for row in rows] == ["before", "after", "compared", "compared", "compared"]

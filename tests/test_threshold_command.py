@@ -12,8 +12,7 @@ import pytest
 import trueodds
 from tests.test_table_report import table
 from trueodds import cli
-from trueodds.reports.table.chances import evenly_labelled
-from trueodds.reports.table.promise import at_least
+from trueodds.reports.table.acting import at_least, evenly_labelled
 from trueodds.reports.table.reading import read
 from trueodds.reports.table.report import report_of_answers
 

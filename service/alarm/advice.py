@@ -10,7 +10,7 @@ from service.store.rows import LabelBlock
 from trueodds.bundle.contents import is_shadow
 from trueodds.metrics import Prequential
 from trueodds.metrics.alarms.sequential import BLOCK
-from trueodds.reports.alarm import Advice
+from trueodds.reports.schemas.alarm import Advice
 from trueodds.texts import plural
 
 HELPS = math.log(20)

@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, PlainSerializer, PlainValidator, Val
 
 from service.store.rows import LabelBlock, StoreError
 from trueodds.metrics import MOST_RATIO, EProcess, PositiveEProcess, Prequential, ShiryaevRoberts, WeightedEProcess
-from trueodds.reports.alarm import Watched
+from trueodds.reports.schemas.alarm import Watched
 from trueodds.sums.inputs import Array
 from trueodds.sums.positive import PositiveClass
 

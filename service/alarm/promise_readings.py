@@ -6,7 +6,7 @@ from service.alarm.promise import PromiseState
 from service.http.parameters import moment_of
 from service.settings import Settings
 from trueodds.metrics import binomial_interval, risk_sequence
-from trueodds.reports.schemas.acting import ActingAlone, BrokenPromise
+from trueodds.reports.schemas.alarm import ActingAlone, BrokenPromise
 from trueodds.texts import plural
 
 LEVEL = 0.95

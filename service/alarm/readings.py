@@ -7,9 +7,10 @@ from typing import Literal
 from service.alarm.evidence import PAGING, Evidence
 from service.alarm.state import AlarmState
 from service.http.parameters import moment_of
-from trueodds.bundle.contents import is_shadow
 from service.settings import Settings
-from trueodds.reports.alarm import (
+from trueodds.bundle.contents import is_shadow
+from trueodds.reports.labelling import choice_of
+from trueodds.reports.schemas.alarm import (
     Acknowledgement,
     Alarm,
     AlarmOf,
@@ -18,7 +19,6 @@ from trueodds.reports.alarm import (
     Watched,
     WeightedEvidence,
 )
-from trueodds.reports.labelling import choice_of
 from trueodds.sums.answers import AnswerSums
 from trueodds.texts import plural
 

@@ -21,7 +21,7 @@ from service.http import documentation, json_body, signed_body
 from service.http.signed_body import Name, SignedBody
 from service.runtime import Runtime, runtime_of
 from service.store.rows import LabelBlock, Version
-from trueodds.reports.alarm import Alarm, Watched
+from trueodds.reports.schemas.alarm import Alarm, Watched
 from trueodds.texts import plural, short
 
 router = APIRouter()

@@ -33,9 +33,8 @@ from trueodds.reports import (
     tags_of,
     trend_of,
 )
-from trueodds.reports.alarm import Advice, Alarm
 from trueodds.reports.schemas import NO_TAG, Check, Maturing, Verdict
-from trueodds.reports.schemas.acting import ActingAlone
+from trueodds.reports.schemas.alarm import ActingAlone, Advice, Alarm
 from trueodds.reports.verdict import TOLERANCE
 from trueodds.sums.bins import COARSE_CELLS
 

@@ -17,7 +17,7 @@ from service.alarm.state import AlarmState
 from service.store.rows import HeldLabels, Matured, Version
 from service.telemetry.metrics import KEY
 from trueodds.metrics import EceInterval, ece_interval
-from trueodds.reports.schemas.acting import ActingAlone
+from trueodds.reports.schemas.alarm import ActingAlone
 from trueodds.sums.answers import AnswerSums
 from trueodds.sums.inputs import Array
 

@@ -21,7 +21,7 @@ from service.runtime import Runtime, runtime_of
 from service.status.gauges import Gauges, VersionState, chosen
 from service.store import StoreError
 from service.store.rows import Version
-from trueodds.reports.schemas.acting import ActingAlone
+from trueodds.reports.schemas.alarm import ActingAlone
 
 router = APIRouter()
 

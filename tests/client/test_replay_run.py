@@ -32,7 +32,7 @@ from trueodds.replay.drift import Schedule
 from trueodds.replay.runner import Replay, ReplayPlan, alarm_text
 from trueodds.replay.source import Signature, read
 from trueodds.replay.stream import Bias, Event, Stream
-from trueodds.reports import alarm as alarm_schemas
+from trueodds.reports.schemas import alarm as alarm_schemas
 from trueodds.sums.inputs import Array
 
 CALIBRATOR = Temperature(1.7)

@@ -11,7 +11,6 @@ import numpy as np
 
 from trueodds import metrics
 from trueodds.metrics import CalibrationSums
-from trueodds.reports.alarm import Acknowledgement, Advice, Alarm, AlarmOf, EvidencePoint
 from trueodds.reports.options import Options
 from trueodds.reports.schemas import (
     Bin,
@@ -24,6 +23,7 @@ from trueodds.reports.schemas import (
     Trend,
     WeightedFigures,
 )
+from trueodds.reports.schemas.alarm import Acknowledgement, Advice, Alarm, AlarmOf, EvidencePoint
 from trueodds.reports.slices import trend_of
 from trueodds.sums.answers import AnswerSums
 

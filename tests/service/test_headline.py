@@ -18,10 +18,11 @@ from tests.service.page_sentences import check_page
 from trueodds import metrics
 from trueodds.metrics import CalibrationSums
 from trueodds.reports import Options, Window, report_of
-from trueodds.reports.alarm import Advice, Alarm
 from trueodds.reports.page.state import state_of
 from trueodds.reports.schemas import Bin, Finding, Labelling, Report, WeightedFigures
-from trueodds.reports.verdict import clearest_range, is_within, told_apart, verdict_of
+from trueodds.reports.schemas.alarm import Advice, Alarm
+from trueodds.reports.verdict import clearest_range, is_within, verdict_of
+from trueodds.reports.words import told_apart
 from trueodds.sums.answers import AnswerSums
 from trueodds.sums.positive import PositiveClass
 

@@ -20,7 +20,7 @@ from trueodds.bundle import open_models
 from trueodds.metrics import CalibrationSums
 from trueodds.reports import Options, report_of
 from trueodds.reports.schemas import Report
-from trueodds.reports.verdict import percent
+from trueodds.reports.words import whole_percent
 from trueodds.sums.answers import AnswerSums
 
 LIVE = ("accuracy", "mean_confidence", "signed_gap", "ece", "ece_lower", "floor_p95", "mce", "mce_bin", "nll", "brier")
@@ -218,7 +218,7 @@ def test_an_older_version_keeps_its_report_and_takes_labels(client: Client, sett
 
 
 def test_percent_never_rounds_to_certainty() -> None:
-    assert [percent(x) for x in (0, 1e-5, 0.005, 0.83, 0.995, 0.99999, 1)] == [
+    assert [whole_percent(x) for x in (0, 1e-5, 0.005, 0.83, 0.995, 0.99999, 1)] == [
         "0%",
         "under 0.1%",
         "0.5%",

@@ -13,7 +13,7 @@ from trueodds import metrics
 from trueodds.bundle import Reference
 from trueodds.metrics import CELLS, CalibrationSums, cell_of
 from trueodds.reports import LabelledRows, Options, Window, labelling_of, report_of
-from trueodds.reports.memo import memoised
+from trueodds.reports.data import memoised
 from trueodds.sums.answers import AnswerSums
 
 

@@ -41,7 +41,7 @@ from trueodds.texts import plural, short
 
 if TYPE_CHECKING:
     from trueodds.reports import Report
-    from trueodds.reports.alarm import Alarm, Watched
+    from trueodds.reports.schemas.alarm import Alarm, Watched
 
 NPY = "application/x-npy"
 ROW_BYTES = 3_500_000
@@ -431,7 +431,7 @@ def _webhooks(tree: Any) -> list[dict[str, Any]]:
 
 
 def _alarm(caller: Caller, action: str, tree: dict[str, Any]) -> Steps[Alarm]:
-    from trueodds.reports.alarm import Alarm
+    from trueodds.reports.schemas.alarm import Alarm
 
     return caller.read(Alarm.model_validate, "POST", f"/admin/alarm/{action}", tree=tree)
 

@@ -6,9 +6,9 @@
 
 from trueodds.reports.checks import first_checks, is_off
 from trueodds.reports.composition import report_of
+from trueodds.reports.data import LabelledRows
 from trueodds.reports.labelling import labelling_of
 from trueodds.reports.options import Options
-from trueodds.reports.rows import LabelledRows
 from trueodds.reports.schemas import Report, Window
 from trueodds.reports.slices import slices_of, tags_of, trend_of
 

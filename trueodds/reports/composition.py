@@ -6,14 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from trueodds.reports.alarm import Advice, Alarm
-from trueodds.reports.decisions import decisions_of
 from trueodds.reports.estimands import estimands
-from trueodds.reports.figures import calibration_p_value, figures_of, positive_figures
+from trueodds.reports.figures import calibration_p_value, decisions_of, figures_of, positive_figures
 from trueodds.reports.labelling import labelling_of
 from trueodds.reports.options import Options
 from trueodds.reports.schemas import KnownVersion, Labelling, PositiveFigures, Report, Slice, Trend, Verdict
-from trueodds.reports.schemas.acting import ActingAlone
+from trueodds.reports.schemas.alarm import ActingAlone, Advice, Alarm
 from trueodds.reports.verdict import (
     CERTAIN,
     RATIO_TOLERANCE,

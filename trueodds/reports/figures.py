@@ -10,10 +10,11 @@ import numpy as np
 
 from trueodds import metrics
 from trueodds.drawing.reliability import TOP_LABEL, Axes, Column, Reliability, reliability
-from trueodds.metrics import Bins, CalibrationSums
-from trueodds.reports.memo import memoised
+from trueodds.metrics import Bins, CalibrationSums, Costs, DecisionCost
+from trueodds.reports import words
+from trueodds.reports.data import memoised
 from trueodds.reports.options import Options
-from trueodds.reports.schemas import Bin, Ece, PositiveFigures, WorstBin
+from trueodds.reports.schemas import Bin, Decisions, Ece, PositiveFigures, WorstBin
 from trueodds.sums.bins import Binning
 from trueodds.sums.positive import PositiveSums, folded
 
@@ -112,6 +113,42 @@ def _in_the_large(sums: CalibrationSums, level: float, ratio_tolerance: float) -
 def calibration_p_value(sums: CalibrationSums, bins: int, binning: Binning) -> float:
     """Compute the p-value of the null that every confidence is the probability of being right."""
     return metrics.calibration_test(sums, bins=bins, binning=binning).p_value
+
+
+def decisions_of(positive: PositiveSums, nominal: float, costs: Costs | None = None) -> Decisions | None:
+    """Work out what alerts by p(positive) come to, with intervals at the `nominal` level; None without labels.
+
+    They are those at thresholds, and at the one that given costs call for.
+    """
+    sums = positive.sums.labelled
+    if not sums.n:
+        return None
+    at = metrics.thresholds(sums, level=nominal)
+    if costs is None:
+        return Decisions(label=positive.name, thresholds=at)
+    cost = metrics.decision_cost(sums, costs=costs, level=nominal)
+    at = sorted([one for one in at if one.threshold != cost.at.threshold] + [cost.at], key=lambda one: one.threshold)
+    return Decisions(label=positive.name, thresholds=at, cost=cost, reading=_cost_reading(positive.name, cost, nominal))
+
+
+def _cost_reading(label: str, cost: DecisionCost, nominal: float) -> str:
+    limits = f"{words.level(nominal)} interval {words.span(cost.lower, cost.upper)}"
+    sentences = [
+        f"A missed {label} at {cost.costs.miss:g} and a false alarm at {cost.costs.alarm:g} call for an alert above"
+        f" {words.percent(cost.at.threshold)}. There it costs {words.decimal(cost.cost)} a labelled answer ({limits});"
+        f" {words.decimal(cost.never)} without any alert, {words.decimal(cost.always)} with one at every answer."
+    ]
+    saved = f"{words.level(nominal)} interval {words.span(cost.saving_lower, cost.saving_upper)}"
+    if cost.saving_lower > 0:
+        sentences.append(
+            f"{words.decimal(cost.saving)} of it ({saved}) comes of miscalibration: a recalibration would save it, or"
+            f" an alert above {words.percent(cost.best_threshold)}, which suits these labels best."
+        )
+    else:
+        sentences.append(
+            f"That any of it comes of miscalibration is not shown ({words.decimal(cost.saving)}, {saved})."
+        )
+    return " ".join(sentences)
 
 
 def _scores(sums: CalibrationSums, level: float) -> Figures:

@@ -11,9 +11,8 @@ from trueodds.bundle import Reference
 from trueodds.metrics import CELLS, CalibrationSums, ChoiceOfLabels, FullestCell, WeightedEce, cell_of
 from trueodds.metrics.labelling.expected import CENTRE_C
 from trueodds.metrics.significance.drift import LARGE, SIGNIFICANT
-from trueodds.reports.memo import memoised
+from trueodds.reports.data import LabelledRows, memoised
 from trueodds.reports.options import Options
-from trueodds.reports.rows import LabelledRows
 from trueodds.reports.schemas import (
     Crowded,
     Drift,
@@ -23,8 +22,7 @@ from trueodds.reports.schemas import (
     Sensitivity,
     WeightedFigures,
 )
-from trueodds.reports.verdict import labelled
-from trueodds.reports.words import p_value
+from trueodds.reports.words import labelled, p_value
 from trueodds.sums.answers import AnswerSums
 from trueodds.sums.bins import coarse_counts
 from trueodds.texts import plural

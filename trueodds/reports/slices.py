@@ -9,7 +9,7 @@ import numpy as np
 
 from trueodds import metrics
 from trueodds.metrics.labelling.expected import CENTRE_C, calibrated_range, misses_p_value, visible_gaps
-from trueodds.reports.memo import memoised
+from trueodds.reports.data import memoised
 from trueodds.reports.options import TOLERANCE, Options
 from trueodds.reports.schemas import NO_TAG, ROUNDING, Confirmation, Slice, Trend, TrendPoint, Unit
 from trueodds.reports.words import level as percent_of

@@ -1,4 +1,4 @@
-"""Numbers and times as the page words them."""
+"""Numbers, shares and times as a report words them."""
 
 from __future__ import annotations
 
@@ -72,6 +72,38 @@ def digits_of_rare(*shares: float | None) -> int:
     """Digits of percents that show two figures of the smallest share above 0: 1 as a rule, 4 at most. .0056 -> 2"""
     smallest = min((share for share in shares if share), default=1.0)
     return min(max(-math.floor(math.log10(smallest)) - 1, 1), 4)
+
+
+def whole_percent(share: float) -> str:
+    """Write a share in whole percents, but never a rounded 100% or 0% for what is not."""
+    digits = 1 if 0 < share < 0.01 or 0.99 < share < 1 else 0
+    text = f"{100 * share:.{digits}f}%"
+    return {"100.0%": "over 99.9%", "0.0%": "under 0.1%"}.get(text, text)
+
+
+def told_apart(*shares: float) -> list[str]:
+    """Write different shares in percent, with as few digits as tell them apart, and never a rounded 0% or 100%."""
+    for digits in range(4):
+        texts = [f"{100 * share:.{digits}f}%" for share in shares]
+        ends = {f"{end:.{digits}f}%": end / 100 for end in (0, 100)}
+        if len(set(texts)) == len(texts) and all(ends.get(t, s) == s for t, s in zip(texts, shares, strict=True)):
+            break
+    return texts
+
+
+def labelled(count: int, answers: int) -> str:
+    """3 of 10 answers have labels; 1 of 10 answers has a label"""
+    return f"{count:,} of {plural(answers, 'answer')} {'has a label' if count == 1 else 'have labels'}"
+
+
+def shares(*values: float) -> list[str]:
+    """Write shares in percent with two figures, more where they would read the same: .02, .0056 -> 2.0%, 0.56%"""
+    texts = []
+    for value in values:
+        digits = 0 if value >= 0.1 or not value else min(max(-math.floor(math.log10(value)) - 1, 0), 4)
+        texts.append(f"{100 * value:.{digits}f}%")
+    rounded_to_1 = any(text == "100%" and value < 1 for text, value in zip(texts, values, strict=True))
+    return told_apart(*values) if rounded_to_1 or len(set(texts)) < len(set(values)) else texts
 
 
 def count(value: int) -> str:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from trueodds.drawing.axis import LEFT, WIDTH, Scale, Tick, line, n, nice_top
-from trueodds.reports.alarm import Alarm, AlarmOf, EvidencePoint
+from trueodds.reports.schemas.alarm import Alarm, AlarmOf, EvidencePoint
 from trueodds.reports.words import chance, count
 
 TOP, HEIGHT = 26.0, 286.0

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from statistics import median
 
 from trueodds.drawing.axis import LEFT, WIDTH, Point, Scale, Tick, band, line, n, nice_top
-from trueodds.reports.alarm import Alarm, AlarmOf
 from trueodds.reports.schemas import Trend, TrendPoint, Unit
+from trueodds.reports.schemas.alarm import Alarm, AlarmOf
 from trueodds.reports.times import TimeScale, after, utc
 from trueodds.reports.words import percent
 

@@ -7,8 +7,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, Field
 
-from trueodds.reports.alarm import Advice, Alarm
-from trueodds.reports.schemas.acting import ActingAlone
+from trueodds.reports.schemas.alarm import ActingAlone, Advice, Alarm
 from trueodds.reports.schemas.figures import Bin, Binning, Decisions, Ece, MayAct, PositiveFigures, WorstBin
 from trueodds.reports.schemas.groups import NO_TAG, Slice, Trend
 from trueodds.reports.schemas.labelling import LOWER, UPPER, Labelling

@@ -19,7 +19,7 @@ from trueodds.reports.table.classes import (
     order_note,
 )
 from trueodds.sums.inputs import ROW_SUM_TOLERANCE, Array, check_probabilities, check_top
-from trueodds.sums.positive import CLASSES
+from trueodds.sums.positive import CLASSES, PositiveClass
 from trueodds.texts import plural, short, without_point
 
 
@@ -214,3 +214,25 @@ def _rounding_note(p_NC: npt.NDArray[np.floating]) -> str:
 def _check_length(source: str, name: str, given: int, rows: int) -> None:
     if given != rows:
         raise FileError(f"{source}: {name} has {given:,} rows for {rows:,} answers; give one for each")
+
+
+def positive_rows_of(answers: Answers, name: str) -> tuple[PositiveClass, Array, npt.NDArray[np.bool_]]:
+    """Find the positive class, its probability in each answer, and whether that is the true class of a labelled one.
+
+    Raises:
+        FileError, ConfigError: nothing names the classes, not two of them, or none of that name.
+    """
+    if answers.predicted is None:
+        raise FileError(f"{answers.source} names no predicted classes, which a positive class needs")
+    classes = answers.predicted.values
+    if answers.probabilities_NC is None or answers.label_N is None:
+        classes = tuple(dict.fromkeys((*classes, *answers.label_names)))
+        if name in classes or len(classes) < CLASSES:  # perhaps no answer and no label names it
+            classes = (*(other for other in classes if other != name), name)
+        positive = PositiveClass.of(name, classes)
+        is_top_N = np.array([value == name for value in answers.predicted.values])[answers.predicted.code_N]
+        p_N = positive.probability_of_top(answers.confidence_N, is_top_N)
+        return positive, p_N, is_top_N == answers.correct_N
+    positive = PositiveClass.of(name, classes)
+    p_N = np.clip(positive.probability(answers.probabilities_NC), 0, 1).astype(np.float64)
+    return positive, p_N, answers.label_N == positive.index

@@ -17,9 +17,8 @@ from trueodds.files import write_text
 from trueodds.reports.options import Options
 from trueodds.reports.schemas import Report
 from trueodds.reports.table import reading
-from trueodds.reports.table.arguments import OptionsError, add_form, costs_of, form_of
-from trueodds.reports.table.report import By, report_of_answers
-from trueodds.reports.table.sums import TrendUnit
+from trueodds.reports.table.form import OptionsError, add_form, costs_of, form_of
+from trueodds.reports.table.report import By, TrendUnit, report_of_answers
 from trueodds.reports.table.text import text_of
 from trueodds.reports.verdict import RATIO_TOLERANCE, TOLERANCE
 from trueodds.sums.bins import Binning, check_bins

@@ -12,10 +12,10 @@ import json
 from pathlib import Path
 
 from trueodds.cli import Subparsers
-from trueodds.errors import UserError
 from trueodds.files import write_text
 from trueodds.reports.table import reading
 from trueodds.reports.table.comparing import of_nets
+from trueodds.reports.table.form import OptionsError, add_form, form_of
 from trueodds.reports.table.matching import ids_of, nets_of
 from trueodds.sums.bins import check_bins
 from trueodds.sums.inputs import check_level
@@ -27,26 +27,10 @@ EXAMPLES = (
 )
 
 
-class OptionsError(UserError, ValueError):
-    """An option whose value cannot be used."""
-
-
 def add_parser(commands: Subparsers) -> None:
     epilog = "\n".join(["examples:", *(f"  trueodds {line}" for line in EXAMPLES)])
     parser = commands.add_parser("compare", description=__doc__, epilog=epilog, intermixed=True)
-    parser.add_argument("tables", type=Path, nargs="+", metavar="TABLE", help=f"two or more; each {reading.FORMS}")
-    words = "the labels of the rows of .npy files: an .npy"
-    parser.add_argument("--labels", type=Path, metavar="FILE", help=words)
-    words = f"the column of a table that holds the labels (default: {reading.LABEL})"
-    parser.add_argument("--label", default=reading.LABEL, metavar="COLUMN", help=words)
-    scale = parser.add_mutually_exclusive_group()
-    words = "the numbers of the classes are {}, where the file does not say so"
-    scale.add_argument("--probabilities", action="store_true", help=words.format("probabilities") + " (the default)")
-    scale.add_argument("--logits", action="store_true", help=words.format("logits"))
-    words = "names of the classes, with commas, as in `trueodds report`"
-    parser.add_argument("--classes", default="", metavar="NAMES", help=words)
-    words = "the number of the first class where labels are numbers (default: 0 if there is a 0; else it must be said)"
-    parser.add_argument("--first-label", type=int, choices=(0, 1), help=words)
+    add_form(parser, several=True)
     words = "the class of two whose probability is compared, over all of [0, 1]"
     parser.add_argument("--positive", metavar="CLASS", help=words)
     parser.add_argument("--bins", type=int, default=15, help="bins of confidence: a divisor of 3,000 (default: 15)")
@@ -57,16 +41,8 @@ def add_parser(commands: Subparsers) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     _check(arguments)
-    form = reading.Form(
-        label=arguments.label,
-        scale="logits" if arguments.logits else "probabilities" if arguments.probabilities else None,
-        classes=tuple(name.strip() for name in arguments.classes.split(",") if name.strip()),
-        first_label=arguments.first_label,
-        labels=arguments.labels,
-        positive=arguments.positive,
-    )
     names = _names(arguments.tables)
-    tables = {name: reading.read(path, form) for name, path in zip(names, arguments.tables, strict=True)}
+    tables = {name: reading.read(path, form_of(arguments)) for name, path in zip(names, arguments.tables, strict=True)}
     ids = {name: ids_of(path) for name, path in zip(names, arguments.tables, strict=True)}
     nets, notes = nets_of(tables, ids, arguments.positive)
     read = [f"{name}: {note}" for name, answers in tables.items() for note in answers.notes]

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from html import escape
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from trueodds import metrics
-from trueodds.drawing.picture import alone
+from trueodds.drawing.picture import CHART, DARK, LIGHT, alone, squeezed
 from trueodds.drawing.reliability import BOX, Axes, Reliability
 from trueodds.errors import ConfigError, unknown
 from trueodds.reports.figures import Figures, calibration_p_value, diagram_of, figures_of, positive_figures
 from trueodds.reports.options import Options
 from trueodds.reports.schemas import Bin, Labelling, PositiveFigures, Verdict, WorstBin
-from trueodds.reports.table import notebook
 from trueodds.reports.verdict import (
     CERTAIN,
     MEASURED_FROM,
@@ -35,6 +36,15 @@ from trueodds.sums.inputs import as_array, both_classes, check_level, without_te
 from trueodds.sums.positive import PositiveClass, PositiveSums
 from trueodds.sums.sums import CalibrationSums
 from trueodds.texts import plural
+
+_DARK_NOTEBOOKS = "[data-jp-theme-light=false] .trueodds,.vscode-dark .trueodds,html[theme=dark] .trueodds"
+"""JupyterLab and Notebook 7, Visual Studio Code, Colab: their themes need not be the system's."""
+_LIGHT_NOTEBOOKS = "[data-jp-theme-light=true] .trueodds,.vscode-light .trueodds"
+_STYLE = (
+    f".trueodds{{{LIGHT}}}@media (prefers-color-scheme:dark){{.trueodds{{{DARK}}}}}"
+    f"{_LIGHT_NOTEBOOKS}{{{LIGHT}}}{_DARK_NOTEBOOKS}{{{DARK}}}"
+    f".trueodds{{{squeezed(Path(__file__).parent / 'notebook.css')}{CHART}}}"
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -135,7 +145,7 @@ class CalibrationReport:
 
     def _repr_html_(self) -> str:
         rows = positive_rows(self.positive) if self.positive else []
-        return notebook.html(self.title, [*rows, *self.table()], self.reading, self._diagram().svg())
+        return _html(self.title, [*rows, *self.table()], self.reading, self._diagram().svg())
 
     def svg(self) -> str:
         """Draw the reliability diagram as a picture for a file, in light or dark colours of its own."""
@@ -145,6 +155,22 @@ class CalibrationReport:
         if self.positive is None:
             return diagram_of(self.bins)
         return diagram_of(self.positive.bins, Axes.of_positive(self.positive.label))
+
+
+def _html(title: str, table: Iterable[tuple[str, str, str, str]], reading: str, drawing: str) -> str:
+    """Lay out a table of (name, value, interval, note) beside the element `svg` of a drawing.
+
+    There is no script, and the colours are the notebook's light or dark ones.
+    """
+    rows = "".join(
+        f'<tr><th scope="row">{escape(name)}</th><td class="value">{escape(value)}</td><td>{escape(interval)}</td>'
+        f'<td class="note">{escape(note)}</td></tr>'
+        for name, value, interval, note in table
+    )
+    return (
+        f'<div class="trueodds"><style>{_STYLE}</style><p>{escape(reading)}</p><div class="parts"><div class="numbers">'
+        f'<p>{escape(title)}</p><table>{rows}</table></div><div class="chart">{drawing}</div></div></div>'
+    )
 
 
 def figure_rows(figures: Mapping[str, Any]) -> list[tuple[str, str, str, str]]:

@@ -12,9 +12,8 @@ from trueodds.evaluation.differences import Scores
 from trueodds.files import FileError, read_npz
 from trueodds.inputs import columns
 from trueodds.inputs.columns import Texts
-from trueodds.reports.table.answers import Answers
+from trueodds.reports.table.answers import Answers, positive_rows_of
 from trueodds.reports.table.comparing import Net
-from trueodds.reports.table.sums import positive_rows_of
 from trueodds.texts import plural, short
 
 ID, IDS = "id", "ids"

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -25,41 +25,30 @@ from trueodds.reports.table.answers import (
     of_probabilities,
 )
 from trueodds.reports.table.classes import bare_names, numbered, one_column, unlabelled_note
-from trueodds.reports.table.numbers import checked
-from trueodds.sums.inputs import TELLING_ROWS, as_numbers, both_classes, check_logits, softmax
+from trueodds.reports.table.form import FORMS, Form, Scale
+from trueodds.sums.inputs import (
+    BELOW_ZERO,
+    MUST_SUM,
+    ROW_SUM_TOLERANCE,
+    TELLING_ROWS,
+    Array,
+    as_numbers,
+    both_classes,
+    check_logits,
+    softmax,
+    sums_to_one,
+    without_noise,
+)
 from trueodds.texts import alike, columns_listed, listed, plural
 
-Scale = Literal["probabilities", "logits"]
-LABEL = "label"
-FORMS = (
-    "an .npz with probabilities (or logits) and labels, or with confidence and correct; a .csv or .parquet table with a"
-    " column for each class, named as it, and one of the labels, or with confidence, predicted and label; or an .npy of"
-    " probabilities beside --labels"
-)
 NOT_CLASSES = ("id", "question", "tag", "time", "version", "confidence", "predicted", "correct")
 """Columns of a table that have a meaning of their own."""
 _FRACTION = re.compile(r"[+-]?\d*\.\d*[1-9]\d*(e[+-]?\d+)?", re.IGNORECASE)
 """A number that is no class's name."""
+FIRST = 2
+"""The row of the first answer, the header being row 1."""
 _COLUMNS = {"question": "questions", "tag": "tags", "version": "versions", "time": "times"}
 """The column of a table, and the array that is the same."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Form:
-    """What a file does not say of itself."""
-
-    label: str = LABEL
-    """The column of the labels."""
-    scale: Scale | None = None
-    """What the numbers of the classes are; None: as an array is named, else probabilities."""
-    classes: tuple[str, ...] = ()
-    """Names of the classes in the order of their numbers; of a table, its columns that are classes."""
-    positive: str | None = None
-    """The class whose probability a single column is that is not named as one."""
-    first_label: int | None = None
-    """The number of the first class, 0 or 1, where labels are numbers; None: as they say themselves."""
-    labels: Path | None = None
-    """The file of the labels beside an array."""
 
 
 def read(path: Path, form: Form | None = None) -> Answers:
@@ -172,7 +161,7 @@ def _of_columns(path: Path, form: Form) -> Answers:
         return _of_confidence(path, confidence, correct, predicted, labels, groups, header, form.classes, form)
     assert labels is not None
     scale, note = form.scale or "probabilities", ""
-    values_NC = checked(path, {name: table.numbers[name] for name in of_classes}, scale)
+    values_NC = _checked(path, {name: table.numbers[name] for name in of_classes}, scale)
     if len(of_classes) == 1 and scale == "logits":
         raise _one_of_logits(path, f"column {of_classes[0]!r}")
     if len(of_classes) == 1:
@@ -276,3 +265,54 @@ def _cure(message: str) -> str:
         start = message.partition(". If these are logits")[0]
         return f"{start}; give --logits if these are logits"
     return message
+
+
+def _checked(path: Path, columns: Mapping[str, Array], scale: str) -> Array:
+    """The columns of the classes side by side, finite; of probabilities in [0, 1], the rows of several with a sum of 1.
+
+    Raises:
+        FileError: naming the column and the row, and how the columns of the classes are named.
+    """
+    names = [*columns]
+    for name, column_N in columns.items():
+        sound_N = np.isfinite(column_N)
+        if scale == "probabilities":
+            sound_N &= (column_N >= -BELOW_ZERO) & (column_N <= 1 + ROW_SUM_TOLERANCE)
+        if not sound_N.all():
+            row = int(sound_N.argmin())
+            said = "is empty (or NaN)" if np.isnan(column_N[row]) else f"holds {column_N[row]:g}"
+            allowed = "[0, 1]" if scale == "probabilities" else "finite numbers"
+            raise FileError(
+                f"{path}, row {row + FIRST}: column {name!r} {said}; allowed is {allowed} in every row."
+                f" {_naming([other for other in names if other != name], scale, name)}"
+            )
+    values_NC = np.stack([*columns.values()], axis=1)
+    if scale == "probabilities":
+        values_NC = without_noise(values_NC)
+    if scale == "probabilities" and len(names) > 1 and len(values_NC):
+        _check_sums(path, names, values_NC)
+    return values_NC
+
+
+def _check_sums(path: Path, names: list[str], values_NC: Array) -> None:
+    wrong_N = ~sums_to_one(values_NC)
+    if not wrong_N.any():
+        return
+    sum_N = values_NC.sum(axis=1)
+    row = int(np.where(wrong_N, np.abs(sum_N - 1), 0).argmax())
+    rest = (np.abs(sum_N - column_N - 1).max() <= ROW_SUM_TOLERANCE for column_N in values_NC.T)
+    extra = [name for name, others_sum_to_1 in zip(names, rest, strict=True) if others_sum_to_1]
+    without = f"; without {extra[0]!r} every row sums to 1" if len(extra) == 1 else ""
+    others = [name for name in names if name not in extra] if without else []
+    raise FileError(
+        f"{path}, row {row + FIRST}: the columns {listed(names)} are taken for those of the classes, and sum to"
+        f" {sum_N[row]:.6g}; every row {MUST_SUM}{without}."
+        f" {_naming(others, 'probabilities', extra[0] if without else '')}"
+    )
+
+
+def _naming(others: list[str], scale: str, extra: str) -> str:
+    example = ",".join(others) if 0 < len(others) <= 10 else "a,b,c"
+    which = f"If {extra!r} is no class, name" if extra else "Name"
+    logits = "; give --logits if these are logits" if scale == "probabilities" else ""
+    return f"{which} the columns of the classes: --classes {example}{logits}"

@@ -1,26 +1,35 @@
-"""The report of a table of answers: of all of them, looked at once."""
+"""The report of a table of answers, looked at once: its sums by class, tag, version and time, and what they say."""
 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Literal
+from typing import Literal, get_args
+
+import numpy as np
+import numpy.typing as npt
 
 from trueodds.files import FileError
 from trueodds.inputs.columns import Texts
 from trueodds.reports.checks import first_checks, is_off
 from trueodds.reports.composition import report_of
 from trueodds.reports.options import Options
-from trueodds.reports.schemas import Report, Verdict
+from trueodds.reports.schemas import MOST_MINUTES, Report, Unit, Verdict
 from trueodds.reports.slices import slices_of, tags_of, trend_of
-from trueodds.reports.table.acting import acting_threshold
-from trueodds.reports.table.answers import Answers
-from trueodds.reports.table.chances import evenly_labelled
-from trueodds.reports.table.promise import may_act
-from trueodds.reports.table.sums import TrendUnit, positive_sums_of, sums_by, sums_by_period, sums_of
+from trueodds.reports.table.acting import acting_threshold, evenly_labelled, may_act
+from trueodds.reports.table.answers import Answers, positive_rows_of
 from trueodds.reports.verdict import RATIO_TOLERANCE, TOLERANCE
 from trueodds.sums.answers import AnswerSums
+from trueodds.sums.bins import CELLS, cell_of
+from trueodds.sums.hours import MINUTE_MS
+from trueodds.sums.positive import PositiveSums
+from trueodds.sums.sums import CalibrationSums
 
 By = Literal["class", "tag"]
+TrendUnit = Literal["minute", "hour", "day", "month", "auto"]
+UNITS: tuple[Unit, ...] = get_args(Unit)
+_CODES: dict[Unit, Literal["m", "h", "D", "M"]] = {"minute": "m", "hour": "h", "day": "D", "month": "M"}
+MAX_POINTS = 120
+"""Most points of a trend whose unit is left to us, unless it is by month."""
 MOST_GROUPS = 1000
 """Different tags, classes or versions; more are rather the names of single answers."""
 NEXT_STEPS: dict[Verdict, str] = {"no_labels": "Fill in the true classes of some answers, chosen by chance."}
@@ -97,3 +106,72 @@ def _sums_by(answers: Answers, name: str, column: Texts | None) -> dict[str, Ans
         problem = f"{answers.source} has {len(column.values):,} different {name}; at most {MOST_GROUPS:,} are compared"
         raise FileError(f"{problem}: give those that many answers share, or leave the column out")
     return sums_by(answers, column)
+
+
+def sums_of(answers: Answers) -> AnswerSums:
+    """Of all answers: with NLL and Brier score where all probabilities are known."""
+    answers_C = np.bincount(cell_of(answers.confidence_N), minlength=CELLS)
+    labelled_N = answers.labelled_N
+    if not labelled_N.any():
+        return AnswerSums(answers_C, CalibrationSums.zero())
+    if answers.probabilities_NC is None or answers.label_N is None:
+        rows = answers.confidence_N[labelled_N], answers.correct_N[labelled_N]
+        return AnswerSums(answers_C, CalibrationSums.from_top(*rows))
+    return AnswerSums(answers_C, CalibrationSums.from_probabilities(*labelled_rows(answers)))
+
+
+def positive_sums_of(answers: Answers, name: str) -> PositiveSums:
+    """Of all answers by the probability of the class of that name: its column, or from the predicted class's.
+
+    Raises:
+        FileError: nothing names the classes of the answers.
+        ConfigError: not two classes, or none of that name.
+    """
+    positive, p_N, is_positive_N = positive_rows_of(answers, name)
+    known_N = answers.labelled_N
+    answers_C = np.bincount(cell_of(p_N), minlength=CELLS)
+    labelled = positive.sums_of(p_N[known_N], is_positive_N[known_N]) if known_N.any() else CalibrationSums.zero()
+    return PositiveSums(name, AnswerSums(answers_C, labelled))
+
+
+def labelled_rows(answers: Answers) -> tuple[npt.NDArray[np.floating], npt.NDArray[np.intp]]:
+    """Probabilities and labels of the labelled answers of a table that has all probabilities."""
+    assert answers.probabilities_NC is not None and answers.label_N is not None
+    if answers.labelled_N.all():
+        return answers.probabilities_NC, answers.label_N
+    return answers.probabilities_NC[answers.labelled_N], answers.label_N[answers.labelled_N]
+
+
+def sums_by(answers: Answers, names: Texts) -> dict[str, AnswerSums]:
+    """By name, in the order of the names; without NLL and Brier score."""
+    groups = _grouped(answers, names.code_N, len(names.values))
+    return {name: sums for name, sums in zip(names.values, groups, strict=True) if sums.answers}
+
+
+def sums_by_period(answers: Answers, unit: TrendUnit) -> tuple[Unit, list[tuple[int, AnswerSums]]]:
+    """Each minute, hour, day or month with answers, by its start in Unix milliseconds.
+
+    auto: the finest unit that needs no more than 120 points, minutes within 3 hours only; else the month.
+    """
+    assert answers.groups.time_ms_N is not None
+    time_N = answers.groups.time_ms_N.astype("datetime64[ms]")
+    is_short = np.ptp(answers.groups.time_ms_N) < MOST_MINUTES * MINUTE_MS
+    units = UNITS if is_short else UNITS[1:]
+    for chosen in units if unit == "auto" else (unit,):
+        start_P, period_N = np.unique(time_N.astype(f"datetime64[{_CODES[chosen]}]"), return_inverse=True)
+        most = MOST_MINUTES if chosen == "minute" else MAX_POINTS
+        if unit != "auto" or chosen == units[-1] or len(start_P) <= most:
+            break
+    starts_ms = start_P.astype("datetime64[ms]").astype(np.int64).tolist()
+    return chosen, list(zip(starts_ms, _grouped(answers, period_N, len(start_P)), strict=True))
+
+
+def _grouped(answers: Answers, group_N: npt.NDArray[np.intp], groups: int) -> list[AnswerSums]:
+    order_N = group_N.argsort(kind="stable")
+    ends = np.bincount(group_N, minlength=groups).cumsum()[:-1]
+    parts = []
+    for rows in np.split(order_N, ends):
+        known = rows[answers.labelled_N[rows]]
+        labelled = CalibrationSums.from_top(answers.confidence_N[known], answers.correct_N[known])
+        parts.append(AnswerSums(np.bincount(cell_of(answers.confidence_N[rows]), minlength=CELLS), labelled))
+    return parts

@@ -16,10 +16,8 @@ from trueodds.cli import Subparsers
 from trueodds.files import FileError, write_json
 from trueodds.metrics.decisions.acting import ActingThreshold
 from trueodds.reports.table import reading as tables
-from trueodds.reports.table.acting import By, acting_threshold
-from trueodds.reports.table.arguments import OptionsError, add_form, costs_of, form_of
-from trueodds.reports.table.chances import evenly_labelled
-from trueodds.reports.table.promise import capitalised, reading
+from trueodds.reports.table.acting import By, acting_threshold, capitalised, evenly_labelled, reading
+from trueodds.reports.table.form import OptionsError, add_form, costs_of, form_of
 from trueodds.reports.words import level, percent
 from trueodds.sums.inputs import check_level
 

@@ -15,7 +15,6 @@ from trueodds.reports.verdict.rules import (
     verdict_at_one_look,
     verdict_of,
 )
-from trueodds.reports.verdict.shares import labelled, percent, told_apart
 
 __all__ = [
     "CERTAIN",
@@ -29,12 +28,9 @@ __all__ = [
     "direction_of",
     "headline",
     "is_within",
-    "labelled",
     "of_positive",
-    "percent",
     "reading_at_one_look",
     "reading_of_top_label",
-    "told_apart",
     "verdict_at_one_look",
     "verdict_of",
 ]

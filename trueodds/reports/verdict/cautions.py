@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from trueodds.reports.alarm import Alarm
 from trueodds.reports.schemas import Labelling, PositiveFigures, Slice
-from trueodds.reports.verdict.shares import percent
+from trueodds.reports.schemas.alarm import Alarm
+from trueodds.reports.words import whole_percent
 from trueodds.sums.answers import AnswerSums
 from trueodds.texts import plural
 
@@ -45,7 +45,8 @@ def cautions(
     if labelling.choice and labelling.choice.warning:
         instead = "".join(
             f" Weighted to stand for all answers, the best estimate of the calibration error{of_top} is"
-            f" {w.ece_estimate:.3f} ({w.ece_lower:.3f} to {w.ece_upper:.3f}) and the accuracy {percent(w.accuracy)}."
+            f" {w.ece_estimate:.3f} ({w.ece_lower:.3f} to {w.ece_upper:.3f}) and the accuracy"
+            f" {whole_percent(w.accuracy)}."
             for w in labelling.weighted[-1:]  # by propensity, where that is known
         )
         if labelling.crowded and labelling.crowded.refused and not instead:
@@ -81,6 +82,6 @@ def _doubled(labelling: Labelling, of_top: str) -> str:
         return ""
     bound = "as far as there are answers without labels, " if doubled.impossible >= 0.01 else ""
     return (
-        f" Were they labelled twice as often, {bound}the accuracy would be {percent(doubled.accuracy)} and the"
+        f" Were they labelled twice as often, {bound}the accuracy would be {whole_percent(doubled.accuracy)} and the"
         f" calibration error{of_top} {doubled.ece:.3f}."
     )

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from trueodds.reports.schemas import Bin, Verdict
-from trueodds.reports.verdict.in_the_large import shares
-from trueodds.reports.verdict.shares import told_apart
+from trueodds.reports.words import shares, told_apart
 from trueodds.texts import plural
 
 SIGNS: dict[str, tuple[int, ...]] = {

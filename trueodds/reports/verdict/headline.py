@@ -9,9 +9,9 @@ from trueodds.reports.figures import Figures
 from trueodds.reports.options import Options
 from trueodds.reports.schemas import PositiveFigures, Verdict
 from trueodds.reports.verdict.examples import examples
-from trueodds.reports.verdict.in_the_large import RATIO_TOLERANCE, allowed, not_yet_known, ratio_words, shares
+from trueodds.reports.verdict.in_the_large import RATIO_TOLERANCE, allowed, not_yet_known, ratio_words
 from trueodds.reports.verdict.rules import LEANS, SURE
-from trueodds.reports.verdict.shares import labelled, percent
+from trueodds.reports.words import labelled, shares, whole_percent
 from trueodds.sums.answers import AnswerSums
 from trueodds.texts import plural
 
@@ -154,7 +154,7 @@ def _at_one_look(
 
 def _claims(figures: Figures, positive: PositiveFigures | None) -> str:
     if positive is None or positive.mean_probability is None or positive.prevalence is None:
-        claimed, right = percent(figures["mean_confidence"]), percent(figures["accuracy"])
+        claimed, right = whole_percent(figures["mean_confidence"]), whole_percent(figures["accuracy"])
         return f"the model claims {claimed} on average and is right {right} of the time"
     mean, prevalence = shares(positive.mean_probability, positive.prevalence)
     return f"p({positive.label}) is {mean} on average, and {prevalence} are {positive.label}: {ratio_words(positive)}"

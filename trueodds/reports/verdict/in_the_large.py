@@ -6,7 +6,6 @@ import math
 
 from trueodds.metrics import MOST_RATIO
 from trueodds.reports.schemas import PositiveFigures
-from trueodds.reports.verdict.shares import told_apart
 from trueodds.texts import plural
 
 RATIO_TOLERANCE = MOST_RATIO
@@ -48,16 +47,6 @@ def not_yet_known(positive: PositiveFigures, most: float) -> str:
         return f"{known}; more labels will tell"
     labels = "" if positive.labels_to_come is None else f", some {plural(rounded(positive.labels_to_come), 'label')}"
     return f"{known}: it takes about {rounded(positive.positives_to_come):,} more {positive.label}{labels}"
-
-
-def shares(*values: float) -> list[str]:
-    """Shares in percent with two figures, more where they would read the same: .02, .0056 -> 2.0%, 0.56%"""
-    texts = []
-    for value in values:
-        digits = 0 if value >= 0.1 or not value else min(max(-math.floor(math.log10(value)) - 1, 0), 4)
-        texts.append(f"{100 * value:.{digits}f}%")
-    rounded_to_1 = any(text == "100%" and value < 1 for text, value in zip(texts, values, strict=True))
-    return told_apart(*values) if rounded_to_1 or len(set(texts)) < len(set(values)) else texts
 
 
 def rounded(count: int) -> int:

@@ -1,4 +1,4 @@
-"""The report's parts about the alarm: the evidence, what it means, and whether to recalibrate."""
+"""The report's parts about its alarms: the evidence on calibration, whether to recalibrate, and acting alone."""
 
 from __future__ import annotations
 
@@ -125,3 +125,44 @@ class Advice(BaseModel):
     reading: str = Field(description="the advice, one sentence")
     basis: str = Field("", description="what it rests on: log losses and evidence")
     command: str | None = None
+
+
+class BrokenPromise(BaseModel):
+    """The sequential test of "at every label, acting answers are wrong at most as often as promised"."""
+
+    state: Literal["quiet", "fired"]
+    statement: str = Field(description="what has been refuted once it has fired, in plain words")
+    threshold: float = Field(description="it fires when the e-value reaches this")
+    log_e: float = Field(description="natural logarithm of the e-value now; may fall again")
+    p_value: float = Field(description="valid whenever one looks: 1 / the largest e-value so far")
+    fired_at: datetime | None = None
+    fired_after: int | None = Field(None, description="labels of acting answers until then")
+
+
+class ActingAlone(BaseModel):
+    """How a version with a promise to act alone keeps it; of all its answers so far."""
+
+    answers: int
+    acted: int = Field(description="answers that acted alone: their confidence reached the threshold")
+    share: float | None = Field(description="acted / answers; null without answers")
+    share_lower: float | None = Field(None, description="exact binomial (Clopper-Pearson) interval, for one look")
+    share_upper: float | None = None
+    level: float
+    threshold: float | None = Field(description="null: only tags have thresholds")
+    tags: dict[str, float | None] = Field(default_factory=dict, description="thresholds of tags")
+    promised_risk: float = Field(description="at most this share of the acting answers is wrong")
+    promised_confidence: float
+    promised_share: float | None = Field(None, description="of the answers that the threshold was chosen on")
+    labels: int = Field(description="labels of acting answers on which the evidence rests, as they first came")
+    wrong: int
+    risk: float | None = Field(None, description="wrong / labels")
+    risk_lower: float | None = Field(None, description="confidence sequence: holds after every label at once")
+    risk_upper: float | None = None
+    escalated_labels: int = Field(description="labels of answers that were escalated")
+    left_out: int = Field(description="labels of acting answers under the audit that nobody had asked for")
+    audit_share: float = Field(description="of the acting answers, those whose labels the service asks for; 0: none")
+    more_labels: int | None = Field(
+        None, description="labels, about, until an error rate of twice the promised one from now on would be found"
+    )
+    alarm: BrokenPromise
+    reading: str

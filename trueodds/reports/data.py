@@ -1,20 +1,41 @@
-"""Results that are computed once for the same data: of a trend, finished periods cost nothing the second time."""
+"""Labelled answers one by one, and results that are computed once for the same data.
+
+Finished periods of a trend cost nothing the second time.
+"""
 
 from __future__ import annotations
 
 import threading
 from collections import OrderedDict
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import wraps
 from hashlib import blake2b
 from typing import Any, TypeVar
 
 import numpy as np
+import numpy.typing as npt
 
-from trueodds.reports.rows import LabelledRows
 from trueodds.sums.answers import AnswerSums
 from trueodds.sums.fine import FineSums
+from trueodds.sums.inputs import Array
 from trueodds.sums.sums import CalibrationSums
+
+
+@dataclass(frozen=True, eq=False)
+class LabelledRows:
+    """L labelled answers in the order in which their labels arrived, for what sums do not hold."""
+
+    confidence_L: Array
+    correct_L: npt.NDArray[np.bool_]
+    propensity_L: Array
+    """Each answer's chance of getting a label; NaN where it is not known."""
+    delay_ms_L: npt.NDArray[np.int64]
+    """From the answer to its first label."""
+
+    def __len__(self) -> int:
+        return len(self.confidence_L)
+
 
 Data = CalibrationSums | AnswerSums | LabelledRows
 T = TypeVar("T")
