@@ -19,9 +19,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import platform
-import shlex
-import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -31,10 +28,10 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import scipy
 from scipy.optimize import brentq
 
-from benchmarks.intervals.ece import chance_at, processor
+from benchmarks.intervals.ece import chance_at
+from benchmarks.record import RESULTS, circumstances, write
 from benchmarks.streams import POOL, Pool, pool
 from trueodds.metrics import (
     CELLS,
@@ -55,7 +52,7 @@ ANSWERS, LABELLED, DELAYED, FEW, BINS = 100_000, 0.05, 5_000, 8_000, 15
 PILED = {"W": (10.5, 2.3), "V": (15.0, 6.0)}
 """10 classes, logits N(0, 1.2), one class raised by max(N(mean, spread), 0)."""
 PILED_ECE = (0.057, 0.078)
-RESULT = Path(__file__).parents[1] / "results" / "labelling.json"
+RESULT = RESULTS / "labelling.json"
 
 
 def within_bins(c: Array) -> Array:
@@ -260,12 +257,7 @@ def main() -> None:
         return float(np.nanmin([getattr(o, name) for o in weighable]))
 
     found = {
-        "command": shlex.join(["python", "-m", "benchmarks.evidence.labelling", *sys.argv[1:]]),
-        "versions": {"python": platform.python_version(), "numpy": np.__version__, "scipy": scipy.__version__},
-        "commit": subprocess.run(
-            ["git", "rev-parse", "HEAD"], capture_output=True, text=True, check=False
-        ).stdout.strip(),
-        "processor": processor(),
+        **circumstances("numpy", "scipy"),
         "seconds": round(time.perf_counter() - started, 1),
         "summary": {
             "lowest_plain_coverage": lowest("covered_plain"),
@@ -281,8 +273,7 @@ def main() -> None:
         "few": [asdict(o) for o in warned],
         "delay": [asdict(o) for o in delays],
     }
-    options.out.parent.mkdir(parents=True, exist_ok=True)
-    options.out.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+    write(options.out, found)
     print(markdown(found))
     print(json.dumps(found["summary"], indent=1))
 

@@ -13,8 +13,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import platform
-import shlex
 import sys
 import time
 from collections.abc import Callable
@@ -25,9 +23,9 @@ from unittest import mock
 
 import numpy as np
 import numpy.typing as npt
-import scipy
 from scipy.optimize import brentq
 
+from benchmarks.record import RESULTS, circumstances, write
 from trueodds.metrics import CalibrationSums, ece_interval
 from trueodds.metrics.intervals import calibration_error
 
@@ -37,7 +35,7 @@ BINS, LEVEL, POOL = 15, 0.95, 400_000
 SIZES = {"A": (500, 5_000, 50_000), "B": (500, 5_000, 50_000), "C": (500, 5_000, 50_000), "D": (10, 50, 500)}
 PROMISE = 0.93
 GROUPS = {"common errors (A, B, C)": "ABC", "rare errors (D)": "D"}
-RESULT = Path(__file__).parents[1] / "results" / "interval_coverage.json"
+RESULT = RESULTS / "interval_coverage.json"
 SHAPES: dict[str, tuple[int, float, float]] = {
     "A": (100, 9.9, 5.6),
     "B": (10, 10.0, 4.1),
@@ -223,16 +221,6 @@ def markdown(found: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def processor() -> str:
-    """The CPU's model, as the kernel names it."""
-    try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-    except OSError:
-        lines = []
-    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    return names[0] if names else platform.processor() or platform.machine()
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=int, default=300, help="samples per setting")
@@ -259,20 +247,16 @@ def main() -> None:
         if (members := [o for o in outcomes if o.shape in letters])
     }
     found = {
-        "command": shlex.join(["python", "-m", "benchmarks.intervals.ece", *sys.argv[1:]]),
-        "versions": {"python": platform.python_version(), "numpy": np.__version__, "scipy": scipy.__version__},
-        "processor": processor(),
+        **circumstances("numpy", "scipy"),
         "seconds": round(time.perf_counter() - started, 1),
         "bins": BINS,
         "level": LEVEL,
         "summary": summaries,
         "settings": [asdict(o) for o in outcomes],
     }
-    options.out.parent.mkdir(parents=True, exist_ok=True)
-    options.out.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+    write(options.out, found)
     print(table(outcomes))
     print(json.dumps(summaries, indent=1))
-    print(f"written to {options.out}")
 
 
 if __name__ == "__main__":

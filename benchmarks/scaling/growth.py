@@ -30,7 +30,7 @@ import numpy as np
 
 from benchmarks.faults import postgres
 from benchmarks.faults.process import Service
-from benchmarks.intervals.ece import processor
+from benchmarks.record import RESULTS, circumstances, write
 from benchmarks.scaling import live_report as report
 from benchmarks.scaling.answers import VERSION, batch
 from benchmarks.scaling.services import Numbers, connections, database, get, processes, timed, times
@@ -42,7 +42,7 @@ from service.store.work.statements import ExecuteMany, Query, Work
 from trueodds.bundle import Bundle, ModelFolder
 from trueodds.sums.hours import HOUR_MS
 
-RESULT = Path(__file__).parents[1] / "results" / "scaling.json"
+RESULT = RESULTS / "scaling.json"
 
 
 def multiplied(factor: int) -> Work[None]:
@@ -228,7 +228,7 @@ def main() -> None:
     parser.add_argument("--small", action="store_true", help="a hundredth of everything")
     parser.add_argument("--only", action="append", choices=[*PARTS, *SHARED], help="not the other parts")
     chosen = parser.parse_args()
-    found: Numbers = {"processor": processor(), "cores": len(os.sched_getaffinity(0))}
+    found: Numbers = {**circumstances(), "cores": len(os.sched_getaffinity(0))}
     for name, part in PARTS.items():
         if name in (chosen.only or PARTS):
             with tempfile.TemporaryDirectory() as temporary:
@@ -244,7 +244,7 @@ def main() -> None:
                 found[name] = SHARED[name](Path(temporary), address, chosen.small)
                 print(name, json.dumps(found[name]), flush=True)
     if not (chosen.only or chosen.small):
-        RESULT.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+        write(RESULT, found)
 
 
 if __name__ == "__main__":

@@ -16,21 +16,20 @@ import json
 import os
 import time
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import asyncpg
 import numpy as np
 
 from benchmarks.faults import postgres
-from benchmarks.intervals.ece import processor
+from benchmarks.record import RESULTS, circumstances, write
 from benchmarks.scaling.answers import VERSION, batch
 from service.store import Store, open_store
 from service.store.rows import Label
 from service.store.work import reading
 from trueodds.sums.hours import HOUR_MS
 
-RESULT = Path(__file__).parents[1] / "results" / "partitions.json"
+RESULT = RESULTS / "partitions.json"
 MONTHS, MONTH_MS, SIZE = 12, 30 * 24 * HOUR_MS, 200
 START = 1_700_000_000_000
 
@@ -129,14 +128,14 @@ def main() -> None:
     chosen = parser.parse_args()
     cluster = postgres.Cluster()
     try:
-        found: Numbers = {"processor": processor(), "cores": len(os.sched_getaffinity(0)), "rows": chosen.rows}
+        found: Numbers = {**circumstances(), "cores": len(os.sched_getaffinity(0)), "rows": chosen.rows}
         for name, parts in (("one table", False), ("by month", True)):
             found[name] = asyncio.run(measured(cluster.database(), chosen.rows, parts=parts))
             print(name, json.dumps(found[name]), flush=True)
     finally:
         cluster.remove()
     if chosen.write:
-        RESULT.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+        write(RESULT, found)
 
 
 if __name__ == "__main__":
