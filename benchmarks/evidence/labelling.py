@@ -2,7 +2,7 @@
 
     python -m benchmarks.evidence.labelling        # about four minutes on one core
 
-Of 100,000 answers 5% are labelled. Shapes: A, B and C (benchmarks/intervals/ece.py), calibrated or at T = 1.25;
+Of 100,000 answers 5% are labelled. Shapes: A, B and C (benchmarks/shapes.py), calibrated or at T = 1.25;
 and nets whose confidences pile up at 1, calibrated or at the temperatures that give an ECE of .057 and .078: W, with
 45% of the answers in the last of the 3,000 cells and 87% in the last of 120 equal parts, V with 75% and 89%. Which
 answers get a label: at random; in proportion to 1 - c; the upper half of the confidences 40 times, or those above .999
@@ -30,8 +30,8 @@ import numpy as np
 import numpy.typing as npt
 from scipy.optimize import brentq
 
-from benchmarks.intervals.ece import chance_at
 from benchmarks.record import RESULTS, circumstances, write
+from benchmarks.shapes import chance_at
 from benchmarks.streams import POOL, Pool, pool
 from trueodds.metrics import (
     CELLS,

@@ -2,7 +2,7 @@
 
     python -m benchmarks.evidence.significance        # about five minutes on one core
 
-Shapes A to D as in benchmarks/intervals/ece.py. The others: a chi-square over the 15 occupied bins, and the plug-in
+Shapes A to D as in benchmarks/shapes.py. The others: a chi-square over the 15 occupied bins, and the plug-in
 ECE against its noise floor's 95th percentile.
 """
 
@@ -20,8 +20,8 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import chdtrc
 
-from benchmarks.intervals.ece import chance_at, pool_logits
 from benchmarks.record import RESULTS, circumstances, write
+from benchmarks.shapes import chance_at, pool_logits
 from trueodds.metrics import CalibrationSums, calibration_test, ece, noise_floor
 
 Array = npt.NDArray[np.float64]

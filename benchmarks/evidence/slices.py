@@ -3,7 +3,7 @@
     python -m benchmarks.evidence.slices        # about five minutes on one core
 
 A table of 1,000 calibrated tags with 10 to 1,000 labels each, as many with 10 to 100 as with 100 to 1,000, of shapes A,
-B and C in turn (benchmarks/intervals/ece.py): marked are those whose p-values Benjamini and Hochberg choose at a
+B and C in turn (benchmarks/shapes.py): marked are those whose p-values Benjamini and Hochberg choose at a
 false discovery rate of 5% (`trueodds.reports.slices_of`), beside those whose ECE exceeds its own noise floor, or whose
 own p-value is below 5%. Then tables of 100 tags with 500 labels each, five of them right .1 less often than they say.
 """

@@ -3,7 +3,7 @@
     python -m benchmarks.intervals.classwise --runs 150        # about six minutes on one core
 
 Nets A (100 classes, accuracy .79), B (10 classes, .95), C (two classes, .71) and D (10 classes, .996: errors are rare)
-as in benchmarks/intervals/ece.py, their likeliest class a random one. Each is calibrated, over-confident (its
+as in benchmarks/shapes.py, their likeliest class a random one. Each is calibrated, over-confident (its
 temperature should be 1.5), under-confident (.7), wrong about one class (two in five of its rows are another's), or
 wrong about all classes' frequencies. The population is a pool of 20,000 rows: a run draws n of them with replacement
 and then their labels, so the pool's class-wise ECE is the truth without any simulation error. Samples of 5,000 rows and
@@ -22,8 +22,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from benchmarks.intervals.ece import pool_logits
 from benchmarks.record import RESULTS, circumstances, write
+from benchmarks.shapes import pool_logits
 from trueodds.metrics import classwise_ece_interval, softmax
 
 Array = npt.NDArray[np.float64]

@@ -26,6 +26,7 @@ import numpy.typing as npt
 from scipy.optimize import brentq
 
 from benchmarks.record import RESULTS, circumstances, write
+from benchmarks.shapes import SHAPES, chance_at, pool_logits
 from trueodds.metrics import CalibrationSums, ece_interval
 from trueodds.metrics.intervals import calibration_error
 
@@ -36,12 +37,6 @@ SIZES = {"A": (500, 5_000, 50_000), "B": (500, 5_000, 50_000), "C": (500, 5_000,
 PROMISE = 0.93
 GROUPS = {"common errors (A, B, C)": "ABC", "rare errors (D)": "D"}
 RESULT = RESULTS / "interval_coverage.json"
-SHAPES: dict[str, tuple[int, float, float]] = {
-    "A": (100, 9.9, 5.6),
-    "B": (10, 10.0, 4.1),
-    "C": (2, 0.0, 0.0),
-    "D": (10, 16.0, 4.0),
-}
 
 
 @dataclass(frozen=True)
@@ -82,24 +77,6 @@ class Outcome:
     width_plain: float
     bias_estimate: float
     bias_plug_in: float
-
-
-def pool_logits(shape: str, rows: int, seed: int) -> Array:
-    """Logits of the note's shapes; the spreads are standard deviations."""
-    rng = np.random.default_rng(seed)
-    classes, mean, spread = SHAPES[shape]
-    if shape == "C":
-        return np.stack([np.abs(rng.normal(0, 1.3, rows)), np.zeros(rows)], axis=1)
-    logits_NC = rng.normal(0, 1.2, (rows, classes))
-    logits_NC[:, 0] += np.maximum(rng.normal(mean, spread, rows), 0)
-    return logits_NC
-
-
-def chance_at(logits_NC: Array, temperature: float) -> Array:
-    """P(the top class is right) if the truth is softmax(z / T)."""
-    # 1 / sum exp((z - top) / T): the top class alone is needed, so no N x C probabilities are kept
-    chance: Array = 1 / np.exp((logits_NC - logits_NC.max(axis=1, keepdims=True)) / temperature).sum(axis=1)
-    return chance
 
 
 def solved(make: Callable[[float], Population], target: float, low: float, high: float) -> Population:

@@ -2,7 +2,7 @@
 
     python -m benchmarks.intervals.scores --runs 1000        # about a minute on one core
 
-Nets A (100 classes, accuracy .79), B (10 classes, .95) and D (10 classes, .996) as in benchmarks/intervals/ece.py,
+Nets A (100 classes, accuracy .79), B (10 classes, .95) and D (10 classes, .996) as in benchmarks/shapes.py,
 and one that says .999 of 10 classes every time; n = 50 to 5,000 rows. Each is calibrated, over-confident by a
 temperature of 1.5, or calibrated with one label in a hundred replaced by a random class. The population is a pool of
 20,000 rows: a run draws n of them with replacement and tosses their labels, so the pool's expectation is the truth
@@ -23,8 +23,8 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import stdtrit
 
-from benchmarks.intervals.ece import pool_logits
 from benchmarks.record import RESULTS, circumstances, write
+from benchmarks.shapes import pool_logits
 from trueodds.metrics import CalibrationSums, score_interval, softmax
 from trueodds.metrics.intervals.proper_scores import Score
 

@@ -32,8 +32,8 @@ import psutil
 import pyarrow
 from pyarrow import parquet
 
-from benchmarks.intervals.ece import pool_logits
 from benchmarks.record import RESULTS, circumstances, write
+from benchmarks.shapes import pool_logits
 from trueodds.metrics import softmax
 
 RESULT = RESULTS / "observe.json"
