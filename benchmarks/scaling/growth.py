@@ -41,6 +41,7 @@ from service.store.work.period_sums import PeriodSums
 from service.store.work.statements import ExecuteMany, Query, Work
 from trueodds.bundle import Bundle, ModelFolder
 from trueodds.sums.hours import HOUR_MS
+from trueodds.texts import plural
 
 RESULT = RESULTS / "scaling.json"
 
@@ -222,6 +223,42 @@ SHARED: dict[str, Callable[[Path, str, bool], Numbers]] = {"processes": processe
 """Parts that need PostgreSQL."""
 
 
+def markdown(found: Numbers) -> str:
+    """Return the table of docs/scaling.md."""
+    rows = []
+    for labels, row in found["labels"].items():
+        new, again = row["new"]["p50_ms"], row["again"]["p50_ms"]
+        took = (
+            f"the first report in {row['first_ms']:.0f} ms, at another level in {new:.0f} ms, again in {again:.0f} ms"
+        )
+        rows.append((f"{labels} labels of 100 classes, as sums", f"{took}; {row['store_mb']:.0f} MB of store"))
+    for models, row in found["models"].items():
+        took = f"{row['pss_mb']:,} MB, ready after {row['ready_s']:.1f} s, an answer in {_ms(row['answer'])}"
+        rows.append((f"{plural(int(models), 'model')} loaded", f"{took}; metrics in {row['metrics_ms']:.0f} ms"))
+    for tags, row in found["tags"].items():
+        rows.append((f"{int(tags):,} tags", f"a report by tag in {_ms(row['report'])}, {row['rows']} rows"))
+    for count, row in found["processes"].items():
+        rate = f"{row['answers_and_labels_per_second']:,} answers, and as many labels, a second"
+        rows.append((f"{plural(int(count), 'service')} on PostgreSQL", f"{rate}; a call of 8 in {_ms(row)}"))
+    kept = found["retention"]
+    during, after = _ms(kept["during"]), _ms(kept["after"])
+    rows.append(
+        (
+            f"retention of {kept['rows']:,} answers while serving",
+            f"{kept['seconds']:.1f} s; an answer in {during}, then in {after}",
+        )
+    )
+    full = found["connections"]
+    of = f"{full['services']} with {full['each']} connections each, of {full['max_connections']}"
+    rows.append(("busy services until PostgreSQL refuses one", of))
+    lines = ["| what | measured (p50 / p99) |", "|---|---|"]
+    return "\n".join([*lines, *(f"| {what} | {took} |" for what, took in rows)])
+
+
+def _ms(times: Numbers) -> str:
+    return f"{times['p50_ms']:.1f} / {times['p99_ms']:.1f} ms"
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--postgres", metavar="URL", help="an empty database, or schema")
@@ -245,6 +282,7 @@ def main() -> None:
                 print(name, json.dumps(found[name]), flush=True)
     if not (chosen.only or chosen.small):
         write(RESULT, found)
+        print(markdown(found))
 
 
 if __name__ == "__main__":

@@ -121,6 +121,24 @@ async def _middle(store: Store, groups: list[list[str]]) -> float:
     return round(1e3 * float(np.median(spent)), 2)
 
 
+def markdown(found: Numbers) -> str:
+    """Return the table of docs/scaling.md: one table beside twelve partitions."""
+    one, many = found["one table"], found["by month"]
+    names = {
+        "insert_rows_per_second": "answers stored a second",
+        "lookup_p50_ms": "look-up of one id, ms",
+        "lookup_of_200_p50_ms": "look-up of 200 ids, ms",
+        "rows_per_second": "answers that retention removes a second",
+        "wal_bytes_per_row": "bytes of WAL for each that it removes",
+        "mb_before": "MB of predictions before retention",
+        "mb_after": "MB after it and VACUUM, free for new rows",
+    }
+    lines = ["| | one table | by month |", "|---|---|---|"]
+    lines += [f"| {text} | {one[name]:,} | {many[name]:,} |" for name, text in names.items()]
+    dropped = f"{many['month_rows']:,} in {1e3 * many['drop_partition_seconds']:.0f} ms, their labels left"
+    return "\n".join([*lines, f"| dropping a month's answers | | {dropped} |"])
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=int, default=300_000)
@@ -134,6 +152,7 @@ def main() -> None:
             print(name, json.dumps(found[name]), flush=True)
     finally:
         cluster.remove()
+    print(markdown(found))
     if chosen.write:
         write(RESULT, found)
 
