@@ -1,6 +1,6 @@
 """Simulated streams of labels, and the label at which each alarm of `trueodds.metrics` first fires on them.
 
-Shapes A, B and C as in benchmarks/intervals/ece.py. A stream draws rows from a pool of 200,000 and tosses their
+Shapes A, B and C as in benchmarks/shapes.py. A stream draws rows from a pool of 200,000 and tosses their
 labels with the pool's true probability: the confidence itself (calibrated), the confidence less or plus the tolerance
 (the edge of the null), softmax(z / T), or .1 less between .5 and .8 (local). The recurrences are those of the library,
 over all streams at once.
@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import logsumexp
 
-from benchmarks.intervals.ece import chance_at, pool_logits
+from benchmarks.shapes import chance_at, pool_logits
 from trueodds.metrics import EProcess, ShiryaevRoberts, cell_of
 from trueodds.metrics.alarms.payoffs import Null, Payoffs, payoffs
 

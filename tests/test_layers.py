@@ -150,6 +150,11 @@ def test_imports_run_downwards(folder: str) -> None:
     assert {(part, other) for part in height for other in below[part] if height[other] >= height[part]} == set()
 
 
+def test_no_package_imports_what_stands_beside_the_packages() -> None:
+    beside = re.compile(r"(tools|benchmarks|tests|docs)(\.|$)")
+    assert [path for path in imported_files(ROOT) if any(beside.match(name) for name in imports(path))] == []
+
+
 def test_no_file_imports_itself_by_way_of_others() -> None:
     assert [str(path.relative_to(ROOT)) for path in circle(imported_files(ROOT))] == []
 

@@ -4,7 +4,7 @@
     python -m tools.page_picture --dark --out dark.png
 
 Three weeks of answers are written into the store of a running service (100 classes, shape A of
-benchmarks/intervals/ece.py): calibrated at first, then the truth is softmax(z / 2.2). One answer in ten gets
+benchmarks/shapes.py): calibrated at first, then the truth is softmax(z / 2.2). One answer in ten gets
 its label, about a day later: the store's clock is set to when they arrive. The picture is taken once the alarm has
 fired.
 """
@@ -28,7 +28,7 @@ import numpy as np
 from PIL import Image
 
 from benchmarks import untrained
-from benchmarks.intervals.ece import chance_at, pool_logits
+from benchmarks.shapes import chance_at, pool_logits
 from service.ids import new_ids
 from service.store import open_store
 from service.store.rows import Label, PredictionBatch

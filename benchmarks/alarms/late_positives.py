@@ -17,11 +17,6 @@ last day, and the judge compares two models on the labels of that day. All three
 from __future__ import annotations
 
 import argparse
-import json
-import platform
-import shlex
-import subprocess
-import sys
 import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -32,7 +27,7 @@ import numpy.typing as npt
 import scipy
 from scipy.special import expit, logit
 
-from benchmarks.intervals.ece import processor
+from benchmarks.record import RESULTS, circumstances, write
 from pipeline.recalibrate.comparison import compare
 from service.alarm import AlarmState, advice_of, alarm_of
 from service.settings import Settings
@@ -47,7 +42,7 @@ from trueodds.sums.positive import PositiveClass, PositiveSums
 Array = npt.NDArray[np.float64]
 Flags = npt.NDArray[np.bool_]
 
-RESULT = Path(__file__).parents[1] / "results" / "late_positives.json"
+RESULT = RESULTS / "late_positives.json"
 ANSWERS, DAYS = 20_000, 180.0
 MEDIAN, LATE, LONG = 10.0, 0.005, 45.0
 """Days until half of the frauds are reported; the share that is reported after `LONG` days."""
@@ -268,20 +263,15 @@ def main() -> None:
         parser.error(f"--streams is {options.streams}; allowed: 1 or more")
     started = time.perf_counter()
     verdicts, judgements = measure(options.streams, options.seed)
-    commit = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, check=False).stdout.strip()
     found = {
-        "command": shlex.join(["python", "-m", "benchmarks.alarms.late_positives", *sys.argv[1:]]),
-        "versions": {"python": platform.python_version(), "numpy": np.__version__, "scipy": scipy.__version__},
-        "commit": commit,
-        "processor": processor(),
+        **circumstances("numpy", "scipy"),
         "seconds": round(time.perf_counter() - started, 1),
         "summary": summary(verdicts, judgements),
         "verdicts": [asdict(row) for row in verdicts],
         "judged": [asdict(row) for row in judgements],
     }
-    options.out.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+    write(options.out, found)
     print(markdown(found))
-    print(f"written to {options.out}")
 
 
 if __name__ == "__main__":

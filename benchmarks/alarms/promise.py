@@ -15,11 +15,7 @@ labels of a kept promise. With an audit of 2% a label takes fifty acting answers
 from __future__ import annotations
 
 import argparse
-import json
 import math
-import platform
-import shlex
-import subprocess
 import sys
 import time
 from dataclasses import asdict, dataclass
@@ -28,11 +24,10 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import scipy
 from scipy.special import logsumexp
 from scipy.stats import binom, binomtest
 
-from benchmarks.intervals.ece import processor
+from benchmarks.record import RESULTS, circumstances, write
 from trueodds.bundle import ActAlone
 from trueodds.metrics import RiskEProcess
 from trueodds.metrics.alarms.promise import ODDS, log_laid, payoffs_of
@@ -41,7 +36,7 @@ from trueodds.metrics.intervals.risk_sequence import LOG_RATIOS
 Array = npt.NDArray[np.float64]
 Mask = npt.NDArray[np.bool_]
 
-RESULT = Path(__file__).parents[1] / "results" / "promise.json"
+RESULT = RESULTS / "promise.json"
 PROMISE = ActAlone.of_text("threshold=.9,risk=.05,confidence=.95")
 ANSWERS, AUDIT, COMPLAINTS = 10_000, 0.02, 0.3
 AUDITED = 100_000
@@ -257,17 +252,13 @@ def main() -> None:
                 found = broken(risk, factor, since, options.streams // 5, options.seed)
                 measured["broken"].append(asdict(found))
         print(f"{time.perf_counter() - started:.0f} s: broken, {risk:g}", file=sys.stderr, flush=True)
-    commit = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, check=False).stdout.strip()
     result = {
-        "command": shlex.join(["python", "-m", "benchmarks.alarms.promise", *sys.argv[1:]]),
-        "versions": {"python": platform.python_version(), "numpy": np.__version__, "scipy": scipy.__version__},
-        "commit": commit,
-        "processor": processor(),
+        **circumstances("numpy", "scipy"),
         "seconds": round(time.perf_counter() - started, 1),
         "summary": summary(measured),
         **measured,
     }
-    options.out.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+    write(options.out, result)
     print(markdown(result))
 
 

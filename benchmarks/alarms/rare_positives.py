@@ -15,9 +15,6 @@ from __future__ import annotations
 import argparse
 import json
 import math
-import platform
-import shlex
-import sys
 import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -26,7 +23,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from benchmarks.intervals.ece import processor
+from benchmarks.record import RESULTS, circumstances, write
 from trueodds import metrics
 from trueodds.metrics import CalibrationSums, EProcess, PositiveEProcess
 from trueodds.metrics.alarms.sequential import BLOCK
@@ -45,7 +42,7 @@ STREAM, CHUNK = 100_000, 20_000
 RUNS, OF_SOUND = 8, 5
 WRONG_RATIO = 1.5
 ALPHA = 0.05
-RESULT = Path(__file__).parents[1] / "results" / "rare_positives.json"
+RESULT = RESULTS / "rare_positives.json"
 
 
 @dataclass
@@ -232,9 +229,7 @@ def main() -> None:
         for prevalence, factor in possible
     ]
     found = {
-        "command": f"python -m benchmarks.alarms.rare_positives {shlex.join(sys.argv[1:])}".strip(),
-        "processor": processor(),
-        "python": platform.python_version(),
+        **circumstances(),
         "seconds": round(time.perf_counter() - begun, 1),
         "runs": arguments.runs,
         "ratio": metrics.MOST_RATIO,
@@ -244,7 +239,7 @@ def main() -> None:
         "verdicts": [asdict(row) for row in shown],
         "alarms": [asdict(row) for row in fired],
     }
-    arguments.out.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+    write(arguments.out, found)
     print(markdown(found))
     print(json.dumps(found["summary"], indent=1))
 

@@ -9,9 +9,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import platform
-import shlex
-import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -20,9 +17,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import scipy
 
-from benchmarks.intervals.ece import processor
+from benchmarks.record import RESULTS, circumstances, write
 from benchmarks.streams import CHUNK, LABELS, TEMPERATURES, TOLERANCE, Pool, first_alarms, pool
 from trueodds.metrics import CalibrationSums, gap_sequence
 from trueodds.metrics.alarms.payoffs import Null
@@ -30,7 +26,7 @@ from trueodds.metrics.intervals.confidence_sequence import GAP_STAKES
 
 GOOD = 20_000
 """Calibrated labels before a change."""
-RESULT = Path(__file__).parents[1] / "results" / "sequential.json"
+RESULT = RESULTS / "sequential.json"
 
 # Median labels to the alarm for shapes A, B and C under T = 1.25, 1.5, 2.5 and, from the start, local. None: no alarm.
 Medians = tuple[int | None, int | None, int | None]
@@ -211,22 +207,16 @@ def main() -> None:
         both = [coverage(rows, truth, half, options.seed) for truth in ("calibrated", "T = 1.5")]
         measured["coverage"] += map(asdict, both)
         print(f"{time.perf_counter() - started:.0f} s: {shape} coverage", file=sys.stderr, flush=True)
-    commit = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, check=False).stdout.strip()
     found = {
-        "command": shlex.join(["python", "-m", "benchmarks.alarms.sequential", *sys.argv[1:]]),
-        "versions": {"python": platform.python_version(), "numpy": np.__version__, "scipy": scipy.__version__},
-        "commit": commit,
-        "processor": processor(),
+        **circumstances("numpy", "scipy"),
         "seconds": round(time.perf_counter() - started, 1),
         "tolerance": TOLERANCE,
         "summary": summary(measured),
         **measured,
     }
-    options.out.parent.mkdir(parents=True, exist_ok=True)
-    options.out.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+    write(options.out, found)
     print(markdown(found))
     print(json.dumps(found["summary"], indent=1))
-    print(f"written to {options.out}")
 
 
 if __name__ == "__main__":

@@ -13,11 +13,7 @@ answers of least confidence get labels with probability .9, the others with .1.
 from __future__ import annotations
 
 import argparse
-import json
 import math
-import platform
-import shlex
-import subprocess
 import sys
 import time
 from dataclasses import asdict, dataclass
@@ -26,18 +22,17 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import scipy
 from scipy.optimize import brentq
 
 from benchmarks.alarms.sequential import TRUTHS
-from benchmarks.intervals.ece import processor
+from benchmarks.record import RESULTS, circumstances, write
 from benchmarks.streams import Pool, pool
 from trueodds.metrics import EProcess, WeightedEProcess
 from trueodds.metrics.alarms.sequential import BLOCK
 
 Array = npt.NDArray[np.float64]
 
-RESULT = Path(__file__).parents[1] / "results" / "weighted_evidence.json"
+RESULT = RESULTS / "weighted_evidence.json"
 ECE, LABELS, HORIZON, GOOD, CHUNK = 0.0199, 100_000, 40_000, 10_000, 5_000
 PERIOD, BAD = 10_000, 1_000
 FLOORS = (0.1, 0.05, 0.01)
@@ -189,18 +184,13 @@ def main() -> None:
             for truth in TRUTHS:
                 measured["delays"].append(asdict(delay(rows, truth, since, options.streams // 5, options.seed)))
         print(f"{time.perf_counter() - started:.0f} s: {rows.shape} delays", file=sys.stderr, flush=True)
-    commit = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, check=False).stdout.strip()
     found = {
-        "command": shlex.join(["python", "-m", "benchmarks.alarms.weighted_evidence", *sys.argv[1:]]),
-        "versions": {"python": platform.python_version(), "numpy": np.__version__, "scipy": scipy.__version__},
-        "commit": commit,
-        "processor": processor(),
+        **circumstances("numpy", "scipy"),
         "seconds": round(time.perf_counter() - started, 1),
         **measured,
     }
-    options.out.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+    write(options.out, found)
     print(markdown(found))
-    print(f"written to {options.out}")
 
 
 if __name__ == "__main__":

@@ -17,20 +17,17 @@ from __future__ import annotations
 
 import argparse
 import json
-import platform
-import shlex
 import sys
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from scipy.special import bdtrc, ndtr, ndtri
 
-from benchmarks.intervals.ece import processor
+from benchmarks.record import RESULTS, circumstances, write
 from trueodds.evaluation.differences import Scores
 from trueodds.metrics.significance.differences import of_rows, of_seeds
 from trueodds.metrics.significance.nets import Nets
@@ -38,7 +35,7 @@ from trueodds.metrics.significance.squared_error import difference, null_of
 
 Array = npt.NDArray[np.float64]
 
-RESULT = Path(__file__).parents[1] / "results" / "calibration_differences.json"
+RESULT = RESULTS / "calibration_differences.json"
 WIDE, SHARP = (0.3, 0.9), (0.95, 1.0)
 """Ends of the confidences of the two methods."""
 SHARED = 0.5
@@ -235,16 +232,14 @@ def main() -> None:
         powers.append(measure(setting, max(10, runs // 10), options.seed, beside=False))
         print(powers[-1], f"{time.perf_counter() - started:.0f} s", file=sys.stderr, flush=True)
     record = {
-        "command": shlex.join(["python", "-m", "benchmarks.evidence.calibration_differences", *sys.argv[1:]]),
-        "versions": {"python": platform.python_version(), "numpy": np.__version__},
-        "processor": processor(),
+        **circumstances("numpy"),
         "seconds": round(time.process_time(), 1),
         "summary": summary(sizes, powers),
         "sizes": sizes,
         "powers": powers,
     }
     if not options.quick:
-        RESULT.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+        write(RESULT, record)
     print(markdown(record))
     print(json.dumps(record["summary"], indent=1))
 

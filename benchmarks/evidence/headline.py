@@ -10,10 +10,6 @@ are those of `trueodds.reports.verdict.verdict_of`, with the alarm and the advic
 from __future__ import annotations
 
 import argparse
-import json
-import platform
-import shlex
-import subprocess
 import sys
 import time
 from dataclasses import asdict, dataclass
@@ -22,9 +18,8 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import scipy
 
-from benchmarks.intervals.ece import processor
+from benchmarks.record import RESULTS, circumstances, write
 from benchmarks.streams import Pool, pool
 from service.alarm import AlarmState, advice_of, alarm_of
 from service.settings import Settings
@@ -34,7 +29,7 @@ from trueodds.metrics import CalibrationSums
 from trueodds.reports.verdict import LEANS, verdict_of
 from trueodds.sums.answers import AnswerSums
 
-RESULT = Path(__file__).parents[1] / "results" / "headline.json"
+RESULT = RESULTS / "headline.json"
 LABELS, TOLERANCE = 10_000, 0.02
 LOOKS = np.unique(np.geomspace(50, LABELS, 30).round(-1).astype(int))
 SHIFTS = {"calibrated": 0.0, "ECE .025": 0.025, "ECE .03": 0.03}
@@ -143,19 +138,14 @@ def main() -> None:
     for rows in map(pool, "ABC"):
         measured += [asdict(words(rows, truth, options.streams, options.seed)) for truth in SHIFTS]
         print(f"{time.perf_counter() - started:.0f} s: {rows.shape}", file=sys.stderr, flush=True)
-    commit = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, check=False).stdout.strip()
     found = {
-        "command": shlex.join(["python", "-m", "benchmarks.evidence.headline", *sys.argv[1:]]),
-        "versions": {"python": platform.python_version(), "numpy": np.__version__, "scipy": scipy.__version__},
-        "commit": commit,
-        "processor": processor(),
+        **circumstances("numpy", "scipy"),
         "seconds": round(time.perf_counter() - started, 1),
         "looks": LOOKS.tolist(),
         "words": measured,
     }
-    options.out.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+    write(options.out, found)
     print(markdown(found))
-    print(f"written to {options.out}")
 
 
 if __name__ == "__main__":

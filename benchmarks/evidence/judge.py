@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import platform
 import sys
 import time
 from pathlib import Path
@@ -28,12 +27,12 @@ import numpy as np
 from scipy import stats
 
 from benchmarks.evidence.judge_streams import LABELS, LEVEL, Judged, Population, judged, of_records, stopped, synthetic
-from benchmarks.intervals.ece import processor
+from benchmarks.record import RESULTS, circumstances, write
 from pipeline.recalibrate import Rules
 from tools.tables.markdown import table
 from trueodds.metrics import gain_evidence
 
-RESULT = Path(__file__).parents[1] / "results" / "judge.json"
+RESULT = RESULTS / "judge.json"
 GOAL, SIZE = 0.05, 0.05
 CANDIDATES, TURN, RUNS = 10, 5_000, 100
 MORE = 4
@@ -180,11 +179,9 @@ def main() -> None:
         for budget in ("each", "together")
     ]
     found: dict[str, Any] = {
+        **circumstances("numpy"),
         "command": "python -m benchmarks.evidence.judge --records FOLDER"
         + (f" --runs {options.runs}" if options.runs != RUNS else ""),
-        "python": platform.python_version(),
-        "numpy": np.__version__,
-        "processor": processor(),
         "minutes": (time.perf_counter() - start) / 60,
         "labels": LABELS,
         "level": LEVEL,
@@ -193,7 +190,7 @@ def main() -> None:
     }
     found["summary"] = summary(settings, turns)
     if options.records is not None:
-        RESULT.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+        write(RESULT, found)
     print(markdown(found))
 
 

@@ -2,7 +2,7 @@
 
     python -m benchmarks.evidence.labelling        # about four minutes on one core
 
-Of 100,000 answers 5% are labelled. Shapes: A, B and C (benchmarks/intervals/ece.py), calibrated or at T = 1.25;
+Of 100,000 answers 5% are labelled. Shapes: A, B and C (benchmarks/shapes.py), calibrated or at T = 1.25;
 and nets whose confidences pile up at 1, calibrated or at the temperatures that give an ECE of .057 and .078: W, with
 45% of the answers in the last of the 3,000 cells and 87% in the last of 120 equal parts, V with 75% and 89%. Which
 answers get a label: at random; in proportion to 1 - c; the upper half of the confidences 40 times, or those above .999
@@ -19,9 +19,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import platform
-import shlex
-import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -31,10 +28,10 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import scipy
 from scipy.optimize import brentq
 
-from benchmarks.intervals.ece import chance_at, processor
+from benchmarks.record import RESULTS, circumstances, write
+from benchmarks.shapes import chance_at
 from benchmarks.streams import POOL, Pool, pool
 from trueodds.metrics import (
     CELLS,
@@ -55,7 +52,7 @@ ANSWERS, LABELLED, DELAYED, FEW, BINS = 100_000, 0.05, 5_000, 8_000, 15
 PILED = {"W": (10.5, 2.3), "V": (15.0, 6.0)}
 """10 classes, logits N(0, 1.2), one class raised by max(N(mean, spread), 0)."""
 PILED_ECE = (0.057, 0.078)
-RESULT = Path(__file__).parents[1] / "results" / "labelling.json"
+RESULT = RESULTS / "labelling.json"
 
 
 def within_bins(c: Array) -> Array:
@@ -260,12 +257,7 @@ def main() -> None:
         return float(np.nanmin([getattr(o, name) for o in weighable]))
 
     found = {
-        "command": shlex.join(["python", "-m", "benchmarks.evidence.labelling", *sys.argv[1:]]),
-        "versions": {"python": platform.python_version(), "numpy": np.__version__, "scipy": scipy.__version__},
-        "commit": subprocess.run(
-            ["git", "rev-parse", "HEAD"], capture_output=True, text=True, check=False
-        ).stdout.strip(),
-        "processor": processor(),
+        **circumstances("numpy", "scipy"),
         "seconds": round(time.perf_counter() - started, 1),
         "summary": {
             "lowest_plain_coverage": lowest("covered_plain"),
@@ -281,8 +273,7 @@ def main() -> None:
         "few": [asdict(o) for o in warned],
         "delay": [asdict(o) for o in delays],
     }
-    options.out.parent.mkdir(parents=True, exist_ok=True)
-    options.out.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+    write(options.out, found)
     print(markdown(found))
     print(json.dumps(found["summary"], indent=1))
 

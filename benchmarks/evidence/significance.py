@@ -2,7 +2,7 @@
 
     python -m benchmarks.evidence.significance        # about five minutes on one core
 
-Shapes A to D as in benchmarks/intervals/ece.py. The others: a chi-square over the 15 occupied bins, and the plug-in
+Shapes A to D as in benchmarks/shapes.py. The others: a chi-square over the 15 occupied bins, and the plug-in
 ECE against its noise floor's 95th percentile.
 """
 
@@ -10,9 +10,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import platform
-import shlex
-import subprocess
 import sys
 import time
 from dataclasses import asdict, dataclass
@@ -21,17 +18,17 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import scipy
 from scipy.special import chdtrc
 
-from benchmarks.intervals.ece import chance_at, pool_logits, processor
+from benchmarks.record import RESULTS, circumstances, write
+from benchmarks.shapes import chance_at, pool_logits
 from trueodds.metrics import CalibrationSums, calibration_test, ece, noise_floor
 
 Array = npt.NDArray[np.float64]
 
 POOL, LEVEL = 100_000, 0.05
 SIZES = (50, 500, 5_000, 50_000)
-RESULT = Path(__file__).parents[1] / "results" / "significance.json"
+RESULT = RESULTS / "significance.json"
 
 
 @dataclass
@@ -110,12 +107,7 @@ def main() -> None:
                 print(*asdict(outcomes[-1]).values(), file=sys.stderr, flush=True)
     sizes = [o.test for o in outcomes if o.truth == "calibrated"]
     found = {
-        "command": shlex.join(["python", "-m", "benchmarks.evidence.significance", *sys.argv[1:]]),
-        "versions": {"python": platform.python_version(), "numpy": np.__version__, "scipy": scipy.__version__},
-        "commit": subprocess.run(
-            ["git", "rev-parse", "HEAD"], capture_output=True, text=True, check=False
-        ).stdout.strip(),
-        "processor": processor(),
+        **circumstances("numpy", "scipy"),
         "seconds": round(time.perf_counter() - started, 1),
         "summary": {
             "lowest_size": min(sizes),
@@ -127,8 +119,7 @@ def main() -> None:
         },
         "settings": [asdict(o) for o in outcomes],
     }
-    options.out.parent.mkdir(parents=True, exist_ok=True)
-    options.out.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+    write(options.out, found)
     print(markdown(found))
     print(json.dumps(found["summary"], indent=1))
 

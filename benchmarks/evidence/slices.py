@@ -3,7 +3,7 @@
     python -m benchmarks.evidence.slices        # about five minutes on one core
 
 A table of 1,000 calibrated tags with 10 to 1,000 labels each, as many with 10 to 100 as with 100 to 1,000, of shapes A,
-B and C in turn (benchmarks/intervals/ece.py): marked are those whose p-values Benjamini and Hochberg choose at a
+B and C in turn (benchmarks/shapes.py): marked are those whose p-values Benjamini and Hochberg choose at a
 false discovery rate of 5% (`trueodds.reports.slices_of`), beside those whose ECE exceeds its own noise floor, or whose
 own p-value is below 5%. Then tables of 100 tags with 500 labels each, five of them right .1 less often than they say.
 """
@@ -11,19 +11,14 @@ own p-value is below 5%. Then tables of 100 tags with 500 labels each, five of t
 from __future__ import annotations
 
 import argparse
-import json
-import platform
-import shlex
-import subprocess
 import sys
 import time
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import scipy
 
-from benchmarks.intervals.ece import processor
+from benchmarks.record import RESULTS, circumstances, write
 from benchmarks.streams import Pool, pool
 from trueodds.metrics import CalibrationSums, ece_test
 from trueodds.reports.slices import FALSE_DISCOVERY_RATE, benjamini_hochberg
@@ -31,7 +26,7 @@ from trueodds.reports.slices import FALSE_DISCOVERY_RATE, benjamini_hochberg
 SHAPES = "ABC"
 TAGS, FEWEST, MOST = 1_000, 10, 1_000
 FEW_TAGS, OFF_TAGS, OFF, LABELS = 100, 5, 0.1, 500
-RESULT = Path(__file__).parents[1] / "results" / "slices.json"
+RESULT = RESULTS / "slices.json"
 
 Numbers = dict[str, Any]
 
@@ -107,17 +102,12 @@ def main() -> None:
     started, rng = time.perf_counter(), np.random.default_rng(options.seed)
     pools = [pool(shape) for shape in SHAPES]
     results = {"sound": sound(pools, options.tables, rng), "off": off(pools, options.tables, rng)}
-    commit = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, check=False).stdout.strip()
     document = {
-        "command": shlex.join(["python", "-m", "benchmarks.evidence.slices", *sys.argv[1:]]),
-        "versions": {"python": platform.python_version(), "numpy": np.__version__, "scipy": scipy.__version__},
-        "commit": commit,
-        "processor": processor(),
+        **circumstances("numpy", "scipy"),
         "seconds": round(time.perf_counter() - started, 1),
         **results,
     }
-    options.out.parent.mkdir(parents=True, exist_ok=True)
-    options.out.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+    write(options.out, document)
     print(markdown(results))
 
 

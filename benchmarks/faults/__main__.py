@@ -53,11 +53,10 @@ from benchmarks.faults.ledger import Ledger
 from benchmarks.faults.process import Service
 from benchmarks.faults.report import markdown
 from benchmarks.faults.watch import watched
-from benchmarks.intervals.ece import processor
-from benchmarks.library.metrics import commit
+from benchmarks.record import RESULTS, commit, processor, write
 from trueodds.bundle import open_models
 
-RESULT = Path(__file__).resolve().parents[1] / "results" / "faults.json"
+RESULT = RESULTS / "faults.json"
 CLASSES = 10
 FILES = 256
 """Open files of a service that has few."""
@@ -339,10 +338,8 @@ def main() -> None:
         result["faults"] |= {name: {**done, "run": how} for name, done in found.items()}
     else:
         result = {**how, "faults": found}
-    options.out.parent.mkdir(parents=True, exist_ok=True)
-    options.out.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+    write(options.out, result)
     print(markdown(result))
-    print(f"written to {options.out}")
 
 
 if __name__ == "__main__":

@@ -3,7 +3,7 @@
     python -m benchmarks.intervals.classwise --runs 150        # about six minutes on one core
 
 Nets A (100 classes, accuracy .79), B (10 classes, .95), C (two classes, .71) and D (10 classes, .996: errors are rare)
-as in benchmarks/intervals/ece.py, their likeliest class a random one. Each is calibrated, over-confident (its
+as in benchmarks/shapes.py, their likeliest class a random one. Each is calibrated, over-confident (its
 temperature should be 1.5), under-confident (.7), wrong about one class (two in five of its rows are another's), or
 wrong about all classes' frequencies. The population is a pool of 20,000 rows: a run draws n of them with replacement
 and then their labels, so the pool's class-wise ECE is the truth without any simulation error. Samples of 5,000 rows and
@@ -13,9 +13,6 @@ more are a quarter as many.
 from __future__ import annotations
 
 import argparse
-import json
-import platform
-import shlex
 import sys
 import time
 from dataclasses import asdict, dataclass
@@ -24,9 +21,9 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import scipy
 
-from benchmarks.intervals.ece import pool_logits, processor
+from benchmarks.record import RESULTS, circumstances, write
+from benchmarks.shapes import pool_logits
 from trueodds.metrics import classwise_ece_interval, softmax
 
 Array = npt.NDArray[np.float64]
@@ -36,7 +33,7 @@ SIZES = {"A": (500, 2_000, 10_000), "B": (200, 1_000, 10_000), "C": (100, 1_000,
 LARGE = 5_000
 WORDS = {"A": "100 classes", "B": "10 classes", "C": "2 classes", "D": "10 classes, rare errors"}
 PROMISE = 0.93
-RESULT = Path(__file__).parents[1] / "results" / "classwise_coverage.json"
+RESULT = RESULTS / "classwise_coverage.json"
 
 
 @dataclass(frozen=True)
@@ -176,19 +173,15 @@ def main() -> None:
                 sides = f"too high {o.too_high:.3f} too low {o.too_low:.3f} width {o.width:.5f} {o.seconds} s"
                 print(f"{time.perf_counter() - started:4.0f} s {words} {sides}", file=sys.stderr, flush=True)
     record = {
-        "command": shlex.join(["python", "-m", "benchmarks.intervals.classwise", *sys.argv[1:]]),
-        "versions": {"python": platform.python_version(), "numpy": np.__version__, "scipy": scipy.__version__},
-        "processor": processor(),
+        **circumstances("numpy", "scipy"),
         "seconds": round(time.perf_counter() - started, 1),
         "bins": BINS,
         "level": LEVEL,
         "summary": {WORDS[net]: summary([o for o in outcomes if o.net == net]) for net in options.nets},
         "settings": [asdict(o) for o in outcomes],
     }
-    options.out.parent.mkdir(parents=True, exist_ok=True)
-    options.out.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+    write(options.out, record)
     print(markdown(record))
-    print(f"written to {options.out}")
 
 
 if __name__ == "__main__":

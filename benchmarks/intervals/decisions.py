@@ -13,8 +13,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import platform
-import shlex
 import sys
 import time
 from dataclasses import asdict, dataclass
@@ -22,10 +20,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import scipy
 from scipy.special import expit
 
-from benchmarks.intervals.ece import processor
+from benchmarks.record import RESULTS, circumstances, write
 from trueodds.metrics import CELLS, Costs, decision_cost
 
 LEVEL, SEED, PROMISE = 0.95, 1, 0.93
@@ -34,7 +31,7 @@ CENTRES, TEMPERATURES, SIZES = (0.0, -3.0, -6.0), (1.0, 0.6, 1.6), (300, 2_000)
 SHARES = {0.0: "half", -3.0: "one in ten", -6.0: "one in seventy"}
 """Shares of positive rows, by the centre of z."""
 COSTS = (Costs(miss=10, alarm=1), Costs(miss=1, alarm=1), Costs(miss=50, alarm=1), Costs(miss=1, alarm=10))
-RESULT = Path(__file__).parents[1] / "results" / "decisions.json"
+RESULT = RESULTS / "decisions.json"
 
 
 @dataclass
@@ -137,18 +134,14 @@ def main() -> None:
                     both = f"cost covered {o.cost_covered:.3f}, saving {o.saving_covered:.3f}"
                     print(f"{time.perf_counter() - started:4.0f} s {words}: {both}", file=sys.stderr, flush=True)
     result = {
-        "command": shlex.join(["python", "-m", "benchmarks.intervals.decisions", *sys.argv[1:]]),
-        "versions": {"python": platform.python_version(), "numpy": np.__version__, "scipy": scipy.__version__},
-        "processor": processor(),
+        **circumstances("numpy", "scipy"),
         "seconds": round(time.perf_counter() - started, 1),
         "level": LEVEL,
         "summary": summary(outcomes),
         "settings": [asdict(o) for o in outcomes],
     }
-    options.out.parent.mkdir(parents=True, exist_ok=True)
-    options.out.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+    write(options.out, result)
     print(json.dumps(result["summary"], indent=1))
-    print(f"written to {options.out}")
 
 
 if __name__ == "__main__":

@@ -13,8 +13,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import platform
-import shlex
 import sys
 import time
 from collections.abc import Callable
@@ -25,9 +23,10 @@ from unittest import mock
 
 import numpy as np
 import numpy.typing as npt
-import scipy
 from scipy.optimize import brentq
 
+from benchmarks.record import RESULTS, circumstances, write
+from benchmarks.shapes import SHAPES, chance_at, pool_logits
 from trueodds.metrics import CalibrationSums, ece_interval
 from trueodds.metrics.intervals import calibration_error
 
@@ -37,13 +36,7 @@ BINS, LEVEL, POOL = 15, 0.95, 400_000
 SIZES = {"A": (500, 5_000, 50_000), "B": (500, 5_000, 50_000), "C": (500, 5_000, 50_000), "D": (10, 50, 500)}
 PROMISE = 0.93
 GROUPS = {"common errors (A, B, C)": "ABC", "rare errors (D)": "D"}
-RESULT = Path(__file__).parents[1] / "results" / "interval_coverage.json"
-SHAPES: dict[str, tuple[int, float, float]] = {
-    "A": (100, 9.9, 5.6),
-    "B": (10, 10.0, 4.1),
-    "C": (2, 0.0, 0.0),
-    "D": (10, 16.0, 4.0),
-}
+RESULT = RESULTS / "interval_coverage.json"
 
 
 @dataclass(frozen=True)
@@ -84,24 +77,6 @@ class Outcome:
     width_plain: float
     bias_estimate: float
     bias_plug_in: float
-
-
-def pool_logits(shape: str, rows: int, seed: int) -> Array:
-    """Logits of the note's shapes; the spreads are standard deviations."""
-    rng = np.random.default_rng(seed)
-    classes, mean, spread = SHAPES[shape]
-    if shape == "C":
-        return np.stack([np.abs(rng.normal(0, 1.3, rows)), np.zeros(rows)], axis=1)
-    logits_NC = rng.normal(0, 1.2, (rows, classes))
-    logits_NC[:, 0] += np.maximum(rng.normal(mean, spread, rows), 0)
-    return logits_NC
-
-
-def chance_at(logits_NC: Array, temperature: float) -> Array:
-    """P(the top class is right) if the truth is softmax(z / T)."""
-    # 1 / sum exp((z - top) / T): the top class alone is needed, so no N x C probabilities are kept
-    chance: Array = 1 / np.exp((logits_NC - logits_NC.max(axis=1, keepdims=True)) / temperature).sum(axis=1)
-    return chance
 
 
 def solved(make: Callable[[float], Population], target: float, low: float, high: float) -> Population:
@@ -223,16 +198,6 @@ def markdown(found: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def processor() -> str:
-    """The CPU's model, as the kernel names it."""
-    try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-    except OSError:
-        lines = []
-    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    return names[0] if names else platform.processor() or platform.machine()
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=int, default=300, help="samples per setting")
@@ -259,20 +224,16 @@ def main() -> None:
         if (members := [o for o in outcomes if o.shape in letters])
     }
     found = {
-        "command": shlex.join(["python", "-m", "benchmarks.intervals.ece", *sys.argv[1:]]),
-        "versions": {"python": platform.python_version(), "numpy": np.__version__, "scipy": scipy.__version__},
-        "processor": processor(),
+        **circumstances("numpy", "scipy"),
         "seconds": round(time.perf_counter() - started, 1),
         "bins": BINS,
         "level": LEVEL,
         "summary": summaries,
         "settings": [asdict(o) for o in outcomes],
     }
-    options.out.parent.mkdir(parents=True, exist_ok=True)
-    options.out.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+    write(options.out, found)
     print(table(outcomes))
     print(json.dumps(summaries, indent=1))
-    print(f"written to {options.out}")
 
 
 if __name__ == "__main__":

@@ -12,10 +12,6 @@ says .95. The interval's coverage is over samples of images, the truth that of a
 from __future__ import annotations
 
 import argparse
-import json
-import platform
-import shlex
-import sys
 import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -23,9 +19,8 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import scipy
 
-from benchmarks.intervals.ece import processor
+from benchmarks.record import RESULTS, circumstances, write
 from trueodds import metrics
 
 Array = npt.NDArray[np.float64]
@@ -38,7 +33,7 @@ SPREADS = {
 }
 NETS = {"sure": 0.995, "less sure": 0.95}
 SIZES = (300, 1000, 5000)
-RESULT = Path(__file__).parents[1] / "results" / "human_labels.json"
+RESULT = RESULTS / "human_labels.json"
 
 
 @dataclass
@@ -133,17 +128,14 @@ def main() -> None:
         parser.error(f"--runs is {options.runs}; allowed are whole numbers from 1 on")
     started = time.perf_counter()
     record = {
-        "command": shlex.join(["python", "-m", "benchmarks.intervals.human_labels", *sys.argv[1:]]),
-        "versions": {"python": platform.python_version(), "numpy": np.__version__, "scipy": scipy.__version__},
-        "processor": processor(),
+        **circumstances("numpy", "scipy"),
         "images": IMAGES,
         "votes": PEOPLE,
         "people": [asdict(measure(spread, options.runs)) for spread in SPREADS],
         "seconds": round(time.perf_counter() - started, 1),
     }
-    options.out.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+    write(options.out, record)
     print(markdown(record))
-    print(f"written to {options.out}")
 
 
 if __name__ == "__main__":

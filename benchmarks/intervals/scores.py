@@ -2,7 +2,7 @@
 
     python -m benchmarks.intervals.scores --runs 1000        # about a minute on one core
 
-Nets A (100 classes, accuracy .79), B (10 classes, .95) and D (10 classes, .996) as in benchmarks/intervals/ece.py,
+Nets A (100 classes, accuracy .79), B (10 classes, .95) and D (10 classes, .996) as in benchmarks/shapes.py,
 and one that says .999 of 10 classes every time; n = 50 to 5,000 rows. Each is calibrated, over-confident by a
 temperature of 1.5, or calibrated with one label in a hundred replaced by a random class. The population is a pool of
 20,000 rows: a run draws n of them with replacement and tosses their labels, so the pool's expectation is the truth
@@ -13,8 +13,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import platform
-import shlex
 import sys
 import time
 from dataclasses import asdict, dataclass
@@ -23,10 +21,10 @@ from typing import Any, get_args
 
 import numpy as np
 import numpy.typing as npt
-import scipy
 from scipy.special import stdtrit
 
-from benchmarks.intervals.ece import pool_logits, processor
+from benchmarks.record import RESULTS, circumstances, write
+from benchmarks.shapes import pool_logits
 from trueodds.metrics import CalibrationSums, score_interval, softmax
 from trueodds.metrics.intervals.proper_scores import Score
 
@@ -37,7 +35,7 @@ SIZES = (50, 200, 1_000, 5_000)
 PROMISE = 0.93
 NETS = ("A", "B", "D", ".999")
 NOISE = 0.01
-RESULT = Path(__file__).parents[1] / "results" / "score_coverage.json"
+RESULT = RESULTS / "score_coverage.json"
 
 
 @dataclass(frozen=True)
@@ -194,18 +192,14 @@ def main() -> None:
     }
     summaries = {name: summary([o for o in outcomes if low <= o.errors < high]) for name, (low, high) in groups.items()}
     found = {
-        "command": shlex.join(["python", "-m", "benchmarks.intervals.scores", *sys.argv[1:]]),
-        "versions": {"python": platform.python_version(), "numpy": np.__version__, "scipy": scipy.__version__},
-        "processor": processor(),
+        **circumstances("numpy", "scipy"),
         "seconds": round(time.perf_counter() - started, 1),
         "level": LEVEL,
         "summary": summaries,
         "settings": [asdict(o) for o in outcomes],
     }
-    options.out.parent.mkdir(parents=True, exist_ok=True)
-    options.out.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+    write(options.out, found)
     print(json.dumps(summaries, indent=1))
-    print(f"written to {options.out}")
 
 
 if __name__ == "__main__":

@@ -23,7 +23,6 @@ from __future__ import annotations
 import argparse
 import importlib.util
 import json
-import platform
 import shlex
 import sys
 import time
@@ -34,19 +33,18 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import scipy
 from scipy.special import bdtr
 from scipy.stats import binom
 
 import trueodds
-from benchmarks.intervals.ece import processor
+from benchmarks.record import RESULTS, circumstances, write
 
 RISK, CONFIDENCE, SEED = 0.05, 0.95, 1
 ROWS, LABELS = 10_000, (100, 300, 1_000, 10_000)
 GROUPS, GROUP_LABELS, COST_LABELS = 5, (1_000, 3_000), (1_000, 3_000)
 COST_RISK, DEAR = 0.3, 10.0
 GRID = np.linspace(0.99, 0, 100)
-RESULT = Path(__file__).parents[1] / "results" / "threshold.json"
+RESULT = RESULTS / "threshold.json"
 Array = npt.NDArray[np.float64]
 
 
@@ -281,18 +279,15 @@ def main() -> None:
                 print(f"{time.perf_counter() - started:4.0f} s {words}, MAPIE {o.mapie}", file=sys.stderr, flush=True)
     typed = ["FOLDER" if word == str(options.records) else word for word in sys.argv[1:]]
     result = {
+        **circumstances("numpy", "scipy"),
         "command": shlex.join(["python", "-m", "benchmarks.intervals.threshold", *typed]),
-        "versions": {"python": platform.python_version(), "numpy": np.__version__, "scipy": scipy.__version__},
-        "processor": processor(),
         "seconds": round(time.perf_counter() - started, 1),
         "mapie": "the package" if importlib.util.find_spec("mapie") else "its published algorithm",
         "summary": summary(outcomes),
         "settings": [asdict(o) for o in outcomes],
     }
-    options.out.parent.mkdir(parents=True, exist_ok=True)
-    options.out.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+    write(options.out, result)
     print(json.dumps(result["summary"], indent=1))
-    print(f"written to {options.out}")
 
 
 if __name__ == "__main__":

@@ -13,27 +13,24 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import platform
-import shlex
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from benchmarks.intervals.ece import processor
+from benchmarks.record import RESULTS, circumstances, write
 
 Fit = Callable[[], Callable[[], Any]]
 """Fits, and returns what gives the probabilities of the fitted rows."""
 Rows = tuple[npt.NDArray[np.float32], npt.NDArray[np.int64]]
 Prepare = Callable[[Rows], Fit]
-RESULT = Path(__file__).parents[1] / "results" / "calibrators.json"
+RESULT = RESULTS / "calibrators.json"
 SHAPES = ("5000x10", "5000x100", "50000x1000")
 ENOUGH = 2.0
 """Seconds of repeated runs."""
@@ -254,16 +251,11 @@ def main() -> None:
         case, package = options.child
         print(json.dumps(child(case, package, options.data)))
         return
-    commit = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, check=False).stdout.strip()
     measurements: list[dict[str, Any]] = []
     result = {
-        "command": shlex.join(["python", "-m", "benchmarks.library.calibrators", *sys.argv[1:]]),
-        "commit": commit,
-        "processor": processor(),
-        "versions": {"python": platform.python_version(), "numpy": np.__version__, **_versions()},
+        **circumstances("numpy", "scipy", *PEERS),
         "measurements": measurements,
     }
-    options.out.parent.mkdir(parents=True, exist_ok=True)
     for shape in options.shapes:
         with tempfile.TemporaryDirectory() as folder:
             logits_NC, labels_N = rows(*map(int, shape.split("x")))
@@ -274,18 +266,8 @@ def main() -> None:
                     found = measured(case, package, Path(folder), options.limit)
                     measurements.append({"shape": shape, "case": case, "package": package, **found})
                     print(f"{shape:>11} {case:30} {package:13} {found}", file=sys.stderr, flush=True)
-        options.out.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+        write(options.out, result)
     print(markdown(result))
-
-
-def _versions() -> dict[str, str]:
-    found = {}
-    for package in ("scipy", *PEERS):
-        try:
-            found[package] = metadata.version(package)
-        except metadata.PackageNotFoundError:
-            found[package] = "not installed"
-    return found
 
 
 if __name__ == "__main__":

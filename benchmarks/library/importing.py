@@ -11,11 +11,7 @@ and scales JPEGs of 500 x 375 beside it. The three go in turns, and each turn's 
 from __future__ import annotations
 
 import argparse
-import json
-import platform
-import shlex
 import statistics
-import sys
 import tempfile
 import time
 from collections.abc import Callable
@@ -26,14 +22,13 @@ import numpy as np
 import onnxruntime as ort
 from PIL import Image
 
-from benchmarks.intervals.ece import processor
-from benchmarks.library.metrics import commit
+from benchmarks.record import RESULTS, circumstances, write
 from trueodds.importing import onnx_file, scoring
 from trueodds.importing.options import Options, Preprocessing
 from trueodds.importing.rewriting import ServableModel, convert
 from trueodds.importing.rows import LabelledRows, read
 
-RESULT = Path(__file__).parents[1] / "results" / "importing.json"
+RESULT = RESULTS / "importing.json"
 SIDE, WIDTH, HEIGHT, CLASSES = 224, 500, 375, 2
 MEAN, STD = np.array([0.485, 0.456, 0.406]), np.array([0.229, 0.224, 0.225])
 AIMS = {"array": 0.95, "folder": 0.80}
@@ -128,17 +123,14 @@ def main() -> None:
         name: statistics.median(own / of for own, of in zip(rates[name], rates["raw"], strict=True)) for name in AIMS
     }
     record = {
-        "command": shlex.join(["python", "-m", "benchmarks.library.importing", *sys.argv[1:]]),
-        "commit": commit(),
-        "versions": {"python": platform.python_version(), "onnxruntime": ort.__version__},
-        "processor": processor(),
+        **circumstances("onnxruntime"),
         "setting": {"count": options.count, "rounds": options.rounds},
         "rates": {name: statistics.median(each) for name, each in rates.items()},
         "ratios": ratios,
     }
     print(markdown(record))
     if options.write:
-        RESULT.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+        write(RESULT, record)
 
 
 if __name__ == "__main__":

@@ -16,25 +16,21 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import platform
-import shlex
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field
 from importlib import import_module
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from benchmarks.intervals.ece import processor
+from benchmarks.record import RESULTS, circumstances, write
 from trueodds import metrics
 
-RESULT = Path(__file__).parents[1] / "results" / "metrics.json"
+RESULT = RESULTS / "metrics.json"
 PEERS = ("torchmetrics", "netcal", "scikit-learn", "relplot")
 BINS, BUDGET = 15, 2.0  # seconds spent on repeating one measurement
 Call = Callable[[], float]
@@ -225,18 +221,6 @@ def run(case: Case, calls: dict[str, Call]) -> Case:
     return case
 
 
-def installed(name: str) -> str | None:
-    try:
-        return version(name)
-    except PackageNotFoundError:
-        return None
-
-
-def commit() -> str:
-    done = subprocess.run(["git", "describe", "--always", "--dirty"], capture_output=True, text=True, check=False)
-    return done.stdout.strip() or "unknown"
-
-
 def markdown(result: dict[str, Any]) -> str:
     """The table of docs/results.md: milliseconds, and how many times as long the peers take."""
     lines = [
@@ -276,22 +260,14 @@ def main() -> None:
     for n in sizes[1:3]:
         cases += others(n, found)
     result = {
-        "command": shlex.join(["python", "-m", "benchmarks.library.metrics", *sys.argv[1:]]),
-        "commit": commit(),
-        "versions": {
-            "python": platform.python_version(),
-            **{name: installed(name) for name in ("numpy", "scipy", "torch", *PEERS, "probmetrics")},
-        },
+        **circumstances("numpy", "scipy", "torch", *PEERS, "probmetrics"),
         "missing": [name for name in PEERS if name not in found],
-        "processor": processor(),
         "threads": 1,
         "seconds": round(time.perf_counter() - started, 1),
         "cases": [asdict(case) for case in cases],
     }
-    options.out.parent.mkdir(parents=True, exist_ok=True)
-    options.out.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+    write(options.out, result)
     print(markdown(result))
-    print(f"written to {options.out}")
 
 
 if __name__ == "__main__":

@@ -23,9 +23,7 @@ from __future__ import annotations
 
 import argparse
 import json
-import platform
 import shlex
-import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -34,9 +32,8 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import scipy
 
-from benchmarks.intervals.ece import processor
+from benchmarks.record import RESULTS, circumstances, write
 from trueodds import calibrators, logits_of, metrics
 from trueodds.calibrators import Calibrator, FitError
 from trueodds.calibrators.held_out import FOLDS, calibrated_nll
@@ -46,7 +43,7 @@ from trueodds.calibrators.selection.folds import Folds
 
 Rows = tuple[npt.NDArray[np.float64], npt.NDArray[np.intp]]
 Draw = Callable[[np.random.Generator, int], Rows]
-RESULT = Path(__file__).parents[1] / "results" / "selection.json"
+RESULT = RESULTS / "selection.json"
 TEST_ROWS = 10_000
 FEW, MANY = 50, 1000
 ALLOWED = 0.05
@@ -261,17 +258,17 @@ def main() -> None:
     options = parser.parse_args()
     if "records" in options.parts and options.records is None:
         parser.error("--parts records needs --records DIR, a folder of .npz files with predictions and ground_truth")
-    commit = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, check=False).stdout.strip()
     given = ["DIR" if one == str(options.records) else one for one in sys.argv[1:]]
     arguments = [one for i, one in enumerate(given) if one != "--out" and given[i - 1 : i] != ["--out"]]
-    run = {"command": shlex.join(["python", "-m", "benchmarks.library.selection", *arguments]), "commit": commit}
+    command = shlex.join(["python", "-m", "benchmarks.library.selection", *arguments])
+    about = {**circumstances("numpy", "scipy"), "command": command}
+    run = {name: about.pop(name) for name in ("command", "commit")}
     result = json.loads(options.out.read_text(encoding="utf-8")) if options.out.exists() else {"measurements": []}
 
     def keep(part: str, rows: list[dict[str, Any]]) -> None:
         """Written at once, so that a run that is stopped has what it measured."""
-        versions = {"python": platform.python_version(), "numpy": np.__version__, "scipy": scipy.__version__}
-        result.update({"processor": processor(), "versions": versions, "test_rows": TEST_ROWS, part: rows})
-        options.out.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+        result.update({**about, "test_rows": TEST_ROWS, part: rows})
+        write(options.out, result)
         print(f"{time.perf_counter() - started:.0f} s, {part}: {rows[-1]}", file=sys.stderr, flush=True)
 
     started = time.perf_counter()

@@ -11,28 +11,24 @@ a new process each, from its start to its end. Medians of the turns; memory is t
 from __future__ import annotations
 
 import argparse
-import json
 import multiprocessing
 import os
-import platform
 import shlex
 import statistics
 import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from benchmarks.intervals.ece import processor
-from benchmarks.library.metrics import commit
+from benchmarks.record import RESULTS, circumstances, write
 from trueodds.metrics import softmax
 
 ROOT = Path(__file__).resolve().parents[2]
-RESULT = Path(__file__).parents[1] / "results" / "table_report.json"
+RESULT = RESULTS / "table_report.json"
 CLASSES = 10
 FILES = ("npz", "parquet", "csv")
 AIMS = {"seconds": 3.0, "bytes": 1e9}
@@ -123,20 +119,13 @@ def main() -> None:
         writer.join()
         usages = turns(Path(temporary), options.rounds)
     record = {
-        "command": shlex.join(["python", "-m", "benchmarks.library.table_report", *sys.argv[1:]]),
-        "commit": commit(),
-        "versions": {
-            "python": platform.python_version(),
-            "numpy": np.__version__,
-            "scikit-learn": version("scikit-learn"),
-        },
-        "processor": processor(),
+        **circumstances("numpy", "scikit-learn"),
         "setting": {"rows": options.rows, "rounds": options.rounds},
         "usages": usages,
     }
     print(markdown(record))
     if options.write:
-        RESULT.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+        write(RESULT, record)
 
 
 if __name__ == "__main__":

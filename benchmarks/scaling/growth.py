@@ -30,7 +30,7 @@ import numpy as np
 
 from benchmarks.faults import postgres
 from benchmarks.faults.process import Service
-from benchmarks.intervals.ece import processor
+from benchmarks.record import RESULTS, circumstances, write
 from benchmarks.scaling import live_report as report
 from benchmarks.scaling.answers import VERSION, batch
 from benchmarks.scaling.services import Numbers, connections, database, get, processes, timed, times
@@ -41,8 +41,9 @@ from service.store.work.statements import ExecuteMany, Query, Work
 from service.store.work.sums.period_sums import PeriodSums
 from trueodds.bundle import Bundle, open_models
 from trueodds.sums.hours import HOUR_MS
+from trueodds.texts import plural
 
-RESULT = Path(__file__).parents[1] / "results" / "scaling.json"
+RESULT = RESULTS / "scaling.json"
 
 
 def multiplied(factor: int) -> Work[None]:
@@ -222,13 +223,49 @@ SHARED: dict[str, Callable[[Path, str, bool], Numbers]] = {"processes": processe
 """Parts that need PostgreSQL."""
 
 
+def markdown(found: Numbers) -> str:
+    """Return the table of docs/scaling.md."""
+    rows = []
+    for labels, row in found["labels"].items():
+        new, again = row["new"]["p50_ms"], row["again"]["p50_ms"]
+        took = (
+            f"the first report in {row['first_ms']:.0f} ms, at another level in {new:.0f} ms, again in {again:.0f} ms"
+        )
+        rows.append((f"{labels} labels of 100 classes, as sums", f"{took}; {row['store_mb']:.0f} MB of store"))
+    for models, row in found["models"].items():
+        took = f"{row['pss_mb']:,} MB, ready after {row['ready_s']:.1f} s, an answer in {_ms(row['answer'])}"
+        rows.append((f"{plural(int(models), 'model')} loaded", f"{took}; metrics in {row['metrics_ms']:.0f} ms"))
+    for tags, row in found["tags"].items():
+        rows.append((f"{int(tags):,} tags", f"a report by tag in {_ms(row['report'])}, {row['rows']} rows"))
+    for count, row in found["processes"].items():
+        rate = f"{row['answers_and_labels_per_second']:,} answers, and as many labels, a second"
+        rows.append((f"{plural(int(count), 'service')} on PostgreSQL", f"{rate}; a call of 8 in {_ms(row)}"))
+    kept = found["retention"]
+    during, after = _ms(kept["during"]), _ms(kept["after"])
+    rows.append(
+        (
+            f"retention of {kept['rows']:,} answers while serving",
+            f"{kept['seconds']:.1f} s; an answer in {during}, then in {after}",
+        )
+    )
+    full = found["connections"]
+    of = f"{full['services']} with {full['each']} connections each, of {full['max_connections']}"
+    rows.append(("busy services until PostgreSQL refuses one", of))
+    lines = ["| what | measured (p50 / p99) |", "|---|---|"]
+    return "\n".join([*lines, *(f"| {what} | {took} |" for what, took in rows)])
+
+
+def _ms(times: Numbers) -> str:
+    return f"{times['p50_ms']:.1f} / {times['p99_ms']:.1f} ms"
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--postgres", metavar="URL", help="an empty database, or schema")
     parser.add_argument("--small", action="store_true", help="a hundredth of everything")
     parser.add_argument("--only", action="append", choices=[*PARTS, *SHARED], help="not the other parts")
     chosen = parser.parse_args()
-    found: Numbers = {"processor": processor(), "cores": len(os.sched_getaffinity(0))}
+    found: Numbers = {**circumstances(), "cores": len(os.sched_getaffinity(0))}
     for name, part in PARTS.items():
         if name in (chosen.only or PARTS):
             with tempfile.TemporaryDirectory() as temporary:
@@ -244,7 +281,8 @@ def main() -> None:
                 found[name] = SHARED[name](Path(temporary), address, chosen.small)
                 print(name, json.dumps(found[name]), flush=True)
     if not (chosen.only or chosen.small):
-        RESULT.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+        write(RESULT, found)
+        print(markdown(found))
 
 
 if __name__ == "__main__":

@@ -29,7 +29,7 @@ from typing import Any, cast
 import httpx
 import numpy as np
 
-from benchmarks.intervals.ece import processor
+from benchmarks.record import RESULTS, circumstances, write
 from benchmarks.scaling.answers import START, VERSION, YEAR, execute
 from service.ids import new_ids
 from service.report.data import read, rows_of_window
@@ -49,7 +49,7 @@ from trueodds.reports import labelling_of
 from trueodds.reports.figures import figures_of
 from trueodds.sums.hours import HOUR_MS
 
-RESULTS = Path(__file__).parents[1] / "results" / "report.json"
+RESULT = RESULTS / "report.json"
 TOTALS = (10**4, 10**5, 10**6, 10**7)
 BLOCK = 200_000
 LOGGED = 100_000
@@ -254,20 +254,20 @@ async def measured(address: str, folder: Path, totals: tuple[int, ...]) -> Numbe
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--most", type=int, default=max(TOTALS), help="leave out larger numbers of labels")
-    parser.add_argument("--write", action="store_true", help=f"write {RESULTS}")
+    parser.add_argument("--write", action="store_true", help=f"write {RESULT}")
     chosen = parser.parse_args()
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
         totals = tuple(total for total in TOTALS if total <= chosen.most)
         found = {
-            "processor": processor(),
+            **circumstances(),
             "cores": len(os.sched_getaffinity(0)),
             "milliseconds": asyncio.run(measured(str(folder / "store.sqlite"), folder, totals)),
         }
-    text = json.dumps(found, indent=1) + "\n"
-    print(text + markdown(found))
+    print(json.dumps(found, indent=1))
+    print(markdown(found))
     if chosen.write:
-        RESULTS.write_text(text, encoding="utf-8")
+        write(RESULT, found)
 
 
 if __name__ == "__main__":

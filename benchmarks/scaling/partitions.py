@@ -16,21 +16,20 @@ import json
 import os
 import time
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import asyncpg
 import numpy as np
 
 from benchmarks.faults import postgres
-from benchmarks.intervals.ece import processor
+from benchmarks.record import RESULTS, circumstances, write
 from benchmarks.scaling.answers import VERSION, batch
 from service.store import Store, open_store
 from service.store.rows import Label
 from service.store.work import reading
 from trueodds.sums.hours import HOUR_MS
 
-RESULT = Path(__file__).parents[1] / "results" / "partitions.json"
+RESULT = RESULTS / "partitions.json"
 MONTHS, MONTH_MS, SIZE = 12, 30 * 24 * HOUR_MS, 200
 START = 1_700_000_000_000
 
@@ -122,6 +121,24 @@ async def _middle(store: Store, groups: list[list[str]]) -> float:
     return round(1e3 * float(np.median(spent)), 2)
 
 
+def markdown(found: Numbers) -> str:
+    """Return the table of docs/scaling.md: one table beside twelve partitions."""
+    one, many = found["one table"], found["by month"]
+    names = {
+        "insert_rows_per_second": "answers stored a second",
+        "lookup_p50_ms": "look-up of one id, ms",
+        "lookup_of_200_p50_ms": "look-up of 200 ids, ms",
+        "rows_per_second": "answers that retention removes a second",
+        "wal_bytes_per_row": "bytes of WAL for each that it removes",
+        "mb_before": "MB of predictions before retention",
+        "mb_after": "MB after it and VACUUM, free for new rows",
+    }
+    lines = ["| | one table | by month |", "|---|---|---|"]
+    lines += [f"| {text} | {one[name]:,} | {many[name]:,} |" for name, text in names.items()]
+    dropped = f"{many['month_rows']:,} in {1e3 * many['drop_partition_seconds']:.0f} ms, their labels left"
+    return "\n".join([*lines, f"| dropping a month's answers | | {dropped} |"])
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=int, default=300_000)
@@ -129,14 +146,15 @@ def main() -> None:
     chosen = parser.parse_args()
     cluster = postgres.Cluster()
     try:
-        found: Numbers = {"processor": processor(), "cores": len(os.sched_getaffinity(0)), "rows": chosen.rows}
+        found: Numbers = {**circumstances(), "cores": len(os.sched_getaffinity(0)), "rows": chosen.rows}
         for name, parts in (("one table", False), ("by month", True)):
             found[name] = asyncio.run(measured(cluster.database(), chosen.rows, parts=parts))
             print(name, json.dumps(found[name]), flush=True)
     finally:
         cluster.remove()
+    print(markdown(found))
     if chosen.write:
-        RESULT.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+        write(RESULT, found)
 
 
 if __name__ == "__main__":

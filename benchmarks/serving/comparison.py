@@ -22,9 +22,7 @@ import base64
 import io
 import json
 import os
-import platform
 import random
-import shlex
 import statistics
 import subprocess
 import sys
@@ -38,14 +36,13 @@ import numpy as np
 from PIL import Image
 
 from benchmarks import untrained
-from benchmarks.intervals.ece import processor
-from benchmarks.library.metrics import commit, installed
+from benchmarks.record import RESULTS, circumstances, write
 from benchmarks.serving import load, servers
 from benchmarks.serving import turns as serving_turns
 from benchmarks.serving.comparison_report import AIMED_AT, goals, markdown, rate
 from benchmarks.serving.servers import OURS, RAW, TWO_WORKERS, VARIANTS, Running, Variant
 
-RESULT = Path(__file__).parents[1] / "results" / "serving.json"
+RESULT = RESULTS / "serving.json"
 NETS = ("resnet8", "resnet20", "resnet18")
 SLOWEST = NETS[-1]
 CONNECTIONS, CLASSES = (1, 8, 32), 100
@@ -274,15 +271,9 @@ def main() -> None:
                 bench.in_turns(net, chosen)
         labels = bench.labels()
     result: dict[str, Any] = {
-        "command": shlex.join(["python", "-m", "benchmarks.serving.comparison", *sys.argv[1:]]),
-        "commit": commit(),
-        "processor": processor(),
+        **circumstances("onnxruntime", "uvicorn", "fastapi", "orjson", "uvloop"),
         "cores": len(os.sched_getaffinity(0)),
         "load_before": round(os.getloadavg()[2], 2),
-        "versions": {
-            "python": platform.python_version(),
-            **{name: installed(name) for name in ("onnxruntime", "uvicorn", "fastapi", "orjson", "uvloop")},
-        },
         "peers": versions,
         "seconds": round(time.perf_counter() - started, 1),
         "rounds": options.rounds,
@@ -290,12 +281,10 @@ def main() -> None:
         "labels": labels,
     }
     result["goals"] = goals(result)
-    options.out.parent.mkdir(parents=True, exist_ok=True)
-    options.out.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+    write(options.out, result)
     print(markdown(result))
     for goal in result["goals"]:
         say(f"goal {'reached' if goal['reached'] else 'MISSED'}: {goal}")
-    print(f"written to {options.out}")
 
 
 if __name__ == "__main__":

@@ -14,7 +14,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import io
-import json
 import os
 import sqlite3
 import subprocess
@@ -33,11 +32,11 @@ import psutil
 import pyarrow
 from pyarrow import parquet
 
-from benchmarks.intervals.ece import pool_logits, processor
-from benchmarks.library.metrics import commit
+from benchmarks.record import RESULTS, circumstances, write
+from benchmarks.shapes import pool_logits
 from trueodds.metrics import softmax
 
-RESULT = Path(__file__).parents[1] / "results" / "observe.json"
+RESULT = RESULTS / "observe.json"
 CLASSES, REQUEST, COMMIT = 100, 5000, 1000
 NDJSON, PARQUET = "application/x-ndjson", "application/vnd.apache.parquet"
 KINDS = {"NDJSON": NDJSON, "Parquet": PARQUET}
@@ -150,8 +149,7 @@ if __name__ == "__main__":
     parser.add_argument("--turns", type=int, default=3)
     parser.add_argument("--write", action="store_true", help=f"write {RESULT}")
     chosen = parser.parse_args()
-    place = {"command": "python -m benchmarks.serving.observe --write", "commit": commit(), "processor": processor()}
-    result = {**place, "cores": len(os.sched_getaffinity(0)), **measure(chosen.rows, chosen.turns)}
+    result = {**circumstances(), "cores": len(os.sched_getaffinity(0)), **measure(chosen.rows, chosen.turns)}
     print(markdown(result))
     if chosen.write:
-        RESULT.write_text(json.dumps(result, indent=1) + "\n")
+        write(RESULT, result)

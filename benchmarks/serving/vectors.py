@@ -16,8 +16,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import platform
-import shlex
 import sys
 import tempfile
 import time
@@ -29,10 +27,8 @@ import numpy as np
 import numpy.typing as npt
 import onnxruntime as ort
 
-from benchmarks.intervals.ece import processor
-from benchmarks.library.metrics import commit, installed
-from benchmarks.serving import load, servers
-from benchmarks.serving import turns as serving_turns
+from benchmarks.record import RESULTS, circumstances, write
+from benchmarks.serving import load, servers, turns
 from benchmarks.serving.comparison import peer_versions, probabilities
 from benchmarks.serving.comparison_report import rate
 from trueodds.bundle import Bundle, Description, open_models
@@ -41,7 +37,7 @@ from trueodds.importing.options import Options
 from trueodds.importing.rewriting import convert
 from trueodds.importing.rows import LabelledRows
 
-RESULT = Path(__file__).parents[1] / "results" / "vector_serving.json"
+RESULT = RESULTS / "vector_serving.json"
 WANTED = 1.4
 """Ours by LitServe's in requests per second: the goal."""
 CONNECTIONS = 32
@@ -143,7 +139,7 @@ def main() -> None:
     if not options.peers:
         parser.error("--peers is needed: the python of an environment with litserve")
     peers = Path(os.path.abspath(options.peers))  # noqa: PTH100  # resolve() would leave the environment
-    seconds, turns = (1.0, serving_turns.QUICK) if options.quick else (options.seconds, serving_turns.TURNS)
+    seconds, count = (1.0, turns.QUICK) if options.quick else (options.seconds, turns.TURNS)
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
         model, row_F = publish(folder)
@@ -154,26 +150,18 @@ def main() -> None:
             servers.running(servers.OURS, model, None, folder, body) as ours,
             servers.running(variant, model, peers, folder, body) as theirs,
         ):
-            figures = serving_turns.beside_peer(ours, theirs, body, seconds, turns)
+            figures = turns.beside_peer(ours, theirs, body, seconds, count)
     result = {
-        "command": shlex.join(["python", "-m", "benchmarks.serving.vectors", *sys.argv[1:]]),
-        "commit": commit(),
-        "processor": processor(),
+        **circumstances("onnxruntime", "scikit-learn", "skl2onnx", "uvicorn", "fastapi"),
         "cores": len(os.sched_getaffinity(0)),
-        "versions": {
-            "python": platform.python_version(),
-            **{name: installed(name) for name in ("onnxruntime", "scikit-learn", "skl2onnx", "uvicorn", "fastapi")},
-        },
         "peers": peer_versions(peers, ("litserve", "onnxruntime", "uvicorn", "fastapi", "numpy")),
         "seconds": round(time.perf_counter() - started, 1),
         "trials": trials,
         "turns": figures,
         "goal": {"wanted": WANTED, "ratio": figures["ratio"], "reached": figures["ratio"] >= WANTED},
     }
-    options.out.parent.mkdir(parents=True, exist_ok=True)
-    options.out.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+    write(options.out, result)
     print(markdown(result))
-    print(f"written to {options.out}")
 
 
 if __name__ == "__main__":

@@ -10,11 +10,7 @@ and labels go along), after one step of SGD with momentum; the median of nine on
 from __future__ import annotations
 
 import argparse
-import json
-import platform
-import shlex
 import statistics
-import sys
 import tempfile
 import time
 from pathlib import Path
@@ -22,13 +18,13 @@ from typing import Any
 
 import torch
 
-from benchmarks.intervals.ece import processor
+from benchmarks.record import RESULTS, circumstances, write
 from pipeline.config import Training
 from pipeline.training.checkpoint import EVERY, Checkpoint
 from pipeline.training.resolution import plan_of
 from pipeline.training.state import Epoch, TrainingState
 
-RESULT = Path(__file__).parents[1] / "results" / "checkpoints.json"
+RESULT = RESULTS / "checkpoints.json"
 NETS = ("resnet8", "resnet20", "resnet18")
 CLASSES = 100
 
@@ -80,17 +76,14 @@ def main() -> None:
     if options.rows < 1 or options.rounds < 1:
         parser.error(f"--rows is {options.rows}, --rounds {options.rounds}; allowed are whole numbers from 1 up")
     record = {
-        "command": shlex.join(["python", "-m", "benchmarks.training.checkpoints", *sys.argv[1:]]),
-        "versions": {"python": platform.python_version(), "torch": torch.__version__},
-        "processor": processor(),
+        **circumstances("torch"),
         "device": options.device,
         "every": EVERY,
         "rows": options.rows,
         "nets": [measure(name, options.rows, options.rounds, torch.device(options.device)) for name in NETS],
     }
-    options.out.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+    write(options.out, record)
     print(markdown(record))
-    print(f"written to {options.out}")
 
 
 if __name__ == "__main__":

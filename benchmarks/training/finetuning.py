@@ -12,22 +12,17 @@ features among them; `again`: another method, which finds the features. `every s
 from __future__ import annotations
 
 import argparse
-import json
-import platform
-import shlex
-import sys
 import tempfile
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 
-from benchmarks.intervals.ece import processor
+from benchmarks.record import RESULTS, circumstances, write
 from benchmarks.training.photos import ROOT, run_stage, write_photos
 from pipeline import nets
 
-RESULT = ROOT / "benchmarks" / "results" / "finetuning.json"
+RESULT = RESULTS / "finetuning.json"
 NET, SIDE, EPOCHS = "torchvision_resnet18", 224, 50
 RUNS = {
     "first": ["method=ce", f"epochs={EPOCHS}"],
@@ -85,17 +80,14 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         runs = measure(options.photos, options.threads, Path(folder))
     record = {
-        "command": shlex.join(["python", "-m", "benchmarks.training.finetuning", *sys.argv[1:]]),
-        "versions": {"python": platform.python_version(), "numpy": np.__version__, "torch": torch.__version__},
-        "processor": processor(),
+        **circumstances("numpy", "torch"),
         "photos": options.photos,
         "threads": options.threads,
         "epochs": EPOCHS,
         "runs": runs,
     }
-    options.out.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+    write(options.out, record)
     print(markdown(record))
-    print(f"written to {options.out}")
 
 
 if __name__ == "__main__":

@@ -13,9 +13,7 @@ from __future__ import annotations
 
 import argparse
 import json
-import platform
 import random
-import shlex
 import statistics
 import sys
 import time
@@ -26,7 +24,7 @@ from typing import Any
 import torch
 from torch.func import functional_call
 
-from benchmarks.intervals.ece import processor
+from benchmarks.record import RESULTS, circumstances, write
 from benchmarks.training.methods import DESCENT, Bench
 from pipeline import methods
 from pipeline.methods.batch import ForwardPass
@@ -34,7 +32,7 @@ from pipeline.methods.meta.lookahead import separate_buffers
 from pipeline.methods.meta.outer import OuterLoss
 from pipeline.methods.method import Method
 
-RESULT = Path(__file__).parents[1] / "results" / "lookahead.json"
+RESULT = RESULTS / "lookahead.json"
 GOALS = {"head": 1.6, "all": 4.8, "all, every: 4": 2.1}
 EVERY = 4
 
@@ -120,14 +118,13 @@ def main() -> None:
         nets.append({"net": net, "ways": rows})
         print(json.dumps(nets[-1]), file=sys.stderr, flush=True)
     record = {
-        "command": shlex.join(["python", "-m", "benchmarks.training.lookahead", *sys.argv[1:]]),
-        "versions": {"python": platform.python_version(), "torch": torch.__version__},
-        "processor": processor() if options.device == "cpu" else torch.cuda.get_device_name(),
+        **circumstances("torch"),
+        **({} if options.device == "cpu" else {"processor": torch.cuda.get_device_name()}),
         "setting": {key: getattr(options, key) for key in ("batch", "classes", "rounds", "threads", "device")},
         "seconds": round(time.perf_counter() - started, 1),
         "nets": nets,
     }
-    options.out.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+    write(options.out, record)
     print(markdown(record))
 
 

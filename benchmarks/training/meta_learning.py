@@ -15,9 +15,7 @@ import argparse
 import json
 import multiprocessing
 import os
-import platform
 import shlex
-import subprocess
 import sys
 import tempfile
 import time
@@ -28,7 +26,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from benchmarks.intervals.ece import processor
+from benchmarks.record import RESULTS, circumstances, write
 from pipeline import data
 from pipeline.config import Data, Evaluation, Training
 from pipeline.data.splitting.parts import OF_RECIPES
@@ -38,7 +36,7 @@ from pipeline.training.resolution import plan_of
 from trueodds import calibrators
 from trueodds.evaluation.measurement import measure
 
-RESULT = Path(__file__).parents[1] / "results" / "meta-learning-cifar100-subset.json"
+RESULT = RESULTS / "meta-learning-cifar100-subset.json"
 METHODS = ("ce", "fl1", "flg", "flg_sece", "ce_meta_sece")
 RECIPE = "gamma-net"
 SHOWN = {
@@ -220,10 +218,8 @@ def main() -> None:
     dataset = dataset_of(options.data)
     words = [word for word in sys.argv[1:] if word not in ("--data", str(options.data))]
     record: dict[str, Any] = {
+        **circumstances("torch"),
         "command": shlex.join(["python", "-m", "benchmarks.training.meta_learning", "--data", "cifar100.npz", *words]),
-        "commit": subprocess.check_output(["git", "describe", "--always", "--dirty", "--exclude=*"], text=True).strip(),
-        "processor": processor(),
-        "versions": {"python": platform.python_version(), "torch": torch.__version__},
         "data": {"sha256": dataset.card["sha256"], "splits": dataset.card["splits"]},
         "classes": len(dataset.card["classes"]),
         "net": "resnet8",
@@ -247,7 +243,7 @@ def main() -> None:
             record["runs"] = [
                 runs[key] for key in sorted(runs, key=lambda key: (place.get(key[0], len(place)), key[1]))
             ]
-            options.out.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+            write(options.out, record)
             print(json.dumps({name: value for name, value in run.items() if name != "gamma"}), flush=True)
     record["runs"] = record["runs"] or list(runs.values())
     print(markdown(record))

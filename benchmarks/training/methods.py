@@ -15,10 +15,7 @@ separate ones a backward pass, AugMix three views of each image, and parts that 
 from __future__ import annotations
 
 import argparse
-import json
-import platform
 import random
-import shlex
 import statistics
 import sys
 import time
@@ -30,14 +27,14 @@ import torch
 from torch import Tensor
 from torch.profiler import ProfilerActivity, profile
 
-from benchmarks.intervals.ece import processor
+from benchmarks.record import RESULTS, circumstances, write
 from pipeline import methods, nets
 from pipeline.methods.batch import ForwardPass
 from pipeline.methods.gradients import backward
 from pipeline.methods.looking_ahead import Descent
 from pipeline.training.batches import ImageNormaliser
 
-RESULT = Path(__file__).parents[1] / "results" / "training.json"
+RESULT = RESULTS / "training.json"
 GOAL = 1.03
 DESCENT = Descent(rate=1e-4, summed=True, clip=2.0)
 SIZE, CHANNELS = 32, 3
@@ -207,18 +204,15 @@ def main() -> None:
     rows = measure(bench, chosen, options.rounds, options.seed)
     ce = methods.build("ce")
     record = {
-        "command": shlex.join(["python", "-m", "benchmarks.training.methods", *sys.argv[1:]]),
-        "versions": {"python": platform.python_version(), "torch": torch.__version__},
-        "processor": processor() if options.device == "cpu" else torch.cuda.get_device_name(),
+        **circumstances("torch"),
+        **({} if options.device == "cpu" else {"processor": torch.cuda.get_device_name()}),
         "setting": {key: getattr(options, key) for key in ("net", "batch", "classes", "rounds", "threads", "device")},
         "seconds": round(time.perf_counter() - started, 1),
         "ce_step_ms": 1e3 * statistics.median(bench.seconds(lambda: bench.step(ce)) for _ in range(5)),
         "methods": rows,
     }
-    options.out.parent.mkdir(parents=True, exist_ok=True)
-    options.out.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+    write(options.out, record)
     print(markdown(record))
-    print(f"written to {options.out}")
 
 
 if __name__ == "__main__":

@@ -13,10 +13,7 @@ interpreter, libraries, the net's activations, and all pages of mapped files tha
 from __future__ import annotations
 
 import argparse
-import json
 import os
-import platform
-import shlex
 import subprocess
 import sys
 import tempfile
@@ -29,12 +26,12 @@ import numpy as np
 import torch
 from PIL import Image
 
-from benchmarks.intervals.ece import processor
+from benchmarks.record import RESULTS, circumstances, write
 from pipeline.data import mapped
 from pipeline.training.batches import Augmentation
 
 ROOT = Path(__file__).resolve().parents[2]
-RESULT = ROOT / "benchmarks" / "results" / "photos.json"
+RESULT = RESULTS / "photos.json"
 CLASSES = 4
 DISTINCT = 500
 SIDES = {"rows": 32, "photos": 224}
@@ -176,18 +173,15 @@ def main() -> None:
                 if options.before:
                     before[name] = stages(code, Path(folder), name)
     record = {
-        "command": shlex.join(["python", "-m", "benchmarks.training.photos", *sys.argv[1:]]),
-        "versions": {"python": platform.python_version(), "numpy": np.__version__, "torch": torch.__version__},
-        "processor": processor(),
+        **circumstances("numpy", "torch"),
         "count": count,
         "before_commit": options.before,
         "now": now,
         "before": before,
         "augmentation_ms": {name: augmentation_ms(augment, SIDES["photos"]) for name, augment in AUGMENTATIONS.items()},
     }
-    options.out.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+    write(options.out, record)
     print(markdown(record))
-    print(f"written to {options.out}")
 
 
 if __name__ == "__main__":

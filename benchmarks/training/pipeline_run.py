@@ -16,7 +16,6 @@ import json
 import os
 import platform
 import re
-import shlex
 import shutil
 import socket
 import subprocess
@@ -29,14 +28,13 @@ from typing import Any
 
 import httpx
 
-from benchmarks.intervals.ece import processor
+from benchmarks.record import RESULTS, circumstances, processor, write
 from pipeline.config import load
 from pipeline.flows import server, workspace
 from pipeline.flows.train import experiment_name
 from pipeline.parameters import parse_overrides
 
 ROOT = Path(__file__).resolve().parents[2]
-RESULTS = ROOT / "benchmarks" / "results"
 
 
 def machine() -> dict[str, Any]:
@@ -65,7 +63,7 @@ def main(name: str, deployment: str, words: list[str], plain: bool) -> None:
         finally:
             server.down(home)
         subprocess.run(["dvc", "exp", "apply", run["experiment"]], cwd=home, check=True)
-        table = record(name, deployment, words, plain, home / "artifacts", run["stages"])
+        table = record(home / "artifacts", run["stages"])
         table["seconds_by_deployment"] = round(seconds, 1)
         if plain:
             other = clone(Path(temporary) / "plain")
@@ -78,9 +76,8 @@ def main(name: str, deployment: str, words: list[str], plain: bool) -> None:
                 "seconds_by_dvc_repro_when_nothing_changed": round(direct_again, 1),
                 "overhead_seconds_when_nothing_changed": round((again or 0) - direct_again, 1),
             }
-        RESULTS.mkdir(parents=True, exist_ok=True)
-        (RESULTS / f"{name}.json").write_text(json.dumps(table, indent=2) + "\n", encoding="utf-8")
         shutil.copy(home / "artifacts" / "evaluation" / "reliability.svg", RESULTS / f"{name}.svg")
+        write(RESULTS / f"{name}.json", table)
         print(markdown(table))
 
 
@@ -114,9 +111,7 @@ def repro(home: Path) -> float:
     return time.perf_counter() - begin
 
 
-def record(
-    name: str, deployment: str, words: list[str], plain: bool, artifacts: Path, seconds: dict[str, float]
-) -> dict[str, Any]:
+def record(artifacts: Path, seconds: dict[str, float]) -> dict[str, Any]:
     """Everything from files and clocks; nothing typed in by hand."""
 
     def read(path: str) -> Any:
@@ -125,18 +120,7 @@ def record(
     card, training = read("data/card.json"), read("model/training.json")
     images = card["splits"]["train"] * training["recipe"]["epochs"]
     return {
-        "command": shlex.join(
-            [
-                "python",
-                "-m",
-                "benchmarks.training.pipeline_run",
-                name,
-                deployment,
-                *words,
-                *(["--plain"] if plain else []),
-            ]
-        ),
-        "commit": subprocess.check_output(["git", "rev-parse", "HEAD"], cwd=ROOT, text=True).strip(),
+        **circumstances(),
         "machine": machine(),
         "data": {key: card[key] for key in ("name", "splits", "sha256")},
         "training": training,

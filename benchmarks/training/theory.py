@@ -5,15 +5,13 @@ python -m benchmarks.training.theory
 
 from __future__ import annotations
 
-import json
-import platform
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any
 
+from benchmarks.record import RESULTS, circumstances, write
 from pipeline.studies import theory
 
-RESULT = Path(__file__).parents[1] / "results" / "theory.json"
+RESULT = RESULTS / "theory.json"
 
 
 def markdown(record: dict[str, Any]) -> str:
@@ -24,11 +22,10 @@ def markdown(record: dict[str, Any]) -> str:
 def main() -> None:
     found = [asdict(one) for one in theory.findings()]
     record = {
-        "command": "python -m benchmarks.training.theory",
-        "versions": {"python": platform.python_version()},
+        **circumstances(),
         "findings": found,
     }
-    RESULT.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+    write(RESULT, record)
     print(markdown(record))
 
 

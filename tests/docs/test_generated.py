@@ -23,15 +23,14 @@ def test_tables_are_fresh(page: Path) -> None:
 
 def test_every_table_is_shown_once() -> None:
     shown = [name for page in pages.PAGES for name in pages.BLOCK.findall(page.read_text(encoding="utf-8"))]
-    assert sorted(shown) == sorted([*pages.RESULTS, *pages.CODE])
+    assert sorted(shown) == sorted([*results.COMMANDS, *pages.CODE])
 
 
-@pytest.mark.parametrize("result", pages.RESULTS)
+@pytest.mark.parametrize("result", results.COMMANDS)
 def test_a_result_has_a_command_that_exists(result: str) -> None:
     """Its module says in its docstring that it is run so, and knows the options."""
     module, *words = results.COMMANDS[result].removeprefix("python -m ").split()
-    place = ROOT / module.replace(".", "/")
-    source = (place / "__main__.py" if place.is_dir() else place.with_suffix(".py")).read_text(encoding="utf-8")
+    source = (ROOT / results.module_of(result).replace(".", "/")).with_suffix(".py").read_text(encoding="utf-8")
     assert f"python -m {module}" in source
     assert [word for word in words if word.startswith("--") and f'"{word}"' not in source] == []
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import importlib
 import json
 from collections.abc import Sequence
 from typing import Any
@@ -54,7 +55,9 @@ COMMANDS = {
     "partitions": "python -m benchmarks.scaling.partitions --write",
     "table_report": "python -m benchmarks.library.table_report --write",
 }
-"""The command that makes a result anew."""
+"""The command that makes a result anew. Its module's `markdown` lays the result out as a table."""
+OVERHEAD = "flow-overhead-digits"
+"""Result of a plain run beside a deployment, which has a table of its own."""
 
 
 @functools.cache
@@ -62,6 +65,19 @@ def read(name: str) -> Result:
     """The result that benchmarks/results/`name`.json holds."""
     result: Result = json.loads((FOLDER / f"{name}.json").read_text(encoding="utf-8"))
     return result
+
+
+def module_of(name: str) -> str:
+    """Return the module that the command of a result runs: of a package, its `__main__`."""
+    module = COMMANDS[name].split()[2]
+    return f"{module}.__main__" if (ROOT / module.replace(".", "/")).is_dir() else module
+
+
+def shown(name: str) -> str:
+    """Return a result as its benchmark lays it out in Markdown."""
+    module = importlib.import_module(module_of(name))
+    table: str = (module.overhead if name == OVERHEAD else module.markdown)(read(name))
+    return table
 
 
 def figure(name: str, key: Key) -> float:

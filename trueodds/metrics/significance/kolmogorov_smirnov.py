@@ -46,7 +46,7 @@ def ks_test(predictions: Predictions, labels_N: npt.ArrayLike | None = None) -> 
 
     which a walk of few steps stays below: the test errs on the safe side. Below 150, where errors are rare and steps
     skewed, the chance of staying inside is computed exactly, cell by cell, from binomial numbers of wrong answers.
-    Measured size at a nominal 5%: .034 to .059 in 18 settings (shapes A, B, C of benchmarks/intervals/ece.py, 50
+    Measured size at a nominal 5%: .034 to .059 in 18 settings (shapes A, B, C of benchmarks/shapes.py, 50
     to 50,000 rows, 300 to 1,000 runs each); at 1%: .003 to .020.
 
     Raises:

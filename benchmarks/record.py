@@ -1,0 +1,57 @@
+"""Results of benchmarks: where they lie, and what each one records beside its figures."""
+
+from __future__ import annotations
+
+import json
+import platform
+import shlex
+import subprocess
+import sys
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+RESULTS = Path(__file__).parent / "results"
+
+
+def circumstances(*packages: str) -> dict[str, Any]:
+    """Return the command that runs, the versions of Python and of packages, the commit, and the processor."""
+    spec = sys.modules["__main__"].__spec__
+    module = spec.name.removesuffix(".__main__") if spec is not None else sys.argv[0]
+    return {
+        "command": shlex.join(["python", "-m", module, *sys.argv[1:]]),
+        "versions": {"python": platform.python_version(), **{name: installed(name) for name in packages}},
+        "commit": commit(),
+        "processor": processor(),
+    }
+
+
+def installed(name: str) -> str | None:
+    """Return a package's version; None where it is not installed."""
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return None
+
+
+def commit() -> str:
+    """Return the commit of the checkout, marked where files differ from it."""
+    done = subprocess.run(["git", "describe", "--always", "--dirty"], capture_output=True, text=True, check=False)
+    return done.stdout.strip() or "unknown"
+
+
+def processor() -> str:
+    """Return the CPU's model, as the kernel names it."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        lines = []
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.processor() or platform.machine()
+
+
+def write(path: Path, result: dict[str, Any]) -> None:
+    """Write a result, and say where."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+    print(f"written to {path}")
