@@ -22,7 +22,7 @@ LAYERS = {
         trueodds
     """,
     "trueodds": """
-        importing
+        importing replay
         client
         reports
         drawing
@@ -102,7 +102,7 @@ TORCH = (
 )
 LIBRARY = {"numpy", "scipy", "pydantic", "yaml", "PIL"}
 EXTRAS = {
-    "bundle/bucket/objects.py": {"fsspec", "aiohttp", "botocore"},
+    "bundle/storage/objects.py": {"fsspec", "aiohttp", "botocore"},
     "client": {"httpx"},
     "reports/page": {"jinja2", "markupsafe"},
     "importing": {"onnx", "onnxruntime", "google"},
@@ -220,7 +220,7 @@ def imports_torch(path: Path) -> bool:
             {"prefect", "dvc", "fastapi", "service"},
         ),
         ("pipeline.cli.stages, pipeline.cli.params", {"torch", "scipy", "numpy"}),
-        ("service.cli.replay.command", {"uvicorn", "fastapi", "onnxruntime", "pydantic_settings"}),
+        ("trueodds.replay.command", {"uvicorn", "fastapi", "onnxruntime", "pydantic_settings"}),
         ("trueodds.__main__, pipeline.cli, service.cli", {"numpy", "pydantic", "yaml", "uvicorn"}),
     ],
 )

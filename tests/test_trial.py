@@ -12,7 +12,7 @@ import numpy.typing as npt
 import pytest
 
 from pipeline.cli import COMMANDS
-from pipeline.recalibrate import Client, Labelled, Recalibration, choose
+from pipeline.recalibrate import Recalibration, choose
 from pipeline.recalibrate.loop import publish_candidate
 from pipeline.recalibrate.state import ModelState
 from service.models.model import Model
@@ -22,6 +22,7 @@ from tests.service.tiny_bundle import tokenizer_json
 from trueodds import cli
 from trueodds.bundle import Bundle, BundleError, Description, open_models, trial
 from trueodds.calibrators import Temperature
+from trueodds.client import Client, Labelled
 from trueodds.importing import onnx_file, scoring
 from trueodds.inputs import Inputs, TensorSignature, TextInput
 
@@ -139,7 +140,7 @@ def test_the_service_and_those_who_publish_refuse_the_same_bundle(
         rng.normal(0, 3, (400, 2)).astype(np.float32), rng.integers(0, 2, 400), np.arange(400, dtype=np.int64)
     )
     choice = choose(bundle.calibrator, rows.logits_NC, rows.labels_N)
-    request = Recalibration(Client(), open_models(tmp_path / "models"))
+    request = Recalibration(Client.from_environment(), open_models(tmp_path / "models"))
     with pytest.raises(BundleError, match=words):
         publish_candidate(request, ModelState("bag", bundle), choice, rows)
     assert not Path(models).exists()

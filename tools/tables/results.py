@@ -42,6 +42,7 @@ COMMANDS = {
     "promise": "python -m benchmarks.alarms.promise",
     "late_positives": "python -m benchmarks.alarms.late_positives",
     "training": "python -m benchmarks.training.methods --rounds 14",
+    "loop": "python -m benchmarks.training.loop",
     "photos": "python -m benchmarks.training.photos --before 7f39044",
     "finetuning": "python -m benchmarks.training.finetuning",
     "checkpoints": "python -m benchmarks.training.checkpoints",
