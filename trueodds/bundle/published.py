@@ -204,33 +204,18 @@ class PublishedModels:
         Raises:
             BundleError: the bundle, or an already published folder of this version, is damaged.
         """
-        Reason.of(why, who)
+        reason = Reason.of(why, who)
         source = Bundle.load(bundle)
         if source.card.name == DEFAULT:
             raise BundleError(
                 f"{source.directory / CARD}: the name '{DEFAULT}' is taken by the file that names the default"
             )
         folder = self.storage.upload(source)
-        self.appoint(source.card.name, source.version, role, displace=displace, unnamed=unnamed, why=why, who=who)
-        return folder
-
-    def appoint(
-        self,
-        name: str,
-        version: str,
-        role: Literal["default", "shadow"] | None,
-        *,
-        displace: bool = False,
-        unnamed: bool = False,
-        why: str = "",
-        who: str | None = None,
-    ) -> None:
-        """Give a version that was just published its role, as `publish` describes."""
-        reason = Reason.of(why, who)
         self.identify()
         if role is not None or unnamed:
-            key = name, version
-            self._change(name, reason, lambda draft: draft.appoint(key, role, displace=displace, unnamed=unnamed))
+            key = source.card.name, source.version
+            self._change(key[0], reason, lambda draft: draft.appoint(key, role, displace=displace, unnamed=unnamed))
+        return folder
 
     def promote(
         self, name: str, version: str, *, why: str = "", who: str | None = None, beside: str | None = None

@@ -56,7 +56,7 @@ def _s3(before: Entry | None) -> dict[str, str]:
     return {"IfNoneMatch": "*"} if before is None else {"IfMatch": before.etag}
 
 
-CONDITIONS: dict[str, Callable[[Entry | None], dict[str, str]]] = {"s3": _s3, "s3a": _s3}
+CONDITIONS: dict[str, Callable[[Entry | None], dict[str, str]]] = dict.fromkeys(S3, _s3)
 """Options of fsspec's `pipe_file`, by the URL's scheme, for a write in place of an entry, or of none."""
 
 
