@@ -4,18 +4,16 @@ DVC gives the graph, the cache of nets that are trained already, and the experim
 (`dvc exp save`). DVC's own ways to run an experiment, `dvc exp run --temp` and `--queue`, are not used. Tried with DVC
 3.67.1 on runs of the digits:
 
-- No retry in place. A run that was killed is "Failed", and its folder goes with the checkpoint. After a kill of
-  `dvc exp run --temp` the next call makes a new folder, and training begins at its first epoch.
-- No recovery. A killed worker of the queue leaves its run "Running" for good, and its training goes on as an orphan.
-  The next `dvc queue start` takes neither.
-- No keys. The queue takes the same settings twice and trains twice. An experiment belongs to one commit, so after
-  another commit nothing says that it is done. Even a run that comes wholly from the cache costs ten seconds of
-  processor time.
-- Own data that git ignores are not in the folder, and an option of a setting that is null needs another syntax.
-- `dvc queue start -j` limits the number of runs on one machine. Runs take slots of Prefect's limit `gpu` here, on all
-  machines.
+- No retry in place. A run of the queue that was killed is "Failed", and its folder goes with the checkpoint. After a
+  kill of `dvc exp run --temp` the next call makes a new folder, and training begins at its first epoch.
+- No recovery. After a kill of its worker a run is "Running" for good, and its training goes on as an orphan. The next
+  `dvc queue start` does not take the run again.
+- No keys. An experiment is looked up by a name and belongs to one commit. The queue takes the same settings twice. A
+  run that comes wholly from the cache still costs ten seconds of processor time.
+- Own data that git ignores are not in the folder.
+- `dvc queue start -j` limits the runs of one machine. Runs here take slots of Prefect's limit `gpu`, on all machines.
 
-The queue does run side by side, and `dvc queue logs` shows progress.
+The queue does run side by side, `dvc queue logs` shows progress, and a change of wording trains no net anew.
 """
 
 from __future__ import annotations
