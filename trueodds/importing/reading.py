@@ -85,8 +85,8 @@ def read(path: Path, options: Options) -> ModelFile:
     onnx_file.session(model, path)
     producer = " ".join(filter(None, (model.producer_name, model.producer_version)))
     origin = {"sha256": onnx_file.digest(path), "opset": onnx_file.opset(model), "producer": producer}
-    onnx_file.without_metadata(model)
     signature = _signature(model, path, options)
+    onnx_file.without_metadata(model)  # of what the signature adds, too: equal files make equal bundles
     return ModelFile(path, options, model, signature, HubFiles.beside(options.texts.tokenizer, path), origin)
 
 
