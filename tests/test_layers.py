@@ -97,7 +97,6 @@ LAYERS = {
         caller
         stream
         drift source
-        texts
     """,
     "trueodds/metrics": """
         summary
