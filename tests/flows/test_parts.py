@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -161,10 +162,11 @@ def test_a_wrong_input_is_not_tried_again() -> None:
 def test_a_service_that_serves_another_directory_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("TRUEODDS_SERVICE", raising=False)
     assert train._served_elsewhere(ModelFolder(tmp_path)) is None
-    with Hook(reply={"folder": ModelFolder(tmp_path).identify()}) as service:
+    nothing: dict[str, Any] = {"models": [], "observed": [], "problems": []}
+    with Hook(reply={"folder": ModelFolder(tmp_path).identify(), **nothing}) as service:
         monkeypatch.setenv("TRUEODDS_SERVICE", service.url)
         assert train._served_elsewhere(ModelFolder(tmp_path)) is None
-        service.reply = {"folder": "0" * 16}
+        service.reply = {"folder": "0" * 16, **nothing}
         reason = str(train._served_elsewhere(ModelFolder(tmp_path)))
         assert f"the service at {service.url} serves another model directory" in reason
     assert train._served_elsewhere(ModelFolder(tmp_path)) is None, "nobody answers: it may come later"
