@@ -63,19 +63,17 @@ def serving(work: Path) -> Iterator[str]:
 
 
 def _wait_until_ready(process: subprocess.Popen[bytes], url_file: Path, log_file: Path) -> str:
-    reason = "it did not say where it listens"
-    for _ in range(10 * START_SECONDS):
-        if process.poll() is not None:
-            reason = f"it ended with exit status {process.returncode}"
-            break
+    reason, end = "it did not say where it listens", time.monotonic() + START_SECONDS
+    while process.poll() is None and time.monotonic() < end:
         if url_file.exists() and (url := url_file.read_text(encoding="utf-8").strip()):
             try:
                 with Client(url, tries=1) as client:
                     client.ready()
+                return url
             except CallError as error:
                 reason = str(error)
-            else:
-                return url
         time.sleep(0.1)
+    if process.returncode is not None:
+        reason = f"it ended with exit status {process.returncode}"
     last = "\n".join(log_file.read_text(errors="replace").splitlines()[-15:])
     raise DemoError(f"the service is not ready after {START_SECONDS} s: {reason}\n{log_file} ends with:\n{last}")

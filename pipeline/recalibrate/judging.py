@@ -50,7 +50,7 @@ def fetch_labels(
             f"the service's labels of {name}/{served.version} are of {rows.logits_NC.shape[1]} classes, its card in"
             f" {served.directory} names {classes}: not the same model; is --models the service's own folder?"
         )
-    return rows if since_ms is None else rows.created_since(since_ms)
+    return rows
 
 
 def evidence_about(request: Recalibration, state: ModelState, candidate: Candidate, call: Call = directly) -> Judged:

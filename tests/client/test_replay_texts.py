@@ -13,10 +13,9 @@ from trueodds.files import write_npz
 from trueodds.inputs import TextInput
 from trueodds.replay import ReplayError
 from trueodds.replay.caller import instance
-from trueodds.replay.drift import Schedule
+from trueodds.replay.drift import Schedule, drifted
 from trueodds.replay.source import Signature, Source, read
 from trueodds.replay.stream import Event, Stream
-from trueodds.replay.texts import drifted
 
 BOATS, TEA = "ship sail mast keel " * 50, "cup tea milk pot " * 50
 KIND = TextInput(max_tokens=5, vocabulary_size=6)

@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -162,10 +163,12 @@ def test_a_service_that_serves_another_directory_is_named(tmp_path: Path, monkey
     monkeypatch.delenv("TRUEODDS_SERVICE", raising=False)
     assert train._served_elsewhere(open_models(tmp_path)) is None
     with Hook(reply={"folder": open_models(tmp_path).identify()}) as service:
+    nothing: dict[str, Any] = {"models": [], "observed": [], "problems": []}
+    with Hook(reply={"folder": ModelFolder(tmp_path).identify(), **nothing}) as service:
         monkeypatch.setenv("TRUEODDS_SERVICE", service.url)
         assert train._served_elsewhere(open_models(tmp_path)) is None
-        service.reply = {"folder": "0" * 16}
         reason = str(train._served_elsewhere(open_models(tmp_path)))
+        service.reply = {"folder": "0" * 16, **nothing}
         assert f"the service at {service.url} serves another model directory" in reason
     assert train._served_elsewhere(open_models(tmp_path)) is None, "nobody answers: it may come later"
 

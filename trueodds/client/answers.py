@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from trueodds.errors import UserError
 
+T = TypeVar("T")
 NO_ANSWER = "no_answer"
 """Code of the error where no answer came: the service is away."""
 
@@ -192,12 +193,10 @@ class Versions:
     @classmethod
     def read(cls, tree: dict[str, Any]) -> Versions:
         """Read the answer of /models. Raises LookupError or TypeError for another form."""
-        models = (
-            PublishedModel(**{**row, "versions": tuple(version["version"] for version in row["versions"])})
-            for row in tree["models"]
-        )
+        models = [{**row, "versions": tuple(one["version"] for one in row["versions"])} for row in tree["models"]]
         observed = {row["model"]: tuple(row["versions"]) for row in tree["observed"]}
-        return cls(tree["folder"], tuple(models), observed, tuple(tree["problems"]))
+        published = tuple(fields_of(PublishedModel, row) for row in models)
+        return cls(tree["folder"], published, observed, tuple(tree["problems"]))
 
 
 @dataclass(frozen=True)
@@ -221,3 +220,8 @@ class DeleteSummary:
     labels: int
     held: int
     """Labels that waited for a prediction with this id."""
+
+
+def fields_of(kind: type[T], tree: Mapping[str, Any]) -> T:
+    """Make a dataclass of an answer's entries of those names. Raises LookupError where one is missing."""
+    return kind(**{name: tree[name] for name in kind.__annotations__})

@@ -10,7 +10,7 @@ import random
 import secrets
 import time
 from collections.abc import Callable, Generator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from typing import IO, Any, NamedTuple, TypeAlias, TypeVar
 
@@ -28,25 +28,6 @@ SHORTEST = 0.1
 """Seconds of a try that begins just before the end."""
 
 T = TypeVar("T")
-
-
-class Limits(NamedTuple):
-    """How often and how long one request is tried."""
-
-    tries: int
-    seconds: float
-    """For all tries and the pauses between them."""
-    timeout: float
-    """Seconds of one try without a byte from the service."""
-    again: Callable[[str], bool] = lambda reason: True
-    """Asked with the reason before a request is sent again; False gives up."""
-
-
-class Cures(NamedTuple):
-    """The ends of messages: what to do where no service answers, and where a key is refused."""
-
-    away: str = "is the service up?"
-    key: str = ""
 
 
 class Request(NamedTuple):
@@ -73,12 +54,19 @@ The transport sends back the answer; or as a text the reason why none came whole
 
 @dataclass(frozen=True)
 class Caller:
-    """The place of a service, the key of its caller, how long a request is tried, and the words of its errors."""
+    """The place of a service, the key of its caller, how long a request is tried, and the cures that errors name."""
 
     url: str
-    key: str | None = field(repr=False)
-    limits: Limits
-    cures: Cures
+    key: str | None
+    tries: int
+    seconds: float
+    """For all tries of a request and the pauses between them."""
+    timeout: float
+    """Seconds of one try without a byte from the service."""
+    again: Callable[[str], bool]
+    """Asked with the reason before a request is sent again; False gives up."""
+    cure_away: str = "is the service up?"
+    cure_key: str = ""
 
     def read(
         self,
@@ -86,21 +74,21 @@ class Caller:
         method: str,
         path: str,
         *,
-        query: Mapping[str, Any] | None = None,
         tree: Any = None,
-        body: bytes = b"",
         headers: Mapping[str, str | bytes] | None = None,
+        **options: Any,
     ) -> Steps[T]:
         """An answer in JSON, read; of one in lines, their list. `tree`: a body, to be sent as JSON.
+
+        `options`: as `exchange` takes them.
 
         Raises:
             CallError: see `exchange`; or the answer is not what the service answers there.
         """
+        headers = {"accept": JSON, **(headers or {})}
         if tree is not None:
-            body, headers = json.dumps(tree).encode(), {"content-type": JSON, **(headers or {})}
-        answer = yield from self.exchange(
-            method, path, query=query, body=body, headers={"accept": JSON, **(headers or {})}
-        )
+            options["body"], headers["content-type"] = json.dumps(tree).encode(), JSON
+        answer = yield from self.exchange(method, path, headers=headers, **options)
         where = f"{self.url}{path} answered"
         try:
             lines = answer.headers.get("content-type", "").startswith(NDJSON)
@@ -143,11 +131,11 @@ class Caller:
         started, tried = time.monotonic(), 0
         while True:
             tried += 1
-            left = self.limits.seconds - (time.monotonic() - started)
+            left = self.seconds - (time.monotonic() - started)
             if file is not None:
                 file.seek(0)
                 file.truncate()
-            timeout = max(SHORTEST, min(self.limits.timeout, left))
+            timeout = max(SHORTEST, min(self.timeout, left))
             answer = yield Request({**options, "timeout": timeout}, file)
             if isinstance(answer, Answer) and 200 <= answer.status < 300:
                 return answer
@@ -156,19 +144,19 @@ class Caller:
             pause = _pause(answer, tried)
             spent = time.monotonic() - started
             reason = answer if isinstance(answer, str) else _problem(answer)[1]
-            over = tried >= self.limits.tries or spent + pause >= self.limits.seconds
-            if over or not self.limits.again(reason):
+            over = tried >= self.tries or spent + pause >= self.seconds
+            if over or not self.again(reason):
                 tries = plural(tried, "try", "tries")
                 if isinstance(answer, Answer):
                     raise self._refusal(answer, path, request_id, f" ({tries} in {spent:.1f} s)")
                 effort = f"it did not answer for {spent:.1f} s, in {tries}"
-                words = f"no service answers at {self.url} ({reason}): {effort}; {self.cures.away}"
+                words = f"no service answers at {self.url} ({reason}): {effort}; {self.cure_away}"
                 raise CallError(NO_ANSWER, words, request_id=request_id)
             yield pause
 
     def _refusal(self, answer: Answer, path: str, request_id: str, effort: str = "") -> CallError:
         code, message, details = _problem(answer)
-        cure = self.cures.key if answer.status in (401, 403) else ""
+        cure = self.cure_key if answer.status in (401, 403) else ""
         message = f"{self.url}{path} answered {answer.status}: {message}{effort}{cure}"
         return CallError(code, message, status=answer.status, request_id=request_id, details=details)
 

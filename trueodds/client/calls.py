@@ -28,6 +28,7 @@ from trueodds.client.answers import (
     Predictions,
     Versions,
     VoidSummary,
+    fields_of,
 )
 from trueodds.client.attempts import JSON, NDJSON, Caller, Steps
 from trueodds.client.instances import Instance, instances_of
@@ -179,7 +180,7 @@ class Calls:
         headers = {"x-import-id": import_id} if import_id is not None else {}
         shared: dict[str, Any] = {**({"correct": True} if correct else {}), **({"model": model} if model else {})}
         lines = ({"id": id_, key: class_, **shared} for id_, class_ in rows)
-        return (yield from _in_lines(self._caller, "/feedback", lines, LABELS, "label", LabelSummary, headers=headers))
+        return _in_lines(self._caller, "/feedback", lines, LABELS, "label", LabelSummary, headers=headers)
 
     @Call
     def observe(
@@ -214,7 +215,7 @@ class Calls:
         query = {"model": model, "version": version, **shared_options(options)}
         headers = {"accept": NDJSON} if "act_alone" in query else None
         kind = ObservationSummary
-        return (yield from _in_lines(self._caller, "/observe", rows, most, "answer", kind, query, headers))
+        return _in_lines(self._caller, "/observe", rows, most, "answer", kind, query, headers)
 
     @Call
     def report(self, **query: Unpack[ReportQuery]) -> Steps[Report]:
@@ -223,9 +224,6 @@ class Calls:
         It is about the answers given from `since` until `until` (ISO 8601; UTC without an offset), the labels that came
         `last`, one predicted class or tag; `level` is that of the intervals.
 
-        Raises:
-            CallError: refused, or not answered.
-
         >>> import trueodds
         >>> report = trueodds.Client("http://127.0.0.1:8000").report(last=1000, level=0.9)
         >>> report.level, report.window.last
@@ -233,19 +231,19 @@ class Calls:
         """
         from trueodds.reports import Report  # it loads scipy, which most clients do without
 
-        query_of_all = {**query, "format": "json"}
-        return (yield from self._caller.read(Report.model_validate, "GET", "/calibration-report", query=query_of_all))
+        read, path = Report.model_validate, "/calibration-report"
+        return self._caller.read(read, "GET", path, query={**query, "format": "json"})
 
     @Call
     def page(self, **query: Unpack[ReportQuery]) -> Steps[bytes]:
-        """Read the page of a report, in HTML. Takes and raises as `report`."""
+        """Read the page of a report, in HTML. Its arguments are those of `report`."""
         answer = yield from self._caller.exchange("GET", "/calibration-report", query={**query, "format": "html"})
         return answer.body
 
     @Call
     def ready(self) -> Steps[ModelVersion]:
         """Read which version answers calls that name none; raises CallError where the service cannot answer."""
-        return (yield from self._caller.read(partial(_dataclass, ModelVersion), "GET", "/health/ready"))
+        return self._caller.read(partial(fields_of, ModelVersion), "GET", "/health/ready")
 
     @Call
     def models(self) -> Steps[list[ModelVersion]]:
@@ -256,7 +254,7 @@ class Calls:
     @Call
     def versions(self) -> Steps[Versions]:
         """Read every version of every model with its role, and which models other servers answer for."""
-        return (yield from self._caller.read(Versions.read, "GET", "/models"))
+        return self._caller.read(Versions.read, "GET", "/models")
 
     @Call
     def labelled(
@@ -272,9 +270,6 @@ class Calls:
 
         `last`: only so many labels, the latest. `since`: only answers given since then. `shadow`, a version: only those
         that it has scored as well, with its logits. The service may want the admin key.
-
-        Raises:
-            CallError: refused, or not answered; or the file is not whole.
         """
         query = {"model": model, "version": version, "last": last, "shadow": shadow}
         if since is not None:
@@ -306,8 +301,7 @@ class Calls:
         class. `since`, `until`: only answers given in that time.
 
         Raises:
-            CallError: refused, or not answered. An earlier file of this name stays as it was.
-            OSError: the file cannot be written.
+            OSError: the file cannot be written. As after a CallError, an earlier file of this name stays as it was.
         """
         query = {"model": model, "version": version, "since": since, "until": until, "probabilities": probabilities}
         query["format"] = "parquet" if Path(file).suffix == ".parquet" else "csv"
@@ -319,19 +313,10 @@ class Calls:
         """Remove a stored prediction with its label, for good. The report's sums stay: they name nobody.
 
         `model`: of an id of your own that several models know.
-
-        Raises:
-            CallError: nothing has this id, refused, or not answered.
-
-        >>> import numpy as np, trueodds
-        >>> client = trueodds.Client("http://127.0.0.1:8000")
-        >>> (id_,) = client.predict(np.zeros((1, 8, 8, 1), np.uint8)).ids
-        >>> client.delete(id_)
-        DeleteSummary(predictions=1, labels=0, held=0)
         """
         path = f"/predictions/{quote(id, safe='')}"
-        read = partial(_dataclass, DeleteSummary)
-        return (yield from self._caller.read(read, "DELETE", path, query={"model": model}))
+        read = partial(fields_of, DeleteSummary)
+        return self._caller.read(read, "DELETE", path, query={"model": model})
 
     @Call
     def void(
@@ -348,45 +333,29 @@ class Calls:
         """Take labels out of every number: those of an import, or those that arrived in some time.
 
         `who`, `why`: kept in the log. `model`: only labels of this one. `dry_run`: only count them.
-
-        Raises:
-            CallError: no such labels, refused, or not answered.
-
-        >>> import numpy as np, trueodds
-        >>> client = trueodds.Client("http://127.0.0.1:8000")
-        >>> (id_,) = client.predict(np.zeros((1, 8, 8, 1), np.uint8)).ids
-        >>> _ = client.feedback(id_, "3", import_id="tuesday")
-        >>> client.void(import_id="tuesday", who="Ada", why="the file of another day").labels
-        1
         """
         labels = texts({"import_id": import_id, "since": since, "until": until, "model": model})
         tree = {"who": who, "why": why, "dry_run": dry_run, **labels}
-        read = partial(_dataclass, VoidSummary)
-        return (yield from self._caller.read(read, "POST", "/admin/labels/void", tree=tree))
+        read = partial(fields_of, VoidSummary)
+        return self._caller.read(read, "POST", "/admin/labels/void", tree=tree)
 
     @Call
     def acknowledge(self, model: str, version: str, *, who: str, why: str, null: Watched | None = None) -> Steps[Alarm]:
         """Say who takes care of an alarm that has fired, and why it may rest.
 
         `null`: the one that has fired, `ece`, `point` or `positive`; all, where none is named.
-
-        Raises:
-            CallError: nothing has fired or it is acknowledged already, refused, or not answered.
         """
         tree = {"model": model, "version": version, "who": who, "why": why, "null": null}
-        return (yield from _alarm(self._caller, "acknowledge", tree))
+        return _alarm(self._caller, "acknowledge", tree)
 
     @Call
     def rearm(self, model: str, version: str, *, who: str, why: str) -> Steps[Alarm]:
         """Begin a new watch after an acknowledged alarm whose cause is mended.
 
         Each watch has its own false alarms: k + 1 watches together alarm falsely at most k + 1 times as often as one.
-
-        Raises:
-            CallError: nothing has fired or it is not acknowledged, refused, or not answered.
         """
         tree = {"model": model, "version": version, "who": who, "why": why}
-        return (yield from _alarm(self._caller, "rearm", tree))
+        return _alarm(self._caller, "rearm", tree)
 
     @Call
     def observe_decision(
@@ -395,13 +364,10 @@ class Calls:
         """Report that a recalibration ended without a decision: the service counts it and tells its webhooks.
 
         Returns what became of each webhook: `webhook`, `taken`, `problem`, `flow_run`.
-
-        Raises:
-            CallError: refused, or not answered.
         """
         tree = {"model": model, "version": version, "who": who, "why": why}
-        read, path = _webhooks, "/admin/recalibration/undecided"
-        return (yield from self._caller.read(read, "POST", path, tree=tree))
+        path = "/admin/recalibration/undecided"
+        return self._caller.read(lambda answer: list(answer["webhooks"]), "POST", path, tree=tree)
 
     @Call
     def request(
@@ -410,24 +376,8 @@ class Calls:
         """Send a request to any route, and read its JSON: with the key, the tries and the errors of all calls.
 
         `tree`: the body, sent as JSON. What is sent must be safe to send again.
-
-        Raises:
-            CallError: refused, or not answered.
-
-        >>> import trueodds
-        >>> trueodds.Client("http://127.0.0.1:8000").request("GET", "/health/live")
-        {'status': 'live'}
         """
-        return (yield from self._caller.read(lambda tree: tree, method, path, query=query, tree=tree))
-
-
-def _dataclass(kind: type[T], tree: Mapping[str, Any]) -> T:
-    """The fields of a dataclass from an answer. Raises LookupError for one that is missing."""
-    return kind(**{field.name: tree[field.name] for field in fields(kind)})  # type: ignore[arg-type]
-
-
-def _webhooks(tree: Any) -> list[dict[str, Any]]:
-    return list(tree["webhooks"])
+        return self._caller.read(lambda tree: tree, method, path, query=query, tree=tree)
 
 
 def _alarm(caller: Caller, action: str, tree: dict[str, Any]) -> Steps[Alarm]:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 from urllib.parse import urlsplit
 
 from trueodds.cli import SERVICE, URL
-from trueodds.client.attempts import Answer, Caller, Cures, Limits, Request, Steps
+from trueodds.client.attempts import Answer, Caller, Request, Steps
 from trueodds.client.calls import Calls
 from trueodds.client.keys import CURE, admin_key
 from trueodds.errors import ConfigError, MissingExtraError
@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     import httpx
 
 T = TypeVar("T")
-COMMAND = Cures("start it, or name it: --service", CURE)
-"""The cures for people who typed a command."""
 COMMAND_TRIES, COMMAND_TIMEOUT = 3, 60.0
 """A person waits for the answer, and a large labelled.npz takes its time to begin."""
 
@@ -52,7 +50,7 @@ class _Connected(Calls):
         if tries < 1 or not seconds > 0 or not timeout > 0:
             limits = f"tries={tries}, seconds={seconds}, timeout={timeout}"
             raise ConfigError(f"{limits}; expected at least one try, and times above 0 s")
-        self._caller = Caller(url.rstrip("/"), key, Limits(tries, seconds, timeout, again), Cures())
+        self._caller = Caller(url.rstrip("/"), key, tries, seconds, timeout, again)
 
     @classmethod
     def from_environment(cls, url: str | None = None, key_file: str | Path | None = None) -> Self:
@@ -68,7 +66,7 @@ class _Connected(Calls):
         if not _is_address(url):
             raise ConfigError(f"service is {url!r}; allowed is a URL such as {URL}")
         client = cls(url, key=admin_key(key_file), tries=COMMAND_TRIES, timeout=COMMAND_TIMEOUT)
-        client._caller = replace(client._caller, cures=COMMAND)
+        client._caller = replace(client._caller, cure_away="start it, or name it: --service", cure_key=CURE)
         client._idle_connections = 0  # a command ends without closing its client
         return client
 
@@ -100,7 +98,7 @@ class Client(_Connected):
 
     A client has one `key`, which `trueodds key` has made, and sends it to this service alone, wherever its answers
     point. The admin's key opens every call; a program with a key for each role has a client for each. Threads may share
-    a client; `with` closes its connections.
+    a client; `with` closes its connections. A call raises CallError where the service refuses it or does not answer.
 
     Raises:
         ConfigError: an argument that cannot be used.

@@ -38,14 +38,6 @@ class Labelled:
     def __len__(self) -> int:
         return len(self.labels_N)
 
-    def created_since(self, since_ms: int) -> Labelled:
-        """Keep the answers given since then."""
-        rows = self.created_ms_N >= since_ms
-        shadow_NC = None if self.shadow_logits_NC is None else self.shadow_logits_NC[rows]
-        chances_N = None if self.propensities_N is None else self.propensities_N[rows]
-        logits_NC, labels_N, created_ms_N = self.logits_NC[rows], self.labels_N[rows], self.created_ms_N[rows]
-        return Labelled(logits_NC, labels_N, created_ms_N, self.ahead_ms, shadow_NC, chances_N)
-
     @classmethod
     def none(cls, *, shadow: bool) -> Labelled:
         """No labelled answer; with `shadow`, none of its logits either."""

@@ -13,6 +13,7 @@ import argparse
 import math
 import os
 import signal
+from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
 
@@ -84,12 +85,8 @@ def add_parser(commands: Subparsers) -> None:
     grammar = f"--drift {GRAMMAR}\n{kinds}\n\n--bias NAME:RATIO\n{biases}"
     parser = commands.add_parser("replay", description=__doc__, epilog=f"{grammar}\n\nexamples:\n{EXAMPLE}")
     add = parser.add_argument
-    add(
-        "--data",
-        type=Path,
-        required=True,
-        help=".npz with x_test and y_test, a folder [test/]<class>/*.png or *.txt, or a .csv or .parquet of texts",
-    )
+    words = ".npz with x_test and y_test, a folder [test/]<class>/*.png or *.txt, or a .csv or .parquet of texts"
+    add("--data", type=Path, required=True, help=words)
     add("--split", help=f"which rows (default: the first that is there of {', '.join(SPLITS)})")
     words = f"URL of the service (default: {URL}; {SERVICE})"
     add("--service", default=os.environ.get(SERVICE) or URL, metavar="URL", help=words)
@@ -98,20 +95,9 @@ def add_parser(commands: Subparsers) -> None:
     add("--rate", type=_rate, default=20.0, help="rows a second, on average (default: 20)")
     add("--delay", type=_seconds, default=2.0, help="mean time until a label comes, such as 4s (default: 2s)")
     add("--labelled", type=_share, default=1.0, metavar="SHARE", help="share of the answers with a label (default: 1)")
-    add(
-        "--drift",
-        action="append",
-        default=[],
-        metavar="KIND:STRENGTH@TIME",
-        help="what changes and when, see below; may be repeated",
-    )
-    add(
-        "--bias",
-        action="append",
-        default=[],
-        metavar="NAME:RATIO",
-        help="labelling that depends on the answer, see below",
-    )
+    drift, bias = "what changes and when, see below; may be repeated", "labels that depend on the answer, see below"
+    add("--drift", action="append", default=[], metavar="KIND:STRENGTH@TIME", help=drift)
+    add("--bias", action="append", default=[], metavar="NAME:RATIO", help=bias)
     add("--tag", action="append", default=[], help="tag of the rows; of several each row gets one at random")
     add("--seconds", type=_seconds, default=math.inf, metavar="TIME", help="such as 2m (default: until Ctrl-C)")
     add("--speed", type=_speed, default=1.0, help="so many times as fast, or max: without any pause (default: 1)")
@@ -119,11 +105,8 @@ def add_parser(commands: Subparsers) -> None:
     add("--until-alarm", action="store_true", help="end when the alarm has fired; by --seconds it must have")
     add("--drain", action="store_true", help="after --seconds go on until the last label has been sent")
     add("--seed", type=_seed, default=0, help="of all that is random (default: 0)")
-    add(
-        "--key-file",
-        type=Path,
-        help="file with the key of /predict and, if that differs, of /feedback in a second line",
-    )
+    words = "file with the key of /predict and, if that differs, of /feedback in a second line"
+    add("--key-file", type=Path, help=words)
     add("--patience", type=_seconds, default=30.0, metavar="TIME", help="to wait for a service that is away (30s)")
 
 
@@ -139,26 +122,27 @@ def _keys(path: Path | None) -> Keys:
     return Keys(lines[0], lines[-1])
 
 
-def _number(text: str, low: float, high: float, what: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = math.nan
-    if not low <= value <= high:
-        raise argparse.ArgumentTypeError(f"{text!r} is given; allowed is {what}")
-    return value
+def _number(low: float, high: float, words: str) -> Callable[[str], float]:
+    """A reader of numbers within limits, for argparse."""
+
+    def read(text: str) -> float:
+        try:
+            value = float(text)
+        except ValueError:
+            value = math.nan
+        if not low <= value <= high:
+            raise argparse.ArgumentTypeError(f"{text!r} is given; allowed is {words}")
+        return value
+
+    return read
 
 
-def _rate(text: str) -> float:
-    return _number(text, 1e-3, 1e5, "0.001 to 100000 rows a second")
-
-
-def _share(text: str) -> float:
-    return _number(text, 0, 1, "a share, 0 to 1")
+_rate = _number(1e-3, 1e5, "0.001 to 100000 rows a second")
+_share = _number(0, 1, "a share, 0 to 1")
 
 
 def _speed(text: str) -> float:
-    return math.inf if text == "max" else _number(text, 1e-3, 1e4, "0.001 to 10000, or max")
+    return math.inf if text == "max" else _number(1e-3, 1e4, "0.001 to 10000, or max")(text)
 
 
 def _seconds(text: str) -> float:

@@ -35,19 +35,16 @@ class Kind(NamedTuple):
     """What rows it is of."""
 
 
+_NOISE = "normal noise on every pixel or feature; standard deviation in fractions of 0..255, or of the feature's own"
+_CONTRAST = "factor on each pixel's difference from its image's mean; 1 changes nothing"
+_IMAGE, _TEXT = ("image",), ("text",)
 KINDS = {
-    "noise": Kind(
-        0,
-        0,
-        4,
-        "normal noise on every pixel or feature; standard deviation in fractions of 0..255, or of the feature's own",
-        ("image", "vector"),
-    ),
-    "blur": Kind(0, 0, 64, "Gaussian blur; standard deviation in pixels", ("image",)),
-    "contrast": Kind(1, 0, 4, "factor on each pixel's difference from its image's mean; 1 changes nothing", ("image",)),
-    "brightness": Kind(0, -1, 1, "added to every pixel, in fractions of the range 0..255", ("image",)),
-    "words": Kind(0, 0, 1, "share of a text's words that get lost", ("text",)),
-    "topic": Kind(0, 0, 1, "share of a text's words that are replaced by those of a text of another class", ("text",)),
+    "noise": Kind(0, 0, 4, _NOISE, ("image", "vector")),
+    "blur": Kind(0, 0, 64, "Gaussian blur; standard deviation in pixels", _IMAGE),
+    "contrast": Kind(1, 0, 4, _CONTRAST, _IMAGE),
+    "brightness": Kind(0, -1, 1, "added to every pixel, in fractions of the range 0..255", _IMAGE),
+    "words": Kind(0, 0, 1, "share of a text's words that get lost", _TEXT),
+    "topic": Kind(0, 0, 1, "share of a text's words that are replaced by those of a text of another class", _TEXT),
     "labels": Kind(0, 0, 1, "share of the true labels that are replaced by another class, drawn at random"),
 }
 GRAMMAR = "KIND:STRENGTH@TIME or KIND:STRENGTH@TIME..TIME, such as noise:0.5@40s or blur:2@30s..2m"
@@ -131,9 +128,8 @@ class Schedule:
 
         Unchanged, and nothing drawn, while every kind is neutral.
         """
-        noise, blur, contrast, brightness = (
-            self.strength(kind, at) for kind in ("noise", "blur", "contrast", "brightness")
-        )
+        kinds = ("noise", "blur", "contrast", "brightness")
+        noise, blur, contrast, brightness = (self.strength(kind, at) for kind in kinds)
         if (noise, blur, contrast, brightness) == (0, 0, 1, 0):
             return pixels_HWC
         image_HWC = pixels_HWC / 255
@@ -158,6 +154,22 @@ class Schedule:
         noise_D = noise * deviation_D * generator.standard_normal(vector_D.shape)
         noisy_D: Inputs = (vector_D + noise_D).astype(vector_D.dtype)
         return noisy_D
+
+
+def drifted(text: str, other: str, dropped: float, foreign: float, generator: np.random.Generator) -> str:
+    """The text without a share `dropped` of its words, and with a share `foreign` of the rest replaced by words of
+    `other`, a text of another class; at least one word stays.
+    """
+    words = text.split()
+    chance_W, lost_W = generator.random((2, len(words)))
+    theirs = other.split()
+    theirs = [theirs[k] for k in generator.integers(len(theirs), size=len(words))]
+    kept = [
+        new if chance < foreign else old
+        for old, new, chance, lost in zip(words, theirs, chance_W, lost_W, strict=True)
+        if lost >= dropped
+    ]
+    return " ".join(kept or words[:1])
 
 
 def _step(entry: str) -> Step:

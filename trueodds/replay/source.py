@@ -14,14 +14,17 @@ import numpy as np
 import numpy.typing as npt
 
 from trueodds import files
-from trueodds.inputs import Input, InputError, Inputs, Limits
+from trueodds.inputs import Input, InputError, InputKind, Inputs, Limits, columns
 from trueodds.inputs.image.formats import SUFFIXES
-from trueodds.replay import ReplayError, texts
+from trueodds.inputs.text import labelled
+from trueodds.replay import ReplayError
 from trueodds.texts import listed
 
 SPLITS = ("test", "val", "train", "held_out")
 """The first one that is there is taken: a model should be watched on what it has not learnt from."""
 KEPT_IMAGES = 4096
+LABEL = "label"
+"""The column with the label, of a table of texts."""
 Row = Inputs | str
 """As the model takes it, or a text."""
 
@@ -109,17 +112,13 @@ def _npz(path: Path, model: Signature, split: str | None) -> Source:
     if model.input.beside:
         if "tokenizer" not in arrays:
             raise ReplayError(f"{path} has no tokenizer; expected are the arrays that dvc repro writes, or texts")
-        row = texts.of_rows(model.input, rows, arrays["tokenizer"].tobytes()).__getitem__
+        row = _texts_of_rows(model.input, rows, arrays["tokenizer"].tobytes()).__getitem__
     return Source(f"{path} ({split})", row, labels_N.astype(np.int64), classes, model.input.noun, deviation_D)
 
 
 def _texts_of(path: Path, model: Signature, split: str | None) -> Source:
-    there = [name for name in SPLITS if path.is_dir() and (path / name).is_dir()]
-    top, name = path, str(path)
-    if there or split:
-        split = _split(path, split, there, "<split>/<class>/*.txt")
-        top, name = path / split, f"{path} ({split})"
-    rows, labels_N, classes = texts.read(top)
+    top, name = _top(path, split, "*.txt")
+    rows, labels_N, classes = _texts(top)
     _check_labels(name, labels_N, len(model.classes))
     return Source(name, rows.__getitem__, labels_N, classes, model.input.noun)
 
@@ -128,11 +127,7 @@ def _folder(path: Path, model: Signature, split: str | None) -> Source:
     if not model.input.files:
         cure = f"give an .npz with x_test ({model}) and y_test"
         raise ReplayError(f"{path} is a folder of images, and the model takes {model.input.noun}s; {cure}")
-    there = [name for name in SPLITS if (path / name).is_dir()]
-    top, name = path, str(path)
-    if there or split:
-        split = _split(path, split, there, "<split>/<class>/*.png")
-        top, name = path / split, f"{path} ({split})"
+    top, name = _top(path, split, "*.png")
     classes = tuple(sorted(folder.name for folder in top.iterdir() if folder.is_dir()))
     images = [
         (file, label)
@@ -167,6 +162,15 @@ def _names(names: npt.NDArray[Any]) -> tuple[str, ...]:
     return tuple(str(name) for name in (np.char.decode(names, "utf-8") if names.dtype.kind == "S" else names))
 
 
+def _top(path: Path, split: str | None, files: str) -> tuple[Path, str]:
+    """The folder of a split, or the path itself where it has no splits, and its name for people."""
+    there = [name for name in SPLITS if (path / name).is_dir()]
+    if not there and not split:
+        return path, str(path)
+    split = _split(path, split, there, f"<split>/<class>/{files}")
+    return path / split, f"{path} ({split})"
+
+
 def _split(path: Path, split: str | None, there: list[str], expected: str) -> str:
     known = [name for name in SPLITS if name in there] + sorted(set(there) - set(SPLITS))
     if not known or (split is not None and split not in known):
@@ -188,3 +192,33 @@ def _check_labels(name: str, labels_N: npt.NDArray[np.generic], classes: int) ->
     if low < 0 or high >= classes:
         wrong = low if low < 0 else high
         raise ReplayError(f"{name} holds the label {wrong}; allowed are 0..{classes - 1}, one for each class")
+
+
+def _texts(path: Path) -> tuple[list[str], npt.NDArray[np.int64], tuple[str, ...]]:
+    """Texts, labels as places among the classes, and these: of a table, or of a folder of class folders.
+
+    Raises:
+        ReplayError: another file, and what `trueodds.inputs.text.labelled` refuses.
+    """
+    if not path.is_dir() and path.suffix not in columns.SUFFIXES:
+        raise ReplayError(f"{path} holds no texts; allowed are {labelled.FORMS}, and artifacts/data/arrays.npz")
+    try:
+        found = labelled.of_folder(path) if path.is_dir() else labelled.of_table(path, LABEL, setting="call it label")
+    except files.FileError as error:
+        raise ReplayError(str(error)) from None
+    place = {name: k for k, name in enumerate(found.classes)}
+    return found.texts, np.array([place[name] for name in found.labels], np.int64), found.classes
+
+
+def _texts_of_rows(kind: InputKind, rows: npt.NDArray[np.integer], tokenizer: bytes) -> list[str]:
+    """The texts of rows of tokens, as far as the vocabulary has their words.
+
+    Raises:
+        ReplayError: a row of no known word.
+        InputError: another tokenizer than the model's.
+    """
+    known = kind.with_files(dict.fromkeys(kind.beside, tokenizer))
+    texts = [str(known.values(row)[0]) for row in rows]
+    if empty := [n for n, text in enumerate(texts) if not text.strip()]:
+        raise ReplayError(f"row {empty[0]} has no word that the model knows; give the texts themselves")
+    return texts

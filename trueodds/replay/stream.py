@@ -9,9 +9,8 @@ import numpy as np
 
 from trueodds.errors import nearest
 from trueodds.replay import ReplayError
-from trueodds.replay.drift import Schedule
+from trueodds.replay.drift import Schedule, drifted
 from trueodds.replay.source import Row, Source
-from trueodds.replay.texts import drifted
 
 BIASES = {
     "wrong": "wrong answers are so many times as likely to get their label",
@@ -108,15 +107,9 @@ class Stream:
                 if shuffle_N[n] < self.drift.strength("labels", at):
                     label = (label + int(other_N[n])) % self.classes
                 own = np.random.default_rng([self.seed, 1, number])
-                yield Event(
-                    number,
-                    at,
-                    self._drifted(row, at, own),
-                    label,
-                    float(delay_N[n]),
-                    float(fate_N[n]),
-                    self.tags[int(tag_N[n])] if self.tags else None,
-                )
+                tag = self.tags[int(tag_N[n])] if self.tags else None
+                inputs = self._drifted(row, at, own)
+                yield Event(number, at, inputs, label, float(delay_N[n]), float(fate_N[n]), tag)
                 number += 1
 
     def _drifted(self, row: int, at: float, generator: np.random.Generator) -> Row:
