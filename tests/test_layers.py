@@ -69,7 +69,7 @@ LAYERS = {
         shift
         results shifted_logits
         measurement
-        differences entries human_labels improvement splits
+        differences entries improvement splits
     """,
     "trueodds/importing": """
         calibrate command work
