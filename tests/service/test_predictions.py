@@ -19,6 +19,7 @@ from tests.service.app_client import Client
 from tests.service.tiny_bundle import CLASSES, pictures, write_bundle
 from trueodds.bundle import ModelFolder
 from trueodds.reports.table import reading
+from trueodds.reports.table.form import Form
 
 NAMES = ["id", "time", "model", "version", "tag", "predicted", "confidence", "label", "label_time", "corrected",
          "import_id", "propensity"]  # fmt: skip
@@ -142,7 +143,7 @@ def test_a_spreadsheet_runs_no_cell_and_the_names_come_back(serve: Callable[...,
     after = client.get("/predictions", params={"probabilities": True})
     assert client.report()["accuracy"] == 1.0
     (tmp_path / "a.csv").write_bytes(after.content)
-    answers = reading.read(tmp_path / "a.csv", reading.Form(classes=classes))
+    answers = reading.read(tmp_path / "a.csv", Form(classes=classes))
     assert answers.correct_N.all() and answers.groups.tags is not None and answers.groups.tags.values == (tag,)
     assert sorted(set(answers.predicted.as_list() if answers.predicted else [])) == sorted({r["label"] for r in rows})
 
