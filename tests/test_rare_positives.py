@@ -15,9 +15,9 @@ from trueodds.reports.page import render
 from trueodds.reports.table.form import Form
 from trueodds.reports.table.reading import read
 from trueodds.reports.table.report import report_of_answers
-from trueodds.reports.verdict import beside
-from trueodds.reports.verdict.in_the_large import figure, rounded, shares
-from trueodds.reports.words import digits_of_rare
+from trueodds.reports.verdict.in_the_large import figure, rounded
+from trueodds.reports.verdict.rules import beside
+from trueodds.reports.words import digits_of_rare, shares
 
 GREEN = "within_tolerance"
 

@@ -28,8 +28,9 @@ from trueodds import metrics
 from trueodds.metrics import CalibrationSums, EProcess, PositiveEProcess
 from trueodds.metrics.alarms.sequential import BLOCK
 from trueodds.reports.figures import Figures
+from trueodds.reports.options import TOLERANCE
 from trueodds.reports.schemas import Labelling, PositiveFigures
-from trueodds.reports.verdict import TOLERANCE, is_within
+from trueodds.reports.verdict.rules import is_within
 from trueodds.sums.answers import AnswerSums
 from trueodds.sums.positive import PositiveClass, folded
 

@@ -26,7 +26,7 @@ from service.settings import Settings
 from service.store.rows import LabelBlock
 from trueodds import metrics
 from trueodds.metrics import CalibrationSums
-from trueodds.reports.verdict import LEANS, verdict_of
+from trueodds.reports.verdict.rules import LEANS, verdict_of
 from trueodds.sums.answers import AnswerSums
 
 RESULT = RESULTS / "headline.json"

@@ -165,32 +165,6 @@ def points(of: Sequence[Point], labels: tuple[str, str], out: Path, title: str) 
         legend(figure, axes)
 
 
-def bars(groups: Mapping[str, Mapping[str, Interval]], measure: str, out: Path, title: str) -> None:
-    """A bar with its interval for each model, in groups. Written to `out`.svg and `out`.png (Karandikar et al. 2021,
-    fig. 5; BSCE-GRA paper, fig. 3).
-    """
-    names = list(dict.fromkeys(name for of in groups.values() for name in of))
-    width = 0.8 / max(1, len(names))
-    with drawn(out, title, (max(6.4, 0.34 * len(names) * len(groups) + 2), 4.4), png=True) as figure:
-        axes = figure.subplots()
-        for number, name in enumerate(names):
-            at = [(k - 0.4 + (number + 0.5) * width, of[name]) for k, of in enumerate(groups.values()) if name in of]
-            values = [one.value for _, one in at]
-            spread = [[max(0.0, v.value - v.lower) for _, v in at], [max(0.0, v.upper - v.value) for _, v in at]]
-            hatch = HATCHES[number // len(COLOURS) % len(HATCHES)]
-            axes.bar(
-                [x for x, _ in at], values, width, color=COLOURS[number % len(COLOURS)], edgecolor="white", hatch=hatch,
-                yerr=spread, error_kw={"ecolor": INK, "elinewidth": 0.9, "capsize": 2}, label=name,
-            )  # fmt: skip
-        axes.set_xticks(range(len(groups)) if any(groups) else [], list(groups) if any(groups) else [])
-        ends = [end for of in groups.values() for one in of.values() for end in (one.lower, one.value, one.upper)]
-        axes.axhline(0, color=LINE, linewidth=0.8)
-        axes.set(ylabel=measure, ylim=(min(0.0, 1.05 * min(ends)), 1.05 * max(*ends, 1e-9)))
-        axes.grid(visible=True, axis="y", linewidth=0.6)
-        bare(axes)
-        legend(figure, axes)
-
-
 def shift(lines: Mapping[str, Sequence[tuple[int, Interval]]], measure: str, out: Path, title: str) -> None:
     """(severity, mean and one standard error beside it) of each model, 0: rows as they are. Written to `out`.svg and
     `out`.png (Karandikar et al. 2021, figs. 2, 7, 8, 9).
@@ -213,25 +187,43 @@ def shift(lines: Mapping[str, Sequence[tuple[int, Interval]]], measure: str, out
         legend(figure, axes)
 
 
-def effects(groups: Mapping[str, Mapping[str, float]], measure: str, out: Path, title: str) -> None:
-    """Effect sizes as bars from 0, in groups. Written to `out`.svg and `out`.png (Karandikar et al. 2021, fig. 1)."""
+def bars(
+    groups: Mapping[str, Mapping[str, Interval]], measure: str, out: Path, title: str, *, intervals: bool = True
+) -> None:
+    """Draw a bar for each model, with its interval unless told otherwise, in groups.
+
+    Written to `out`.svg and `out`.png (Karandikar et al. 2021, fig. 5; BSCE-GRA paper, fig. 3).
+    """
     names = list(dict.fromkeys(name for of in groups.values() for name in of))
     width = 0.8 / max(1, len(names))
     with drawn(out, title, (max(6.4, 0.34 * len(names) * len(groups) + 2), 4.4), png=True) as figure:
         axes = figure.subplots()
         for number, name in enumerate(names):
             at = [(k - 0.4 + (number + 0.5) * width, of[name]) for k, of in enumerate(groups.values()) if name in of]
+            errors: dict[str, Any] = {}
+            if intervals:
+                spread = [[max(0.0, v.value - v.lower) for _, v in at], [max(0.0, v.upper - v.value) for _, v in at]]
+                errors = {"yerr": spread, "error_kw": {"ecolor": INK, "elinewidth": 0.9, "capsize": 2}}
             hatch = HATCHES[number // len(COLOURS) % len(HATCHES)]
             axes.bar(
-                [x for x, _ in at], [d for _, d in at], width, color=COLOURS[number % len(COLOURS)], edgecolor="white",
-                hatch=hatch, label=name,
+                [x for x, _ in at], [one.value for _, one in at], width, color=COLOURS[number % len(COLOURS)],
+                edgecolor="white", hatch=hatch, label=name, **errors,
             )  # fmt: skip
-        axes.axhline(0, color=INK, linewidth=0.8)
-        axes.set_xticks(range(len(groups)), list(groups))
+        axes.set_xticks(range(len(groups)) if any(groups) else [], list(groups) if any(groups) else [])
+        axes.axhline(0, color=LINE if intervals else INK, linewidth=0.8)
         axes.set(ylabel=measure)
+        if intervals:
+            ends = [end for of in groups.values() for one in of.values() for end in (one.lower, one.value, one.upper)]
+            axes.set(ylim=(min(0.0, 1.05 * min(ends)), 1.05 * max(*ends, 1e-9)))
         axes.grid(visible=True, axis="y", linewidth=0.6)
         bare(axes)
         legend(figure, axes)
+
+
+def effects(groups: Mapping[str, Mapping[str, float]], measure: str, out: Path, title: str) -> None:
+    """Draw effect sizes as bars from 0, in groups; `out`.svg and `out`.png (Karandikar et al. 2021, fig. 1)."""
+    values = {group: {name: Interval(d, d, d) for name, d in of.items()} for group, of in groups.items()}
+    bars(values, measure, out, title, intervals=False)
 
 
 def line_style(number: int) -> dict[str, Any]:

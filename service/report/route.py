@@ -33,9 +33,9 @@ from trueodds.reports import (
     tags_of,
     trend_of,
 )
+from trueodds.reports.options import TOLERANCE
 from trueodds.reports.schemas import NO_TAG, Check, Maturing, Verdict
 from trueodds.reports.schemas.alarm import ActingAlone, Advice, Alarm
-from trueodds.reports.verdict import TOLERANCE
 from trueodds.sums.bins import COARSE_CELLS
 
 NEXT_STEPS: dict[Verdict, str] = {

@@ -27,9 +27,11 @@ from tests.service.page_parts import (
 from trueodds import metrics
 from trueodds.metrics import CalibrationSums
 from trueodds.reports import Options, first_checks, report_of
+from trueodds.reports.options import TOLERANCE
 from trueodds.reports.schemas import Ece, KnownVersion, Report, Trend, TrendPoint, Window, WorstBin
 from trueodds.reports.schemas.alarm import Alarm, EvidencePoint
-from trueodds.reports.verdict import TOLERANCE, headline, verdict_of
+from trueodds.reports.verdict.headline import headline
+from trueodds.reports.verdict.rules import verdict_of
 from trueodds.sums.answers import AnswerSums
 from trueodds.sums.positive import PositiveClass, PositiveSums, folded
 

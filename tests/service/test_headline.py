@@ -21,7 +21,8 @@ from trueodds.reports import Options, Window, report_of
 from trueodds.reports.page.state import state_of
 from trueodds.reports.schemas import Bin, Finding, Labelling, Report, WeightedFigures
 from trueodds.reports.schemas.alarm import Advice, Alarm
-from trueodds.reports.verdict import clearest_range, is_within, verdict_of
+from trueodds.reports.verdict.examples import clearest_range
+from trueodds.reports.verdict.rules import is_within, verdict_of
 from trueodds.reports.words import told_apart
 from trueodds.sums.answers import AnswerSums
 from trueodds.sums.positive import PositiveClass

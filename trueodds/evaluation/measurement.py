@@ -11,12 +11,11 @@ import numpy.typing as npt
 
 from trueodds import metrics
 from trueodds.calibrators import Calibrator, Identity
-from trueodds.evaluation import human_labels
 from trueodds.evaluation.improvement import post_hoc_improvement, refinement_nll
 from trueodds.metrics import CalibrationSums
 from trueodds.metrics.intervals.classwise import ClassCells, interval_of_cells
 from trueodds.metrics.significance.nets import FEWEST
-from trueodds.sums.inputs import Array
+from trueodds.sums.inputs import Array, check_counts
 from trueodds.sums.losses import SMALLEST_PROBABILITY
 from trueodds.sums.positive import PositiveClass
 
@@ -125,7 +124,7 @@ def measure_probabilities(
         "accuracy_above_99": above.accuracy,
         "mean_entropy": metrics.mean_entropy(p_NC),
         **_uncertainty(sums, cells, p_NC, labels_N, settings),
-        **({} if counts_NC is None else human_labels.samplewise_values(p_NC, counts_NC, settings.level)),
+        **({} if counts_NC is None else samplewise_values(p_NC, counts_NC, settings.level)),
     }
     of_positive = None if positive is None else positive_values(positive, p_NC, labels_N, settings)
     return Measurement(name, sums, values, ece_C, cells.floor_C, of_positive)
@@ -192,4 +191,37 @@ def positive_values(
         "ks": ks.ks,
         "ks_p_value": ks.p_value,
         "smooth_ece": metrics.smooth_ece(sums),
+    }
+
+
+def samplewise_values(p_NC: npt.ArrayLike, counts_NC: npt.ArrayLike, level: float) -> dict[str, float]:
+    """Measure the l1 distance of probabilities from votes, its limits, and what right probabilities would show.
+
+    Raises:
+        ValueError: counts that are none, or of another shape than the probabilities.
+    """
+    counts = check_counts(counts_NC)
+    interval = metrics.samplewise_interval(p_NC, counts, level=level)
+    return {
+        "samplewise_error": interval.error,
+        "samplewise_error_lower": interval.lower,
+        "samplewise_error_upper": interval.upper,
+        "samplewise_floor": metrics.samplewise_noise_floor(p_NC, counts.sum(axis=1)),
+    }
+
+
+def panel_values(counts_NC: npt.ArrayLike) -> dict[str, float]:
+    """Count the votes, and say how far apart panels of people are by their scatter alone, whatever a model says.
+
+    Raises:
+        ValueError: counts that are none.
+    """
+    counts = check_counts(counts_NC)
+    votes_N = counts.sum(axis=1)
+    halves = {} if votes_N.max() < 2 else {"half_panels_error": metrics.half_panels_error(counts)}
+    return {
+        "mean_votes": float(votes_N.mean()),
+        "unanimous_share": float(np.mean(counts.max(axis=1) == votes_N)),
+        "second_panel_error": metrics.second_panel_error(counts),
+        **halves,
     }

@@ -13,9 +13,8 @@ from scipy.special import stdtrit
 
 from trueodds import calibrators
 from trueodds.calibrators import Calibrator, FitError, Identity
-from trueodds.evaluation import human_labels
 from trueodds.evaluation.entries import ALL, check_compared, name_and_options
-from trueodds.evaluation.measurement import Measurement, Problem, Settings, measure
+from trueodds.evaluation.measurement import Measurement, Problem, Settings, measure, panel_values
 from trueodds.files import write_json
 from trueodds.inputs.table import write as write_csv
 from trueodds.logits import Logits
@@ -33,7 +32,7 @@ class Results:
     calibrator: Calibrator
     settings: Settings
     panel: dict[str, float] | None = None
-    """What the votes of people alone explain, where they are known (`trueodds.evaluation.human_labels`)."""
+    """What the votes of people alone explain, where they are known (`panel_values`)."""
 
     def write(self, folder: Path, notes: Iterable[str] = ()) -> None:
         """Writes metrics.json, with `notes` before its own, and calibrators.csv into `folder`."""
@@ -64,7 +63,7 @@ def evaluate(
     rows = test.logits_NC, test.labels_N
     before, after = (measure(each, *rows, settings, positive, counts_NC) for each in (Identity(), calibrator))
     others = compared(calibrator, validation, test, settings, positive, counts_NC)
-    panel = None if counts_NC is None else human_labels.panel_values(counts_NC)
+    panel = None if counts_NC is None else panel_values(counts_NC)
     return Results(before, after, others, calibrator, settings, panel)
 
 

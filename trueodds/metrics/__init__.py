@@ -68,6 +68,7 @@ from trueodds.metrics.scores import (
     error_rate,
     fraction_above,
     mean_confidence,
+    mean_entropy,
     nll,
     signed_gap,
 )
@@ -85,7 +86,6 @@ from trueodds.metrics.smooth import kde_ece, sece, smooth_ece
 from trueodds.metrics.summary import summary
 from trueodds.sums.bins import CELLS, Bins, cell_of
 from trueodds.sums.cells import COLUMNS
-from trueodds.sums.entropy import mean_entropy
 from trueodds.sums.inputs import softmax
 from trueodds.sums.sums import CalibrationSums
 

@@ -1,6 +1,6 @@
-"""Point values of rows, without bins: error, proper scores, mean gap. Sums first, division last.
+"""Point values of rows, without bins: error, proper scores, mean gap, entropy. Sums first, division last.
 
-Every function takes `(probabilities_NC, labels_N)` or one `CalibrationSums`; both give the same number.
+A function with labels takes `(probabilities_NC, labels_N)` or one `CalibrationSums`; both give the same number.
 """
 
 from __future__ import annotations
@@ -10,11 +10,12 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
+from scipy.special import xlogy
 
 from trueodds.sums.bins import CELLS, EDGES
 from trueodds.sums.inputs import Array, is_number
 from trueodds.sums.losses import SMALLEST_PROBABILITY, WORST_NLL
-from trueodds.sums.rows import top_labels
+from trueodds.sums.rows import checked_blocks, top_labels
 from trueodds.sums.sums import CalibrationSums
 
 Predictions = npt.ArrayLike | CalibrationSums
@@ -165,3 +166,23 @@ def fraction_above(
         above = confidence > threshold
         n, count, right = len(above), float(above.sum()), float(correct[above].sum())
     return FractionAbove(count / n, right / count if count else float("nan"))
+
+
+def mean_entropy(probabilities_NC: npt.ArrayLike) -> float:
+    """Compute the average uncertainty, the mean over rows of -sum_k p_k log p_k, in nats, in [0, log C].
+
+    The horizontal axis of "ECE against average uncertainty" (Karandikar et al. 2021, figure 10): an ECE can be bought
+    with answers that say nothing, and this is where that shows.
+
+    Raises:
+        ValueError: probabilities that cannot be used.
+
+    >>> round(metrics.mean_entropy([[0.5, 0.5], [1.0, 0.0]]), 4)
+    0.3466
+    """
+    total, rows = 0.0, 0
+    for _, block in checked_blocks(probabilities_NC):
+        wide = block.astype(np.float64, copy=False)
+        total -= float(xlogy(wide, wide).sum())
+        rows += len(wide)
+    return total / rows

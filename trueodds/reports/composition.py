@@ -9,21 +9,13 @@ from typing import Any
 from trueodds.reports.estimands import estimands
 from trueodds.reports.figures import calibration_p_value, decisions_of, figures_of, positive_figures
 from trueodds.reports.labelling import labelling_of
-from trueodds.reports.options import Options
+from trueodds.reports.options import TOLERANCE, Options
 from trueodds.reports.schemas import KnownVersion, Labelling, PositiveFigures, Report, Slice, Trend, Verdict
 from trueodds.reports.schemas.alarm import ActingAlone, Advice, Alarm
-from trueodds.reports.verdict import (
-    CERTAIN,
-    RATIO_TOLERANCE,
-    TOLERANCE,
-    beside,
-    cautions,
-    headline,
-    is_within,
-    of_positive,
-    verdict_at_one_look,
-    verdict_of,
-)
+from trueodds.reports.verdict.cautions import cautions
+from trueodds.reports.verdict.headline import headline
+from trueodds.reports.verdict.in_the_large import RATIO_TOLERANCE
+from trueodds.reports.verdict.rules import CERTAIN, beside, is_within, of_positive, verdict_at_one_look, verdict_of
 from trueodds.sums.answers import AnswerSums
 from trueodds.sums.bins import CELLS
 from trueodds.sums.positive import PositiveSums

@@ -14,13 +14,13 @@ from typing import get_args
 from trueodds.cli import Subparsers
 from trueodds.errors import MissingExtraError
 from trueodds.files import write_text
-from trueodds.reports.options import Options
+from trueodds.reports.options import TOLERANCE, Options
 from trueodds.reports.schemas import Report
 from trueodds.reports.table import reading
 from trueodds.reports.table.form import OptionsError, add_form, costs_of, form_of
 from trueodds.reports.table.report import By, TrendUnit, report_of_answers
 from trueodds.reports.table.text import text_of
-from trueodds.reports.verdict import RATIO_TOLERANCE, TOLERANCE
+from trueodds.reports.verdict.in_the_large import RATIO_TOLERANCE
 from trueodds.sums.bins import Binning, check_bins
 from trueodds.sums.inputs import check_level
 

@@ -16,19 +16,11 @@ from trueodds.drawing.picture import CHART, DARK, LIGHT, alone, squeezed
 from trueodds.drawing.reliability import BOX, Axes, Reliability
 from trueodds.errors import ConfigError, unknown
 from trueodds.reports.figures import Figures, calibration_p_value, diagram_of, figures_of, positive_figures
-from trueodds.reports.options import Options
+from trueodds.reports.options import TOLERANCE, Options
 from trueodds.reports.schemas import Bin, Labelling, PositiveFigures, Verdict, WorstBin
-from trueodds.reports.verdict import (
-    CERTAIN,
-    MEASURED_FROM,
-    TOLERANCE,
-    beside,
-    is_within,
-    of_positive,
-    reading_at_one_look,
-    reading_of_top_label,
-    verdict_at_one_look,
-)
+from trueodds.reports.verdict.cautions import MEASURED_FROM
+from trueodds.reports.verdict.headline import reading_at_one_look, reading_of_top_label
+from trueodds.reports.verdict.rules import CERTAIN, beside, is_within, of_positive, verdict_at_one_look
 from trueodds.reports.words import DASH, decimal, digits_of_rare, percent, signed, span, unseen
 from trueodds.sums.answers import AnswerSums
 from trueodds.sums.bins import Binning

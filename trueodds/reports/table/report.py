@@ -12,12 +12,12 @@ from trueodds.files import FileError
 from trueodds.inputs.columns import Texts
 from trueodds.reports.checks import first_checks, is_off
 from trueodds.reports.composition import report_of
-from trueodds.reports.options import Options
+from trueodds.reports.options import TOLERANCE, Options
 from trueodds.reports.schemas import MOST_MINUTES, Report, Unit, Verdict
 from trueodds.reports.slices import slices_of, tags_of, trend_of
 from trueodds.reports.table.acting import acting_threshold, evenly_labelled, may_act
 from trueodds.reports.table.answers import Answers, positive_rows_of
-from trueodds.reports.verdict import RATIO_TOLERANCE, TOLERANCE
+from trueodds.reports.verdict.in_the_large import RATIO_TOLERANCE
 from trueodds.sums.answers import AnswerSums
 from trueodds.sums.bins import CELLS, cell_of
 from trueodds.sums.hours import MINUTE_MS

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Literal
 
 from trueodds.reports.figures import Figures
-from trueodds.reports.options import TOLERANCE as TOLERANCE
 from trueodds.reports.schemas import Labelling, PositiveFigures, Verdict
 from trueodds.reports.schemas.alarm import Advice, Alarm
 from trueodds.reports.verdict.in_the_large import RATIO_TOLERANCE, ratio_holds
