@@ -6,7 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ import hypothesis
 import pytest
 from filelock import FileLock
 
-from tests.distribution import Distribution, longest_first
+from tests.distribution import Distribution, begun_elsewhere, longest_first
 from trueodds.processes import privacy
 
 # Without a deadline: how long an example takes is the machine's affair.
@@ -27,12 +27,27 @@ IDENTITY = ("-c", "user.name=test", "-c", "user.email=test@example.org")
 """git's options for a commit by nobody."""
 
 
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report(collector: pytest.Collector) -> Generator[None, pytest.CollectReport, Any]:
+    report = yield
+    process = getattr(collector.config, "workerinput", None)
+    if process and isinstance(collector, pytest.Directory) and report.passed:
+        worker = int(process["workerid"].removeprefix("gw"))
+        report.result = begun_elsewhere(list(report.result or ()), worker, process["workercount"])
+    return report
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> Generator[None]:
+    distributed = hasattr(config, "workerinput")  # one of pytest-xdist's processes
+    if distributed:
+        items.sort(key=lambda item: item.path)  # they agree on one order, whichever file each began at
+    yield
     if "containers" not in str(config.getoption("markexpr")):
-        chosen = [item for item in items if item.get_closest_marker("containers") is None]
-        config.hook.pytest_deselected(items=[item for item in items if item not in chosen])
-        items[:] = chosen
-    if hasattr(config, "workerinput"):  # one of pytest-xdist's processes
+        left_out = [item for item in items if item.get_closest_marker("containers")]
+        items[:] = [item for item in items if not item.get_closest_marker("containers")]
+        config.hook.pytest_deselected(items=left_out)
+    if distributed:
         longest_first(items)
 
 
@@ -56,12 +71,17 @@ def run(command: list[str], cwd: Path, *, check: bool = True, timeout: float = 3
 
 
 def copy_of_repository(target: Path) -> Path:
-    """The working tree (tracked and new files, nothing ignored) as a git repository with one commit."""
+    """The working tree as a git repository with one commit: tracked and new files, of ignored ones only bytecode."""
     listed = run(["git", "ls-files", "-co", "--exclude-standard"], ROOT).stdout.splitlines()
     for name in listed:
         if (ROOT / name).is_file():
             (target / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(ROOT / name, target / name)
+    for package in ("pipeline", "service", "trueodds"):
+        for cache in (ROOT / package).rglob("__pycache__"):
+            folder = target / cache.parent.relative_to(ROOT)
+            if folder.is_dir():  # a package that is no more may have left its bytecode
+                shutil.copytree(cache, folder / cache.name, ignore=shutil.ignore_patterns("*.pyc.*"))
     run(["git", "init", "-q", "-b", "main"], target)
     run(["git", "add", "-A"], target)
     run(["git", *IDENTITY, "commit", "-q", "-m", "copy"], target)

@@ -1,46 +1,77 @@
-"""How pytest-xdist hands out the tests: a file at a time, the walk of a page by itself, what takes minutes first."""
+"""How pytest-xdist hands out the tests: a file at a time; first what takes minutes, by itself if it shares nothing."""
 
 from __future__ import annotations
+
+from typing import TypeVar
 
 import pytest
 from xdist.scheduler import LoadFileScheduling
 
+T = TypeVar("T")
+
 MINUTES = (
+    "tests/methods/test_training.py",  # this and the faults need no `dvc repro`, which the others wait for
+    "tests/service/test_faults.py::test_killed_publishers",
+    "tests/service/test_faults.py::test_a_dozen_kills",
+    "tests/service/test_faults.py::test_publishing_",
+    "tests/service/test_faults.py::test_clock_jumps",
+    "tests/flows/test_deaths.py::test_one_run_bears_the_death_of_each_of_its_processes",
+    "tests/docs/test_pages.py::test_every_block_in_order[training]",
+    "tests/docs/test_pages.py::test_every_block_in_order[data]",
     "tests/flows/test_deaths.py",
     "tests/flows/test_recalibrate.py",
-    "tests/methods/test_training.py",  # this and the next need no `dvc repro`, which the others wait for
-    "tests/service/test_faults.py",
-    "tests/docs/test_pages.py::test_every_block_in_order[training]",
     "tests/docs/test_pages.py::test_every_block_in_order[scheduling]",
-    "tests/docs/test_pages.py::test_every_block_in_order[data]",
+    "tests/flows/test_train.py",
     "tests/docs/test_pages.py::test_cifar100_by_the_command_of_its_page",
-    "tests/docs/test_pages.py::test_every_block_in_order[recalibration]",
+    "tests/docs/test_pages.py::test_every_block_in_order[finetuning]",
+    "tests/docs/test_readme.py::test_make_run",
+    "tests/service/test_faults.py::test_two_replicas_whose_clocks_disagree",
+    "tests/service/test_faults.py",
+    "tests/test_stages.py",
+    "tests/docs/test_pages.py::test_every_block_in_order",
 )
-"""Begun last, each would leave the other processes idle at the end; the longest first."""
+"""Begun last, each would leave the other processes idle at the end; those that wait most first."""
 SECONDS = (
-    "tests/docs/test_readme.py",
     "tests/test_stages.py",
     "tests/service/test_process.py",
     "tests/service/test_openapi.py",
     "tests/test_training_model.py",
     "tests/flows/test_workspace.py",
+    "tests/service/store/test_maturing.py",
     "tests/test_recalibrate.py",
+    "tests/methods/test_meta_training.py",
     "tests/test_vector_training.py",
 )
 """Files whose fast tests take ten seconds of a processor and more, by `make test`'s table in docs/developing.md."""
 SHARED = {"tests/flows/test_train.py": "tests/flows/test_recalibrate.py"}
 """A file -> the one whose process runs it as well: for both it starts one Prefect server."""
+ALONE = tuple(name for name in MINUTES if "::" in name)
 
 
 class Distribution(LoadFileScheduling):  # type: ignore[misc]
-    """`--dist loadfile`, but for the walks, of which each has a copy of the repository."""
+    """`--dist loadfile`, but for tests of MINUTES: they share nothing with their file that would be made twice."""
 
     def _split_scope(self, nodeid: str) -> str:
         file = str(super()._split_scope(nodeid))
-        return nodeid if "::test_every_block_in_order[" in nodeid else SHARED.get(file, file)
+        return nodeid if nodeid.startswith(ALONE) else SHARED.get(file, file)
 
 
 def longest_first(items: list[pytest.Item]) -> None:
     """Sorts in place; what MINUTES and SECONDS do not name keeps its order."""
-    places = {name: place for place, name in enumerate((*MINUTES, *SECONDS))}
-    items.sort(key=lambda item: places.get(item.nodeid, places.get(item.nodeid.split("::")[0], len(places))))
+    names = (*MINUTES, *SECONDS)
+
+    def place(item: pytest.Item) -> int:
+        file = item.nodeid.split("::")[0]
+        named = (name == file or (name in ALONE and item.nodeid.startswith(name)) for name in names)
+        return next((k for k, is_here in enumerate(named) if is_here), len(names))
+
+    items.sort(key=place)
+
+
+def begun_elsewhere(entries: list[T], worker: int, workers: int) -> list[T]:
+    """A folder's entries, begun at another one by each process: of two that read a file, the later finds its bytecode.
+
+    pytest's rewriting of asserts takes as long as all imports do. In one order all processes would rewrite every file.
+    """
+    first = len(entries) * worker // workers
+    return entries[first:] + entries[:first]

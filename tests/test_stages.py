@@ -69,7 +69,7 @@ def test_any_code_may_change_the_plan() -> None:
 @pytest.mark.parametrize(
     "name",
     [
-        pytest.param(name, marks=pytest.mark.full if name in ("shift", "export") else ())
+        pytest.param(name, marks=pytest.mark.full if name in ("shift", "evaluate", "export") else ())
         for name in STAGES
         if name not in ("plan", "train")
     ],
@@ -182,7 +182,7 @@ def test_the_run_left_what_it_should(reproduced: Path) -> None:
     assert '"nll"' in shown
 
 
-@pytest.mark.full  # README.md does the same, in `make test`
+@pytest.mark.full
 def test_an_experiment_in_dvcs_own_words(reproduced: Path, tmp_path: Path) -> None:
     """Another method as an experiment: what depends on it runs, and DVC says what differs from the last commit."""
     copy = committed(reproduced, tmp_path)

@@ -14,6 +14,7 @@ def test_it_is_short() -> None:
     assert len(text.splitlines()) <= 200 and len(text.encode()) <= 14_000
 
 
+@pytest.mark.full  # a minute of a processor; make test holds each of its commands to tests of their own
 def test_make_run_and_every_block_in_order(terminal: Terminal) -> None:
     """The real pipeline, the real service, and a summary as README.md shows it; then what is typed after it.
 

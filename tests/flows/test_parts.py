@@ -13,6 +13,7 @@ from typing import Any
 
 import psutil
 import pytest
+from jsonschema import Draft202012Validator
 from prefect.utilities.schema_tools import validation
 
 from pipeline import config, methods
@@ -100,10 +101,11 @@ def test_names_are_in_the_schema_that_the_server_holds_runs_to(parameters: dict[
 
 
 def test_every_name_is_in_the_schema() -> None:
-    """Of the tables that the code itself reads."""
+    """Of the tables that the code itself reads; Prefect's own validation takes a tenth of a second for each."""
     parameters = train.train.parameters.model_dump()
-    for name in methods.names():
-        validation.validate({"method": name}, parameters, raise_on_error=True)
+    of_method = Draft202012Validator(parameters["properties"]["method"])
+    assert all(of_method.is_valid(name) for name in methods.names()) and not of_method.is_valid("focall")
+    validation.validate({"method": methods.names()[-1]}, parameters, raise_on_error=True)
 
 
 def test_mappings_and_lists_are_read_from_text() -> None:
@@ -162,13 +164,12 @@ def test_a_wrong_input_is_not_tried_again() -> None:
 def test_a_service_that_serves_another_directory_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("TRUEODDS_SERVICE", raising=False)
     assert train._served_elsewhere(open_models(tmp_path)) is None
-    with Hook(reply={"folder": open_models(tmp_path).identify()}) as service:
     nothing: dict[str, Any] = {"models": [], "observed": [], "problems": []}
-    with Hook(reply={"folder": ModelFolder(tmp_path).identify(), **nothing}) as service:
+    with Hook(reply={"folder": open_models(tmp_path).identify(), **nothing}) as service:
         monkeypatch.setenv("TRUEODDS_SERVICE", service.url)
         assert train._served_elsewhere(open_models(tmp_path)) is None
-        reason = str(train._served_elsewhere(open_models(tmp_path)))
         service.reply = {"folder": "0" * 16, **nothing}
+        reason = str(train._served_elsewhere(open_models(tmp_path)))
         assert f"the service at {service.url} serves another model directory" in reason
     assert train._served_elsewhere(open_models(tmp_path)) is None, "nobody answers: it may come later"
 
