@@ -10,6 +10,7 @@ import threading
 import time
 from pathlib import Path
 
+import jsonschema_rs
 import psutil
 import pytest
 from prefect.utilities.schema_tools import validation
@@ -98,10 +99,11 @@ def test_names_are_in_the_schema_that_the_server_holds_runs_to(parameters: dict[
 
 
 def test_every_name_is_in_the_schema() -> None:
-    """Of the tables that the code itself reads."""
+    """Of the tables that the code itself reads; Prefect's own validation takes a tenth of a second for each."""
     parameters = train.train.parameters.model_dump()
-    for name in methods.names():
-        validation.validate({"method": name}, parameters, raise_on_error=True)
+    of_method = jsonschema_rs.Draft202012Validator(parameters["properties"]["method"])
+    assert all(of_method.is_valid(name) for name in methods.names()) and not of_method.is_valid("focall")
+    validation.validate({"method": methods.names()[-1]}, parameters, raise_on_error=True)
 
 
 def test_mappings_and_lists_are_read_from_text() -> None:
