@@ -27,9 +27,12 @@ class LostError(AssertionError):
 
 
 class Ledger:
-    """Shared by the client threads; `counts` says what was done, so that a check cannot pass by doing nothing."""
+    """Shared by the client threads; `counts` says what was done, so that a check cannot pass by doing nothing.
 
-    def __init__(self, seed: int, classes: int, shape: tuple[int, int, int]) -> None:
+    Each thread waits for `pause` seconds after an answer.
+    """
+
+    def __init__(self, seed: int, classes: int, shape: tuple[int, int, int], pause: float = 0.0) -> None:
         self.probabilities: dict[str, list[float]] = {}
         self.labels: dict[str, int] = {}
         self.versions: dict[str, tuple[str, str]] = {}
@@ -45,7 +48,7 @@ class Ledger:
         self.surprises: list[str] = []
         self._free: list[str] = []
         self._lock, self._stop = threading.Lock(), threading.Event()
-        self._seed, self._classes, self._shape = seed, classes, shape
+        self._seed, self._classes, self._shape, self._pause = seed, classes, shape, pause
 
     # The load.
 
@@ -91,6 +94,7 @@ class Ledger:
                         self.versions[prediction["id"]] = tree["model"], tree["version"]
                         self.answered_by[prediction["id"]] = client.base
                         self._free.append(prediction["id"])
+                self._stop.wait(self._pause)
             else:
                 if self.ambiguous_refusals:
                     with self._lock:
@@ -123,7 +127,9 @@ class Ledger:
                     self.labels.update(given)
                     self.labelled_by = dict.fromkeys(given, client.base) | self.labelled_by
                 self._free.extend(given)
-            if answer.status != 200:
+            if answer.status == 200:
+                self._stop.wait(self._pause)
+            else:
                 self._refused("feedback", answer)
                 self._stop.wait(0.01)
         client.close()
