@@ -71,12 +71,17 @@ def run(command: list[str], cwd: Path, *, check: bool = True, timeout: float = 3
 
 
 def copy_of_repository(target: Path) -> Path:
-    """The working tree (tracked and new files, nothing ignored) as a git repository with one commit."""
+    """The working tree as a git repository with one commit: tracked and new files, of ignored ones only bytecode."""
     listed = run(["git", "ls-files", "-co", "--exclude-standard"], ROOT).stdout.splitlines()
     for name in listed:
         if (ROOT / name).is_file():
             (target / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(ROOT / name, target / name)
+    for package in ("pipeline", "service", "trueodds"):
+        for cache in (ROOT / package).rglob("__pycache__"):
+            folder = target / cache.parent.relative_to(ROOT)
+            if folder.is_dir():  # a package that is no more may have left its bytecode
+                shutil.copytree(cache, folder / cache.name, ignore=shutil.ignore_patterns("*.pyc.*"))
     run(["git", "init", "-q", "-b", "main"], target)
     run(["git", "add", "-A"], target)
     run(["git", *IDENTITY, "commit", "-q", "-m", "copy"], target)
