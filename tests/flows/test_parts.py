@@ -11,9 +11,9 @@ import time
 from pathlib import Path
 from typing import Any
 
+import jsonschema_rs
 import psutil
 import pytest
-from jsonschema import Draft202012Validator
 from prefect.utilities.schema_tools import validation
 
 from pipeline import config, methods
@@ -103,7 +103,7 @@ def test_names_are_in_the_schema_that_the_server_holds_runs_to(parameters: dict[
 def test_every_name_is_in_the_schema() -> None:
     """Of the tables that the code itself reads; Prefect's own validation takes a tenth of a second for each."""
     parameters = train.train.parameters.model_dump()
-    of_method = Draft202012Validator(parameters["properties"]["method"])
+    of_method = jsonschema_rs.Draft202012Validator(parameters["properties"]["method"])
     assert all(of_method.is_valid(name) for name in methods.names()) and not of_method.is_valid("focall")
     validation.validate({"method": methods.names()[-1]}, parameters, raise_on_error=True)
 
