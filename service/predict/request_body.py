@@ -40,25 +40,26 @@ async def read_call(
         InputError: as the kind.
     """
     media_type, limits = json_body.media_type(request), Limits(settings.max_instances, settings.max_pixels)
+    form, files = FORMATS.get(media_type), list[tuple[str, bytes]]()
+    body = b""
+    if media_type == MULTIPART and kind.files:
+        files = await _files_of(request, kind, limits)
+    elif media_type == JSON or form in kind.formats:
+        body = await json_body.read(request)
+    else:
+        raise json_body.unsupported(request, _listed(media_types(kind)))
+    answering = Answering(request, settings.answer_seconds, kind.noun)
     lists: dict[str, list[Any]] = {}
     columns: dict[str, str] = {}
     if media_type == JSON:
-        body = await json_body.read(request)
-        answering = Answering(request, settings.answer_seconds, kind.noun)
         inputs, lists = await _json_inputs(body, kind, limits, settings.max_json_values, answering)
-    elif media_type == MULTIPART and kind.files:
-        files = await _files_of(request, kind, limits)
-        answering = Answering(request, settings.answer_seconds, kind.noun)
+    elif form is None:
         size = sum(len(data) for _, data in files)
         inputs = await answering.run(decoding.threads, size, partial(kind.from_files, files, limits))
-    elif (form := FORMATS.get(media_type)) and form in kind.formats:
-        body = await json_body.read(request)
-        answering = Answering(request, settings.answer_seconds, kind.noun)
+    else:
         read = partial(_read, body, kind, form, limits)
         far = len(body) >= kind.light
         inputs, columns = await answering.run(decoding.threads, len(body), read) if far else read()
-    else:
-        raise json_body.unsupported(request, _listed(media_types(kind)))
     lists = for_all(request, options, lists, len(inputs), kind.noun)
     return PredictionCall(inputs, request.state.request_id, **lists, columns=columns), answering
 
