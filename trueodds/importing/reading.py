@@ -86,7 +86,7 @@ def read(path: Path, options: Options) -> ModelFile:
     producer = " ".join(filter(None, (model.producer_name, model.producer_version)))
     origin = {"sha256": onnx_file.digest(path), "opset": onnx_file.opset(model), "producer": producer}
     signature = _signature(model, path, options)
-    onnx_file.without_metadata(model)  # of what the signature adds, too: equal files make equal bundles
+    onnx_file.without_metadata(model)  # that of the tensors which the signature adds, too
     return ModelFile(path, options, model, signature, HubFiles.beside(options.texts.tokenizer, path), origin)
 
 
