@@ -12,4 +12,4 @@ from trueodds.errors import UserError
 
 
 class ReplayError(UserError, RuntimeError):
-    """Options or data that cannot be replayed, or a service that refuses or does not answer."""
+    """Options or data that cannot be replayed, or an alarm that has not fired, or had fired before."""

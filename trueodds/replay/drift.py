@@ -32,7 +32,7 @@ class Kind(NamedTuple):
     high: float
     meaning: str
     nouns: tuple[str, ...] = ("image", "vector", "text")
-    """What rows it is of."""
+    """Kinds of rows that it applies to."""
 
 
 _NOISE = "normal noise on every pixel or feature; standard deviation in fractions of 0..255, or of the feature's own"

@@ -200,7 +200,7 @@ def _is(answer: Answer, label: str | int) -> bool:
 
 
 def alarm_text(report: dict[str, Any]) -> tuple[str | None, str]:
-    """Its state, None where the service keeps none, and that in words with the evidence of the null that pages."""
+    """Return the alarm's state, None without one, and words with the evidence of the null that pages."""
     alarm = report.get("alarm")
     if not alarm:
         return None, "-"

@@ -26,12 +26,12 @@ KEPT_IMAGES = 4096
 LABEL = "label"
 """The column with the label, of a table of texts."""
 Row = Inputs | str
-"""As the model takes it, or a text."""
+"""A row as the model takes it, or a text."""
 
 
 @dataclass(frozen=True)
 class Signature:
-    """What the served model takes, and its classes, as the service says."""
+    """The input of the served model, and its classes, as the service says."""
 
     input: Input
     classes: tuple[str, ...]
@@ -152,7 +152,7 @@ def _folder(path: Path, model: Signature, split: str | None) -> Source:
 
 
 def _deviations(rows_ND: Inputs) -> npt.NDArray[np.float64]:
-    """Of each feature over the values that are there; 0 where there is none."""
+    """Standard deviation of each feature over the values that are there; 0 where there is none."""
     columns = (column[~np.isnan(column)].astype(np.float64) for column in rows_ND.T)
     return np.array([column.std() if len(column) else 0.0 for column in columns])
 

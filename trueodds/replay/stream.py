@@ -92,7 +92,7 @@ class Stream:
         self.drift.check(self.source.noun)
 
     def events(self) -> Iterator[Event]:
-        """Without end, in order of time; the same for the same seed, whatever became of earlier ones."""
+        """Yield events without end, in order of time; the same for the same seed, whatever became of earlier ones."""
         draw, at, number = np.random.default_rng([self.seed, 0]), 0.0, 0
         while True:
             at_N = at + draw.exponential(1 / self.rate, CHUNK).cumsum()
