@@ -151,6 +151,8 @@ def service(client: Client, *, expected: bool) -> Finding:
         if error.code == NO_ANSWER:
             return Finding("service", "wrong" if expected else "skipped", str(error))
         return Finding("service", "wrong", str(error), "the service's log says more")
+    if ready is None:
+        return Finding("service", "ok", f"{client.url} answers no predictions: it only reads its store")
     words = f"{client.url} answers with {ready.model}/{ready.version}, and its store can be written"
     return Finding("service", "ok", words)
 

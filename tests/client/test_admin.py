@@ -131,7 +131,9 @@ def test_the_admin_key_comes_from_a_file_or_the_environment(
         monkeypatch.delenv(name, raising=False)
     with server(tmp_path, "--admin-key", hashed) as (http, _):
         url = str(http.base_url)
-        version = Client.from_environment(url).ready().version
+        served = Client.from_environment(url).ready()
+        assert served is not None
+        version = served.version
         with pytest.raises(
             CallError, match=f"answered 401: a key is needed.*Put the key into {KEY} or into a file: --k"
         ):

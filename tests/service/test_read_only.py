@@ -13,13 +13,17 @@ import asyncpg
 import numpy as np
 import pytest
 
+import trueodds
 from benchmarks.faults import postgres
+from pipeline.cli import doctor
 from service.app import create_app
 from service.settings import Settings
 from service.store import StoreError, open_store
 from tests.service.app_client import Client
 from tests.service.test_process import server
 from tests.service.tiny_bundle import SHAPE
+from trueodds.replay import ReplayError
+from trueodds.replay.caller import Caller
 
 LABELS = 60
 WRITES = (
@@ -112,6 +116,12 @@ def test_from_the_command_line(cluster: postgres.Cluster, tmp_path: Path) -> Non
     with server(tmp_path, "--store", address, "--read-only") as (client, process):
         assert client.get("/health/ready").json() == {"status": "ready"}
         assert client.post("/predict", json={"instances": []}).status_code == 403
+        url = str(client.base_url)
+        reader = trueodds.Client(url)
+        assert reader.ready() is None and reader.models() == []
+        assert doctor.service(reader, expected=True).state == "ok"
+        with Caller(url) as caller, pytest.raises(ReplayError, match="answers no predictions"):
+            caller.signature()
         process.terminate()
         assert process.wait(20) == 0
 

@@ -241,9 +241,13 @@ class Calls:
         return answer.body
 
     @Call
-    def ready(self) -> Steps[ModelVersion]:
-        """Read which version answers calls that name none; raises CallError where the service cannot answer."""
-        return self._caller.read(partial(fields_of, ModelVersion), "GET", "/health/ready")
+    def ready(self) -> Steps[ModelVersion | None]:
+        """Read which version answers calls that name none; None for a service that only reads its store.
+
+        Raises:
+            CallError: the service cannot answer.
+        """
+        return self._caller.read(_answering, "GET", "/health/ready")
 
     @Call
     def models(self) -> Steps[list[ModelVersion]]:
@@ -435,6 +439,11 @@ def _summed(lines: list[dict[str, Any]]) -> dict[str, Any]:
         tree["acts_N"] = np.array([line.get("decision") == "act" for line in lines], bool)
         tree["audit_N"] = np.array([line.get("audit", False) for line in lines], bool)
     return {**tree, "problems": problems}
+
+
+def _answering(tree: dict[str, Any]) -> ModelVersion | None:
+    """Read the version of /health/ready. Raises LookupError for another form."""
+    return fields_of(ModelVersion, tree) if tree["status"] and tree.get("model") is not None else None
 
 
 def _with_ids(instances: Iterable[Instance], ids: Iterable[str] | None) -> Iterator[tuple[Instance, str]]:

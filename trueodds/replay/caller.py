@@ -16,6 +16,7 @@ from pydantic import TypeAdapter
 
 from trueodds.client import Client
 from trueodds.inputs import Input
+from trueodds.replay import ReplayError
 from trueodds.replay.source import Row, Signature
 from trueodds.replay.stream import Event
 
@@ -80,9 +81,13 @@ class Caller:
 
         Raises:
             CallError: no such model or version, or no service.
+            ReplayError: a service that only reads.
         """
         client, version = self._predicting, self._query.get("version")
-        model = self._query.get("model", client.ready().model)
+        answering = client.ready()
+        if answering is None:
+            raise ReplayError(f"{client.url} only reads its store: it answers no predictions. Name another: --service")
+        model = self._query.get("model", answering.model)
         path = f"/v2/models/{quote(model, '')}" + (f"/versions/{quote(version, '')}" if version else "")
         metadata = client.request("GET", path)
         kind: Input = TypeAdapter(Input).validate_python(metadata["inputs"][0]["parameters"])
