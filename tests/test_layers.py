@@ -89,7 +89,8 @@ LAYERS = {
 """The layers of a folder from the top down. Parts on one line do not know each other.
 
 Every package that stands in one of these folders has its place, and a module only where its place says something."""
-MOST_MODULES = 20
+MOST_MODULES = 19
+"""In a folder, beside the doors of a package: `__init__` and `__main__`."""
 TORCH = (
     "pipeline/nets",
     "pipeline/methods",
@@ -163,7 +164,8 @@ def test_no_file_imports_itself_by_way_of_others() -> None:
 def test_no_folder_has_a_circle_or_too_many_modules(folder: str) -> None:
     parts = folder_parts(ROOT, folder)
     assert circle(parts) == []
-    assert len(parts) <= MOST_MODULES, f"{folder} has {len(parts)} modules and packages"
+    rooms = parts.keys() - {"__init__", "__main__"}
+    assert len(rooms) <= MOST_MODULES, f"{folder} has {len(rooms)} modules and packages"
 
 
 def test_the_page_lists_every_package_and_nothing_else() -> None:
