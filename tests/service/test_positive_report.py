@@ -12,11 +12,13 @@ import pytest
 from service.alarm import advice_of, alarm_of
 from service.report import pages
 from tests.service.conftest import Serve
+from tests.service.hooks import until
 from tests.service.page_sentences import check_page
 from tests.service.test_headline import SETTINGS, Stream
 from tests.service.tiny_bundle import pictures
 from trueodds import metrics
 from trueodds.metrics import CELLS, CalibrationSums, cell_of
+from trueodds.metrics.alarms.sequential import BLOCK
 from trueodds.reports import Options, Report, report_of
 from trueodds.reports.page.state import state_of
 from trueodds.reports.schemas import Finding, Labelling, WeightedFigures
@@ -168,6 +170,8 @@ def test_of_every_window_the_figures_are_its_own(serve: Serve) -> None:
     positive_N, labelled_N = rng.random(60) < p_N, np.arange(60) % 4 > 0
     labels = ["malignant" if positive else "benign" for positive in positive_N]
     client.label([{"id": rows[k]["id"], "label": labels[k]} for k in np.flatnonzero(labelled_N)])
+    # Evidence is taken in the background: a report and its page that are read around that moment differ.
+    until(lambda: client.report()["advice"]["labels"] == labelled_N.sum() // BLOCK * BLOCK)
     tagged_N, of_class_N = np.arange(60) % 2 == 0, np.array([row["label"] == "benign" for row in rows])
     newest_N = np.isin(np.arange(60), np.flatnonzero(labelled_N)[-20:])
     everything = np.ones(60, bool)
