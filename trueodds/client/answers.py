@@ -213,7 +213,7 @@ class VoidSummary:
 
 @dataclass(frozen=True)
 class DeleteSummary:
-    """What a `delete` removed."""
+    """Outcome of a `delete`."""
 
     predictions: int
     """The answer, and what a shadow said about the same input."""
