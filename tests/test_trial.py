@@ -23,7 +23,8 @@ from trueodds import cli
 from trueodds.bundle import Bundle, BundleError, Description, open_models, trial
 from trueodds.calibrators import Temperature
 from trueodds.client import Client, Labelled
-from trueodds.importing import onnx_file, scoring
+from trueodds.importing import scoring
+from trueodds.importing.rewriting import session
 from trueodds.inputs import Inputs, TensorSignature, TextInput
 
 KIND = TextInput(max_tokens=8, vocabulary_size=7, mask="attention_mask").with_tokenizer(tokenizer_json(WORDS))
@@ -119,9 +120,7 @@ def test_the_service_and_those_who_publish_refuse_the_same_bundle(
 ) -> None:
     """Positions for 4 tokens, where the card says 8; the golden text has two."""
     write_model(tmp_path / "m.onnx", mask=True, most=4)
-    golden = onnx_file.session(str(tmp_path / "m.onnx"), tmp_path).run(
-        None, KIND.feed(KIND.of_texts(["good film"]), [])
-    )[0][0]
+    golden = session(str(tmp_path / "m.onnx"), tmp_path).run(None, KIND.feed(KIND.of_texts(["good film"]), []))[0][0]
     bundle = bundle_of(tmp_path, most=4, golden=golden)
     words = "a text of 8 tokens cannot be run"
     with pytest.raises(BundleError, match=words):

@@ -12,7 +12,6 @@ from scipy.optimize import linear_sum_assignment
 
 from trueodds.errors import UserError
 from trueodds.files import read_npz
-from trueodds.importing import scoring
 from trueodds.importing.errors import LabelledRowsError
 from trueodds.importing.options import PRESETS, Preprocessing
 from trueodds.importing.rewriting import ServableModel, convert
@@ -174,7 +173,7 @@ def _preprocessing_of(model: ServableModel, rows: LabelledRows, p_NC: Array) -> 
         try:
             options = replace(model.options, preprocessing=Preprocessing.parse(words))
             other = convert(model.path, sample, options)
-            q_NC = softmax(scoring.score_sample(other.data, other.path, other.kind, sample))
+            q_NC = softmax(other.run(other.sample))
         except UserError:  # not for this model
             continue
         if _agree(p_NC[some], q_NC):

@@ -8,32 +8,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
-import numpy.typing as npt
-
 from trueodds import calibrators, logits
 from trueodds.bundle import METRICS, MODEL, Bundle, BundleError, Description, Reference, RiskCoverage
 from trueodds.bundle.contents import NAME
 from trueodds.calibrators.selection import Selection, default_candidates
 from trueodds.errors import ConfigError
 from trueodds.evaluation.results import Results, evaluate, table_of
-from trueodds.evaluation.splits import balanced
 from trueodds.files import write_bytes
-from trueodds.importing import scoring
-from trueodds.importing.classes import check_expected, check_order, check_seen, class_names
-from trueodds.importing.errors import LabelledRowsError, ModelFileError
+from trueodds.importing.errors import ModelFileError
 from trueodds.importing.options import Options
-from trueodds.importing.rewriting import ServableModel, convert
 from trueodds.importing.rows import LabelledRows
-from trueodds.inputs import Inputs, VectorInput
-from trueodds.logits import Logits
+from trueodds.importing.scoring import METHOD, ScoredModel, score, try_bundle
 from trueodds.processes.limited import step
 from trueodds.sums.positive import PositiveClass
 
-METHOD = "imported"
-"""Name that a card gives in place of a training method."""
-LEAST = 20
-"""Labelled rows on each side: those of a calibrator, and those that judge it."""
 BUNDLE, LOGITS = "bundle", "logits.npz"
 
 
@@ -44,22 +32,6 @@ class Judging:
     compare: Sequence[str]
     bins: int = 15
     level: float = 0.95
-
-
-@dataclass(frozen=True)
-class ScoredModel:
-    """A servable model with its answers on labelled rows."""
-
-    model: ServableModel
-    classes: tuple[str, ...]
-    splits: dict[str, Logits]
-    """val, for the calibrator, and test."""
-    golden: Inputs
-    """One row."""
-    golden_logits: npt.NDArray[np.float32]
-    """The model's answer for it, (classes,)."""
-    data_sha256: str
-    notes: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -116,41 +88,6 @@ def import_model(
     return Outcome(bundle, results, len(val.labels_N), selection)
 
 
-def score(
-    path: Path, labelled: LabelledRows, test: LabelledRows | None, options: Options, *, seed: int = 0
-) -> ScoredModel:
-    """Converts a model and computes its logits on both splits; arguments and errors as `import_model`."""
-    model = convert(path, labelled, options)
-    names = class_names(model, labelled)
-    labels_N = labelled.numbers(names)
-    if not options.allow_unseen:
-        check_seen(labels_N, names, labelled)
-    rows, labels = {"val": labelled}, {"val": labels_N}
-    if test is not None:
-        rows["test"], labels["test"] = test, test.numbers(names)
-    least = LEAST if test is not None else 2 * LEAST
-    if few := next((each for each in rows.values() if len(each) < least), None):
-        raise LabelledRowsError(f"{few.source} holds {len(few)} rows; at least {least} are needed: {LEAST} a split")
-    step(f"scoring the rows by {path}")
-    answers = scoring.answer(model.data, path, model.kind, rows)
-    splits = {split: Logits(answers.logits[split], labels[split]) for split in rows}
-    val = splits["val"]
-    if options.expected is not None:
-        check_expected(model, options.expected, val.logits_NC, names, labelled)
-    if not options.classes:
-        check_order(val, labelled, names)
-    if test is None:
-        judging_N, fitting_N = balanced(labels_N, len(labels_N) // 2, seed)
-        splits = {
-            split: Logits(val.logits_NC[index_N], labels_N[index_N])
-            for split, index_N in (("val", fitting_N), ("test", judging_N))
-        }
-    sha256 = labelled.sha256() if test is None else f"{labelled.sha256()} {test.sha256()}"
-    features = model.kind.features if isinstance(model.kind, VectorInput) else ()
-    renamed = (note for each in rows.values() if features for note in each.notes(features))
-    return ScoredModel(model, names, splits, answers.golden, answers.golden_logits, sha256, (*model.notes, *renamed))
-
-
 def _write_bundle(
     scored: ScoredModel, results: Results, name: str, out: Path, positive: PositiveClass | None
 ) -> Bundle:
@@ -186,7 +123,7 @@ def _write_bundle(
                 golden_input=scored.golden,
                 golden_logits=scored.golden_logits,
                 reference=Reference.of(calibrator(val.logits_NC).max(axis=1)),
-                trial=scoring.try_bundle,
+                trial=try_bundle,
             )
         except BundleError as error:  # its words name a folder that is gone
             problem = re.sub(r"\S*/" + re.escape(MODEL), "the model", str(error))

@@ -14,12 +14,10 @@ import numpy as np
 from onnx import TensorProto, helper, numpy_helper
 
 from trueodds.errors import nearest
-from trueodds.importing import onnx_file
 from trueodds.importing.errors import ModelFileError
 from trueodds.importing.onnx_file import Model
 from trueodds.importing.options import Kind, Options
 from trueodds.importing.texts.hub_files import HubFiles
-from trueodds.processes.limited import step
 
 FLOATS: dict[int, str] = {TensorProto.FLOAT: "float32", TensorProto.DOUBLE: "float64", TensorProto.FLOAT16: "float16"}
 NUMBERS: dict[int, str] = {**FLOATS, TensorProto.UINT8: "uint8", TensorProto.INT64: "int64", TensorProto.INT32: "int32"}
@@ -73,20 +71,13 @@ class ModelFile:
     """Hash, opset and producer of the file, for the card."""
 
 
-def read(path: Path, options: Options) -> ModelFile:
-    """Reads a model and checks that onnxruntime loads it.
+def read(path: Path, model: Model, origin: Mapping[str, Any], options: Options) -> ModelFile:
+    """Reads what a file says of its model, which `onnx_file.load` has loaded with its `origin`; changes the model.
 
     Raises:
         ModelFileError: a model that cannot be imported.
-        FileNotFoundError: no such file.
     """
-    step(f"reading {path}")
-    model = onnx_file.load(path)
-    onnx_file.session(model, path)
-    producer = " ".join(filter(None, (model.producer_name, model.producer_version)))
-    origin = {"sha256": onnx_file.digest(path), "opset": onnx_file.opset(model), "producer": producer}
     signature = _signature(model, path, options)
-    onnx_file.without_metadata(model)  # that of the tensors which the signature adds, too
     return ModelFile(path, options, model, signature, HubFiles.beside(options.texts.tokenizer, path), origin)
 
 

@@ -1,9 +1,12 @@
-"""Labelled rows as they come: an .npz, a folder of class folders, a CSV or Parquet table."""
+"""Labelled rows as they come (an .npz, a folder of class folders, a table), and in batches as a model takes them."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+import os
+from collections import deque
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -15,13 +18,19 @@ from trueodds.errors import nearest
 from trueodds.files import FileError, read_npz
 from trueodds.importing import tables
 from trueodds.importing.errors import LabelledRowsError
-from trueodds.inputs import columns
+from trueodds.inputs import Input, InputError, Inputs, Limits, TextInput, VectorInput, columns
 from trueodds.inputs.image.formats import SUFFIXES
 from trueodds.inputs.text import labelled
 from trueodds.texts import Places, alike, is_whole_number, listed
 
 FORMS = "an .npz with x and y, a folder of class folders, a .csv or .parquet table"
 EXPECTED_FORMS = "an .npy, an .npz with p, or a .csv or .parquet table with a column for each class, named as it"
+VALUES = 2_400_000
+"""Numbers in a batch: 16 images of 224 x 224; onnxruntime gains nothing by more."""
+AHEAD = 2
+"""Batches of images that are decoded before they are scored."""
+LISTED = 20
+"""Files that cannot be read which a message names; of the others it gives the number."""
 CHANNELS = (1, 3)
 """Numbers of channels that an image may have: grey, RGB."""
 LABEL = "label"
@@ -174,6 +183,61 @@ def read(path: Path, label: str = LABEL, *, texts: bool = False) -> LabelledRows
     return rows
 
 
+def inputs_of(kind: Input, rows: LabelledRows) -> LabelledRows:
+    """Returns the rows as the kind has them; files stay files.
+
+    Raises:
+        LabelledRowsError: another shape.
+        InputError: values that the kind does not take.
+    """
+    if isinstance(rows.x, tuple):
+        return rows
+    if isinstance(kind, TextInput):
+        texts = kind.of_checked(rows.x.tolist(), Limits(), lambda n: f"{rows.source}: row {n + 1:,}")
+        return LabelledRows(rows.source, texts, rows.y, rows.classes)
+    if isinstance(kind, VectorInput):
+        rows = rows.ordered(kind.features)
+        x = rows.x
+    else:
+        x = rows.images()
+    assert not isinstance(x, tuple)
+    if x.shape[1:] != kind.shape:
+        raise LabelledRowsError(f"{rows.source}: x has the shape {x.shape}; the model takes rows of shape {kind.shape}")
+    return LabelledRows(rows.source, kind.checked(x, f"x of {rows.source}"), rows.y, rows.classes, rows.features)
+
+
+def sample(kind: Input, rows: LabelledRows, count: int) -> Inputs:
+    """Returns up to `count` of the rows, evenly spread, as one batch of the kind; errors as `inputs_of` and `score`."""
+    return np.concatenate(list(batches(kind, inputs_of(kind, rows.take(rows.spread(count))))))
+
+
+def batches(kind: Input, rows: LabelledRows) -> Iterator[npt.NDArray[Any]]:
+    """Yields the rows, batch by batch.
+
+    Raises:
+        LabelledRowsError: images that cannot be read, all of them by one message.
+    """
+    size = max(1, min(kind.together, VALUES // int(np.prod(kind.shape))))
+    if not isinstance(rows.x, tuple):
+        for start in range(0, len(rows), size):
+            yield np.ascontiguousarray(rows.x[start : start + size])
+        return
+    unreadable: dict[Path, str] = {}
+    waiting: deque[Future[npt.NDArray[Any] | InputError]] = deque()
+    with ThreadPoolExecutor(max_workers=os.cpu_count()) as pool:
+        for start in range(0, len(rows.x), size):
+            while len(waiting) < min((AHEAD + 1) * size, len(rows.x) - start):
+                waiting.append(pool.submit(_decoded, kind, rows.x[start + len(waiting)]))
+            images = [waiting.popleft().result() for _ in range(min(size, len(waiting)))]
+            for path, image in zip(rows.x[start:], images, strict=False):
+                if isinstance(image, InputError):
+                    unreadable[path] = str(image)
+            if not unreadable:  # otherwise the rest is read for its faults alone
+                yield np.concatenate([image for image in images if not isinstance(image, InputError)])
+    if unreadable:
+        raise _unreadable(unreadable, len(rows.x))
+
+
 def _texts(path: Path, label: str) -> LabelledRows:
     try:
         found = labelled.of_folder(path) if path.is_dir() else labelled.of_table(path, label, setting="--label")
@@ -217,3 +281,17 @@ def _folder(path: Path) -> LabelledRows:
         allowed = f"expected {path}/<class>/*{', *'.join(sorted(SUFFIXES))}"
         raise LabelledRowsError(f"{path} holds no images in class folders; {allowed}")
     return LabelledRows(str(path), tuple(image for image, _ in images), np.array([name for _, name in images]), classes)
+
+
+def _decoded(kind: Input, path: Path) -> npt.NDArray[Any] | InputError:
+    try:
+        return kind.from_files([(str(path), path.read_bytes())], Limits())
+    except InputError as error:
+        return error
+
+
+def _unreadable(files: dict[Path, str], total: int) -> LabelledRowsError:
+    lines = [f"  {files[path]}" for path in sorted(files)[:LISTED]]
+    more = [f"  and {len(files) - LISTED:,} more"] if len(files) > LISTED else []
+    which = f"{len(files):,} of {total:,} images cannot be read; mend or remove them:"
+    return LabelledRowsError("\n".join([which, *lines, *more]))

@@ -9,12 +9,11 @@ from pathlib import Path
 import numpy as np
 from onnx import TensorProto
 
-from trueodds.importing import scoring
 from trueodds.importing.errors import LabelledRowsError, ModelFileError
 from trueodds.importing.onnx_file import Model
 from trueodds.importing.options import PIXEL, Layout, Preprocessing
 from trueodds.importing.reading import FLOATS, TEXT_INPUTS, ModelFile, TensorInfo
-from trueodds.importing.rows import CHANNELS, LabelledRows
+from trueodds.importing.rows import CHANNELS, LabelledRows, sample
 from trueodds.importing.texts import hostile
 from trueodds.inputs import ImageInput, Input, Inputs, TextInput, VectorInput
 from trueodds.inputs.text.kind import MOST_CHARACTERS
@@ -67,7 +66,7 @@ def understand(file: ModelFile, rows: LabelledRows) -> Interpretation:
     else:
         kind, notes = _vector_input(file, rows)
     step(f"running {file.path} on some of the rows")
-    return Interpretation(file, kind, scoring.sample(kind, rows, SAMPLE), layout, notes)
+    return Interpretation(file, kind, sample(kind, rows, SAMPLE), layout, notes)
 
 
 def _vector_input(file: ModelFile, rows: LabelledRows) -> tuple[VectorInput, tuple[str, ...]]:
