@@ -26,7 +26,7 @@ from benchmarks.record import RESULTS, circumstances, write
 from trueodds.importing import scoring
 from trueodds.importing.options import Options, Preprocessing
 from trueodds.importing.rewriting import ServableModel, convert
-from trueodds.importing.rows import VALUES, LabelledRows, inputs_of, read
+from trueodds.importing.rows import VALUES, LabelledRows, batches, read
 
 RESULT = RESULTS / "importing.json"
 SIDE, WIDTH, HEIGHT, CLASSES = 224, 500, 375, 2
@@ -87,8 +87,7 @@ def raw(model: Path, x: Any) -> Callable[[], object]:
 
 def scored(converted: ServableModel, rows: LabelledRows) -> Callable[[], object]:
     """What `trueodds import` does with the rows."""
-    taken = inputs_of(converted.kind, rows)
-    return lambda: scoring.logits_of(converted, taken)
+    return lambda: scoring.logits_of(converted, rows, batches(converted.kind, rows))
 
 
 def markdown(record: dict[str, Any]) -> str:

@@ -182,7 +182,8 @@ def _cut_zip_maps(model: Model) -> tuple[str, ...]:
     graph, labels = model.graph, tuple[str, ...]()
     for node in [node for node in graph.node if node.op_type == "ZipMap"]:
         for output in [output for output in graph.output if output.name == node.output[0]]:
-            output.CopyFrom(helper.make_tensor_value_info(node.input[0], TensorProto.FLOAT, [BATCH, None]))
+            output.name = node.input[0]
+            output.type.CopyFrom(helper.make_tensor_type_proto(TensorProto.FLOAT, [BATCH, None]))
         graph.node.remove(node)
         labels = _labels(node)
     return labels or next(filter(None, map(_labels, graph.node)), ())

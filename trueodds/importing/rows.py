@@ -18,7 +18,7 @@ from trueodds.errors import nearest
 from trueodds.files import FileError, read_npz
 from trueodds.importing import tables
 from trueodds.importing.errors import LabelledRowsError
-from trueodds.inputs import Input, InputError, Inputs, Limits, TextInput, VectorInput, columns
+from trueodds.inputs import ImageInput, Input, InputError, Inputs, Limits, TextInput, VectorInput, columns
 from trueodds.inputs.image.formats import SUFFIXES
 from trueodds.inputs.text import labelled
 from trueodds.texts import Places, alike, is_whole_number, listed
@@ -183,59 +183,23 @@ def read(path: Path, label: str = LABEL, *, texts: bool = False) -> LabelledRows
     return rows
 
 
-def inputs_of(kind: Input, rows: LabelledRows) -> LabelledRows:
-    """Returns the rows as the kind has them; files stay files.
+def sample(kind: Input, rows: LabelledRows, count: int) -> Inputs:
+    """Returns up to `count` of the rows, evenly spread from the first on, as one batch; errors as `batches`."""
+    return np.concatenate(list(batches(kind, rows.take(rows.spread(count)))))
+
+
+def batches(kind: Input, rows: LabelledRows) -> Iterator[Inputs]:
+    """Checks the rows and returns them as the kind has them, batch by batch; images are decoded ahead of their batch.
 
     Raises:
-        LabelledRowsError: another shape.
+        LabelledRowsError: another shape; from the iterator, images that cannot be read, all of them by one message.
         InputError: values that the kind does not take.
     """
-    if isinstance(rows.x, tuple):
-        return rows
-    if isinstance(kind, TextInput):
-        texts = kind.of_checked(rows.x.tolist(), Limits(), lambda n: f"{rows.source}: row {n + 1:,}")
-        return LabelledRows(rows.source, texts, rows.y, rows.classes)
-    if isinstance(kind, VectorInput):
-        rows = rows.ordered(kind.features)
-        x = rows.x
-    else:
-        x = rows.images()
-    assert not isinstance(x, tuple)
-    if x.shape[1:] != kind.shape:
-        raise LabelledRowsError(f"{rows.source}: x has the shape {x.shape}; the model takes rows of shape {kind.shape}")
-    return LabelledRows(rows.source, kind.checked(x, f"x of {rows.source}"), rows.y, rows.classes, rows.features)
-
-
-def sample(kind: Input, rows: LabelledRows, count: int) -> Inputs:
-    """Returns up to `count` of the rows, evenly spread, as one batch of the kind; errors as `inputs_of` and `score`."""
-    return np.concatenate(list(batches(kind, inputs_of(kind, rows.take(rows.spread(count))))))
-
-
-def batches(kind: Input, rows: LabelledRows) -> Iterator[npt.NDArray[Any]]:
-    """Yields the rows, batch by batch.
-
-    Raises:
-        LabelledRowsError: images that cannot be read, all of them by one message.
-    """
     size = max(1, min(kind.together, VALUES // int(np.prod(kind.shape))))
-    if not isinstance(rows.x, tuple):
-        for start in range(0, len(rows), size):
-            yield np.ascontiguousarray(rows.x[start : start + size])
-        return
-    unreadable: dict[Path, str] = {}
-    waiting: deque[Future[npt.NDArray[Any] | InputError]] = deque()
-    with ThreadPoolExecutor(max_workers=os.cpu_count()) as pool:
-        for start in range(0, len(rows.x), size):
-            while len(waiting) < min((AHEAD + 1) * size, len(rows.x) - start):
-                waiting.append(pool.submit(_decoded, kind, rows.x[start + len(waiting)]))
-            images = [waiting.popleft().result() for _ in range(min(size, len(waiting)))]
-            for path, image in zip(rows.x[start:], images, strict=False):
-                if isinstance(image, InputError):
-                    unreadable[path] = str(image)
-            if not unreadable:  # otherwise the rest is read for its faults alone
-                yield np.concatenate([image for image in images if not isinstance(image, InputError)])
-    if unreadable:
-        raise _unreadable(unreadable, len(rows.x))
+    if isinstance(rows.x, tuple):
+        return _decoded_ahead(kind, rows.x, size)
+    x = _checked(kind, rows)
+    return (np.ascontiguousarray(x[start : start + size]) for start in range(0, len(x), size))
 
 
 def _texts(path: Path, label: str) -> LabelledRows:
@@ -281,6 +245,37 @@ def _folder(path: Path) -> LabelledRows:
         allowed = f"expected {path}/<class>/*{', *'.join(sorted(SUFFIXES))}"
         raise LabelledRowsError(f"{path} holds no images in class folders; {allowed}")
     return LabelledRows(str(path), tuple(image for image, _ in images), np.array([name for _, name in images]), classes)
+
+
+def _checked(kind: Input, rows: LabelledRows) -> Inputs:
+    """The rows of an array as the kind has them."""
+    x = rows.images() if isinstance(kind, ImageInput) else rows.x
+    if isinstance(kind, VectorInput):
+        x = rows.ordered(kind.features).x
+    assert not isinstance(x, tuple)
+    if isinstance(kind, TextInput):
+        return kind.of_checked(x.tolist(), Limits(), lambda n: f"{rows.source}: row {n + 1:,}")
+    if x.shape[1:] != kind.shape:
+        raise LabelledRowsError(f"{rows.source}: x has the shape {x.shape}; the model takes rows of shape {kind.shape}")
+    return kind.checked(x, f"x of {rows.source}")
+
+
+def _decoded_ahead(kind: Input, files: tuple[Path, ...], size: int) -> Iterator[Inputs]:
+    """Images of files, `size` to a batch, while the next ones are decoded beside it."""
+    unreadable: dict[Path, str] = {}
+    waiting: deque[Future[npt.NDArray[Any] | InputError]] = deque()
+    with ThreadPoolExecutor(max_workers=os.cpu_count()) as pool:
+        for start in range(0, len(files), size):
+            while len(waiting) < min((AHEAD + 1) * size, len(files) - start):
+                waiting.append(pool.submit(_decoded, kind, files[start + len(waiting)]))
+            images = [waiting.popleft().result() for _ in range(min(size, len(waiting)))]
+            for path, image in zip(files[start:], images, strict=False):
+                if isinstance(image, InputError):
+                    unreadable[path] = str(image)
+            if not unreadable:  # otherwise the rest is read for its faults alone
+                yield np.concatenate([image for image in images if not isinstance(image, InputError)])
+    if unreadable:
+        raise _unreadable(unreadable, len(files))
 
 
 def _decoded(kind: Input, path: Path) -> npt.NDArray[Any] | InputError:

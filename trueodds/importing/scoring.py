@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from trueodds.importing.classes import check_expected, check_order, check_seen, 
 from trueodds.importing.errors import LabelledRowsError, ModelFileError
 from trueodds.importing.options import Options
 from trueodds.importing.rewriting import ServableModel, convert, session
-from trueodds.importing.rows import LabelledRows, batches, inputs_of
+from trueodds.importing.rows import LabelledRows, batches
 from trueodds.inputs import Inputs, VectorInput
 from trueodds.logits import Logits
 from trueodds.processes.limited import progress, step
@@ -59,9 +60,9 @@ def score(
     if few := next((each for each in rows.values() if len(each) < least), None):
         raise LabelledRowsError(f"{few.source} holds {len(few)} rows; at least {least} are needed: {LEAST} a split")
     step(f"scoring the rows by {path}")
-    inputs = {split: inputs_of(model.kind, each) for split, each in rows.items()}
-    splits = {split: Logits(logits_of(model, each), labels[split]) for split, each in inputs.items()}
-    val, golden = splits["val"], next(batches(model.kind, inputs["val"].take([0])))
+    inputs = {split: batches(model.kind, each) for split, each in rows.items()}
+    splits = {split: Logits(logits_of(model, rows[split], inputs[split]), labels[split]) for split in rows}
+    val, golden = splits["val"], model.sample[:1]
     if options.expected is not None:
         check_expected(model, options.expected, val.logits_NC, names, labelled)
     if not options.classes:
@@ -78,8 +79,8 @@ def score(
     return ScoredModel(model, names, splits, golden[0], model.run(golden)[0], sha256, (*model.notes, *renamed))
 
 
-def logits_of(model: ServableModel, rows: LabelledRows) -> npt.NDArray[np.float32]:
-    """Computes the logits of rows that the model's kind has, N x C, with a progress bar.
+def logits_of(model: ServableModel, rows: LabelledRows, inputs: Iterable[Inputs]) -> npt.NDArray[np.float32]:
+    """Computes the logits of rows, N x C, from their batches `inputs`, with a progress bar.
 
     Raises:
         LabelledRowsError: images that cannot be read, all of them by one message.
@@ -87,7 +88,7 @@ def logits_of(model: ServableModel, rows: LabelledRows) -> npt.NDArray[np.float3
     """
     parts: list[npt.NDArray[np.float32]] = []
     with bar(len(rows), f"score {rows.source}", model.kind.noun) as shown:
-        for batch in batches(model.kind, rows):
+        for batch in inputs:
             try:
                 parts.append(model.run(batch))
             except Exception as error:  # onnxruntime has a dozen exception types without a common base
