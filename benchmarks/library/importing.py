@@ -23,7 +23,7 @@ import onnxruntime as ort
 from PIL import Image
 
 from benchmarks.record import RESULTS, circumstances, write
-from trueodds.importing import scoring
+from trueodds.importing import importer
 from trueodds.importing.options import Options, Preprocessing
 from trueodds.importing.rewriting import ServableModel, convert
 from trueodds.importing.rows import VALUES, LabelledRows, batches, read
@@ -87,7 +87,7 @@ def raw(model: Path, x: Any) -> Callable[[], object]:
 
 def scored(converted: ServableModel, rows: LabelledRows) -> Callable[[], object]:
     """What `trueodds import` does with the rows."""
-    return lambda: scoring.logits_of(converted, rows, batches(converted.kind, rows))
+    return lambda: importer.logits_of(converted, rows, batches(converted.kind, rows))
 
 
 def markdown(record: dict[str, Any]) -> str:

@@ -16,7 +16,7 @@ from pipeline.training.provenance import code_hashes
 from trueodds import logits
 from trueodds.errors import ConfigError, unknown
 from trueodds.files import write_bytes, write_json, write_npz, write_text
-from trueodds.importing import onnx_file, scoring
+from trueodds.importing import importer, onnx_file
 from trueodds.importing.options import Options, Preprocessing
 from trueodds.importing.rows import LabelledRows
 from trueodds.texts import listed
@@ -66,7 +66,7 @@ def score(training: Training, data: DataSet, folder: Path, logits_file: Path) ->
         )
         for split in ("val", "test")
     }
-    scored = scoring.score(path, rows["val"], rows["test"], _options(training, kind))
+    scored = importer.score(path, rows["val"], rows["test"], _options(training, kind))
     if scored.classes != tuple(names):
         problem = f"{path} names its classes {listed(scored.classes)}, and the data set {listed(names.tolist())}"
         raise ConfigError(f"{problem}; bring both to one order, such as by the names of the data set's folders")
@@ -80,7 +80,7 @@ def score(training: Training, data: DataSet, folder: Path, logits_file: Path) ->
     write_bytes(folder / IMPORTED, scored.model.data)
     code = fingerprint(code_hashes(["pipeline.training.imported"]))
     notes = [*data.card["notes"], *scored.notes]
-    origin = {"method": {"name": scoring.METHOD}, "model": dict(scored.model.origin), "notes": notes}
+    origin = {"method": {"name": importer.METHOD}, "model": dict(scored.model.origin), "notes": notes}
     write_json(folder / SETTINGS, {**origin, "data_sha256": data.card["sha256"], "code_sha256": code})
     write_text(folder / EPOCHS, ",".join(COLUMNS) + "\n")
     write_npz(folder / EPOCH_ROWS, {"epochs": np.empty(0, np.int64)})

@@ -14,7 +14,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from tests.importing.models import Linear, float_tensor, graph_of, images, labels_of, vectors
 from trueodds.errors import UserError
-from trueodds.importing import importer, rows, scoring
+from trueodds.importing import importer, rows
 from trueodds.importing.options import Options, Preprocessing
 from trueodds.importing.rewriting import convert, session
 from trueodds.importing.rows import LabelledRows
@@ -276,19 +276,19 @@ def test_labels_that_are_not_the_models(
     given: LabelledRows, classes: tuple[str, ...], message: str, tmp_path: Path
 ) -> None:
     with pytest.raises(UserError) as refusal:
-        scoring.score(Linear().write(tmp_path / "m.onnx"), given, None, Options(classes=classes))
+        importer.score(Linear().write(tmp_path / "m.onnx"), given, None, Options(classes=classes))
     assert message in str(refusal.value)
 
 
 def test_an_order_that_was_stated_is_taken(tmp_path: Path) -> None:
     given = of((labels_of(Linear().logits(vectors(200)), 0.1) + 1) % 3)
-    scored = scoring.score(Linear().write(tmp_path / "m.onnx"), given, None, Options(classes=("0", "1", "2")))
+    scored = importer.score(Linear().write(tmp_path / "m.onnx"), given, None, Options(classes=("0", "1", "2")))
     assert scored.classes == ("0", "1", "2")
 
 
 def test_classes_without_rows_are_allowed_where_it_is_said(tmp_path: Path) -> None:
     given = of(np.array([0, 1] * 40))
-    scored = scoring.score(
+    scored = importer.score(
         Linear().write(tmp_path / "m.onnx"), given, None, Options(classes=("a", "b", "c"), allow_unseen=True)
     )
     assert scored.splits["val"].logits_NC.shape == (40, 3)
@@ -299,7 +299,7 @@ def test_logits_that_are_not_finite_name_the_row(tmp_path: Path) -> None:
     assert not isinstance(given.x, tuple)
     given.x[57, 2] = np.nan
     with pytest.raises(UserError, match="logits of 1 of 200 rows are not finite, the first of row 57; look for miss"):
-        scoring.score(Linear().write(tmp_path / "m.onnx"), given, None, Options(classes=ABC))
+        importer.score(Linear().write(tmp_path / "m.onnx"), given, None, Options(classes=ABC))
 
 
 def test_names_in_another_order_are_put_in_the_models(tmp_path: Path) -> None:
@@ -308,9 +308,9 @@ def test_names_in_another_order_are_put_in_the_models(tmp_path: Path) -> None:
     path, x = model.write(tmp_path / "m.onnx"), vectors(90, 3)
     y = labels_of(model.logits(x))
 
-    def scored(columns: list[int], *names: str) -> scoring.ScoredModel:
+    def scored(columns: list[int], *names: str) -> importer.ScoredModel:
         given = LabelledRows("table", x[:, columns], y, features=names)
-        return scoring.score(path, given, None, Options(classes=ABC))
+        return importer.score(path, given, None, Options(classes=ABC))
 
     straight, swapped = scored([0, 1, 2], "age", "income", "debt"), scored([2, 0, 1], "debt", "age", "income")
     assert np.array_equal(straight.splits["val"].logits_NC, swapped.splits["val"].logits_NC)

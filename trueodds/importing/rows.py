@@ -15,12 +15,13 @@ import numpy as np
 import numpy.typing as npt
 
 from trueodds.errors import nearest
-from trueodds.files import FileError, read_npz
-from trueodds.importing import tables
+from trueodds.files import read_npz
 from trueodds.importing.errors import LabelledRowsError
 from trueodds.inputs import ImageInput, Input, InputError, Inputs, Limits, TextInput, VectorInput, columns
 from trueodds.inputs.image.formats import SUFFIXES
 from trueodds.inputs.text import labelled
+from trueodds.inputs.vector.labelled import check_classes
+from trueodds.inputs.vector.labelled import read as read_table
 from trueodds.texts import Places, alike, is_whole_number, listed
 
 FORMS = "an .npz with x and y, a folder of class folders, a .csv or .parquet table"
@@ -159,7 +160,8 @@ def read(path: Path, label: str = LABEL, *, texts: bool = False) -> LabelledRows
     """Reads the rows of a file or folder, `texts` or others; `label` is the column of a table that holds the labels.
 
     Raises:
-        LabelledRowsError: another form, an array or column that is missing, no rows.
+        LabelledRowsError: another form, an array that is missing, no rows.
+        FileError: a file that cannot be read, a column that is missing, rows without a label.
         FileNotFoundError: no such path.
         MissingExtraError: a Parquet file without pyarrow.
     """
@@ -172,7 +174,7 @@ def read(path: Path, label: str = LABEL, *, texts: bool = False) -> LabelledRows
     elif path.is_file() and path.suffix == ".npz":
         rows = _npz(path)
     elif path.is_file() and path.suffix in (".csv", ".parquet"):
-        features, x, y = tables.read(path, label)
+        features, x, y = read_table(path, label)
         rows = LabelledRows(str(path), x, y, features=features)
     elif not path.exists():
         raise FileNotFoundError(f"{path} does not exist; --labelled names {FORMS}")
@@ -203,22 +205,16 @@ def batches(kind: Input, rows: LabelledRows) -> Iterator[Inputs]:
 
 
 def _texts(path: Path, label: str) -> LabelledRows:
-    try:
-        found = labelled.of_folder(path) if path.is_dir() else labelled.of_table(path, label, setting="--label")
-    except FileError as error:
-        raise LabelledRowsError(str(error)) from None
+    found = labelled.of_folder(path) if path.is_dir() else labelled.of_table(path, label, setting="--label")
     if not path.is_dir():
-        tables.check_classes(path, label, set(found.labels), len(found.labels))
+        check_classes(path, label, set(found.labels), len(found.labels))
     x = np.empty(len(found.texts), object)  # NumPy's own type of texts has for each as much room as the longest needs
     x[:] = found.texts
     return LabelledRows(str(path), x, np.array(found.labels), found.classes if path.is_dir() else ())
 
 
 def _npz(path: Path) -> LabelledRows:
-    try:
-        arrays = read_npz(path)
-    except FileError as error:
-        raise LabelledRowsError(str(error)) from None
+    arrays = read_npz(path)
     if missing := {"x", "y"} - arrays.keys():
         names = f"it holds {', '.join(arrays) or 'nothing'}"
         raise LabelledRowsError(
