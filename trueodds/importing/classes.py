@@ -48,17 +48,13 @@ def class_names(model: ServableModel, rows: LabelledRows) -> tuple[str, ...]:
     names, source = next(((names, source) for names, source in sources if names), ((), ""))
     cure = "name all classes in the order of the model's outputs: --classes a,b,c, or a file with one a line"
     if names and len(names) != count:
-        problem = (
-            f"{source} {len(names)} classes ({listed(names)}), and {model.path} answers with {count} numbers a row"
-        )
-        raise LabelledRowsError(f"{problem}; {cure}")
+        problem = f"{source} {len(names)} classes ({listed(names)}), and {model.path} answers"
+        raise LabelledRowsError(f"{problem} with {count} numbers a row; {cure}")
     names = names or tuple(map(str, range(count)))
     labels = tuple(sorted(set(map(str, rows.y.tolist()))))
     if _numbers(names) and not _numbers(labels):
-        problem = (
-            f"{rows.source} labels its rows {listed(labels)}, and nothing says which output of {model.path} is whose"
-        )
-        raise LabelledRowsError(f"{problem}; {cure}")
+        problem = f"{rows.source} labels its rows {listed(labels)}, and nothing says which output"
+        raise LabelledRowsError(f"{problem} of {model.path} is whose; {cure}")
     return names
 
 
@@ -135,9 +131,8 @@ def check_expected(
     """
     p_NC, q_NC = read_expected(path, names), softmax(logits_NC)
     if len(p_NC) != len(q_NC):
-        raise LabelledRowsError(
-            f"{path} has {len(p_NC):,} rows, and {rows.source} {len(q_NC):,}; give one for each row"
-        )
+        problem = f"{path} has {len(p_NC):,} rows, and {rows.source} {len(q_NC):,}"
+        raise LabelledRowsError(f"{problem}; give one for each row")
     if _agree(p_NC, q_NC):
         return
     row = int(np.abs(p_NC - q_NC).max(axis=1).argmax())

@@ -165,20 +165,16 @@ def logits_of(model: ServableModel, rows: LabelledRows, inputs: Iterable[Inputs]
             try:
                 parts.append(model.run(batch))
             except Exception as error:  # onnxruntime has a dozen exception types without a common base
-                raise ModelFileError(
-                    f"{rows.source}: onnxruntime cannot run its rows: {' '.join(str(error).split())}"
-                ) from None
+                why = " ".join(str(error).split())
+                raise ModelFileError(f"{rows.source}: onnxruntime cannot run its rows: {why}") from None
             shown.update(len(batch))
             progress()
     logits_NC = np.concatenate(parts)
     if len(bad := np.flatnonzero(~np.isfinite(logits_NC).all(axis=1))):
         first = rows.x[bad[0]] if isinstance(rows.x, tuple) else f"row {bad[0]}"
-        problem = (
-            f"{rows.source}: the logits of {len(bad):,} of {len(rows):,} rows are not finite, the first of {first}"
-        )
-        raise ModelFileError(
-            f"{problem}; look for missing or extreme values in the row, and for an overflow (float16) in the model"
-        )
+        problem = f"{rows.source}: the logits of {len(bad):,} of {len(rows):,} rows are not finite"
+        cure = "look for missing or extreme values in the row, and for an overflow (float16) in the model"
+        raise ModelFileError(f"{problem}, the first of {first}; {cure}")
     return logits_NC
 
 

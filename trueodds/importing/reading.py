@@ -38,10 +38,9 @@ class TensorInfo:
 
     def __str__(self) -> str:
         kind = NUMBERS.get(self.type) or (TensorProto.DataType.Name(self.type).lower() if self.type else "no tensor")
-        sizes = (
-            "of any rank" if self.shape is None else f"[{', '.join('?' if n is None else str(n) for n in self.shape)}]"
-        )
-        return f"{self.name!r} {kind} {sizes}"
+        if self.shape is None:
+            return f"{self.name!r} {kind} of any rank"
+        return f"{self.name!r} {kind} [{', '.join('?' if n is None else str(n) for n in self.shape)}]"
 
 
 @dataclass(frozen=True)
@@ -78,7 +77,7 @@ def read(path: Path, model: Model, origin: Mapping[str, Any], options: Options) 
         ModelFileError: a model that cannot be imported.
     """
     signature = _signature(model, path, options)
-    return ModelFile(path, options, model, signature, HubFiles.beside(options.texts.tokenizer, path), origin)
+    return ModelFile(path, options, model, signature, HubFiles.beside(options.tokenizer, path), origin)
 
 
 def _signature(model: Model, path: Path, options: Options) -> Signature:
@@ -158,9 +157,8 @@ def _outputs(model: Model, path: Path, name: str | None) -> tuple[TensorInfo, ..
             near = nearest(name, [one.name for one in every])
             raise ModelFileError(f"{path} has no output {name!r}; it has {listed}.{near}")
         if chosen[0].type not in FLOATS:
-            raise ModelFileError(
-                f"{path}: the output {chosen[0]} holds no logits and no probabilities; it has {listed}"
-            )
+            problem = f"{path}: the output {chosen[0]} holds no logits and no probabilities"
+            raise ModelFileError(f"{problem}; it has {listed}")
         return tuple(chosen)
     if not candidates:
         raise ModelFileError(f"{path} has no output of float numbers, but {listed}; export its logits or probabilities")

@@ -190,9 +190,8 @@ def _serialised(model: Model, path: Path) -> bytes:
     except (EncodeError, ValueError):
         data = b""
     if not 0 < len(data) <= LIMIT:
-        raise ModelFileError(
-            f"{path} has more than 2 GB of weights; a bundle keeps them in one file. Use float16 weights"
-        )
+        cure = "a bundle keeps them in one file. Use float16 weights"
+        raise ModelFileError(f"{path} has more than 2 GB of weights; {cure}")
     return data
 
 
@@ -366,9 +365,8 @@ def _output(prepared: ort.InferenceSession, meaning: Interpretation) -> tuple[Te
     )
     if not fitting:
         raise ModelFileError(f"{path} has no output of one number for each class, but {shapes}; export its logits")
-    raise ModelFileError(
-        f"{path} has {len(fitting)} outputs that may be logits or probabilities: {shapes}; choose one: --output NAME"
-    )
+    problem = f"{path} has {len(fitting)} outputs that may be logits or probabilities: {shapes}"
+    raise ModelFileError(f"{problem}; choose one: --output NAME")
 
 
 def _not_run(meaning: Interpretation, rows: int, message: str) -> ModelFileError:
@@ -497,9 +495,7 @@ def _notes(sample: Sample) -> tuple[str, ...]:
     what = "rows that sum to 1" if form == "probabilities" else "one column from 0 to 1"
     note = f"The output {output.name!r} holds probabilities ({what}), not logits: their logarithms are taken."
     if zeros := float(((values_NC <= 0) | (values_NC >= 1 if form == "probability" else False)).mean()):
-        extreme = (
-            f"{zeros:.0%} of its probabilities are exactly 0 or 1: of those no calibrator can tell which are wrong."
-        )
+        extreme = f"{zeros:.0%} of its probabilities are exactly 0 or 1: of those no calibrator can tell which are"
         cure = "Where the model has an output before its softmax or sigmoid, name that: --output."
-        return (note, f"{extreme} {cure}")
+        return (note, f"{extreme} wrong. {cure}")
     return (note,)

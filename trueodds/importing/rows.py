@@ -111,9 +111,8 @@ class LabelledRows:
             raise LabelledRowsError(f"{problem}; it has {listed(self.features)}.{near}")
         if more := [name for name in self.features if name not in features]:
             cure = "take it out of the table, or name it with --label if it holds the labels"
-            raise LabelledRowsError(
-                f"{self.source} has the column {listed(more)}, which the model does not take; {cure}"
-            )
+            problem = f"{self.source} has the column {listed(more)}, which the model does not take"
+            raise LabelledRowsError(f"{problem}; {cure}")
         order = [self.features.index(name) for name in features]
         return replace(self, x=self.x[:, order], features=tuple(features))
 
@@ -216,10 +215,8 @@ def _texts(path: Path, label: str) -> LabelledRows:
 def _npz(path: Path) -> LabelledRows:
     arrays = read_npz(path)
     if missing := {"x", "y"} - arrays.keys():
-        names = f"it holds {', '.join(arrays) or 'nothing'}"
-        raise LabelledRowsError(
-            f"{path}: no array {', '.join(sorted(missing))}; {names}. Needed are x, the rows, and y, their labels"
-        )
+        problem = f"{path}: no array {', '.join(sorted(missing))}; it holds {', '.join(arrays) or 'nothing'}"
+        raise LabelledRowsError(f"{problem}. Needed are x, the rows, and y, their labels")
     x, y = arrays["x"], arrays["y"]
     if x.dtype.kind not in "fiub" or y.ndim != 1 or len(x) != len(y):
         wanted = "numbers (rows, ...) and one label for each row"
