@@ -15,8 +15,8 @@ def try_bundle(folder: str | Path) -> str:
     """
     bundle = Bundle.load(folder)
     try:
-        from trueodds.importing import scoring
+        from trueodds.importing import importer
     except ModuleNotFoundError as error:
         return f"note: the bundle was not tried, for {error.name} is not installed here"
-    scoring.try_bundle(bundle)
+    importer.try_bundle(bundle)
     return ""

@@ -23,7 +23,8 @@ from trueodds import cli
 from trueodds.bundle import Bundle, BundleError, Description, open_models, trial
 from trueodds.calibrators import Temperature
 from trueodds.client import Client, Labelled
-from trueodds.importing import onnx_file, scoring
+from trueodds.importing import importer
+from trueodds.importing.rewriting import session
 from trueodds.inputs import Inputs, TensorSignature, TextInput
 
 KIND = TextInput(max_tokens=8, vocabulary_size=7, mask="attention_mask").with_tokenizer(tokenizer_json(WORDS))
@@ -119,18 +120,16 @@ def test_the_service_and_those_who_publish_refuse_the_same_bundle(
 ) -> None:
     """Positions for 4 tokens, where the card says 8; the golden text has two."""
     write_model(tmp_path / "m.onnx", mask=True, most=4)
-    golden = onnx_file.session(str(tmp_path / "m.onnx"), tmp_path).run(
-        None, KIND.feed(KIND.of_texts(["good film"]), [])
-    )[0][0]
+    golden = session(str(tmp_path / "m.onnx"), tmp_path).run(None, KIND.feed(KIND.of_texts(["good film"]), []))[0][0]
     bundle = bundle_of(tmp_path, most=4, golden=golden)
     words = "a text of 8 tokens cannot be run"
     with pytest.raises(BundleError, match=words):
         Model.load(bundle.directory, threads=1)
     with pytest.raises(BundleError, match=words):
-        scoring.try_bundle(bundle)
+        importer.try_bundle(bundle)
     version = bundle.version
     with pytest.raises(BundleError, match=words):
-        bundle_of(tmp_path, most=4, golden=golden, trial=scoring.try_bundle)
+        bundle_of(tmp_path, most=4, golden=golden, trial=importer.try_bundle)
     assert Bundle.load(tmp_path / "bundle").version == version  # it is as it was
     models = str(tmp_path / "models")
     assert cli.main("trueodds", COMMANDS, ["publish", "--bundle", str(bundle.directory), "--models", models]) == 1
@@ -144,7 +143,7 @@ def test_the_service_and_those_who_publish_refuse_the_same_bundle(
     with pytest.raises(BundleError, match=words):
         publish_candidate(request, ModelState("bag", bundle), choice, rows)
     assert not Path(models).exists()
-    whole = bundle_of(tmp_path, most=8, golden=golden, trial=scoring.try_bundle)
+    whole = bundle_of(tmp_path, most=8, golden=golden, trial=importer.try_bundle)
     assert Model.load(whole.directory, threads=1).version.version == whole.version
 
 

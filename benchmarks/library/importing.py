@@ -23,10 +23,10 @@ import onnxruntime as ort
 from PIL import Image
 
 from benchmarks.record import RESULTS, circumstances, write
-from trueodds.importing import onnx_file, scoring
+from trueodds.importing import importer
 from trueodds.importing.options import Options, Preprocessing
 from trueodds.importing.rewriting import ServableModel, convert
-from trueodds.importing.rows import LabelledRows, read
+from trueodds.importing.rows import VALUES, LabelledRows, batches, read
 
 RESULT = RESULTS / "importing.json"
 SIDE, WIDTH, HEIGHT, CLASSES = 224, 500, 375, 2
@@ -78,7 +78,7 @@ def turns(model: Path, folder: Path, count: int, rounds: int) -> dict[str, list[
 def raw(model: Path, x: Any) -> Callable[[], object]:
     """onnxruntime alone, in the batches of the import."""
     session = ort.InferenceSession(str(model), providers=["CPUExecutionProvider"])
-    size = scoring.VALUES // (SIDE * SIDE * 3)
+    size = VALUES // (SIDE * SIDE * 3)
     taken = ((x / 255 - MEAN) / STD).astype(np.float32).transpose(0, 3, 1, 2)
     batches = [np.ascontiguousarray(taken[start : start + size]) for start in range(0, len(x), size)]
     name = session.get_inputs()[0].name
@@ -87,9 +87,7 @@ def raw(model: Path, x: Any) -> Callable[[], object]:
 
 def scored(converted: ServableModel, rows: LabelledRows) -> Callable[[], object]:
     """What `trueodds import` does with the rows."""
-    taken = scoring.inputs_of(converted.kind, rows)
-    session = onnx_file.session(converted.data, Path(rows.source), spinning=not isinstance(rows.x, tuple))
-    return lambda: scoring.score(session, converted.kind, taken, rows.source)
+    return lambda: importer.logits_of(converted, rows, batches(converted.kind, rows))
 
 
 def markdown(record: dict[str, Any]) -> str:

@@ -13,9 +13,8 @@ from pydantic import ValidationError
 from pipeline.data import raw
 from pipeline.data.raw import DataError, Raw, Vectors
 from trueodds.files import FileError
-from trueodds.importing import tables
-from trueodds.importing.errors import LabelledRowsError
 from trueodds.inputs import InputError, VectorInput
+from trueodds.inputs.vector import labelled
 
 
 def read_table(path: Path, label: str, group: str | None = None) -> Raw:
@@ -29,8 +28,8 @@ def read_table(path: Path, label: str, group: str | None = None) -> Raw:
         MissingExtraError: a Parquet file without pyarrow.
     """
     try:
-        features, x, names_N = tables.read(path, label, apart=group, setting="data.label_column in params.yaml")
-    except (FileError, LabelledRowsError) as error:
+        features, x, names_N = labelled.read(path, label, apart=group, setting="data.label_column in params.yaml")
+    except FileError as error:
         raise DataError(str(error)) from None
     names = sorted(set(names_N.tolist()))
     if all(name.removeprefix("-").isdecimal() for name in names):

@@ -14,8 +14,7 @@ import trueodds
 from tests.importing.models import Linear
 from trueodds import calibrators, cli, metrics
 from trueodds.calibrators.held_out import stratified
-from trueodds.importing import logit_rows
-from trueodds.importing.calibrate import compare
+from trueodds.importing.calibrate import compare, read_logits
 from trueodds.importing.errors import LabelledRowsError
 from trueodds.logits import Logits
 
@@ -80,12 +79,12 @@ def test_a_table_names_its_classes(tmp_path: Path) -> None:
 def test_a_label_in_another_writing_is_the_class_that_alone_is_meant(tmp_path: Path) -> None:
     path = tmp_path / "t.csv"
     path.write_text("New York,rome,label\n2,1,new_york\n1,2,Rome\n")
-    assert logit_rows.read(path, "label").rows.labels_N.tolist() == [0, 1]
+    assert read_logits(path, "label").rows.labels_N.tolist() == [0, 1]
     path.write_text("New York,rome,label\n2,1,York\n1,2,Rome\n")
     with pytest.raises(
         trueodds.UserError, match=r"unknown label 'York'; allowed: New York, rome. Did you mean 'New York'"
     ):
-        logit_rows.read(path, "label")
+        read_logits(path, "label")
 
 
 def test_the_calibrator_is_folded_into_a_graph(tmp_path: Path) -> None:
@@ -161,8 +160,8 @@ def test_labels_from_1_on_are_refused_until_it_is_said(tmp_path: Path) -> None:
     path = tmp_path / "a.npz"
     np.savez(path, logits=Z, labels=Y % 2 + 1)
     with pytest.raises(LabelledRowsError, match="has labels from 1 to 2 of 3 classes, and none is 0; say which number"):
-        logit_rows.read(path, "label")
+        read_logits(path, "label")
     for first in (0, 1):
-        assert (logit_rows.read(path, "label", first=first).rows.labels_N == Y % 2 + 1 - first).all()
+        assert (read_logits(path, "label", first=first).rows.labels_N == Y % 2 + 1 - first).all()
     np.savez(path, logits=Z, labels=Y % 2 + 1, test_logits=Z, test_labels=Y)
-    assert (logit_rows.read(path, "label").rows.labels_N == Y % 2 + 1).all()
+    assert (read_logits(path, "label").rows.labels_N == Y % 2 + 1).all()

@@ -15,10 +15,10 @@ from tests.importing.models import Linear, float_tensor, graph_of, vectors
 from tests.importing.test_conversion import rows, scored, softmax
 from trueodds.bundle.bundle import same_answers
 from trueodds.calibrators import Temperature
-from trueodds.importing import folding, onnx_file
+from trueodds.importing import folding
 from trueodds.importing.errors import ModelFileError
 from trueodds.importing.options import Options
-from trueodds.importing.rewriting import convert
+from trueodds.importing.rewriting import convert, session
 
 X = vectors(40)
 
@@ -83,9 +83,9 @@ def test_an_old_file_takes_a_calibrator(tmp_path: Path) -> None:
     """`trueodds calibrate --onnx` reads foreign files too."""
     model = old(tmp_path / "m.onnx", 3, 8, head="logits")
     folding.fold(tmp_path / "m.onnx", Temperature(2.0), tmp_path / "out.onnx", model.logits(X))
-    session = onnx_file.session(str(tmp_path / "out.onnx"), tmp_path)
-    assert [one.name for one in session.get_inputs()] == ["x"]
-    assert np.allclose(session.run(None, {"x": X})[0], softmax(model.logits(X) / 2), atol=1e-5)
+    graph = session(str(tmp_path / "out.onnx"), tmp_path)
+    assert [one.name for one in graph.get_inputs()] == ["x"]
+    assert np.allclose(graph.run(None, {"x": X})[0], softmax(model.logits(X) / 2), atol=1e-5)
 
 
 def noisy(path: Path, by: float) -> None:

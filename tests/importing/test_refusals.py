@@ -15,9 +15,8 @@ from onnx import TensorProto, helper, numpy_helper
 from tests.importing.models import Linear, float_tensor, graph_of, images, labels_of, vectors
 from trueodds.errors import UserError
 from trueodds.importing import importer, rows
-from trueodds.importing.onnx_file import session
 from trueodds.importing.options import Options, Preprocessing
-from trueodds.importing.rewriting import convert
+from trueodds.importing.rewriting import convert, session
 from trueodds.importing.rows import LabelledRows
 
 

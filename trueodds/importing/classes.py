@@ -12,7 +12,6 @@ from scipy.optimize import linear_sum_assignment
 
 from trueodds.errors import UserError
 from trueodds.files import read_npz
-from trueodds.importing import scoring
 from trueodds.importing.errors import LabelledRowsError
 from trueodds.importing.options import PRESETS, Preprocessing
 from trueodds.importing.rewriting import ServableModel, convert
@@ -49,17 +48,13 @@ def class_names(model: ServableModel, rows: LabelledRows) -> tuple[str, ...]:
     names, source = next(((names, source) for names, source in sources if names), ((), ""))
     cure = "name all classes in the order of the model's outputs: --classes a,b,c, or a file with one a line"
     if names and len(names) != count:
-        problem = (
-            f"{source} {len(names)} classes ({listed(names)}), and {model.path} answers with {count} numbers a row"
-        )
-        raise LabelledRowsError(f"{problem}; {cure}")
+        problem = f"{source} {len(names)} classes ({listed(names)}), and {model.path} answers"
+        raise LabelledRowsError(f"{problem} with {count} numbers a row; {cure}")
     names = names or tuple(map(str, range(count)))
     labels = tuple(sorted(set(map(str, rows.y.tolist()))))
     if _numbers(names) and not _numbers(labels):
-        problem = (
-            f"{rows.source} labels its rows {listed(labels)}, and nothing says which output of {model.path} is whose"
-        )
-        raise LabelledRowsError(f"{problem}; {cure}")
+        problem = f"{rows.source} labels its rows {listed(labels)}, and nothing says which output"
+        raise LabelledRowsError(f"{problem} of {model.path} is whose; {cure}")
     return names
 
 
@@ -136,9 +131,8 @@ def check_expected(
     """
     p_NC, q_NC = read_expected(path, names), softmax(logits_NC)
     if len(p_NC) != len(q_NC):
-        raise LabelledRowsError(
-            f"{path} has {len(p_NC):,} rows, and {rows.source} {len(q_NC):,}; give one for each row"
-        )
+        problem = f"{path} has {len(p_NC):,} rows, and {rows.source} {len(q_NC):,}"
+        raise LabelledRowsError(f"{problem}; give one for each row")
     if _agree(p_NC, q_NC):
         return
     row = int(np.abs(p_NC - q_NC).max(axis=1).argmax())
@@ -174,7 +168,7 @@ def _preprocessing_of(model: ServableModel, rows: LabelledRows, p_NC: Array) -> 
         try:
             options = replace(model.options, preprocessing=Preprocessing.parse(words))
             other = convert(model.path, sample, options)
-            q_NC = softmax(scoring.score_sample(other.data, other.path, other.kind, sample))
+            q_NC = softmax(other.run(other.sample))
         except UserError:  # not for this model
             continue
         if _agree(p_NC[some], q_NC):

@@ -28,7 +28,7 @@ from trueodds.cli import Subparsers, status_of
 from trueodds.errors import UserError
 from trueodds.evaluation.measurement import Measurement, Problem
 from trueodds.importing import rows
-from trueodds.importing.options import PRESETS, Options, Preprocessing, TextOptions
+from trueodds.importing.options import PRESETS, Options, Preprocessing
 from trueodds.processes import limited
 from trueodds.reports.table.evaluation import aligned
 from trueodds.texts import plural
@@ -61,10 +61,8 @@ def add_parser(commands: Subparsers) -> None:
     parser.add_argument("--labelled", type=Path, required=True, metavar="ROWS", help=rows.FORMS)
     words = "rows to judge by, in the same form (default: half of the labelled rows, class-balanced)"
     parser.add_argument("--test", type=Path, metavar="ROWS", help=words)
-    words = (
-        "in the order of the model's outputs: a,b,c, or a file with one a line (default: as model or rows name them)"
-    )
-    parser.add_argument("--classes", default="", metavar="NAMES", help=words)
+    words = "in the order of the model's outputs: a,b,c, or a file with one a line"
+    parser.add_argument("--classes", default="", metavar="NAMES", help=f"{words} (default: as model or rows name them)")
     words = "the one of two classes that the model is asked about, such as malignant: answers give its probability"
     parser.add_argument("--positive", metavar="CLASS", help=words)
     words = f"the maker's own probabilities for the labelled rows, which the model must give: {rows.EXPECTED_FORMS}"
@@ -87,9 +85,8 @@ def add_parser(commands: Subparsers) -> None:
     parser.add_argument("--output", metavar="NAME", help="which of several outputs holds logits or probabilities")
     parser.add_argument("--name", default="", help="of the model (default: that of its file)")
     parser.add_argument("--out", type=Path, default=OUT, metavar="FOLDER", help=f"(default: {OUT}/, in it NAME/)")
-    parser.add_argument(
-        "--publish", metavar="MODELS", help="publish the bundle to this model directory, or s3://bucket/prefix"
-    )
+    words = "publish the bundle to this model directory, or s3://bucket/prefix"
+    parser.add_argument("--publish", metavar="MODELS", help=words)
     words = f"seconds that a step may take without progress (default: {SECONDS:g})"
     parser.add_argument("--seconds", type=_positive, default=SECONDS, metavar="N", help=words)
     words = f"memory that reading the files may take (default: {SHARE:.0%} of the machine's; on Linux)"
@@ -185,10 +182,12 @@ def write(arguments: argparse.Namespace, name: str, folder: Path) -> int:
         input="text" if texts and arguments.input is None else arguments.input,
         output=arguments.output,
         preprocessing=None if arguments.preprocess is None else Preprocessing.parse(arguments.preprocess),
-        texts=TextOptions(arguments.tokenizer, arguments.max_tokens, arguments.max_characters),
         classes=_classes(arguments.classes),
         expected=arguments.expected,
         allow_unseen=arguments.allow_unseen,
+        tokenizer=arguments.tokenizer,
+        max_tokens=arguments.max_tokens,
+        max_characters=arguments.max_characters,
     )
     limited.step(f"reading {arguments.labelled}")
     labelled = rows.read(arguments.labelled, arguments.label, texts=texts)

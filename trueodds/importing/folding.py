@@ -7,10 +7,15 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import onnx
+import onnxruntime
+from google.protobuf.message import DecodeError
+from onnx import TensorProto, helper, numpy_helper
 
 from trueodds.calibrators import Calibrator
 from trueodds.errors import UserError
 from trueodds.files import write_bytes
+from trueodds.importing.onnx_file import lifted
 
 TOLERANCE = 1e-6
 CHECKED_ROWS = 256
@@ -24,7 +29,7 @@ class FoldError(UserError, RuntimeError):
 
 
 def folded(path: Path, calibrator: Calibrator) -> Any:
-    """The graph of a file with the calibrator behind its logits; its one output is `probabilities`.
+    """Returns the graph of a file with the calibrator behind its logits; its one output is `probabilities`.
 
     softmax(W z + b) is computed in float64 and given as float32, for people who serve without this package.
 
@@ -32,11 +37,6 @@ def folded(path: Path, calibrator: Calibrator) -> Any:
         FoldError: a calibrator that is not affine in the logits, no ONNX, a graph without one output of C logits or
             folded already.
     """
-    import onnx
-    from google.protobuf.message import DecodeError
-
-    from trueodds.importing.onnx_file import lifted
-
     try:
         model = onnx.load(path)
     except (ValueError, DecodeError) as error:
@@ -73,16 +73,13 @@ def fold(path: Path, calibrator: Calibrator, out: Path, logits_NC: npt.NDArray[n
     Raises:
         FoldError: as `folded` and `check`.
     """
-    import onnx
-    import onnxruntime
-
     model = folded(path, calibrator)
     behind = [node for node in model.graph.node if node.name.startswith(PREFIX)]
     name, rows_NC = behind[0].input[0], logits_NC[:CHECKED_ROWS].astype(np.float32)
-    logits = onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, ["batch", rows_NC.shape[1]])
+    logits = helper.make_tensor_value_info(name, TensorProto.FLOAT, ["batch", rows_NC.shape[1]])
     weights = [tensor for tensor in model.graph.initializer if tensor.name.startswith(PREFIX)]
-    graph = onnx.helper.make_graph(behind, "calibrator", [logits], list(model.graph.output), weights)
-    alone = onnx.helper.make_model(graph, opset_imports=model.opset_import, ir_version=model.ir_version)
+    graph = helper.make_graph(behind, "calibrator", [logits], list(model.graph.output), weights)
+    alone = helper.make_model(graph, opset_imports=model.opset_import, ir_version=model.ir_version)
     session = onnxruntime.InferenceSession(alone.SerializeToString(), providers=["CPUExecutionProvider"])
     check(calibrator, rows_NC, session.run([PROBABILITIES], {name: rows_NC})[0])
     write_bytes(out, model.SerializeToString(deterministic=True))
@@ -108,8 +105,6 @@ def _classes(graph: Any, path: Path) -> int:
 
 def _append(graph: Any, affine: tuple[Any, Any], classes: int) -> None:
     """Cast, W z + b, softmax and cast behind the graph's only output."""
-    from onnx import TensorProto, helper, numpy_helper
-
     matrix_CC, bias_C = affine
     plain = np.count_nonzero(matrix_CC) <= classes and np.array_equal(matrix_CC, np.diag(matrix_CC.diagonal()))
     factor = matrix_CC.diagonal().copy() if plain else np.ascontiguousarray(matrix_CC.T)

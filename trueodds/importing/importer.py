@@ -4,30 +4,31 @@ from __future__ import annotations
 
 import re
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from trueodds import calibrators, logits
-from trueodds.bundle import METRICS, MODEL, Bundle, BundleError, Description, Reference, RiskCoverage
+from trueodds.bundle import METRICS, MODEL, Bundle, BundleError, Description, Reference, RiskCoverage, trial
 from trueodds.bundle.contents import NAME
 from trueodds.calibrators.selection import Selection, default_candidates
 from trueodds.errors import ConfigError
 from trueodds.evaluation.results import Results, evaluate, table_of
 from trueodds.evaluation.splits import balanced
 from trueodds.files import write_bytes
-from trueodds.importing import scoring
 from trueodds.importing.classes import check_expected, check_order, check_seen, class_names
 from trueodds.importing.errors import LabelledRowsError, ModelFileError
 from trueodds.importing.options import Options
-from trueodds.importing.rewriting import ServableModel, convert
-from trueodds.importing.rows import LabelledRows
+from trueodds.importing.rewriting import ServableModel, convert, session
+from trueodds.importing.rows import LabelledRows, batches
 from trueodds.inputs import Inputs, VectorInput
 from trueodds.logits import Logits
-from trueodds.processes.limited import step
+from trueodds.processes.limited import progress, step
+from trueodds.processes.progress import bar
 from trueodds.sums.positive import PositiveClass
 
 METHOD = "imported"
@@ -55,9 +56,9 @@ class ScoredModel:
     splits: dict[str, Logits]
     """val, for the calibrator, and test."""
     golden: Inputs
-    """One row."""
+    """The first row of val."""
     golden_logits: npt.NDArray[np.float32]
-    """The model's answer for it, (classes,)."""
+    """The model's answer for it alone, (classes,)."""
     data_sha256: str
     notes: tuple[str, ...]
 
@@ -132,9 +133,9 @@ def score(
     if few := next((each for each in rows.values() if len(each) < least), None):
         raise LabelledRowsError(f"{few.source} holds {len(few)} rows; at least {least} are needed: {LEAST} a split")
     step(f"scoring the rows by {path}")
-    answers = scoring.answer(model.data, path, model.kind, rows)
-    splits = {split: Logits(answers.logits[split], labels[split]) for split in rows}
-    val = splits["val"]
+    inputs = {split: batches(model.kind, each) for split, each in rows.items()}
+    splits = {split: Logits(logits_of(model, rows[split], inputs[split]), labels[split]) for split in rows}
+    val, golden = splits["val"], model.sample[:1]
     if options.expected is not None:
         check_expected(model, options.expected, val.logits_NC, names, labelled)
     if not options.classes:
@@ -148,7 +149,33 @@ def score(
     sha256 = labelled.sha256() if test is None else f"{labelled.sha256()} {test.sha256()}"
     features = model.kind.features if isinstance(model.kind, VectorInput) else ()
     renamed = (note for each in rows.values() if features for note in each.notes(features))
-    return ScoredModel(model, names, splits, answers.golden, answers.golden_logits, sha256, (*model.notes, *renamed))
+    return ScoredModel(model, names, splits, golden[0], model.run(golden)[0], sha256, (*model.notes, *renamed))
+
+
+def logits_of(model: ServableModel, rows: LabelledRows, inputs: Iterable[Inputs]) -> npt.NDArray[np.float32]:
+    """Computes the logits of rows, N x C, from their batches `inputs`, with a progress bar.
+
+    Raises:
+        LabelledRowsError: images that cannot be read, all of them by one message.
+        ModelFileError: rows that onnxruntime cannot run, logits that are not finite.
+    """
+    parts: list[npt.NDArray[np.float32]] = []
+    with bar(len(rows), f"score {rows.source}", model.kind.noun) as shown:
+        for batch in inputs:
+            try:
+                parts.append(model.run(batch))
+            except Exception as error:  # onnxruntime has a dozen exception types without a common base
+                why = " ".join(str(error).split())
+                raise ModelFileError(f"{rows.source}: onnxruntime cannot run its rows: {why}") from None
+            shown.update(len(batch))
+            progress()
+    logits_NC = np.concatenate(parts)
+    if len(bad := np.flatnonzero(~np.isfinite(logits_NC).all(axis=1))):
+        first = rows.x[bad[0]] if isinstance(rows.x, tuple) else f"row {bad[0]}"
+        problem = f"{rows.source}: the logits of {len(bad):,} of {len(rows):,} rows are not finite"
+        cure = "look for missing or extreme values in the row, and for an overflow (float16) in the model"
+        raise ModelFileError(f"{problem}, the first of {first}; {cure}")
+    return logits_NC
 
 
 def _write_bundle(
@@ -186,8 +213,25 @@ def _write_bundle(
                 golden_input=scored.golden,
                 golden_logits=scored.golden_logits,
                 reference=Reference.of(calibrator(val.logits_NC).max(axis=1)),
-                trial=scoring.try_bundle,
+                trial=try_bundle,
             )
         except BundleError as error:  # its words name a folder that is gone
             problem = re.sub(r"\S*/" + re.escape(MODEL), "the model", str(error))
             raise ModelFileError(f"the service would refuse the bundle of {name}: {problem}") from None
+
+
+def try_bundle(bundle: Bundle) -> None:
+    """Loads a bundle's graph as the service does and checks its answers, one row at a time and in a full batch.
+
+    Raises:
+        ModelFileError: onnxruntime refuses the graph.
+        BundleError: the service would refuse the bundle, or an answer depends on the rows beside it.
+    """
+    graph = session(str(bundle.model_path), bundle.model_path)
+    names = [tensor.name for tensor in graph.get_inputs()]
+
+    def infer(rows: Inputs) -> Any:
+        return graph.run([graph.get_outputs()[0].name], bundle.card.input.feed(rows, names))[0]
+
+    rows = trial.check(bundle, graph.get_inputs(), graph.get_outputs(), infer)
+    trial.check_batch(bundle, rows, infer)

@@ -1,4 +1,4 @@
-"""ONNX files: loaded whole, checked before anything is built on them, and run."""
+"""ONNX files, loaded whole and checked before anything is built on them."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import onnx
-import onnxruntime as ort
-from google.protobuf.message import DecodeError, EncodeError
+from google.protobuf.message import DecodeError
 from onnx import checker, external_data_helper, version_converter
 
 from trueodds.bundle import unloadable
@@ -37,8 +36,11 @@ LOOKS = {
 }
 
 
-def load(path: Path) -> Model:
-    """Loads the model of a file, with the weights that it keeps in files beside it.
+def load(path: Path) -> tuple[Model, dict[str, Any]]:
+    """Loads the model of a file, with the weights that it keeps in files beside it, and without metadata.
+
+    Returns:
+        The model, and its hash, opset and producer for the card.
 
     Raises:
         ModelFileError: no ONNX, weights that are missing, operators or an opset that onnxruntime does not have.
@@ -57,7 +59,9 @@ def load(path: Path) -> Model:
         raise _no_onnx(path, data)
     _load_weights(model, path)
     _check_operators(model, path)
-    return _modern(lifted(model), path)
+    model = without_metadata(_modern(lifted(model), path))
+    producer = " ".join(filter(None, (model.producer_name, model.producer_version)))
+    return model, {"sha256": digest(path), "opset": opset(model), "producer": producer}
 
 
 def lifted(model: Model) -> Model:
@@ -75,51 +79,16 @@ def lifted(model: Model) -> Model:
 
 def digest(path: Path) -> str:
     """Computes the SHA-256 of a model's file and of the files of its weights beside it, in hex."""
-    total = hashlib.sha256(path.read_bytes())
-    model = Model()
+    data, model = path.read_bytes(), Model()
+    total = hashlib.sha256(data)
     try:
-        model.ParseFromString(path.read_bytes())
+        model.ParseFromString(data)
     except DecodeError:
         return total.hexdigest()
     for name in sorted(_weight_files(model)):
         if (path.parent / name).is_file():
             total.update((path.parent / name).read_bytes())
     return total.hexdigest()
-
-
-def serialised(model: Model, path: Path) -> bytes:
-    """Returns the bytes of one file, equal for equal models.
-
-    Raises:
-        ModelFileError: more than protobuf allows.
-    """
-    try:
-        data: bytes = model.SerializeToString(deterministic=True)
-    except (EncodeError, ValueError):
-        data = b""
-    if not 0 < len(data) <= LIMIT:
-        raise ModelFileError(
-            f"{path} has more than 2 GB of weights; a bundle keeps them in one file. Use float16 weights"
-        )
-    return data
-
-
-def session(graph: Model | bytes | str, path: Path, *, spinning: bool = True) -> ort.InferenceSession:
-    """Starts onnxruntime on the CPU for a graph, its bytes, or its file; messages name `path`.
-
-    `spinning`: its threads wait busily, which is best where nothing else computes.
-
-    Raises:
-        ModelFileError: onnxruntime refuses the graph, or it has more bytes than protobuf allows.
-    """
-    options = ort.SessionOptions()
-    options.log_severity_level = 4  # its errors are raised, too
-    options.add_session_config_entry("session.intra_op.allow_spinning", str(int(spinning)))
-    data = serialised(graph, path) if isinstance(graph, Model) else graph
-    try:
-        return ort.InferenceSession(data, options, providers=["CPUExecutionProvider"])
-    except Exception as error:  # onnxruntime has a dozen exception types without a common base
-        raise ModelFileError(unloadable.why(path, str(error), ort.__version__)) from None
 
 
 def without_metadata(model: Model) -> Model:

@@ -78,9 +78,8 @@ class Preprocessing(BaseModel):
             key = str(first["loc"][0])
             if first["type"] == "extra_forbidden":
                 allowed = ", ".join(cls.model_fields)
-                raise ModelFileError(
-                    f"preprocess has no key {key!r}; allowed: {allowed}.{nearest(key, cls.model_fields)}"
-                ) from None
+                near = nearest(key, cls.model_fields)
+                raise ModelFileError(f"preprocess has no key {key!r}; allowed: {allowed}.{near}") from None
             raise ModelFileError(f"preprocess: {key} = {first['input']!r}: {first['msg']}") from None
         if 0 in read.std or read.scale == 0:
             raise ModelFileError("preprocess: std and scale must not be 0: every row would be the same to the model")
@@ -97,10 +96,8 @@ class Preprocessing(BaseModel):
     def check_channels(self, count: int, noun: str) -> None:
         """Raises ModelFileError where mean or std has neither one number nor `count`."""
         for name in ("mean", "std"):
-            if len(getattr(self, name)) not in (1, count):
-                problem = (
-                    f"preprocess: {name} has {len(getattr(self, name))} numbers, and the model takes {count} {noun}"
-                )
+            if (numbers := len(getattr(self, name))) not in (1, count):
+                problem = f"preprocess: {name} has {numbers} numbers, and the model takes {count} {noun}"
                 raise ModelFileError(f"{problem}; give one, or one for each")
 
 
@@ -113,16 +110,6 @@ PRESETS: dict[str, dict[str, Any]] = {
 
 
 @dataclass(frozen=True)
-class TextOptions:
-    """The caller's statements about a model of texts; None: as the files say."""
-
-    tokenizer: Path | None = None
-    """A tokenizer.json."""
-    max_tokens: int | None = None
-    max_characters: int | None = None
-
-
-@dataclass(frozen=True)
 class Options:
     """The caller's statements about a model; None or empty: as its file says."""
 
@@ -130,10 +117,13 @@ class Options:
     output: str | None = None
     """Name of the output that holds logits or probabilities."""
     preprocessing: Preprocessing | None = None
-    texts: TextOptions = TextOptions()
     classes: tuple[str, ...] = ()
     """Names in the order of the output's columns."""
     expected: Path | None = None
     """A file of the maker's own probabilities for the labelled rows, which the model must give."""
     allow_unseen: bool = False
     """Classes may have no labelled row."""
+    tokenizer: Path | None = None
+    """A tokenizer.json, of a model of texts."""
+    max_tokens: int | None = None
+    max_characters: int | None = None

@@ -14,12 +14,10 @@ import numpy as np
 from onnx import TensorProto, helper, numpy_helper
 
 from trueodds.errors import nearest
-from trueodds.importing import onnx_file
 from trueodds.importing.errors import ModelFileError
 from trueodds.importing.onnx_file import Model
 from trueodds.importing.options import Kind, Options
 from trueodds.importing.texts.hub_files import HubFiles
-from trueodds.processes.limited import step
 
 FLOATS: dict[int, str] = {TensorProto.FLOAT: "float32", TensorProto.DOUBLE: "float64", TensorProto.FLOAT16: "float16"}
 NUMBERS: dict[int, str] = {**FLOATS, TensorProto.UINT8: "uint8", TensorProto.INT64: "int64", TensorProto.INT32: "int32"}
@@ -40,10 +38,9 @@ class TensorInfo:
 
     def __str__(self) -> str:
         kind = NUMBERS.get(self.type) or (TensorProto.DataType.Name(self.type).lower() if self.type else "no tensor")
-        sizes = (
-            "of any rank" if self.shape is None else f"[{', '.join('?' if n is None else str(n) for n in self.shape)}]"
-        )
-        return f"{self.name!r} {kind} {sizes}"
+        if self.shape is None:
+            return f"{self.name!r} {kind} of any rank"
+        return f"{self.name!r} {kind} [{', '.join('?' if n is None else str(n) for n in self.shape)}]"
 
 
 @dataclass(frozen=True)
@@ -73,21 +70,14 @@ class ModelFile:
     """Hash, opset and producer of the file, for the card."""
 
 
-def read(path: Path, options: Options) -> ModelFile:
-    """Reads a model and checks that onnxruntime loads it.
+def read(path: Path, model: Model, origin: Mapping[str, Any], options: Options) -> ModelFile:
+    """Reads what a file says of its model, which `onnx_file.load` has loaded with its `origin`; changes the model.
 
     Raises:
         ModelFileError: a model that cannot be imported.
-        FileNotFoundError: no such file.
     """
-    step(f"reading {path}")
-    model = onnx_file.load(path)
-    onnx_file.session(model, path)
-    producer = " ".join(filter(None, (model.producer_name, model.producer_version)))
-    origin = {"sha256": onnx_file.digest(path), "opset": onnx_file.opset(model), "producer": producer}
     signature = _signature(model, path, options)
-    onnx_file.without_metadata(model)  # that of the tensors which the signature adds, too
-    return ModelFile(path, options, model, signature, HubFiles.beside(options.texts.tokenizer, path), origin)
+    return ModelFile(path, options, model, signature, HubFiles.beside(options.tokenizer, path), origin)
 
 
 def _signature(model: Model, path: Path, options: Options) -> Signature:
@@ -167,9 +157,8 @@ def _outputs(model: Model, path: Path, name: str | None) -> tuple[TensorInfo, ..
             near = nearest(name, [one.name for one in every])
             raise ModelFileError(f"{path} has no output {name!r}; it has {listed}.{near}")
         if chosen[0].type not in FLOATS:
-            raise ModelFileError(
-                f"{path}: the output {chosen[0]} holds no logits and no probabilities; it has {listed}"
-            )
+            problem = f"{path}: the output {chosen[0]} holds no logits and no probabilities"
+            raise ModelFileError(f"{problem}; it has {listed}")
         return tuple(chosen)
     if not candidates:
         raise ModelFileError(f"{path} has no output of float numbers, but {listed}; export its logits or probabilities")
@@ -191,7 +180,8 @@ def _cut_zip_maps(model: Model) -> tuple[str, ...]:
     graph, labels = model.graph, tuple[str, ...]()
     for node in [node for node in graph.node if node.op_type == "ZipMap"]:
         for output in [output for output in graph.output if output.name == node.output[0]]:
-            output.CopyFrom(helper.make_tensor_value_info(node.input[0], TensorProto.FLOAT, [BATCH, None]))
+            output.name = node.input[0]
+            output.type.CopyFrom(helper.make_tensor_type_proto(TensorProto.FLOAT, [BATCH, None]))
         graph.node.remove(node)
         labels = _labels(node)
     return labels or next(filter(None, map(_labels, graph.node)), ())

@@ -14,17 +14,21 @@ from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
+import onnxruntime as ort
+from google.protobuf.message import EncodeError
 from onnx import TensorProto, compose, helper, numpy_helper
 
+from trueodds.bundle import unloadable
 from trueodds.importing import onnx_file, reading
 from trueodds.importing.errors import ModelFileError
-from trueodds.importing.onnx_file import CURRENT, Model
+from trueodds.importing.onnx_file import CURRENT, LIMIT, Model
 from trueodds.importing.options import PIXEL, Options, Preprocessing
 from trueodds.importing.reading import BATCH, FLOATS, ModelFile, TensorInfo
 from trueodds.importing.rows import LabelledRows
 from trueodds.importing.texts.hub_files import TOKENS_OPTION
 from trueodds.importing.understanding import Interpretation, understand
 from trueodds.inputs import ImageInput, Input, Inputs, TextInput
+from trueodds.processes.limited import step
 
 Form = Literal["logits", "probabilities", "logit", "probability"]
 """The content of an output: a column for each of several classes, or one column, of the second of two classes."""
@@ -63,7 +67,10 @@ class ServableModel:
     """The caller's statements about that file."""
     data: bytes
     """The ONNX file."""
+    session: ort.InferenceSession
     kind: Input
+    sample: Inputs
+    """The rows that it was tried on."""
     classes: int
     """Columns of the logits."""
     labels: tuple[str, ...]
@@ -75,6 +82,11 @@ class ServableModel:
     origin: Mapping[str, Any]
     """Hash, opset, producer and signature of the file, for the card."""
 
+    def run(self, rows: Inputs) -> npt.NDArray[np.float32]:
+        """Computes the logits of one batch of rows, N x C."""
+        logits_NC: npt.NDArray[np.float32] = self.session.run(None, self.kind.feed(rows, [self.kind.tensor]))[0]
+        return logits_NC
+
 
 @dataclass(frozen=True)
 class Sample:
@@ -82,6 +94,8 @@ class Sample:
 
     meaning: Interpretation
     model: Model
+    taken: dict[str, Array]
+    """The values that the inputs of the file's own graph took."""
     output: TensorInfo
     """The output that holds one number a class."""
     values_NC: Array
@@ -108,22 +122,26 @@ def convert(path: Path, rows: LabelledRows, options: Options) -> ServableModel:
     Raises:
         ModelFileError, LabelledRowsError, InputError, FileNotFoundError: as the three of them.
     """
-    file = reading.read(path, options)
-    meaning = understand(file, rows)
-    return rewrite(meaning)
+    step(f"reading {path}")
+    model, origin = onnx_file.load(path)
+    session(model, path)  # what onnxruntime refuses is refused before anything is built on it
+    meaning = understand(reading.read(path, model, origin, options), rows)
+    return rewrite(meaning, spinning=not isinstance(rows.x, tuple))
 
 
-def rewrite(meaning: Interpretation) -> ServableModel:
+def rewrite(meaning: Interpretation, *, spinning: bool = True) -> ServableModel:
     """Composes preprocessing and logits with a model, and checks the outcome on some of the rows.
+
+    `spinning` as for `session`.
 
     Raises:
         ModelFileError: a model that cannot be composed or run, or that answers differently once it is.
     """
-    file = meaning.file
+    file, kind = meaning.file, meaning.kind
     sample = _sample(meaning, _prepared(meaning))
-    data = onnx_file.serialised(_with_logits(sample), file.path)
+    data = _serialised(_with_logits(sample), file.path)
     changed = _check_as_file(sample)
-    _check_rows_apart(sample, data)
+    servable = session(data, file.path, spinning=spinning)
     preprocessing = file.options.preprocessing
     origin = {
         **file.origin,
@@ -136,7 +154,45 @@ def rewrite(meaning: Interpretation) -> ServableModel:
     if file.signature.labels:
         labels, source = file.signature.labels, str(file.path)
     notes = (*file.hub.notes, *meaning.notes, *changed, *_notes(sample))
-    return ServableModel(file.path, file.options, data, meaning.kind, sample.classes, labels, source, notes, origin)
+    model = ServableModel(
+        file.path, file.options, data, servable, kind, meaning.inputs, sample.classes, labels, source, notes, origin
+    )
+    _check_rows_apart(sample, model)
+    return model
+
+
+def session(graph: Model | bytes | str, path: Path, *, spinning: bool = True) -> ort.InferenceSession:
+    """Starts onnxruntime on the CPU for a graph, its bytes, or its file; messages name `path`.
+
+    `spinning`: its threads wait busily, which is best where nothing else computes.
+
+    Raises:
+        ModelFileError: onnxruntime refuses the graph, or it has more bytes than protobuf allows.
+    """
+    options = ort.SessionOptions()
+    options.log_severity_level = 4  # its errors are raised, too
+    options.add_session_config_entry("session.intra_op.allow_spinning", str(int(spinning)))
+    data = _serialised(graph, path) if isinstance(graph, Model) else graph
+    try:
+        return ort.InferenceSession(data, options, providers=["CPUExecutionProvider"])
+    except Exception as error:  # onnxruntime has a dozen exception types without a common base
+        raise ModelFileError(unloadable.why(path, str(error), ort.__version__)) from None
+
+
+def _serialised(model: Model, path: Path) -> bytes:
+    """Returns the bytes of one file, equal for equal models.
+
+    Raises:
+        ModelFileError: more than protobuf allows.
+    """
+    try:
+        data: bytes = model.SerializeToString(deterministic=True)
+    except (EncodeError, ValueError):
+        data = b""
+    if not 0 < len(data) <= LIMIT:
+        cure = "a bundle keeps them in one file. Use float16 weights"
+        raise ModelFileError(f"{path} has more than 2 GB of weights; {cure}")
+    return data
 
 
 @contextlib.contextmanager
@@ -250,64 +306,67 @@ def _model(graph: Any, file: ModelFile) -> Model:
 def _sample(meaning: Interpretation, model: Model) -> Sample:
     """Runs a prepared model on some of the rows."""
     path, kind = meaning.file.path, meaning.kind
-    session = onnx_file.session(model, path)
+    inner, own = _given_to(meaning.file.signature.inputs), len(model.graph.output)
+    model.graph.output.extend(inner)
+    prepared = session(model, path)
+    del model.graph.output[own:]
     if isinstance(kind, TextInput):
-        _check_lengths(session, kind, path)
-    output, values_NC = _output(session, meaning)
-    return Sample(meaning, model, output, values_NC, _form(output, values_NC, path))
+        _check_lengths(prepared, kind, path)
+    output, values_NC, taken = _output(prepared, meaning)
+    return Sample(meaning, model, taken, output, values_NC, _form(output, values_NC, path))
 
 
-def _check_lengths(session: Any, kind: TextInput, path: Path) -> None:
+def _check_lengths(prepared: ort.InferenceSession, kind: TextInput, path: Path) -> None:
     """Checks that a graph answers texts of as many tokens as its kind allows, and one without tokens.
 
     Raises:
         ModelFileError: it does not; the message names the greatest number that it answers.
     """
     for what, row, _ in kind.extremes():
-        if not (message := _failure(session, kind, row)):
+        if not (message := _failure(prepared, kind, row)):
             continue
         count = int(min(row[0, 0], kind.max_tokens))
         least, most = 0, count  # it answers `least` tokens, and not `most`
         while most - least > 1:
             middle = (least + most) // 2
             shorter = np.concatenate([np.full_like(row[:, :1], middle), row[:, 1:]], axis=1)
-            least, most = (least, middle) if _failure(session, kind, shorter) else (middle, most)
+            least, most = (least, middle) if _failure(prepared, kind, shorter) else (middle, most)
         cure = f"it answers up to {least:,}: say {TOKENS_OPTION} {least}" if least else "export the model again"
         raise ModelFileError(f"{path} cannot be run on {what}: {message}; {cure}")
 
 
-def _failure(session: Any, kind: Input, row: Inputs) -> str:
+def _failure(prepared: ort.InferenceSession, kind: Input, row: Inputs) -> str:
     try:
-        session.run(None, kind.feed(row, [kind.tensor]))
+        prepared.run(None, kind.feed(row, [kind.tensor]))
     except Exception as error:  # onnxruntime has a dozen exception types without a common base
         return " ".join(str(error).split())
     return ""
 
 
-def _output(session: Any, meaning: Interpretation) -> tuple[TensorInfo, Array]:
-    """The output that holds one number a class, and its values for the sample, N x C."""
+def _output(prepared: ort.InferenceSession, meaning: Interpretation) -> tuple[TensorInfo, Array, dict[str, Array]]:
+    """The output of one number a class, its values for the sample, N x C, and those that the file's inputs take."""
     path, kind, inputs = meaning.file.path, meaning.kind, meaning.inputs
-    outputs = meaning.file.signature.outputs
+    outputs, names = meaning.file.signature.outputs, [one.name for one in meaning.file.signature.inputs]
+    wanted = [*(PREFIX + one.name for one in outputs), *(INTO + name for name in names)]
     try:
-        values = session.run([PREFIX + one.name for one in outputs], kind.feed(inputs, [kind.tensor]))
+        values = prepared.run(wanted, kind.feed(inputs, [kind.tensor]))
     except Exception as error:  # onnxruntime has a dozen exception types without a common base
         raise _not_run(meaning, len(inputs), str(error)) from None
-    fitting = {}
-    for one, value in zip(outputs, values, strict=True):
+    taken, fitting = dict(zip(names, values[len(outputs) :], strict=True)), {}
+    for one, value in zip(outputs, values, strict=False):
         if value.ndim == 1 or (value.ndim >= 2 and int(np.prod(value.shape[2:])) == 1):
             if len(value) != len(inputs):
                 raise _not_run(meaning, len(inputs), f"it answers with {len(value)} rows")
             fitting[one] = value.reshape(len(value), -1)
     if len(fitting) == 1:
-        return next(iter(fitting.items()))
+        return *next(iter(fitting.items())), taken
     shapes = "; ".join(
-        f"{one.name!r} {value.dtype} {list(value.shape)}" for one, value in zip(outputs, values, strict=True)
+        f"{one.name!r} {value.dtype} {list(value.shape)}" for one, value in zip(outputs, values, strict=False)
     )
     if not fitting:
         raise ModelFileError(f"{path} has no output of one number for each class, but {shapes}; export its logits")
-    raise ModelFileError(
-        f"{path} has {len(fitting)} outputs that may be logits or probabilities: {shapes}; choose one: --output NAME"
-    )
+    problem = f"{path} has {len(fitting)} outputs that may be logits or probabilities: {shapes}"
+    raise ModelFileError(f"{problem}; choose one: --output NAME")
 
 
 def _not_run(meaning: Interpretation, rows: int, message: str) -> ModelFileError:
@@ -375,13 +434,9 @@ def _check_as_file(sample: Sample) -> tuple[str, ...]:
     Raises:
         ModelFileError: the answers differ.
     """
-    path, kind, signature = sample.meaning.file.path, sample.meaning.kind, sample.meaning.file.signature
-    front = onnx_file.session(_front(sample), path)
-    names = [one.name for one in signature.inputs]
-    feed = kind.feed(sample.meaning.inputs, [one.name for one in front.get_inputs()])
-    taken = front.run([INTO + name for name in names], feed)
+    path, labels = sample.meaning.file.path, sample.meaning.file.signature.labels
     try:
-        own_NC = _unchanged(path, dict(zip(names, taken, strict=True)), sample.output.name, signature.labels)
+        own_NC = _unchanged(path, sample.taken, sample.output.name, labels)
         own_NC = own_NC.reshape(sample.values_NC.shape)
     except Exception as error:  # onnxruntime has a dozen exception types without a common base
         why = " ".join(str(error).split())
@@ -393,27 +448,18 @@ def _check_as_file(sample: Sample) -> tuple[str, ...]:
     return ()
 
 
-def _front(sample: Sample) -> Model:
-    """The nodes in front of the file's graph alone: they make its own inputs of rows."""
-    graph = sample.model.graph
-    nodes = [node for node in graph.node if node.output[0].startswith((BEFORE, INTO))]
-    constants = [tensor for tensor in graph.initializer if tensor.name.startswith(BEFORE)]
-    outputs = _given_to(sample.meaning.file.signature.inputs)
-    return _model(helper.make_graph(nodes, "preprocessing", list(graph.input), outputs, constants), sample.meaning.file)
-
-
 def _unchanged(path: Path, feed: dict[str, Array], output: str, labels: tuple[str, ...]) -> Array:
     """The file's own answers, in batches of its own size; of a zip-map by `labels`, its keys in their order."""
-    session = onnx_file.session(str(path), path)
-    outputs = {one.name: one.type for one in session.get_outputs()}
+    unchanged = session(str(path), path)
+    outputs = {one.name: one.type for one in unchanged.get_outputs()}
     name = output if output in outputs else next(name for name, kind in outputs.items() if "map" in kind)
     rows = len(next(iter(feed.values())))
-    size = session.get_inputs()[0].shape[0]
+    size = unchanged.get_inputs()[0].shape[0]
     size = size if isinstance(size, int) and size > 0 else rows
     parts = []
     for start in range(0, rows, size):
         place_N = np.arange(start, start + size).clip(max=rows - 1)
-        answer = session.run([name], {key: value[place_N] for key, value in feed.items()})[0]
+        answer = unchanged.run([name], {key: value[place_N] for key, value in feed.items()})[0]
         if isinstance(answer, list):
             answer = np.array(
                 [[p for _, p in sorted(row.items(), key=lambda one: labels.index(str(one[0])))] for row in answer]
@@ -422,13 +468,13 @@ def _unchanged(path: Path, feed: dict[str, Array], output: str, labels: tuple[st
     return np.concatenate(parts)[:rows]
 
 
-def _check_rows_apart(sample: Sample, data: bytes) -> None:
+def _check_rows_apart(sample: Sample, model: ServableModel) -> None:
     """Raises ModelFileError where the answer to a row depends on the rows beside it."""
-    path, kind, inputs = sample.meaning.file.path, sample.meaning.kind, sample.meaning.inputs
-    session, order_N = onnx_file.session(data, path), inputs.reshape(len(inputs), -1)[:, 0].argsort(kind="stable")
+    path, inputs = model.path, model.sample
+    order_N = inputs.reshape(len(inputs), -1)[:, 0].argsort(kind="stable")
     some = inputs[[0, order_N[0], order_N[-1]]]  # of texts the shortest and the longest
-    together_NC = session.run(None, kind.feed(some, [kind.tensor]))[0]
-    alone_NC = np.concatenate([session.run(None, kind.feed(row[None], [kind.tensor]))[0] for row in some])
+    together_NC = model.run(some)
+    alone_NC = np.concatenate([model.run(row[None]) for row in some])
     what = "logits"
     if sample.form in PROBABILITIES:  # the logarithm of a small one turns its last digit into a large step
         what, together_NC, alone_NC = "probabilities", np.exp(together_NC), np.exp(alone_NC)
@@ -449,9 +495,7 @@ def _notes(sample: Sample) -> tuple[str, ...]:
     what = "rows that sum to 1" if form == "probabilities" else "one column from 0 to 1"
     note = f"The output {output.name!r} holds probabilities ({what}), not logits: their logarithms are taken."
     if zeros := float(((values_NC <= 0) | (values_NC >= 1 if form == "probability" else False)).mean()):
-        extreme = (
-            f"{zeros:.0%} of its probabilities are exactly 0 or 1: of those no calibrator can tell which are wrong."
-        )
+        extreme = f"{zeros:.0%} of its probabilities are exactly 0 or 1: of those no calibrator can tell which are"
         cure = "Where the model has an output before its softmax or sigmoid, name that: --output."
-        return (note, f"{extreme} {cure}")
+        return (note, f"{extreme} wrong. {cure}")
     return (note,)

@@ -1,9 +1,12 @@
-"""Labelled rows as they come: an .npz, a folder of class folders, a CSV or Parquet table."""
+"""Labelled rows as they come (an .npz, a folder of class folders, a table), and in batches as a model takes them."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+import os
+from collections import deque
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -12,16 +15,23 @@ import numpy as np
 import numpy.typing as npt
 
 from trueodds.errors import nearest
-from trueodds.files import FileError, read_npz
-from trueodds.importing import tables
+from trueodds.files import read_npz
 from trueodds.importing.errors import LabelledRowsError
-from trueodds.inputs import columns
+from trueodds.inputs import ImageInput, Input, InputError, Inputs, Limits, TextInput, VectorInput, columns
 from trueodds.inputs.image.formats import SUFFIXES
 from trueodds.inputs.text import labelled
+from trueodds.inputs.vector.labelled import check_classes
+from trueodds.inputs.vector.labelled import read as read_table
 from trueodds.texts import Places, alike, is_whole_number, listed
 
 FORMS = "an .npz with x and y, a folder of class folders, a .csv or .parquet table"
 EXPECTED_FORMS = "an .npy, an .npz with p, or a .csv or .parquet table with a column for each class, named as it"
+VALUES = 2_400_000
+"""Numbers in a batch: 16 images of 224 x 224; onnxruntime gains nothing by more."""
+AHEAD = 2
+"""Batches of images that are decoded before they are scored."""
+LISTED = 20
+"""Files that cannot be read which a message names; of the others it gives the number."""
 CHANNELS = (1, 3)
 """Numbers of channels that an image may have: grey, RGB."""
 LABEL = "label"
@@ -101,9 +111,8 @@ class LabelledRows:
             raise LabelledRowsError(f"{problem}; it has {listed(self.features)}.{near}")
         if more := [name for name in self.features if name not in features]:
             cure = "take it out of the table, or name it with --label if it holds the labels"
-            raise LabelledRowsError(
-                f"{self.source} has the column {listed(more)}, which the model does not take; {cure}"
-            )
+            problem = f"{self.source} has the column {listed(more)}, which the model does not take"
+            raise LabelledRowsError(f"{problem}; {cure}")
         order = [self.features.index(name) for name in features]
         return replace(self, x=self.x[:, order], features=tuple(features))
 
@@ -150,7 +159,8 @@ def read(path: Path, label: str = LABEL, *, texts: bool = False) -> LabelledRows
     """Reads the rows of a file or folder, `texts` or others; `label` is the column of a table that holds the labels.
 
     Raises:
-        LabelledRowsError: another form, an array or column that is missing, no rows.
+        LabelledRowsError: another form, an array that is missing, no rows.
+        FileError: a file that cannot be read, a column that is missing, rows without a label.
         FileNotFoundError: no such path.
         MissingExtraError: a Parquet file without pyarrow.
     """
@@ -163,7 +173,7 @@ def read(path: Path, label: str = LABEL, *, texts: bool = False) -> LabelledRows
     elif path.is_file() and path.suffix == ".npz":
         rows = _npz(path)
     elif path.is_file() and path.suffix in (".csv", ".parquet"):
-        features, x, y = tables.read(path, label)
+        features, x, y = read_table(path, label)
         rows = LabelledRows(str(path), x, y, features=features)
     elif not path.exists():
         raise FileNotFoundError(f"{path} does not exist; --labelled names {FORMS}")
@@ -174,28 +184,39 @@ def read(path: Path, label: str = LABEL, *, texts: bool = False) -> LabelledRows
     return rows
 
 
+def sample(kind: Input, rows: LabelledRows, count: int) -> Inputs:
+    """Returns up to `count` of the rows, evenly spread from the first on, as one batch; errors as `batches`."""
+    return np.concatenate(list(batches(kind, rows.take(rows.spread(count)))))
+
+
+def batches(kind: Input, rows: LabelledRows) -> Iterator[Inputs]:
+    """Checks the rows and returns them as the kind has them, batch by batch; images are decoded ahead of their batch.
+
+    Raises:
+        LabelledRowsError: another shape; from the iterator, images that cannot be read, all of them by one message.
+        InputError: values that the kind does not take.
+    """
+    size = max(1, min(kind.together, VALUES // int(np.prod(kind.shape))))
+    if isinstance(rows.x, tuple):
+        return _decoded_ahead(kind, rows.x, size)
+    x = _checked(kind, rows)
+    return (np.ascontiguousarray(x[start : start + size]) for start in range(0, len(x), size))
+
+
 def _texts(path: Path, label: str) -> LabelledRows:
-    try:
-        found = labelled.of_folder(path) if path.is_dir() else labelled.of_table(path, label, setting="--label")
-    except FileError as error:
-        raise LabelledRowsError(str(error)) from None
+    found = labelled.of_folder(path) if path.is_dir() else labelled.of_table(path, label, setting="--label")
     if not path.is_dir():
-        tables.check_classes(path, label, set(found.labels), len(found.labels))
+        check_classes(path, label, set(found.labels), len(found.labels))
     x = np.empty(len(found.texts), object)  # NumPy's own type of texts has for each as much room as the longest needs
     x[:] = found.texts
     return LabelledRows(str(path), x, np.array(found.labels), found.classes if path.is_dir() else ())
 
 
 def _npz(path: Path) -> LabelledRows:
-    try:
-        arrays = read_npz(path)
-    except FileError as error:
-        raise LabelledRowsError(str(error)) from None
+    arrays = read_npz(path)
     if missing := {"x", "y"} - arrays.keys():
-        names = f"it holds {', '.join(arrays) or 'nothing'}"
-        raise LabelledRowsError(
-            f"{path}: no array {', '.join(sorted(missing))}; {names}. Needed are x, the rows, and y, their labels"
-        )
+        problem = f"{path}: no array {', '.join(sorted(missing))}; it holds {', '.join(arrays) or 'nothing'}"
+        raise LabelledRowsError(f"{problem}. Needed are x, the rows, and y, their labels")
     x, y = arrays["x"], arrays["y"]
     if x.dtype.kind not in "fiub" or y.ndim != 1 or len(x) != len(y):
         wanted = "numbers (rows, ...) and one label for each row"
@@ -217,3 +238,48 @@ def _folder(path: Path) -> LabelledRows:
         allowed = f"expected {path}/<class>/*{', *'.join(sorted(SUFFIXES))}"
         raise LabelledRowsError(f"{path} holds no images in class folders; {allowed}")
     return LabelledRows(str(path), tuple(image for image, _ in images), np.array([name for _, name in images]), classes)
+
+
+def _checked(kind: Input, rows: LabelledRows) -> Inputs:
+    """The rows of an array as the kind has them."""
+    x = rows.images() if isinstance(kind, ImageInput) else rows.x
+    if isinstance(kind, VectorInput):
+        x = rows.ordered(kind.features).x
+    assert not isinstance(x, tuple)
+    if isinstance(kind, TextInput):
+        return kind.of_checked(x.tolist(), Limits(), lambda n: f"{rows.source}: row {n + 1:,}")
+    if x.shape[1:] != kind.shape:
+        raise LabelledRowsError(f"{rows.source}: x has the shape {x.shape}; the model takes rows of shape {kind.shape}")
+    return kind.checked(x, f"x of {rows.source}")
+
+
+def _decoded_ahead(kind: Input, files: tuple[Path, ...], size: int) -> Iterator[Inputs]:
+    """Images of files, `size` to a batch, while the next ones are decoded beside it."""
+    unreadable: dict[Path, str] = {}
+    waiting: deque[Future[npt.NDArray[Any] | InputError]] = deque()
+    with ThreadPoolExecutor(max_workers=os.cpu_count()) as pool:
+        for start in range(0, len(files), size):
+            while len(waiting) < min((AHEAD + 1) * size, len(files) - start):
+                waiting.append(pool.submit(_decoded, kind, files[start + len(waiting)]))
+            images = [waiting.popleft().result() for _ in range(min(size, len(waiting)))]
+            for path, image in zip(files[start:], images, strict=False):
+                if isinstance(image, InputError):
+                    unreadable[path] = str(image)
+            if not unreadable:  # otherwise the rest is read for its faults alone
+                yield np.concatenate([image for image in images if not isinstance(image, InputError)])
+    if unreadable:
+        raise _unreadable(unreadable, len(files))
+
+
+def _decoded(kind: Input, path: Path) -> npt.NDArray[Any] | InputError:
+    try:
+        return kind.from_files([(str(path), path.read_bytes())], Limits())
+    except InputError as error:
+        return error
+
+
+def _unreadable(files: dict[Path, str], total: int) -> LabelledRowsError:
+    lines = [f"  {files[path]}" for path in sorted(files)[:LISTED]]
+    more = [f"  and {len(files) - LISTED:,} more"] if len(files) > LISTED else []
+    which = f"{len(files):,} of {total:,} images cannot be read; mend or remove them:"
+    return LabelledRowsError("\n".join([which, *lines, *more]))

@@ -9,12 +9,11 @@ from pathlib import Path
 import numpy as np
 from onnx import TensorProto
 
-from trueodds.importing import scoring
 from trueodds.importing.errors import LabelledRowsError, ModelFileError
 from trueodds.importing.onnx_file import Model
 from trueodds.importing.options import PIXEL, Layout, Preprocessing
 from trueodds.importing.reading import FLOATS, TEXT_INPUTS, ModelFile, TensorInfo
-from trueodds.importing.rows import CHANNELS, LabelledRows
+from trueodds.importing.rows import CHANNELS, LabelledRows, sample
 from trueodds.importing.texts import hostile
 from trueodds.inputs import ImageInput, Input, Inputs, TextInput, VectorInput
 from trueodds.inputs.text.kind import MOST_CHARACTERS
@@ -62,12 +61,12 @@ def understand(file: ModelFile, rows: LabelledRows) -> Interpretation:
     if file.signature.kind == "image":
         kind, layout = _image_input(file, rows)
     elif file.signature.kind == "text":
-        step(f"trying texts on {file.options.texts.tokenizer}")
+        step(f"trying texts on {file.options.tokenizer}")
         kind, notes = _text_input(file, rows)
     else:
         kind, notes = _vector_input(file, rows)
     step(f"running {file.path} on some of the rows")
-    return Interpretation(file, kind, scoring.sample(kind, rows, SAMPLE), layout, notes)
+    return Interpretation(file, kind, sample(kind, rows, SAMPLE), layout, notes)
 
 
 def _vector_input(file: ModelFile, rows: LabelledRows) -> tuple[VectorInput, tuple[str, ...]]:
@@ -137,9 +136,8 @@ def _image_input(file: ModelFile, rows: LabelledRows) -> tuple[ImageInput, Layou
     of_rows = None if isinstance(rows.x, tuple) else rows.images().shape[1:]
     channels = channels or _convolved(file.model, tensor.name) or (of_rows[2] if of_rows else 3)
     if channels not in CHANNELS:
-        raise ModelFileError(
-            f"{path} takes {tensor}, {channels} channels in the order {layout}; allowed are 1 (grey) and 3 (RGB)"
-        )
+        problem = f"{path} takes {tensor}, {channels} channels in the order {layout}"
+        raise ModelFileError(f"{problem}; allowed are 1 (grey) and 3 (RGB)")
     height, width = (edge or own.size or (of_rows[k] if of_rows else None) for k, edge in enumerate((height, width)))
     if height is None or width is None:
         cure = "say which was trained on, such as --preprocess '{size: 224}' beside mean and std"
@@ -159,9 +157,8 @@ def _image_input(file: ModelFile, rows: LabelledRows) -> tuple[ImageInput, Layou
 def _layout(sizes: list[int | None], tensor: TensorInfo, path: Path) -> Layout:
     first, last = sizes[0] in CHANNELS, sizes[2] in CHANNELS
     if first and last:
-        raise ModelFileError(
-            f"{path} takes {tensor}: which axis holds the channels? Say --preprocess '{{layout: NCHW}}' or NHWC"
-        )
+        cure = "Say --preprocess '{layout: NCHW}' or NHWC"
+        raise ModelFileError(f"{path} takes {tensor}: which axis holds the channels? {cure}")
     if first or last:
         return "NCHW" if first else "NHWC"
     return "NHWC" if tensor.type == TensorProto.UINT8 and sizes[0] is not None else "NCHW"
@@ -180,13 +177,12 @@ def _convolved(model: Model, name: str) -> int | None:
 
 def _text_input(file: ModelFile, rows: LabelledRows) -> tuple[TextInput, tuple[str, ...]]:
     """Finds the kind with its tokenizer, which is tried on hostile texts."""
-    path, inputs, stated = file.path, file.signature.inputs, file.options.texts
+    path, inputs, stated = file.path, file.signature.inputs, file.options
     if stated.tokenizer is None:
         raise ModelFileError(f"{path} takes the ids of tokens; give its tokenizer: --tokenizer tokenizer.json")
     if isinstance(rows.x, tuple) or rows.x.dtype.kind != "O":
-        raise LabelledRowsError(
-            f"{path} takes texts, and {rows.source} holds {'images' if isinstance(rows.x, tuple) else 'numbers'}"
-        )
+        what = "images" if isinstance(rows.x, tuple) else "numbers"
+        raise LabelledRowsError(f"{path} takes texts, and {rows.source} holds {what}")
     if stated.max_characters is not None and not 1 <= stated.max_characters <= MOST_CHARACTERS:
         raise ModelFileError(f"{hostile.OPTION} is {stated.max_characters:,}; allowed are 1 to {MOST_CHARACTERS:,}")
     data = _tokenizer(stated.tokenizer)

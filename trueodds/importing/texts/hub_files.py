@@ -90,15 +90,13 @@ class HubFiles:
         known = [number for number in (self.max_length, self.positions) if number is not None]
         if cut is None and not known:
             beside = f"neither {tokenizer.name} nor a {TOKENIZER_CONFIG} or {CONFIG} beside it says"
-            raise ModelFileError(
-                f"{beside} how many tokens the model reads; say it: {TOKENS_OPTION} N, such as {TOKENS_OPTION} 512"
-            )
+            cure = f"say it: {TOKENS_OPTION} N, such as {TOKENS_OPTION} 512"
+            raise ModelFileError(f"{beside} how many tokens the model reads; {cure}")
         limit = min([*known, MOST])
         if (cut or 0) > limit or (self.max_length or 0) > (self.positions or MOST):
             problem = "; ".join(filter(None, (cuts, length, positions)))
-            raise ModelFileError(
-                f"{problem}: these contradict each other. Say how many tokens it reads: {TOKENS_OPTION} {limit}"
-            )
+            cure = f"Say how many tokens it reads: {TOKENS_OPTION} {limit}"
+            raise ModelFileError(f"{problem}: these contradict each other. {cure}")
         if cut is None:
             return limit, ()
         more = f"{cuts}, and the model may read {limit:,} ({TOKENS_OPTION})."

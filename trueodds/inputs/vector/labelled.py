@@ -1,4 +1,4 @@
-"""Labelled rows in a table: CSV with a header, or Parquet; a column for each feature, and one of the labels."""
+"""Vectors with their labels in a table, CSV with a header or Parquet: a column for each feature, one of the labels."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from trueodds.errors import nearest
-from trueodds.importing.errors import LabelledRowsError
+from trueodds.files import FileError
 from trueodds.inputs import columns
 from trueodds.inputs.table import is_number
 from trueodds.texts import columns_listed
@@ -22,35 +22,34 @@ MANY = 20
 def read(
     path: Path, label: str, *, apart: str | None = None, setting: str = "--label"
 ) -> tuple[tuple[str, ...], npt.NDArray[np.float64], npt.NDArray[Any]]:
-    """Names of the features, their values (rows, features), NaN for an empty cell, and the labels as text.
+    """Reads the names of the features, their values (rows, features), NaN for an empty cell, and the labels as text.
 
     `apart` is a further column that is no feature. `setting` is what names the column `label`, for messages.
 
     Raises:
-        LabelledRowsError: no such column, rows without a label, a column of a quantity.
-        FileError: cells that are no numbers, and what else `columns` refuses.
+        FileError: no such column, rows without a label, a column of a quantity, and what `columns` refuses.
         MissingExtraError: a Parquet file without pyarrow.
     """
     header = columns.names(path)
     if label not in header:
         cure = f"name the column of the labels: {setting}.{nearest(label, header)}"
-        raise LabelledRowsError(f"{path} has no column {label!r}; it has {columns_listed(header)}; {cure}")
+        raise FileError(f"{path} has no column {label!r}; it has {columns_listed(header)}; {cure}")
     features = tuple(name for name in header if name not in (label, apart))
     if not features:
-        raise LabelledRowsError(f"{path} has no column but {label!r}; expected one for each feature of the model")
+        raise FileError(f"{path} has no column but {label!r}; expected one for each feature of the model")
     table = columns.read(path, features, [label])
     labels = table.texts[label].as_classes()
     if not labels.is_known_N.all():
         row = int(labels.is_known_N.argmin()) + 2
-        raise LabelledRowsError(f"{path}, row {row} has no label; take out rows without one")
+        raise FileError(f"{path}, row {row} has no label; take out rows without one")
     check_classes(path, label, labels.values, len(labels), setting)
     return features, np.stack([table.numbers[name] for name in features], axis=1), np.array(labels.as_list(), str)
 
 
 def check_classes(path: Path, label: str, different: Collection[str], rows: int, setting: str = "--label") -> None:
-    """Raises LabelledRowsError where a column of labels holds a quantity; `different`: its different cells."""
+    """Raises FileError where a column of labels holds a quantity; `different`: its different cells."""
     values = [value for value in different if value]
     if rows >= MANY and len(values) > rows / 2 and all(map(is_number, values)):
         problem = f"{path}: the column {label!r} holds {len(values):,} different numbers in {rows:,} rows"
         cure = f"a quantity, rather than classes. Name the column of the classes: {setting}, or make classes of it"
-        raise LabelledRowsError(f"{problem}: {cure}; it has {columns_listed(columns.names(path))}")
+        raise FileError(f"{problem}: {cure}; it has {columns_listed(columns.names(path))}")
