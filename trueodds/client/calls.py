@@ -443,7 +443,9 @@ def _summed(lines: list[dict[str, Any]]) -> dict[str, Any]:
 
 def _answering(tree: dict[str, Any]) -> ModelVersion | None:
     """Read the version of /health/ready. Raises LookupError for another form."""
-    return fields_of(ModelVersion, tree) if tree["status"] and tree.get("model") is not None else None
+    if tree["status"] != "ready":
+        raise LookupError("status")
+    return fields_of(ModelVersion, tree) if tree.get("model") is not None else None
 
 
 def _with_ids(instances: Iterable[Instance], ids: Iterable[str] | None) -> Iterator[tuple[Instance, str]]:
