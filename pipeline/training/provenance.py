@@ -34,22 +34,23 @@ def code_hashes(modules: Iterable[str]) -> dict[str, str]:
     names, and the package's `__init__` only where it names something else: beyond telemetry's switches, an `__init__`
     here only gives names to what its modules hold.
     """
-    hashes: dict[str, str] = {}
+    hashes: dict[Path, tuple[str, str]] = {}
     left_out = {_file(name) for name in LEFT_OUT}
     waiting = [file for name in modules if (file := _file(name)) is not None]
     while waiting:
         file = waiting.pop()
-        if (name := file.relative_to(ROOT).as_posix()) not in hashes and file not in left_out:
-            hashes[name], imported = _scanned(file, file.stat().st_mtime_ns)
+        if file not in hashes and file not in left_out:
+            name, hashed, imported = _scanned(file, file.stat().st_mtime_ns)
+            hashes[file] = name, hashed
             waiting += imported
-    return dict(sorted(hashes.items()))
+    return dict(sorted(hashes.values()))
 
 
 @cache
-def _scanned(file: Path, changed_ns: int) -> tuple[str, tuple[Path, ...]]:
-    """Hash and imports of a file; kept, for a study plans hundreds of runs that share most of their files."""
+def _scanned(file: Path, changed_ns: int) -> tuple[str, str, tuple[Path, ...]]:
+    """Name, hash and imports of a file; kept, for a study plans hundreds of runs that share most of their files."""
     tree = ast.parse(file.read_bytes())
-    return code_hash(tree), tuple(_imports(tree))
+    return file.relative_to(ROOT).as_posix(), code_hash(tree), tuple(_imports(tree))
 
 
 def code_hash(tree: ast.Module) -> str:
