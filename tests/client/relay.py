@@ -62,7 +62,7 @@ class Relay:
                 self.end_headers()
                 self.wfile.write(body)
 
-            do_GET = do_POST = _handle
+            do_GET = do_POST = do_DELETE = _handle
 
             def log_message(self, format: str, *arguments: object) -> None:
                 pass

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
+from typing import Any
 
 import pytest
 
@@ -91,3 +93,29 @@ def test_what_is_no_trueodds(relay: Relay, refusal: Refuse, code: str) -> None:
 def test_retry_after_as_a_date() -> None:
     soon = format_datetime(datetime.now(UTC) + timedelta(seconds=30), usegmt=True)
     assert 27 < retry_after(soon) <= 30
+
+
+def test_a_change_is_sent_again_only_where_it_was_not_made(relay: Relay) -> None:
+    signed: dict[str, Any] = {"who": "Ada", "why": "a test"}
+    with Client(relay.url) as client:
+        calls: tuple[Callable[[], object], ...] = (
+            lambda: client.delete("p7"),
+            lambda: client.void(import_id="none", **signed),
+            lambda: client.acknowledge("tiny", "1", **signed),
+            lambda: client.rearm("tiny", "1", **signed),
+            lambda: client.observe_decision("tiny", None, **signed),
+        )
+        for call in calls:
+            for plan, code in ((Lose(), "no_answer"), (Refuse(504, body=b"gateway"), "http_504")):
+                relay.plan, before = [plan], len(relay.requests)
+                with pytest.raises(CallError, match="it may have been carried out") as error:
+                    call()
+                assert error.value.code == code and len(relay.requests) == before + 1
+        relay.plan, before = [Refuse(), Refuse()], len(relay.requests)
+        assert client.observe_decision("tiny", None, **signed) == [] and len(relay.requests) == before + 3
+        relay.plan, before = [Lose()], len(relay.requests)
+        with pytest.raises(CallError, match="answered 404"):  # counting changes nothing
+            client.void(import_id="none", dry_run=True, **signed)
+        assert len(relay.requests) == before + 2
+    with Client("http://127.0.0.1:9", tries=2) as away, pytest.raises(CallError, match="in 2 tries; is the service up"):
+        away.delete("p7")

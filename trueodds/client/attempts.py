@@ -1,6 +1,7 @@
 """Requests that are sent again: which answers are worth it, how long to wait, and when to give up. No I/O.
 
-Every request of the client may be repeated: predictions carry ids, and the same label again changes nothing.
+Predictions carry ids, and the same label again changes nothing: such requests may be repeated. A request that changes
+something else goes `once`: it is repeated only where the service has not carried it out.
 """
 
 from __future__ import annotations
@@ -24,6 +25,9 @@ AWAY = (502, 503, 504)
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 5.0
 """Seconds between tries where the service names none; doubled each time, and up to half of it taken off by chance, so
 that many clients do not come back at once."""
+REFUSED = 503
+"""The status of a service that has not carried out a request. 502 and 504 are a proxy's, which cannot know."""
+UNKNOWN = "it may have been carried out, so it was not sent again; look first"
 SHORTEST = 0.1
 """Seconds of a try that begins just before the end."""
 
@@ -43,6 +47,10 @@ class Answer(NamedTuple):
     status: int
     headers: Mapping[str, str]
     body: bytes
+
+
+class Unsent(str):
+    """The reason why a request never reached a service: no connection."""
 
 
 Steps: TypeAlias = Generator[Request | float, Answer | str, T]
@@ -112,11 +120,14 @@ class Caller:
         body: bytes = b"",
         headers: Mapping[str, str | bytes] | None = None,
         file: IO[bytes] | None = None,
+        once: bool = False,
     ) -> Steps[Answer]:
         """A good answer; its body goes to `file`, if there is one.
 
+        `once`: a request that does more when it is carried out twice. It is sent again only where it was not.
+
         Raises:
-            CallError: the request was refused, or every try failed.
+            CallError: the request was refused, or every try failed, or nobody knows whether it was carried out.
             OSError: the file cannot be written.
         """
         request_id = secrets.token_hex(8)  # one for all tries: the service's log has them together
@@ -141,6 +152,11 @@ class Caller:
                 return answer
             if isinstance(answer, Answer) and answer.status not in AWAY:
                 raise self._refusal(answer, path, request_id)
+            if once and not (isinstance(answer, Unsent) or (isinstance(answer, Answer) and answer.status == REFUSED)):
+                if isinstance(answer, Answer):
+                    raise self._refusal(answer, path, request_id, f"; {UNKNOWN}")
+                words = f"{method} {self.url}{path} got no answer ({answer}): {UNKNOWN}"
+                raise CallError(NO_ANSWER, words, request_id=request_id)
             pause = _pause(answer, tried)
             spent = time.monotonic() - started
             reason = answer if isinstance(answer, str) else _problem(answer)[1]

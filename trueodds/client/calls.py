@@ -320,7 +320,7 @@ class Calls:
         """
         path = f"/predictions/{quote(id, safe='')}"
         read = partial(fields_of, DeleteSummary)
-        return self._caller.read(read, "DELETE", path, query={"model": model})
+        return self._caller.read(read, "DELETE", path, query={"model": model}, once=True)
 
     @Call
     def void(
@@ -341,7 +341,7 @@ class Calls:
         labels = texts({"import_id": import_id, "since": since, "until": until, "model": model})
         tree = {"who": who, "why": why, "dry_run": dry_run, **labels}
         read = partial(fields_of, VoidSummary)
-        return self._caller.read(read, "POST", "/admin/labels/void", tree=tree)
+        return self._caller.read(read, "POST", "/admin/labels/void", tree=tree, once=not dry_run)
 
     @Call
     def acknowledge(self, model: str, version: str, *, who: str, why: str, null: Watched | None = None) -> Steps[Alarm]:
@@ -371,7 +371,7 @@ class Calls:
         """
         tree = {"model": model, "version": version, "who": who, "why": why}
         path = "/admin/recalibration/undecided"
-        return self._caller.read(lambda answer: list(answer["webhooks"]), "POST", path, tree=tree)
+        return self._caller.read(lambda answer: list(answer["webhooks"]), "POST", path, tree=tree, once=True)
 
     @Call
     def request(
@@ -387,7 +387,7 @@ class Calls:
 def _alarm(caller: Caller, action: str, tree: dict[str, Any]) -> Steps[Alarm]:
     from trueodds.reports.schemas.alarm import Alarm
 
-    return caller.read(Alarm.model_validate, "POST", f"/admin/alarm/{action}", tree=tree)
+    return caller.read(Alarm.model_validate, "POST", f"/admin/alarm/{action}", tree=tree, once=True)
 
 
 def _in_lines(

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 from urllib.parse import urlsplit
 
 from trueodds.cli import SERVICE, URL
-from trueodds.client.attempts import Answer, Caller, Request, Steps
+from trueodds.client.attempts import Answer, Caller, Request, Steps, Unsent
 from trueodds.client.calls import Calls
 from trueodds.client.keys import CURE, admin_key
 from trueodds.errors import ConfigError, MissingExtraError
@@ -159,7 +159,7 @@ class Client(_Connected):
                     step.file.write(piece)
                 return Answer(response.status_code, response.headers, b"")
         except httpx.TransportError as error:
-            return str(error) or type(error).__name__
+            return _reason(error)
 
 
 class AsyncClient(_Connected):
@@ -222,7 +222,15 @@ class AsyncClient(_Connected):
                     step.file.write(piece)
                 return Answer(response.status_code, response.headers, b"")
         except httpx.TransportError as error:
-            return str(error) or type(error).__name__
+            return _reason(error)
+
+
+def _reason(error: httpx.TransportError) -> str:
+    """Why no answer came, as attempts take it."""
+    import httpx
+
+    words = str(error) or type(error).__name__
+    return Unsent(words) if isinstance(error, httpx.ConnectError | httpx.ConnectTimeout | httpx.PoolTimeout) else words
 
 
 def _is_address(url: str) -> bool:

@@ -130,11 +130,13 @@ class Caller:
         return report.model_dump(mode="json")
 
     def _again(self, reason: str) -> bool:
-        """Whether a call that failed is repeated."""
+        """Decide whether a call that failed is repeated."""
+        if self._patience <= 0:
+            return False
         if self._away_since is None:
             self._away_since = time.monotonic()
             self._say(f"{self.url} does not answer ({reason}); trying again for {self._patience:g} s")
-            return self._patience > 0
+            return True
         return not self._stopped() and time.monotonic() - self._away_since < self._patience
 
     def _is_there(self) -> None:
