@@ -106,7 +106,7 @@ def load(params: Data, shares: Shares | None = None, scratch: Path | None = None
 
 
 def kind_of(params: Data) -> Kind:
-    """What the rows of the data set are, without reading them.
+    """Describe the rows of the data set without reading them.
 
     Raises:
         DataError: not found, or damaged.

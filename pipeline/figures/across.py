@@ -247,7 +247,7 @@ def _smoothed(values: Array, smoothing: float) -> Array:
 
 
 def legend(figure: Figure, axes: Axes) -> None:
-    """Of these axes, on the right of the figure."""
+    """Draw the legend of these axes on the right of the figure."""
     handles, labels = axes.get_legend_handles_labels()
     columns = -(-len(labels) // LONGEST)
     figure.legend(handles, labels, loc="outside right center", ncols=columns, fontsize=7.5, frameon=False)

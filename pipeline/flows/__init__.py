@@ -8,5 +8,5 @@ from trueodds.bundle import PublishedModels, open_models
 
 
 def models_of(home: Path) -> PublishedModels:
-    """Where the service looks: TRUEODDS_MODELS, or models/ in the checkout."""
+    """Open the models that the service serves: TRUEODDS_MODELS, or models/ in the checkout."""
     return open_models(home=home)

@@ -52,7 +52,7 @@ class Progress:
 
 
 def show_bundle(bundle: str, words: str) -> None:
-    """Where a published bundle lies, and what it does now: no link, for a browser opens none to a file."""
+    """Say where a published bundle lies, and what it does now: no link, for a browser opens none to a file."""
     create_markdown_artifact(f"`{bundle}`\n\n{words}\n", key="bundle", description="What was published")
 
 

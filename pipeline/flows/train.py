@@ -152,7 +152,7 @@ def _taken(place: workspace.Workspace, name: str) -> bool:
 
 
 def _give(place: workspace.Workspace, name: str) -> None:
-    """What was made, to the remote; the run has its result already, and does not fail where that cannot be had."""
+    """Push what was made to the remote. The run has its result already, and does not fail where the remote is away."""
     log = get_run_logger()
     why = remote.exchange(place, "give", log.info, remote.GIVE_SECONDS)
     if why is None:

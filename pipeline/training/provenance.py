@@ -1,4 +1,4 @@
-"""Which source files a training run is made by, and hashes of the code in them that can change a number.
+"""The source files that make a training run, and hashes of the code in them that can change a number.
 
 Comments, docstrings, annotations, formatting and log messages are not hashed (`_essence`), and neither are LEFT_OUT and
 tables of names (methods, nets, recipes): what they say of a run is in its Plan as values.

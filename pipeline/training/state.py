@@ -125,7 +125,7 @@ class TrainingState:
 
     @classmethod
     def initial(cls, plan: Plan, net: Net) -> TrainingState:
-        """As before the first step of this net, which has its initial weights."""
+        """Begin with this net before its first step, with its initial weights."""
         recipe = plan.recipe
         selection, vectors = Selection(recipe.selection), recipe.vectors_optimizer_of(net)
         return cls(recipe, net, recipe.optimizer_of(net), plan.method.build(net), selection, vectors)

@@ -29,7 +29,7 @@ _STORE = "no model has been served yet, or the store cannot be written"
 
 
 class AcknowledgementBody(SignedBody):
-    """Who has seen an alarm, and what is done about it."""
+    """The person who has seen an alarm, and what is done about it."""
 
     model_config = ConfigDict(title="AlarmAcknowledgement")
 
@@ -39,7 +39,7 @@ class AcknowledgementBody(SignedBody):
 
 
 class RearmingBody(SignedBody):
-    """Who re-arms an alarm, and what was done about the last one."""
+    """The person who re-arms an alarm, and what was done about the last one."""
 
     model_config = ConfigDict(title="AlarmRearming")
 

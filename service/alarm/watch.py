@@ -1,4 +1,4 @@
-"""Beside the requests: evidence is brought up to date as labels come in, and webhooks are called.
+"""Tasks beside the requests: they bring evidence up to date as labels come in, and call webhooks.
 
 Every worker does it, for any of them may die. The store's lock lets one at a time take labels; a webhook is claimed
 in the store for some seconds before it is called, so that no other worker calls it meanwhile.

@@ -32,7 +32,7 @@ class AlarmTest(BaseModel):
 
 
 class UndecidedBody(SignedBody):
-    """Who recalibrated what, and why there is no decision."""
+    """The recalibration that ended without a decision, who ran it, and why."""
 
     model_config = ConfigDict(title="UndecidedRecalibration")
 

@@ -72,7 +72,7 @@ class Keys:
 
 
 def check(request: Request, role: Role) -> None:
-    """As `Keys.check`, of the key that a request sends."""
+    """Check the key that a request sends, as `Keys.check` does."""
     keys: Keys = request.app.state.keys
     if keys.is_open(role):
         return
