@@ -23,6 +23,9 @@ from tests.conftest import environment
 
 ENDED = {"COMPLETED", "FAILED", "CANCELLED", "CRASHED"}
 
+PATIENCE = 600
+"""Seconds that a run may take. Five processes of tests on two cores slow a run of half a minute down to several."""
+
 
 def free_port() -> int:
     with socket.socket() as listener:
@@ -94,12 +97,12 @@ class Prefect:
         record: dict[str, Any] = self.get(f"flow_runs/{run}")
         return record
 
-    def ended(self, run: str, seconds: float = 180) -> dict[str, Any]:
+    def ended(self, run: str, seconds: float = PATIENCE) -> dict[str, Any]:
         """The run when it has reached a final state."""
         wait_for(lambda: self.run(run)["state_type"] in ENDED, seconds, lambda: self.logs(run))
         return self.run(run)
 
-    def completed(self, run: str, seconds: float = 180) -> dict[str, Any]:
+    def completed(self, run: str, seconds: float = PATIENCE) -> dict[str, Any]:
         record = self.ended(run, seconds)
         assert record["state_type"] == "COMPLETED", f"{record['state']}\n{self.logs(run)}"
         return record
@@ -143,7 +146,7 @@ class Prefect:
         assert parent is not None
         return parent
 
-    def training(self, run: str, seconds: float = 120) -> psutil.Process:
+    def training(self, run: str, seconds: float = PATIENCE) -> psutil.Process:
         """The training process, once it has written a checkpoint."""
         checkpoints = self.workspace(run) / ".checkpoints"
         writing: list[psutil.Process] = []

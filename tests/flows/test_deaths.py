@@ -83,7 +83,7 @@ def test_a_retry_right_after_a_crash_is_not_lost(prefect: Prefect) -> None:
     prefect.engine(run).kill()
     wait_for(lambda: prefect.run(run)["state_type"] == "CRASHED", 60, lambda: prefect.logs(run))
     retry(prefect, run)
-    prefect.completed(run, 400)
+    prefect.completed(run)
     log = prefect.home / server.STATE / "worker.log"
     assert "Traceback" not in log.read_text(errors="replace"), "the worker lives"
 
@@ -163,7 +163,7 @@ def test_one_run_bears_the_death_of_each_of_its_processes(prefect: Prefect, tmp_
     prefect.up()
     retry(prefect, run)
     kill_server(prefect, run)
-    prefect.completed(run, 240)
+    prefect.completed(run)
     assert weights(prefect, run, tmp_path) == unbroken
 
 

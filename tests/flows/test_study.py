@@ -21,7 +21,7 @@ def test_two_workers_take_the_runs_of_a_study(prefect: Prefect) -> None:
     parameters = {"study": "shared.yaml"}
     flows = [prefect.post(f"deployments/{deployment}/create_flow_run", {"parameters": parameters})["id"] for _ in "ab"]
     for flow in flows:
-        record = prefect.completed(flow, 240)
+        record = prefect.completed(flow)
         assert record["name"] == "shared.yaml" and "2 runs; " in record["state"]["message"]
         assert "| fl3 | identity | 1 |" in prefect.artifacts(flow)["study"]
     tasks = sorted(name for flow in flows for name in prefect.stages(flow))
