@@ -17,7 +17,7 @@ WALKS = [page for page in PAGES if blocks(page)]
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("page", WALKS, ids=lambda page: page.stem)
+@pytest.mark.parametrize("page", WALKS, ids=lambda page: str(page.relative_to(ROOT / "docs").with_suffix("")))
 def test_every_block_in_order(page: Path, terminal: Terminal) -> None:
     for command in needs(page):
         try:
@@ -50,8 +50,9 @@ def test_containers_names_services_and_files_that_exist() -> None:
     assert files and all((ROOT / file).is_file() for file in files)
 
 
-def test_pages_that_need_something_have_blocks() -> None:
-    assert {page.stem for page in PAGES if needs(page)} == {page.stem for page in WALKS}
+def test_pages_with_blocks_say_first_what_they_need() -> None:
+    lines = {page: page.read_text(encoding="utf-8").splitlines()[2] for page in WALKS}
+    assert [page for page, line in lines.items() if not line.startswith("Needs: ")] == []
 
 
 def test_every_block_is_of_a_kind_that_is_run() -> None:

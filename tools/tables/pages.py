@@ -17,7 +17,7 @@ from tools.tables.claims import CLAIMS
 from tools.tables.markdown import table
 from tools.tables.results import COMMANDS, shown
 
-PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
+PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")))
 
 
 def claims_table() -> str:

@@ -1,0 +1,143 @@
+"""Checks of the language: sentence length in pages, beginnings of docstrings, and names that are no nouns.
+
+`python -m tools.prose` prints findings such as `docs/serving.md:12: 31 words ...`. It exits with 1 if there are any.
+`python -m tools.prose names PATH..` lists names for a reader instead. No check uses it.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import sys
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+
+from markdown_it import MarkdownIt
+
+WORDS = 25
+"""The longest sentence of a page."""
+
+BANNED = ("Of", "As", "By", "In", "What", "Who", "Whom", "Whose", "Where", "Which", "How")
+"""First words of a docstring that make it a fragment or a clause."""
+
+CODE = ("trueodds", "pipeline", "service", "tools", "benchmarks", "examples")
+UNREAD = ("docs/results.md",)
+"""Pages that a program writes for the most part."""
+
+NOUNS = frozenset({"seed", "speed", "embed", "shed"})
+PARTICIPLES = frozenset(
+    {"known", "held", "kept", "shown", "given", "found", "told", "said", "done", "taken", "made", "lost", "sent"}
+    | {"written", "drawn", "gone", "seen", "chosen", "met", "run"}
+)
+
+
+def sentences(text: str) -> Iterator[str]:
+    """Split a paragraph into sentences. A line break or an abbreviation ends none."""
+    text = re.sub(r"\b(e\.g|i\.e|vs|cf|et al|Eq|Fig|Sec)\.", r"\1", " ".join(text.split()))
+    yield from re.split(r"(?<=[.!?:])[)\"']*\s+(?=[\"'(`*]*[A-Z`0-9])|(?<=:)\s+(?=[a-z])", text)
+
+
+def words(sentence: str) -> int:
+    """Count words; a code span or a link target counts as one."""
+    return len([word for word in sentence.split() if re.search(r"\w", word)])
+
+
+def long_sentences(page: Path) -> Iterator[tuple[int, str]]:
+    """Yield line and message of each sentence of a page that is longer than WORDS."""
+    table = 0
+    for token in MarkdownIt("commonmark").enable("table").parse(page.read_text(encoding="utf-8")):
+        table += {"table_open": 1, "table_close": -1}.get(token.type, 0)
+        if token.type != "inline" or table or token.children is None:
+            continue
+        text = "".join("CODE" if part.type == "code_inline" else part.content or " " for part in token.children)
+        for sentence in sentences(text):
+            if (count := words(sentence)) > WORDS:
+                yield (token.map or [0])[0] + 1, f"{count} words, {WORDS} are allowed: {sentence[:70]} ..."
+
+
+def docstrings(module: ast.Module) -> Iterator[tuple[int, str]]:
+    """Yield line and text of each docstring: of the module, its classes and functions, and of constants and fields."""
+    for node in ast.walk(module):
+        body = getattr(node, "body", None)
+        if not isinstance(body, list):
+            continue
+        owner = isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
+        for before, part in zip([None, *body], body, strict=False):
+            if not isinstance(part, ast.Expr) or not isinstance(part.value, ast.Constant):
+                continue
+            text, described = part.value.value, isinstance(before, ast.Assign | ast.AnnAssign)
+            if isinstance(text, str) and (described or (before is None and owner)):
+                yield part.lineno, text
+
+
+def beginnings(file: Path) -> Iterator[tuple[int, str]]:
+    """Yield line and message of each docstring that begins with one of BANNED."""
+    for line, text in docstrings(ast.parse(file.read_text(encoding="utf-8"))):
+        first = re.match(r"\w+", text.strip())
+        if first and first.group() in BANNED:
+            yield line, f"a docstring begins with {first.group()!r}; begin with a verb or a noun: {text.strip()[:60]}"
+
+
+def is_no_noun(name: str) -> bool:
+    """Return whether a name is a single participle, such as `held` or `fitted`."""
+    name = name.strip("_")
+    participle = name in PARTICIPLES or (len(name) > 4 and name.endswith("ed") and not name.endswith("eed"))
+    return participle and name not in NOUNS
+
+
+def names(file: Path) -> Iterator[tuple[int, str]]:
+    """Yield line and name of each function, parameter, field and constant that is a participle alone."""
+    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            if is_no_noun(node.name):
+                yield node.lineno, f"function {node.name}"
+            for argument in (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs):
+                if is_no_noun(argument.arg):
+                    yield argument.lineno, f"parameter {argument.arg} of {node.name}"
+        elif isinstance(node, ast.ClassDef | ast.Module):
+            for part in node.body:
+                target = part.target if isinstance(part, ast.AnnAssign) else None
+                if isinstance(target, ast.Name) and is_no_noun(target.id):
+                    yield part.lineno, f"attribute {target.id} of {getattr(node, 'name', 'the module')}"
+
+
+def twice(files: list[Path]) -> Iterator[str]:
+    """Yield class names and file names that stand for two things and more."""
+    classes, rooms = defaultdict(list), defaultdict(list)
+    for file in files:
+        rooms[file.name].append(str(file))
+        for node in ast.parse(file.read_text(encoding="utf-8")).body:
+            if isinstance(node, ast.ClassDef):
+                classes[node.name].append(f"{file}:{node.lineno}")
+    for kind, places in (("class", classes), ("file", rooms)):
+        for name, where in sorted(places.items()):
+            if len(where) > 1 and name not in ("__init__.py", "__main__.py"):
+                yield f"{kind} {name}: {', '.join(where)}"
+
+
+def files_under(paths: list[str], suffix: str) -> list[Path]:
+    """List the files with a suffix among the paths and under them."""
+    found = []
+    for path in map(Path, paths):
+        found += [path] if path.suffix == suffix else sorted(path.rglob(f"*{suffix}"))
+    return [file for file in found if "__pycache__" not in file.parts and str(file) not in UNREAD]
+
+
+def main(arguments: list[str]) -> int:
+    """Print the findings under the paths given, or under all that the checks read."""
+    if arguments[:1] == ["names"]:
+        files = files_under(arguments[1:] or list(CODE[:3]), ".py")
+        listing = [f"{file}:{line}: {text}" for file in files for line, text in names(file)] + list(twice(files))
+        print("\n".join(listing))
+        return 0
+    pages = files_under(arguments or ["README.md", "docs"], ".md")
+    code = files_under(arguments or list(CODE), ".py")
+    findings = [f"{page}:{line}: {text}" for page in pages for line, text in long_sentences(page)]
+    findings += [f"{file}:{line}: {text}" for file in code for line, text in beginnings(file)]
+    print("\n".join(findings), end="\n" if findings else "")
+    return 1 if findings else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
