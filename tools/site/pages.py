@@ -25,6 +25,8 @@ KINDS = {
 """Folders of docs/, and their captions in the sidebar."""
 UNLISTED = ("explanation/results.md",)
 """Pages outside the sidebar: the claims link to them."""
+PICTURES = (".png", ".svg")
+"""Suffixes of files that the site shows, wherever they lie in the repository."""
 LINK = re.compile(r"(\[[^\]]*\]\()([^)\s]+)(\))")
 FENCE = re.compile(r"(^```.*?^```$)", re.MULTILINE | re.DOTALL)
 
@@ -46,7 +48,9 @@ def site_link(target: str, page: Path, pages: dict[Path, Path]) -> str:
         return os.path.relpath(pages[file], pages[page].parent) + hash_sign + anchor
     if file.is_relative_to(DOCS) and file.is_file():
         return target
-    kind = "tree" if file.is_dir() else "raw" if file.suffix in (".png", ".svg") else "blob"
+    if file.suffix in PICTURES:
+        return os.path.relpath(Path("pictures", file.name), pages[page].parent)
+    kind = "tree" if file.is_dir() else "blob"
     return f"{REPOSITORY}/{kind}/main/{file.relative_to(ROOT)}{hash_sign}{anchor}"
 
 
@@ -56,6 +60,13 @@ def site_text(page: Path, pages: dict[Path, Path]) -> str:
     for k in range(0, len(parts), 2):
         parts[k] = LINK.sub(lambda link: link[1] + site_link(link[2], page, pages) + link[3], parts[k])
     return "".join(parts)
+
+
+def pictures(page: Path) -> list[Path]:
+    """List the pictures of a page that lie outside docs/."""
+    targets = [target for _, target, _ in LINK.findall(page.read_text(encoding="utf-8")) if "://" not in target]
+    files = [Path(os.path.normpath(page.parent / target)) for target in targets if Path(target).suffix in PICTURES]
+    return [file for file in files if not file.is_relative_to(DOCS)]
 
 
 def order(index: str) -> list[str]:
@@ -95,8 +106,11 @@ def stage(source: Path) -> None:
     pages = places()
     shutil.copytree(DOCS, source, dirs_exist_ok=True, ignore=shutil.ignore_patterns("__pycache__"))
     names = [str(place) for place in pages.values()]
+    (source / "pictures").mkdir(exist_ok=True)
     for page, place in pages.items():
         text = site_text(page, pages)
+        for picture in pictures(page):
+            shutil.copy(picture, source / "pictures")
         if place == Path("index.md"):
             text += contents([name for name in names if name not in UNLISTED], text)
         if str(place) in UNLISTED:
