@@ -47,7 +47,7 @@ def test_links_lead_somewhere(page: Path) -> None:
 
 def test_readme_lists_every_page() -> None:
     linked = {target.partition("#")[0] for target in LINK.findall(README.read_text(encoding="utf-8"))}
-    assert {f"docs/{page.name}" for page in PAGES} <= linked
+    assert {page.relative_to(ROOT).as_posix() for page in PAGES} <= linked
 
 
 @pytest.mark.parametrize(
