@@ -1,6 +1,6 @@
 """Checks of the language: sentence length in pages, beginnings of docstrings, and names that are no nouns.
 
-`python -m tools.prose` prints findings such as `docs/serving.md:12: 31 words ...`. It exits with 1 if there are any.
+`python -m tools.prose` prints findings such as `docs/how-to/x.md:12: 31 words ...`. It exits with 1 if there are any.
 `python -m tools.prose names PATH..` lists names for a reader instead. No check uses it.
 """
 
