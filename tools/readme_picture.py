@@ -1,4 +1,4 @@
-"""The picture in README.md: the example of its five lines, before and after calibration.
+"""The picture in README.md: its first result, before and after calibration.
 
 `python -m tools.readme_picture` writes it.
 """
