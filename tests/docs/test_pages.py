@@ -33,7 +33,7 @@ def test_every_block_in_order(page: Path, terminal: Terminal) -> None:
 def test_cifar100_by_the_command_of_its_page(terminal: Terminal, development_data: Path) -> None:
     """On a few rows, in one epoch; the data are those of TRUEODDS_DATA."""
     command = "dvc exp run -S data.dataset=cifar100"
-    assert f"`{command}`" in (terminal.folder / "docs" / "data.md").read_text(encoding="utf-8")
+    assert f"`{command}`" in (terminal.folder / "docs" / "reference" / "data-sets.md").read_text(encoding="utf-8")
     terminal.type(". .venv/bin/activate")
     terminal.type(f"{command} -S data.train_size=600 -S training.epochs=1")
     card = json.loads((terminal.folder / "artifacts" / "data" / "card.json").read_text())

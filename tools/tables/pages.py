@@ -21,7 +21,7 @@ PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")))
 
 
 def claims_table() -> str:
-    """The claims of docs/claims.md."""
+    """The claims of docs/explanation/claims.md."""
     rows = [
         (
             claim.claim,
@@ -38,7 +38,7 @@ def claims_table() -> str:
 def short_claims() -> str:
     """The claims of README.md, a line each."""
     return "\n".join(
-        f"- {claim.claim}: [{claim.text(claim.figure)}](docs/results.md#{claim.section})"
+        f"- {claim.claim}: [{claim.text(claim.figure)}](docs/explanation/results.md#{claim.section})"
         f" ({claim.text(claim.condition)})."
         for claim in CLAIMS
         if claim.short
