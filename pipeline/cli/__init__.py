@@ -3,7 +3,7 @@
 from trueodds.cli import Command
 
 COMMANDS = {
-    "init": Command("pipeline.cli.init", "write params.yaml and dvc.yaml here, for dvc repro"),
+    "init": Command("pipeline.starter.command", "write params.yaml and dvc.yaml here, for dvc repro"),
     "fetch": Command("pipeline.cli.stages", "read the data set and split it", "train"),
     "plan": Command("pipeline.cli.stages", "resolve the training plan and name the code that it uses", "train"),
     "train": Command("pipeline.cli.stages", "train the network", "train"),
@@ -33,6 +33,6 @@ COMMANDS = {
 }
 STAGE_COMMANDS = {
     "calibrate": Command("pipeline.cli.stages", "fit a calibrator on the validation rows", "train"),
-    "code": Command("pipeline.cli.init", "write the hashes of the installed code, for dvc.yaml of init"),
+    "code": Command("pipeline.starter.command", "write the hashes of the installed code, for dvc.yaml of init"),
 }
 """Only by `python -m pipeline`: the name is another command's in `trueodds`, the library's for any file of logits."""

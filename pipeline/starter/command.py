@@ -6,16 +6,15 @@ import argparse
 from pathlib import Path
 
 from pipeline import starter
-from pipeline.cli import common
 from trueodds.cli import Subparsers
 
 NEXT = "next: git init && dvc init && dvc repro (without git: dvc init --no-scm && dvc repro)"
 
 
 def add_parser(commands: Subparsers) -> None:
-    commands.add_parser("init", description=__doc__, epilog=common.examples("init")).set_defaults(work=_init)
+    commands.add_parser("init", description=__doc__, epilog="examples:\n  trueodds init").set_defaults(work=_init)
     words = f"Write the hashes of the installed code to {starter.CODE}: a stage of the dvc.yaml that init writes."
-    epilog = common.examples("code", program="python -m pipeline")
+    epilog = "examples:\n  python -m pipeline code"
     commands.add_parser("code", description=words, epilog=epilog).set_defaults(work=_code)
 
 
