@@ -21,7 +21,7 @@ def test_its_files_are_those_of_the_repository() -> None:
 
 
 def test_its_graph_has_every_stage_and_no_source_file() -> None:
-    graph = yaml.safe_load((FOLDER / "dvc.yaml").read_text(encoding="utf-8"))["stages"]
+    graph = yaml.safe_load((FOLDER / starter.FILES["dvc.yaml"]).read_text(encoding="utf-8"))["stages"]
     ours = yaml.safe_load((ROOT / "dvc.yaml").read_text(encoding="utf-8"))["stages"]
     assert list(graph) == ["code", *STAGES]
     for name in STAGES:

@@ -9,7 +9,7 @@ import yaml
 from ruamel.yaml import YAML
 from ruamel.yaml.comments import CommentedMap
 
-from pipeline.starter import CODE, SOURCES
+from pipeline.starter import CODE, FILES, SOURCES
 from tools import PACKAGES, ROOT
 
 FOLDER = ROOT / "pipeline" / "starter"
@@ -49,8 +49,8 @@ def texts() -> dict[str, str]:
     round_trip.dump(graph, stream)
     body = stream.getvalue()
     return {
-        "dvc.yaml": HEADER + body[body.index("stages:\n") :],
-        "params.yaml": (ROOT / "params.yaml").read_text(encoding="utf-8"),
+        FILES["dvc.yaml"]: HEADER + body[body.index("stages:\n") :],
+        FILES["params.yaml"]: (ROOT / "params.yaml").read_text(encoding="utf-8"),
         SOURCES: yaml.safe_dump(sources, sort_keys=False),
     }
 

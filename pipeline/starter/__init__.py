@@ -1,6 +1,6 @@
 """A folder of one's own for `dvc repro`: the graph and the parameters that `trueodds init` writes.
 
-`python -m tools.starter` makes `params.yaml` and `dvc.yaml` of this folder from those of the repository. There, stages
+`python -m tools.starter` makes the YAML files of this folder from `params.yaml` and `dvc.yaml` of the repository. There, stages
 depend on source files. A user's folder has none, so a stage `code` writes the hashes of the installed source files to
 `artifacts/code/STAGE`, and each stage depends on its file. An upgrade then runs the stages whose code it changes.
 """
@@ -17,7 +17,8 @@ from trueodds.errors import UserError
 
 HOME = Path(__file__).resolve().parent.parent.parent
 """Folder of the installed packages: a checkout, or site-packages."""
-FILES = ("params.yaml", "dvc.yaml")
+FILES = {"params.yaml": "parameters.yaml", "dvc.yaml": "graph.yaml"}
+"""Files in the user's folder -> their templates here. DVC would take a template named `dvc.yaml` for a second graph."""
 CODE = Path("artifacts/code")
 SOURCES = "sources.yaml"
 """Stage -> the source files and packages that it uses, in place of the dependencies that `dvc.yaml` has lost."""
@@ -46,7 +47,8 @@ def write(folder: Path) -> list[Path]:
             f"{' and '.join(there)} exist{'s' * (len(there) == 1)} in {folder.resolve()}; init overwrites no file."
             " Run it in another folder, or move what is there away"
         )
-    texts = {name: (Path(__file__).parent / name).read_text(encoding="utf-8") for name in FILES}
+    templates = Path(__file__).parent
+    texts = {name: (templates / template).read_text(encoding="utf-8") for name, template in FILES.items()}
     readme = DATA / "README.md"
     texts[str(readme)] = "Your own data go here: docs/how-to/use-your-data.md of TrueOdds describes the formats.\n"
     texts |= {".gitignore": IGNORED, ".dvcignore": IGNORED}
