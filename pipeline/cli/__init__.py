@@ -17,7 +17,7 @@ COMMANDS = {
     "methods": Command("pipeline.cli.tables", "list the training methods and their options", "train"),
     "nets": Command("pipeline.cli.nets", "list the nets with their sizes and, if asked, their speed here", "train"),
     "recipes": Command("pipeline.cli.tables", "list the training recipes", "train"),
-    "calibrators": Command("pipeline.cli.tables", "list the calibrators and their options", "train"),
+    "calibrators": Command("pipeline.cli.tables", "list the calibrators and their options"),
     "curves": Command("pipeline.cli.curves", "draw the epochs of the last training run", "train"),
     "gamma-curve": Command("pipeline.cli.curves", "draw what focal loss makes of the gradient", "train"),
     "demo": Command("pipeline.cli.demo", "serve the trained model, label its answers, check the report", "train,serve"),

@@ -1,6 +1,6 @@
 """A folder of one's own for `dvc repro`: the graph and the parameters that `trueodds init` writes.
 
-`python -m tools.starter` makes the YAML files of this folder from `params.yaml` and `dvc.yaml` of the repository. There,
+`python -m tools.starter` makes the YAML files of this folder from the repository's `params.yaml` and `dvc.yaml`. There,
 stages depend on source files. A user's folder has none, so a stage `code` writes the hashes of the installed source
 files to `artifacts/code/STAGE`, and each stage depends on its file. An upgrade then runs the stages that it changes.
 """
