@@ -9,6 +9,7 @@ import yaml
 from ruamel.yaml import YAML
 from ruamel.yaml.comments import CommentedMap
 
+from pipeline.cli.stages import FIT
 from pipeline.starter import CODE, FILES, SOURCES
 from tools import PACKAGES, ROOT
 
@@ -33,6 +34,7 @@ def texts() -> dict[str, str]:
     sources: dict[str, list[str]] = {}
     stages: dict[str, Any] = graph["stages"]
     for name, stage in stages.items():
+        stage["cmd"] = f"trueodds {FIT if name == 'calibrate' else name}"
         sources[name] = [dep for dep in stage["deps"] if _is_code(dep)]
         stage["deps"][:] = [*(dep for dep in stage["deps"] if not _is_code(dep))]
         if sources[name]:
@@ -40,7 +42,7 @@ def texts() -> dict[str, str]:
     sources = {name: files for name, files in sources.items() if files}
     code = {
         "desc": "hash the installed code that each stage uses",
-        "cmd": "python -m pipeline code",
+        "cmd": "trueodds code",
         "always_changed": True,
         "outs": [str(CODE / name) for name in sources],
     }

@@ -4,10 +4,12 @@ from trueodds.cli import Command
 
 COMMANDS = {
     "init": Command("pipeline.starter.command", "write params.yaml and dvc.yaml here, for dvc repro"),
+    "code": Command("pipeline.starter.command", "write hashes of the installed code, for that dvc.yaml"),
     "fetch": Command("pipeline.cli.stages", "read the data set and split it", "train"),
     "plan": Command("pipeline.cli.stages", "resolve the training plan and name the code that it uses", "train"),
     "train": Command("pipeline.cli.stages", "train the network", "train"),
     "shift": Command("pipeline.cli.stages", "corrupt the test images and pass them through the network", "train"),
+    "fit": Command("pipeline.cli.stages", "fit a calibrator on the validation rows", "train"),
     "evaluate": Command("pipeline.cli.stages", "measure and draw the calibration on the test rows", "train"),
     "export": Command("pipeline.cli.stages", "write the bundle that the service loads", "train"),
     "all": Command("pipeline.cli.stages", "run these seven stages in order, without DVC", "train"),
@@ -33,6 +35,5 @@ COMMANDS = {
 }
 STAGE_COMMANDS = {
     "calibrate": Command("pipeline.cli.stages", "fit a calibrator on the validation rows", "train"),
-    "code": Command("pipeline.starter.command", "write the hashes of the installed code, for dvc.yaml of init"),
 }
-"""Only by `python -m pipeline`: the name is another command's in `trueodds`, the library's for any file of logits."""
+"""Commands of `python -m pipeline` alone. `trueodds calibrate` is the library's; `trueodds fit` is this stage."""

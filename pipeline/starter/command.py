@@ -14,7 +14,7 @@ NEXT = "next: git init && dvc init && dvc repro (without git: dvc init --no-scm 
 def add_parser(commands: Subparsers) -> None:
     commands.add_parser("init", description=__doc__, epilog="examples:\n  trueodds init").set_defaults(work=_init)
     words = f"Write the hashes of the installed code to {starter.CODE}: a stage of the dvc.yaml that init writes."
-    epilog = "examples:\n  python -m pipeline code"
+    epilog = "examples:\n  trueodds code"
     commands.add_parser("code", description=words, epilog=epilog).set_defaults(work=_code)
 
 
