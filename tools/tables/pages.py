@@ -12,11 +12,7 @@ from collections.abc import Callable
 from pipeline.cli.nets import HEADER, nets_table
 from pipeline.cli.tables import calibrators_table, methods_table, recipes_table
 from tools import ROOT
-<<<<<<< ours
-from tools.tables import report_fields, routes, settings
-=======
-from tools.tables import commands, settings
->>>>>>> theirs
+from tools.tables import commands, report_fields, routes, settings
 from tools.tables.claims import CLAIMS
 from tools.tables.markdown import table
 from tools.tables.results import COMMANDS, shown
