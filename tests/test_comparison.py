@@ -98,8 +98,8 @@ def test_whom_it_calls_better_and_in_which_words() -> None:
     assert better.verdict == "better" and better.enough and better.labels == 3_000
     words = better.words()
     assert words.startswith("3,000 fresh labels: the candidate's log loss is ") and "nats a label lower" in words
-    assert "valid however often you look; of the labelled answers" in words and "The candidate is better." in words
-    assert "(1 - e) p + e/K with e = 0.001" in words and "Brier score, which decides nothing" in words
+    assert "valid however often you look; over the labelled answers" in words and "The candidate is better." in words
+    assert "(1 - e) p + e/K with e = 0.001" in words and "Brier score, which does not decide" in words
     assert better.evidence().startswith("better on 3,000 fresh labels: gain +0.1")
     worse = compare(TRUE, SERVED, z_NC, labels_N)
     assert worse.verdict == "worse" and "nats a label higher" in worse.words()

@@ -73,7 +73,7 @@ def test_a_drifted_model_gets_a_better_calibrator_and_says_so_in_its_card(tmp_pa
     assert card.metrics["n"] == 2_000 and card.metrics["after"]["ece"] == choice.after.values["ece"]
     assert card.notes[0].startswith(f"Recalibrated from version {served.version} on the 2,000 live labels")
     assert "about the old calibrator" not in card.notes
-    assert card.act_alone is None and "This one has no such promise" in card.notes[1]
+    assert card.act_alone is None and "This promise does not apply to this version" in card.notes[1]
     assert card.risk_coverage is not None and card.risk_coverage.at(0.5).rows == 2_000
     assert card.risk_coverage.split == "live labelled"
     again = write_candidate(served, choose(served.calibrator, *answers(2_000, TRUE)), tmp_path / "again")
@@ -172,7 +172,7 @@ def test_from_drift_to_a_promoted_version_and_back(tmp_path: Path, capsys: pytes
         assert f"tiny/{second} stays the recalibrated version. No fresh labels yet" in text
         assert "No other is fitted, so that its evidence goes on" in text, "a second trigger makes no other"
         assert sorted(p.name for p in (tmp_path / "models" / "tiny").iterdir()) == before
-        assert "no longer answers" in typed(*ask, "--version", "000000000000")
+        assert "is no longer served" in typed(*ask, "--version", "000000000000")
 
         label(service, 60, TRUE, seed=3)
         assert "60 fresh labels" in (few := typed("judge", *ask[1:3])) and "valid however often you look" in few
@@ -197,7 +197,7 @@ def test_from_drift_to_a_promoted_version_and_back(tmp_path: Path, capsys: pytes
         was = service.get("/calibration-report", params={"version": first}).json()
         assert report["version"] == second and report["ece"] < 1.25 * report["floor_p95"]
         assert was["ece"] > 2 * was["floor_p95"] and was["ece_lower"] > 0.04 > 0.02 > report["ece_lower"]
-        assert f"tiny/{first} answers again" in typed("rollback", "tiny", "--why", "a try")
+        assert f"tiny/{first} is served again" in typed("rollback", "tiny", "--why", "a try")
         until_served(service, first)
         text = typed("versions")
         assert text.index(first) < text.index(second) and f"rollback     {second} -> {first}" in text
@@ -230,7 +230,7 @@ def test_promoted_at_once_and_nothing_where_nothing_changed(
         assert "takes other inputs or has other classes" in capsys.readouterr().err
         with open_models(models).lock("tiny", "recalibrate"):
             assert main(["recalibrate", "--models", str(models)]) == 0
-        assert "Another recalibration of tiny is at work" in capsys.readouterr().out
+        assert "Another recalibration of tiny is running" in capsys.readouterr().out
 
 
 @pytest.mark.full
@@ -328,7 +328,7 @@ def test_a_calibrator_that_turns_out_worse_is_withdrawn(
         assert "End it: trueodds shadow tiny none --slot recalibrated" in text
         assert open_models(models).version_of("tiny", "recalibrated") is not None
         assert main(["judge", *ask]) == 0
-        assert "is withdrawn. 400 fresh labels" in capsys.readouterr().out
+        assert "was withdrawn. 400 fresh labels" in capsys.readouterr().out
         assert open_models(models).version_of("tiny", "recalibrated") is None
         assert open_models(models).changes("tiny")[-1].why.startswith("worse on 400 fresh labels: gain -")
         assert open_models(models).version_of("tiny", "default") == first

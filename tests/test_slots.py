@@ -204,11 +204,11 @@ def test_a_person_hears_which_evidence_ends_and_what_begins_anew(
         return next(change.why for change in reversed(models.changes("tiny")) if change.action == action)
 
     assert f"stays the shadow, and is compared with {calibrator}" in typed("rollback", "tiny", "--why", "a try")
-    assert why("rollback").startswith(f"a try; ends the evidence about {waiting}: not known (no service answers")
+    assert why("rollback").startswith(f"a try; ends the evidence about {waiting}: unknown (no service answers")
     again = models.path / "tiny" / str(served)
     text = typed("publish", "--bundle", str(again), "--why", "back")
     assert f"ends the evidence about {waiting}: not known" in text
-    assert why("publish").startswith(f"back; ends the evidence about {waiting}: not known (no service answers")
+    assert why("publish").startswith(f"back; ends the evidence about {waiting}: unknown (no service answers")
     assert main(["publish", "--bundle", str(again), "--displace", "--models", str(models.path)]) == 1
     assert "allowed is it with --role shadow only" in capsys.readouterr().err
 
@@ -271,7 +271,7 @@ def test_a_verdict_decides_nothing_where_a_person_did_meanwhile(models: Publishe
     assert roles(models) == [net, None, None] and served != net != calibrator
 
 
-@pytest.mark.parametrize(("truth", "verb"), [(TRUE, "answers now"), (SERVED, "is withdrawn")])
+@pytest.mark.parametrize(("truth", "verb"), [(TRUE, "answers now"), (SERVED, "was withdrawn")])
 def test_a_decided_net_makes_place_for_the_one_that_waits_and_says_so(
     models: PublishedModels, truth: float, verb: str
 ) -> None:
