@@ -60,7 +60,7 @@ def test_every_line_and_the_exit_status(tmp_path: Path) -> None:
         elsewhere = doctor.same_folder(client, open_models(tmp_path / "others"))
         nowhere = open_models(tmp_path / "nowhere")
         assert doctor.same_folder(client, nowhere).state == "wrong" and not nowhere.path.exists()
-        assert elsewhere.state == "wrong" and "Name the service's own: --models, or TRUEODDS_MODELS" in str(elsewhere)
+        assert elsewhere.state == "wrong" and "Give the service's own: --models, or TRUEODDS_MODELS" in str(elsewhere)
     away = [doctor.service(client, expected=expected).state for expected in (True, False)]
     assert away == ["wrong", "skipped"], "a service that nobody named need not be up"
     assert "no model yet. Cure: dvc repro" in str(doctor.folder(nowhere))

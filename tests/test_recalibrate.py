@@ -71,7 +71,7 @@ def test_a_drifted_model_gets_a_better_calibrator_and_says_so_in_its_card(tmp_pa
     assert card.golden.probabilities != served.card.golden.probabilities
     assert card.training["epochs"] == 3 and card.training["recalibration"]["from"] == served.version
     assert card.metrics["n"] == 2_000 and card.metrics["after"]["ece"] == choice.after.values["ece"]
-    assert card.notes[0].startswith(f"Recalibrated from version {served.version} on the 2,000 live labels")
+    assert card.notes[0].startswith(f"Recalibrated from version {served.version} on its 2,000 newest live labels")
     assert "about the old calibrator" not in card.notes
     assert card.act_alone is None and "This promise does not apply to this version" in card.notes[1]
     assert card.risk_coverage is not None and card.risk_coverage.at(0.5).rows == 2_000
@@ -153,7 +153,7 @@ def test_from_drift_to_a_promoted_version_and_back(tmp_path: Path, capsys: pytes
     with serving(tmp_path) as (service, first):
         ask = ("recalibrate", "--service", str(service.base_url), "--why", "drift")
         few = typed(*ask)
-        assert "has 0 labelled answers; at least 200 are needed" in few and "each counts when the window" in few
+        assert "has 0 labelled answers; at least 200 are needed" in few and "a label counts when the window" in few
         label(service, 150, TRUE, seed=1)
         assert f"error: tiny/{first} has 150 labelled answers; at least 200" in typed(*ask)
         assert "no recalibrated version and no shadow to judge" in typed("judge", *ask[1:])
@@ -212,7 +212,7 @@ def test_promoted_at_once_and_nothing_where_nothing_changed(
         monkeypatch.setenv("TRUEODDS_SERVICE", str(service.base_url))
         label(service, 400, SERVED, seed=1)
         assert main(["recalibrate", "--models", str(models), "--candidates", "temperature"]) == 0
-        assert "Nothing published: 400 labels cannot tell" in capsys.readouterr().out
+        assert "Nothing published: 400 labels do not distinguish" in capsys.readouterr().out
         assert open_models(models).version_of("tiny", "recalibrated") is None
         assert len(list(models.glob("tiny/*/"))) == 1
         assert main(["recalibrate", "--models", str(models), "--candidates", "temperatur"]) == 1
@@ -290,7 +290,7 @@ def test_a_retrained_net_is_compared_by_labels_of_what_both_scored(
         assert "nats a label higher" in typed("judge", "--slot", "shadow")
         assert open_models(models).version_of("tiny", "shadow") == first, "nothing is withdrawn without a person"
         assert open_models(models).version_of("tiny", "default") == second
-        assert f"tiny/{first} is withdrawn" in typed("judge", "--promote-net", "when-better")
+        assert f"tiny/{first} was withdrawn" in typed("judge", "--promote-net", "when-better")
         assert open_models(models).version_of("tiny", "shadow") is None
         assert open_models(models).changes("tiny")[-1].why.startswith("worse on 200 fresh labels: gain -")
 
@@ -318,7 +318,7 @@ def test_a_calibrator_that_turns_out_worse_is_withdrawn(
         assert "serves another model directory than" in capsys.readouterr().err
         same = open_models(tmp_path / "twins").publish(tmp_path / "bundle")  # the same version, in another directory
         assert same.name == first and main(["judge", *ask, "--models", str(tmp_path / "twins")]) == 1
-        assert "Name the service's own: --models, or TRUEODDS_MODELS" in capsys.readouterr().err
+        assert "Give the service's own: --models, or TRUEODDS_MODELS" in capsys.readouterr().err
         label(service, 300, TRUE, seed=1)
         assert main(["recalibrate", *ask]) == 0
         label(service, 400, SERVED, seed=2)  # the drift was a passing one
@@ -475,7 +475,7 @@ def test_a_model_that_another_server_serves_gets_its_calibrator_in_a_file(
         assert main(["recalibrate", *address, "--out", str(out)]) == 1
         assert "mail/7 has 150 labelled answers; at least 200 are needed" in capsys.readouterr().err
         assert main(["judge", *address]) == 1
-        assert "mail has no shadow to judge; send what a version beside it" in capsys.readouterr().err
+        assert "mail has no shadow to judge; send the answers that another version" in capsys.readouterr().err
         label(slice(150, None))
         assert main(["recalibrate", *address, "--version", "8", "--out", str(out)]) == 1
         assert "unknown version of mail '8'; allowed: 7" in capsys.readouterr().err

@@ -138,7 +138,7 @@ def test_an_undecided_calibrator_keeps_its_evidence_until_it_has_had_enough(
     models.shadow("tiny", waiting, slot="recalibrated")
     few = request(models, candidates=("temperature",), why="alarm")
     outcome = recalibrate(few)
-    assert outcome.status == "waits" and "No other is fitted" in outcome.words and outcome.undecided
+    assert outcome.status == "waits" and "No other calibrator is fitted" in outcome.words and outcome.undecided
     assert models.version_of("tiny", "recalibrated") == waiting
 
     def displaced(outcome: Outcome) -> str:
@@ -207,7 +207,7 @@ def test_a_person_hears_which_evidence_ends_and_what_begins_anew(
     assert why("rollback").startswith(f"a try; ends the evidence about {waiting}: unknown (no service answers")
     again = models.path / "tiny" / str(served)
     text = typed("publish", "--bundle", str(again), "--why", "back")
-    assert f"ends the evidence about {waiting}: not known" in text
+    assert f"ends the evidence about {waiting}: unknown" in text
     assert why("publish").startswith(f"back; ends the evidence about {waiting}: unknown (no service answers")
     assert main(["publish", "--bundle", str(again), "--displace", "--models", str(models.path)]) == 1
     assert "allowed is it with --role shadow only" in capsys.readouterr().err
@@ -215,7 +215,7 @@ def test_a_person_hears_which_evidence_ends_and_what_begins_anew(
 
 def test_judge_takes_no_version_where_the_roles_say_what_is_judged(models: PublishedModels) -> None:
     for given in ({"version": "zzz"}, {"shadow": "zzz"}):
-        with pytest.raises(ConfigError, match=f"{next(iter(given))} given; allowed only of a model that another"):
+        with pytest.raises(ConfigError, match=f"{next(iter(given))} given; allowed only for a model that another"):
             judge(request(models, model="tiny", promote="never", **given))
 
 
@@ -224,7 +224,7 @@ def test_a_shadow_of_an_observed_model_is_another_candidate_beside_another_versi
     together = request(models, rules=Rules(budget="together"))
     texts = [observed.judge(replace(together, version=v), desk, directly).words for v in desk.versions]
     assert "This is candidate 1;" in texts[0] and "This is candidate 4;" in texts[1]
-    with pytest.raises(ConfigError, match="slot is 'recalibrated'; tiny is served elsewhere and has a shadow only"):
+    with pytest.raises(ConfigError, match="slot is 'recalibrated'; tiny is served elsewhere and only has a shadow"):
         observed.judge(replace(together, slot="recalibrated"), desk, directly)
 
 
