@@ -11,8 +11,8 @@ import pytest
 from scipy.special import softmax
 
 from pipeline.recalibrate import Comparison, Rules, compare
+from pipeline.recalibrate.candidate_numbers import candidate_number, pair_number
 from pipeline.recalibrate.gains import gain_limits, scores
-from pipeline.recalibrate.turns import candidate_number, pair_number
 from tests import reference_gain_sequence as twin
 from trueodds.bundle.audit_log import Change
 from trueodds.calibrators import (

@@ -170,7 +170,7 @@ def test_from_drift_to_a_promoted_version_and_back(tmp_path: Path, capsys: pytes
         before = sorted(p.name for p in (tmp_path / "models" / "tiny").iterdir())
         text = typed(*ask)
         assert f"tiny/{second} stays the recalibrated version. No fresh labels yet" in text
-        assert "No other is fitted, so that its evidence goes on" in text, "a second trigger makes no other"
+        assert "No other calibrator is fitted, so that its evidence grows" in text, "a second trigger makes no other"
         assert sorted(p.name for p in (tmp_path / "models" / "tiny").iterdir()) == before
         assert "is no longer served" in typed(*ask, "--version", "000000000000")
 

@@ -88,7 +88,7 @@ def test_the_verdict_promotes_a_calibrator_and_no_net(models: PublishedModels) -
     served, net, calibrator = roles(models)
     assert served and net and calibrator
     outcome = judge(request(models, why="drift"))
-    assert outcome.status == "promoted" and [one.decision for one in outcome.judged] == ["promoted", "stays"]
+    assert outcome.status == "promoted" and [one.decision for one in outcome.judgements] == ["promoted", "stays"]
     assert roles(models) == [calibrator, net, None]
     promoted = next(change for change in models.changes("tiny") if change.action == "promote")
     assert promoted.why.startswith("drift: better on 400 fresh labels: gain +")
@@ -118,7 +118,7 @@ def test_one_rule_at_every_door(
 def test_a_slot_is_judged_alone_and_an_empty_one_says_so(models: PublishedModels) -> None:
     served, net, calibrator = roles(models)
     outcome = judge(request(models, slot="shadow"))
-    assert [one.slot for one in outcome.judged] == ["shadow"] and roles(models) == [served, net, calibrator]
+    assert [one.slot for one in outcome.judgements] == ["shadow"] and roles(models) == [served, net, calibrator]
     models.withdraw("tiny", "recalibrated")
     with pytest.raises(BundleError, match="tiny has no recalibrated version to judge"):
         judge(request(models, slot="recalibrated"))
@@ -138,7 +138,7 @@ def test_an_undecided_calibrator_keeps_its_evidence_until_it_has_had_enough(
     models.shadow("tiny", waiting, slot="recalibrated")
     few = request(models, candidates=("temperature",), why="alarm")
     outcome = recalibrate(few)
-    assert outcome.status == "waits" and "No other calibrator is fitted" in outcome.words and outcome.undecided
+    assert outcome.status == "waits" and "No other calibrator is fitted" in outcome.words and outcome.is_undecided
     assert models.version_of("tiny", "recalibrated") == waiting
 
     def displaced(outcome: Outcome) -> str:
@@ -175,7 +175,7 @@ def test_waiting_for_a_net_forgets_no_verdict_about_the_calibrator(
     monkeypatch.setattr(loop, "POLL_SECONDS", 0.02)
     outcome = judge(request(models, scale=1.7 / TRUE, truth=TRUE, wait_seconds=0.1))
     assert outcome.status == "promoted" and outcome.served == outcome.candidate == calibrator
-    assert [(one.version, one.decision) for one in outcome.judged] == [(calibrator, "promoted"), (net, "stays")]
+    assert [(one.version, one.decision) for one in outcome.judgements] == [(calibrator, "promoted"), (net, "stays")]
     first, second = outcome.words.split("\n")
     assert first.startswith(f"tiny/{calibrator} answers now.") and second.startswith(f"tiny/{net} stays the shadow.")
     models.shadow("tiny", str(net))

@@ -28,7 +28,7 @@ import scipy
 from scipy.special import expit, logit
 
 from benchmarks.record import RESULTS, circumstances, write
-from pipeline.recalibrate.comparison import compare
+from pipeline.recalibrate.candidate_comparison import compare
 from service.alarm import AlarmState, advice_of, alarm_of
 from service.settings import Settings
 from service.store.rows import LabelBlock

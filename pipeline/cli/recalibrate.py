@@ -11,7 +11,7 @@ import argparse
 from pathlib import Path
 
 from pipeline.cli import common
-from pipeline.recalibrate import LABELS, Choice, Outcome, Recalibration, Rules, recalibrate
+from pipeline.recalibrate import LABELS, CalibratorChoice, Outcome, Recalibration, Rules, recalibrate
 from pipeline.recalibrate.gains import SMOOTHING
 from trueodds.calibrators.selection import default_words
 from trueodds.cli import Parser, Subparsers
@@ -89,7 +89,7 @@ def outcome_text(outcome: Outcome) -> str:
     return "\n".join([*([_table_text(outcome.choice)] if outcome.choice else []), outcome.words])
 
 
-def _table_text(choice: Choice) -> str:
+def _table_text(choice: CalibratorChoice) -> str:
     """Return the candidates with their NLL, the ECE before and after, and the warnings of the best fit."""
     lines = [f"{choice.rows:,} live labels, cross-validated", ""]
     lines.append(f"{'calibrator':<28}{'NLL':>10}{'gain':>12}{'+-':>10}")

@@ -28,7 +28,7 @@ from pydantic import Field
 
 from pipeline import recalibrate as recalibration
 from pipeline.flows import artifacts, models_of
-from pipeline.recalibrate import Choice, FewLabelsError, ObservedModel, Outcome, Recalibration
+from pipeline.recalibrate import CalibratorChoice, FewLabelsError, ObservedModel, Outcome, Recalibration
 from trueodds.bundle import RECALIBRATED, PublishedModels, open_models
 from trueodds.client import NO_ANSWER, CallError, Client
 from trueodds.drawing.reliability import before_and_after
@@ -161,7 +161,7 @@ def recalibrate(
 
 def _wants_labels(outcome: Outcome, request: Recalibration) -> bool:
     """Return whether a verdict is awaited: on a calibrator, or on a net about which a verdict decides."""
-    waiting = [one for one in outcome.judged if one.decision == "stays" and one.comparison.verdict == "undecided"]
+    waiting = [one for one in outcome.judgements if one.decision == "stays" and one.comparison.verdict == "undecided"]
     return any(one.slot == RECALIBRATED or request.promote_of(one.slot) == "when-better" for one in waiting)
 
 
@@ -229,7 +229,7 @@ def _show(outcome: Outcome, models: PublishedModels) -> None:
             key="recalibration",
             description="Before and after, on labels that the fit did not see",
         )
-    elif outcome.judged:
+    elif outcome.judgements:
         create_markdown_artifact(
             f"# {outcome.model}\n\n{outcome.words}\n", key="evidence", description="On fresh labels"
         )
@@ -244,7 +244,7 @@ def _show(outcome: Outcome, models: PublishedModels) -> None:
         )
 
 
-def candidate_rows(choice: Choice) -> list[dict[str, Any]]:
+def candidate_rows(choice: CalibratorChoice) -> list[dict[str, Any]]:
     """Return rows for the served calibrator and the candidates. Numbers are text, because a table shows every digit."""
     rows = []
     for line in (choice.served, *choice.table):

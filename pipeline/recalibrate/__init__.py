@@ -6,9 +6,10 @@ verdict; see `compare` and `judging`. MODELS/<name>/history.jsonl records every 
 reason.
 """
 
-from pipeline.recalibrate.choice import CandidateScore, Choice, choose, origin_of, write_candidate
-from pipeline.recalibrate.comparison import Comparison, Rules, compare
+from pipeline.recalibrate.calibrator_choice import CalibratorChoice, CandidateScore, choose, origin_of, write_candidate
+from pipeline.recalibrate.candidate_comparison import Comparison, Rules, compare
 from pipeline.recalibrate.loop import judge, recalibrate
+from pipeline.recalibrate.model_state import check_folder, rehearse
 from pipeline.recalibrate.observed import ObservedModel
 from pipeline.recalibrate.request import (
     LABELS,
@@ -16,23 +17,22 @@ from pipeline.recalibrate.request import (
     PROMOTE,
     DisagreementError,
     FewLabelsError,
-    Judged,
+    Judgement,
     Outcome,
     Promote,
     Recalibration,
 )
-from pipeline.recalibrate.state import check_folder, rehearse
 
 __all__ = [
     "LABELS",
     "LEAST_LABELS",
     "CandidateScore",
-    "Choice",
+    "CalibratorChoice",
     "Comparison",
     "DisagreementError",
     "PROMOTE",
     "FewLabelsError",
-    "Judged",
+    "Judgement",
     "ObservedModel",
     "Outcome",
     "Promote",

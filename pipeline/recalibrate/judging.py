@@ -7,10 +7,10 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
-from pipeline.recalibrate.comparison import Comparison, compare
-from pipeline.recalibrate.request import Decision, DisagreementError, Judged, Recalibration
-from pipeline.recalibrate.state import Candidate, ModelState
-from pipeline.recalibrate.turns import candidate_number
+from pipeline.recalibrate.candidate_comparison import Comparison, compare
+from pipeline.recalibrate.candidate_numbers import candidate_number
+from pipeline.recalibrate.model_state import Candidate, ModelState
+from pipeline.recalibrate.request import Decision, DisagreementError, Judgement, Recalibration
 from trueodds.bundle import DEFAULT, RECALIBRATED, SHADOW, Bundle, BundleError, Slot
 from trueodds.client import Client, Labelled
 from trueodds.errors import UserError
@@ -53,7 +53,7 @@ def fetch_labels(
     return rows
 
 
-def evidence_about(request: Recalibration, state: ModelState, candidate: Candidate, call: Call = directly) -> Judged:
+def evidence_about(request: Recalibration, state: ModelState, candidate: Candidate, call: Call = directly) -> Judgement:
     """Return the evidence about a version under judgement until now, without deciding.
 
     A version with the served net is compared on all labels of the served version, by the logits that both share.
@@ -81,27 +81,27 @@ def evidence_about(request: Recalibration, state: ModelState, candidate: Candida
     comparison: Comparison = call(
         compare, *both, rows.logits_NC, rows.labels_N, rows.shadow_logits_NC, rules, rows.propensities_N
     )
-    return Judged(candidate.slot, bundle.version, comparison)
+    return Judgement(candidate.slot, bundle.version, comparison)
 
 
-def settle(request: Recalibration, state: ModelState, judged: Judged, call: Call) -> Judged:
+def settle(request: Recalibration, state: ModelState, judgement: Judgement, call: Call) -> Judgement:
     """Do what the verdict and the request's `promote` for the slot allow, and log the evidence as the reason.
 
     If somebody has changed the roles in the meantime, nothing is done.
     """
-    models, name, slot, version = request.models, state.name, judged.slot, judged.version
-    served, verdict, promote = state.served.version, judged.comparison.verdict, request.promote_of(slot)
+    models, name, slot, version = request.models, state.name, judgement.slot, judgement.version
+    served, verdict, promote = state.served.version, judgement.comparison.verdict, request.promote_of(slot)
     decision: Decision = "stays"
     if promote == "now" or (promote == "when-better" and verdict == "better"):
         decision = "promoted"
     elif promote == "when-better" and verdict == "worse":
         decision = "withdrawn"
-    why, evidence = request.reason(judged.comparison.evidence()), judged.comparison.words()
+    why, evidence = request.reason(judgement.comparison.evidence()), judgement.comparison.words()
     if decision == "promoted":
         why += ends(request, state, call, but=slot)  # done first, because the service may take a while to answer
     if (models.version_of(name, DEFAULT), models.version_of(name, slot)) != (served, version):
         words = f"{name}/{version} is no longer {SLOT_WORDS[slot]} beside {served}: somebody else decided."
-        return replace(judged, decision="gone", words=words)
+        return replace(judgement, decision="gone", words=words)
     if decision == "promoted":
         models.promote(name, version, why=why, who=request.who, beside=served)
         words = f"{name}/{version} answers now. {evidence}"
@@ -113,10 +113,10 @@ def settle(request: Recalibration, state: ModelState, judged: Judged, call: Call
         words = f"{stays} {commands(name, slot, version)}"
     if decision != "stays" and slot == SHADOW and (follower := models.version_of(name, SHADOW)) is not None:
         words += f" {name}/{follower}, which waited, is the shadow now."
-    return replace(judged, decision=decision, words=words)
+    return replace(judgement, decision=decision, words=words)
 
 
-def judge_slot(request: Recalibration, slot: Slot, call: Call) -> Judged | None:
+def judge_slot(request: Recalibration, slot: Slot, call: Call) -> Judgement | None:
     """Judge the version in a slot and decide; None if the slot is empty. Raises like `evidence_about`."""
     state = ModelState.of(request)
     if (candidate := state.candidates.get(slot)) is None:

@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from pipeline.recalibrate import observed
-from pipeline.recalibrate.choice import Choice, choose, origin_of, settings_of, write_candidate
+from pipeline.recalibrate.calibrator_choice import CalibratorChoice, choose, origin_of, settings_of, write_candidate
 from pipeline.recalibrate.judging import (
     SLOT_WORDS,
     Call,
@@ -21,9 +21,9 @@ from pipeline.recalibrate.judging import (
     judge_slot,
     settle,
 )
+from pipeline.recalibrate.model_state import LOCK, Candidate, ModelState, check_folder
 from pipeline.recalibrate.observed import ObservedModel
-from pipeline.recalibrate.request import FewLabelsError, Judged, Outcome, Recalibration, Status
-from pipeline.recalibrate.state import LOCK, Candidate, ModelState, check_folder
+from pipeline.recalibrate.request import FewLabelsError, Judgement, Outcome, Recalibration, Status
 from pipeline.trial import try_bundle
 from trueodds.bundle import DEFAULT, RECALIBRATED, SHADOW, BundleError, BusyError, Slot
 from trueodds.client import Labelled
@@ -102,21 +102,21 @@ def judge(request: Recalibration, call: Call = directly) -> Outcome:
 def _judge(request: Recalibration, call: Call) -> Outcome:
     """Judge the calibrator first. If it is promoted, the net is compared with it from then on."""
     slots: Iterable[Slot] = (request.slot,) if request.slot else (RECALIBRATED, SHADOW)
-    judged: list[Judged] = []
+    judgements: list[Judgement] = []
     name, problem = request.model_name(), ""
     for slot in slots:
         try:
-            judged += filter(None, [judge_slot(request, slot, call)])
+            judgements += filter(None, [judge_slot(request, slot, call)])
         except UserError as error:
-            if not judged:
+            if not judgements:
                 raise
             problem = f"\n{error}"  # earlier decisions stand and are reported
-    if not judged:
+    if not judgements:
         missing = " and ".join(SLOT_WORDS[slot].replace("the", "no", 1) for slot in slots)
         raise BundleError(
             f"{name} has {missing} to judge; make one: trueodds recalibrate, or trueodds publish --role shadow"
         )
-    outcome = _outcome(name, request.models.version_of(name, DEFAULT) or "", judged)
+    outcome = _outcome(name, request.models.version_of(name, DEFAULT) or "", judgements)
     return replace(outcome, words=outcome.words + problem)
 
 
@@ -126,27 +126,27 @@ def _judge_or_fit(request: Recalibration, state: ModelState, call: Call) -> Outc
     if request.version not in (None, served):
         words = f"{name}/{request.version} is no longer served, {served} is: nothing to recalibrate."
         return Outcome("nothing", name, served, None, words)
-    outcome, displaced = None, None
+    outcome, previous = None, None
     if (candidate := state.candidates.get(RECALIBRATED)) and request.promote != "now":
-        judged = evidence_about(request, state, candidate, call)
-        if _gives_way(request, candidate, judged):
-            displaced = judged
-        elif (judged := settle(request, state, judged, call)).decision == "withdrawn":
-            request.say(judged.words)
+        judgement = evidence_about(request, state, candidate, call)
+        if _gives_way(request, candidate, judgement):
+            previous = judgement
+        elif (judgement := settle(request, state, judgement, call)).decision == "withdrawn":
+            request.say(judgement.words)
         else:
             stays = "\nNo other calibrator is fitted, so that its evidence grows (--displace ends it)."
-            words = judged.words + stays * (judged.decision == "stays")
-            outcome = _outcome(name, request.models.version_of(name, DEFAULT) or "", [replace(judged, words=words)])
-    return _with_net(request, outcome or _fit(request, state, call, displaced), call)
+            words = judgement.words + stays * (judgement.decision == "stays")
+            outcome = _outcome(name, request.models.version_of(name, DEFAULT) or "", [replace(judgement, words=words)])
+    return _with_net(request, outcome or _fit(request, state, call, previous), call)
 
 
-def _gives_way(request: Recalibration, candidate: Candidate, judged: Judged) -> bool:
+def _gives_way(request: Recalibration, candidate: Candidate, judgement: Judgement) -> bool:
     """Return whether a better fit may replace a calibrator under judgement."""
     if request.displace:
         return True
-    verdict, origin = judged.comparison.verdict, origin_of(candidate.bundle.card)
+    verdict, origin = judgement.comparison.verdict, origin_of(candidate.bundle.card)
     if verdict == "undecided":
-        return judged.comparison.labels >= max(USED_UP, origin[1] if origin else 0)
+        return judgement.comparison.labels >= max(USED_UP, origin[1] if origin else 0)
     return verdict == "worse" and request.promote == "never"
 
 
@@ -155,22 +155,24 @@ def _with_net(request: Recalibration, outcome: Outcome, call: Call) -> Outcome:
     try:
         net = judge_slot(request, SHADOW, call)
     except UserError as error:
-        return replace(outcome, words=f"{outcome.words}\nThe shadow could not be judged: {error}")
+        return replace(outcome, words=f"{outcome.words}\nThe shadow could not be judgements: {error}")
     if net is None:
         return outcome
     joined = _outcome(outcome.model, outcome.served, [net])
     status = outcome.status if net.decision == "stays" else joined.status
-    words, judged = f"{outcome.words}\n{net.words}", (*outcome.judged, net)
-    return replace(outcome, status=status, words=words, judged=judged, candidate=outcome.candidate or net.version)
+    words, judgements = f"{outcome.words}\n{net.words}", (*outcome.judgements, net)
+    return replace(
+        outcome, status=status, words=words, judgements=judgements, candidate=outcome.candidate or net.version
+    )
 
 
-def _fit(request: Recalibration, state: ModelState, call: Call, displaced: Judged | None) -> Outcome:
+def _fit(request: Recalibration, state: ModelState, call: Call, previous: Judgement | None) -> Outcome:
     """Fit a calibrator, and publish it if it is better than the served one."""
     name, served = state.name, state.served
     rows: Labelled = call(fetch_labels, request.client, name, served, request.labels)
     FewLabelsError.check(len(rows), f"{name}/{served.version}")
     settings = settings_of(served.card)
-    choice: Choice = call(
+    choice: CalibratorChoice = call(
         choose,
         served.calibrator,
         rows.logits_NC,
@@ -181,8 +183,8 @@ def _fit(request: Recalibration, state: ModelState, call: Call, displaced: Judge
     )
     if not choice.better:
         words = f"Nothing published: {choice.rows:,} labels do not distinguish the best candidate from the served one."
-        if displaced is not None:
-            words += f" {name}/{displaced.version} stays the recalibrated version. {displaced.comparison.words()}"
+        if previous is not None:
+            words += f" {name}/{previous.version} stays the recalibrated version. {previous.comparison.words()}"
         return Outcome("kept", name, served.version, None, words, choice)
     lower = f"{choice.best.name}: NLL {choice.gain:.4f} nats a label lower"
     if request.promote == "now":
@@ -190,7 +192,7 @@ def _fit(request: Recalibration, state: ModelState, call: Call, displaced: Judge
         why = request.reason(lower) + ends(request, state, call)
         request.models.promote(name, version, why=why, who=request.who, beside=served.version)
         return Outcome("promoted", name, served.version, version, f"{name}/{version} answers now. {lower}.", choice)
-    instead = f"; displaces {displaced.version}: {displaced.comparison.evidence()}" if displaced else ""
+    instead = f"; displaces {previous.version}: {previous.comparison.evidence()}" if previous else ""
     version = call(publish_candidate, request, state, choice, rows, instead)
     words = (
         f"{name}/{version} is published as the recalibrated version, {lower} on held-out labels{instead}. Labels of"
@@ -200,7 +202,7 @@ def _fit(request: Recalibration, state: ModelState, call: Call, displaced: Judge
 
 
 def publish_candidate(
-    request: Recalibration, state: ModelState, choice: Choice, rows: Labelled, instead: str = ""
+    request: Recalibration, state: ModelState, choice: CalibratorChoice, rows: Labelled, instead: str = ""
 ) -> str:
     """Publish the chosen calibrator as a version, and put it under judgement unless it will be served at once."""
     with tempfile.TemporaryDirectory(prefix="trueodds-recalibrate-") as folder:
@@ -219,15 +221,15 @@ def publish_candidate(
     return version
 
 
-def _outcome(name: str, served: str, judged: list[Judged]) -> Outcome:
+def _outcome(name: str, served: str, judgements: list[Judgement]) -> Outcome:
     """Join the outcomes of judged versions, one line each."""
-    words = "\n".join(one.words for one in judged)
-    return Outcome(_status(judged), name, served, judged[0].version, words, judged=tuple(judged))
+    words = "\n".join(one.words for one in judgements)
+    return Outcome(_status(judgements), name, served, judgements[0].version, words, judgements=tuple(judgements))
 
 
-def _status(judged: list[Judged]) -> Status:
+def _status(judgements: list[Judgement]) -> Status:
     """Return the status for several decisions."""
-    decisions = [one.decision for one in judged]
+    decisions = [one.decision for one in judgements]
     if set(decisions) == {"gone"}:
         return "nothing"
     return "promoted" if "promoted" in decisions else "withdrawn" if "withdrawn" in decisions else "waits"
@@ -236,23 +238,23 @@ def _status(judged: list[Judged]) -> Status:
 def _wait(request: Recalibration, outcome: Outcome, call: Call) -> Outcome:
     """Wait for a verdict and return the outcome. The lock is released between two attempts."""
     end, published = time.monotonic() + request.wait_seconds, outcome.status == "published"
-    while (outcome.undecided or outcome.status == "published") and (left := end - time.monotonic()) > 0:
+    while (outcome.is_undecided or outcome.status == "published") and (left := end - time.monotonic()) > 0:
         time.sleep(min(left, POLL_SECONDS))
         with request.models.lock(outcome.model, LOCK, lambda: None):
             again = replace(request, model=outcome.model, slot=RECALIBRATED if published else request.slot)
             try:
-                judged = _judge(again, call)
+                later = _judge(again, call)
             except BundleError as error:
-                return _after(outcome, replace(outcome, words=f"{error}: somebody else decided.", judged=()))
-        outcome = _after(outcome, replace(judged, choice=outcome.choice))
+                return _after(outcome, replace(outcome, words=f"{error}: somebody else decided.", judgements=()))
+        outcome = _after(outcome, replace(later, choice=outcome.choice))
     return outcome
 
 
 def _after(earlier: Outcome, outcome: Outcome) -> Outcome:
     """Return the outcome of a later attempt with the decisions of earlier ones."""
-    decided = [one for one in earlier.judged if one.decision != "stays"]
-    judged = [*decided, *outcome.judged]
+    decided = [one for one in earlier.judgements if one.decision != "stays"]
+    judgements = [*decided, *outcome.judgements]
     words = "\n".join([*(one.words for one in decided), outcome.words])
-    status = _status(judged) if judged else "nothing"
+    status = _status(judgements) if judgements else "nothing"
     candidate = decided[0].version if decided else outcome.candidate
-    return replace(outcome, status=status, candidate=candidate, words=words, judged=tuple(judged))
+    return replace(outcome, status=status, candidate=candidate, words=words, judgements=tuple(judgements))

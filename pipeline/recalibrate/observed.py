@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from pipeline.recalibrate.choice import Choice, choose
-from pipeline.recalibrate.comparison import Comparison, compare
-from pipeline.recalibrate.request import FewLabelsError, Judged, Outcome, Recalibration
-from pipeline.recalibrate.turns import pair_number
+from pipeline.recalibrate.calibrator_choice import CalibratorChoice, choose
+from pipeline.recalibrate.candidate_comparison import Comparison, compare
+from pipeline.recalibrate.candidate_numbers import pair_number
+from pipeline.recalibrate.request import FewLabelsError, Judgement, Outcome, Recalibration
 from trueodds.bundle import SHADOW
 from trueodds.bundle.contents import shadow_of
 from trueodds.calibrators import Identity
@@ -43,12 +43,12 @@ class ObservedModel:
         """
         if request.model is None:
             return None
-        known = request.client.versions()
-        versions = known.observed.get(request.model, ())
-        is_published = request.model in {one.model for one in known.models}
+        listing = request.client.versions()
+        versions = listing.observed.get(request.model, ())
+        is_published = request.model in {one.model for one in listing.models}
         if not versions or (is_published and request.version not in versions):
             return None
-        return cls(request.model, versions, known.observed.get(shadow_of(request.model), ()))
+        return cls(request.model, versions, listing.observed.get(shadow_of(request.model), ()))
 
     def version(self, name: str | None) -> str:
         """Return the named version, or the newest without a name.
@@ -56,7 +56,7 @@ class ObservedModel:
         Raises:
             ConfigError: There is no version of that name.
         """
-        return _one(self.name, "version", name, self.versions)
+        return _named_or_newest(self.name, "version", name, self.versions)
 
     def shadow(self, name: str | None) -> str:
         """Return the named shadow, or the newest without a name.
@@ -67,7 +67,7 @@ class ObservedModel:
         if not self.shadows:
             cure = "send the answers that another version would give, with the same ids: POST /observe?shadow=true"
             raise ConfigError(f"{self.name} has no shadow to judge; {cure}")
-        return _one(self.name, "shadow", name, self.shadows)
+        return _named_or_newest(self.name, "shadow", name, self.shadows)
 
 
 def recalibrate(request: Recalibration, model: ObservedModel, call: Call) -> Outcome:
@@ -82,7 +82,7 @@ def recalibrate(request: Recalibration, model: ObservedModel, call: Call) -> Out
     version = model.version(request.version)
     rows: Labelled = call(fetch_labels, request.client, model.name, version, request.labels)
     FewLabelsError.check(len(rows), f"{model.name}/{version}")
-    choice: Choice = call(choose, Identity(), rows.logits_NC, rows.labels_N, request.candidates)
+    choice: CalibratorChoice = call(choose, Identity(), rows.logits_NC, rows.labels_N, request.candidates)
     if not choice.better:
         words = f"Nothing written: {choice.rows:,} labels do not distinguish the best candidate from the answers as is."
         return Outcome("kept", model.name, version, None, words, choice)
@@ -119,7 +119,7 @@ def judge(request: Recalibration, model: ObservedModel, call: Call) -> Outcome:
         f"{model.name}/{shadow} beside {version}. {comparison.words()} Nothing changes here: promote or withdraw it on"
         f" the server of {model.name}."
     )
-    return Outcome("waits", model.name, version, shadow, words, judged=(Judged(SHADOW, shadow, comparison),))
+    return Outcome("waits", model.name, version, shadow, words, judgements=(Judgement(SHADOW, shadow, comparison),))
 
 
 def fetch_labels(client: Client, name: str, version: str, last: int | None, shadow: str | None = None) -> Labelled:
@@ -127,14 +127,14 @@ def fetch_labels(client: Client, name: str, version: str, last: int | None, shad
     return client.labelled(name, version, last=last, shadow=shadow)
 
 
-def _one(model: str, what: str, name: str | None, known: tuple[str, ...]) -> str:
+def _named_or_newest(model: str, what: str, name: str | None, names: tuple[str, ...]) -> str:
     """Return the named version, or the newest without a name."""
-    if name is not None and name not in known:
-        raise unknown(f"{what} of {model}", name, known)
-    return name or known[-1]
+    if name is not None and name not in names:
+        raise unknown(f"{what} of {model}", name, names)
+    return name or names[-1]
 
 
-def _write(out: Path, choice: Choice) -> None:
+def _write(out: Path, choice: CalibratorChoice) -> None:
     """Write the calibrator of a choice to a file."""
     try:
         write_json(out, choice.calibrator.to_json())

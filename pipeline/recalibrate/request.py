@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from pipeline.recalibrate.choice import Choice
-from pipeline.recalibrate.comparison import Comparison, Rules
+from pipeline.recalibrate.calibrator_choice import CalibratorChoice
+from pipeline.recalibrate.candidate_comparison import Comparison, Rules
 from trueodds.bundle import SHADOW, SLOTS, PublishedModels, Reason, Slot
 from trueodds.client import Client
 from trueodds.errors import ConfigError, UserError
@@ -89,9 +89,9 @@ class Recalibration:
             raise ConfigError(f"labels is {self.labels}; allowed is a whole number from {LEAST_LABELS}")
         if not self.wait_seconds >= 0:
             raise ConfigError(f"wait is {self.wait_seconds}; allowed is a number of seconds from 0")
-        _check("promote", self.promote, PROMOTE)
-        _check("promote net", self.promote_net, PROMOTE)
-        _check("slot", self.slot, (None, *SLOTS))
+        _check_choice("promote", self.promote, PROMOTE)
+        _check_choice("promote net", self.promote_net, PROMOTE)
+        _check_choice("slot", self.slot, (None, *SLOTS))
         Reason.of(self.why, self.who)
 
     def promote_of(self, slot: Slot) -> Promote:
@@ -112,7 +112,7 @@ class Recalibration:
 
 
 @dataclass(frozen=True, eq=False)
-class Judged:
+class Judgement:
     """A version under judgement, the evidence about it, and the decision."""
 
     slot: Slot
@@ -137,17 +137,17 @@ class Outcome:
     served: str
     candidate: str | None
     words: str
-    choice: Choice | None = None
-    judged: tuple[Judged, ...] = ()
+    choice: CalibratorChoice | None = None
+    judgements: tuple[Judgement, ...] = ()
 
     @property
-    def undecided(self) -> bool:
+    def is_undecided(self) -> bool:
         """Return whether a version is still under judgement without a verdict."""
-        return any(one.decision == "stays" and one.comparison.verdict == "undecided" for one in self.judged)
+        return any(one.decision == "stays" and one.comparison.verdict == "undecided" for one in self.judgements)
 
 
-def _check(name: str, value: Any, allowed: tuple[Any, ...]) -> None:
+def _check_choice(name: str, value: Any, choices: tuple[Any, ...]) -> None:
     """Raise ConfigError if a value is not one of those allowed."""
-    if value not in allowed:
-        named = ", ".join(str(one) for one in allowed if one is not None)
+    if value not in choices:
+        named = ", ".join(str(one) for one in choices if one is not None)
         raise ConfigError(f"{name} is {value!r}; allowed are {named}")

@@ -7,8 +7,8 @@ from datetime import UTC, datetime
 from typing import Literal
 
 from pipeline.recalibrate.judging import SLOT_WORDS, evidence_about
+from pipeline.recalibrate.model_state import ModelState
 from pipeline.recalibrate.request import Recalibration
-from pipeline.recalibrate.state import ModelState
 from trueodds.bundle import DEFAULT, SHADOW, SLOTS, WAITING, PublishedModels, Slot
 from trueodds.client import Client
 from trueodds.errors import UserError

@@ -44,7 +44,7 @@ class CandidateScore:
 
 
 @dataclass(frozen=True, eq=False)
-class Choice:
+class CalibratorChoice:
     """The candidate with the lowest cross-validated NLL, beside the served calibrator."""
 
     calibrator: Calibrator
@@ -76,7 +76,7 @@ def choose(
     candidates: Sequence[str] = (),
     settings: Evaluation | None = None,
     positive: PositiveClass | None = None,
-) -> Choice:
+) -> CalibratorChoice:
     """Cross-validate the candidates and the served calibrator, which is refitted as well.
 
     There are 5 stratified folds. `after` uses 5 more folds within the rest of each fold, so that its numbers are not
@@ -110,7 +110,7 @@ def choose(
         rest = calibrators.select(logits_NC[~inside], labels_N[~inside], candidates=names, folds=FOLDS)
         p_NC[inside] = rest.calibrator(logits_NC[inside])
     gain, gain_standard_error = _gain(served_N, nll_of(p_NC[np.arange(len(labels_N)), labels_N]))
-    return Choice(
+    return CalibratorChoice(
         selection.calibrator,
         gain,
         gain_standard_error,
@@ -124,7 +124,7 @@ def choose(
     )
 
 
-def write_candidate(served: Bundle, choice: Choice, out: Path) -> Bundle:
+def write_candidate(served: Bundle, choice: CalibratorChoice, out: Path) -> Bundle:
     """Write the served bundle with the chosen calibrator, and a card that says so, to `out`."""
     table = table_of(choice.before, choice.after, [], choice.calibrator, choice.settings)
     origin = {"from": served.version, "labels": choice.rows, "candidates": [line.name for line in choice.table]}
