@@ -1,6 +1,10 @@
-"""Calibration metrics in numpy: one definition each, for training curves, evaluation, the service and benchmarks.
+"""Calibration metrics, their confidence intervals, tests, alarms and decisions, in numpy.
 
-Examples in docstrings assume `import numpy as np` and `from trueodds import calibrators, metrics`.
+Training, evaluation, the service and the benchmarks all use these definitions. Functions take numpy arrays or one
+`CalibrationSums`. The examples assume `import numpy as np` and `from trueodds import calibrators, metrics`.
+
+Notation: `c` is the confidence of a row (the probability of its top label), `a` is 1 if the answer is right and 0 if it
+is wrong, and `n` is the number of rows. Array names end with their axes: `logits_NC` has N rows and C classes.
 
 >>> probabilities, labels = [[0.9, 0.1], [0.8, 0.2], [0.6, 0.4], [0.3, 0.7]], [0, 0, 1, 1]
 >>> round(metrics.ece(probabilities, labels), 4)

@@ -1,8 +1,8 @@
-"""Labelled answers that are not a random choice of all answers: weigh them by how many answers each stands for.
+"""Weighted estimates from labelled answers that are not a random choice of all answers.
 
-This mends labelling that depends on the confidence, however strongly, as far as cells (or chances of being labelled)
-tell confidences apart. Nothing mends labelling that depends on whether the answer was right;
-`trueodds.metrics.labelling.coverage` warns of what can be seen of it.
+Each label is weighted by the number of answers that it represents. This corrects any selection by confidence, as far as
+cells (or the probabilities of being labelled) distinguish confidences. Nothing corrects a selection that depends on
+whether the answer was right; `trueodds.metrics.labelling.coverage` warns if there are signs of it.
 """
 
 from __future__ import annotations
@@ -21,36 +21,38 @@ from trueodds.sums.inputs import Array, as_numbers
 from trueodds.sums.sums import CalibrationSums
 
 TOO_CROWDED, CROWDED = 0.5, 0.2
-"""Shares of the answers in one cell: above the first there is no weighing by counts, above the second it is said."""
+"""Shares of the answers in one cell: above the first, no weighting by counts; above the second, there is a note."""
 HEAVY = 0.02
-"""A label's share of all weight that is much, if it is also twice what equal weights would be."""
+"""A label's share of the total weight that counts as large, if it is also twice the share under equal weights."""
 
 
 class CrowdedCellError(ValueError):
-    """More than half of the answers lie in one cell of confidence; counts do not tell which of them have labels.
+    """Error if more than half of the answers lie in one cell of confidence; counts cannot tell which have labels.
 
-    >>> few = metrics.CalibrationSums.from_top([0.6, 0.7], [True, False])
-    >>> answers = metrics.CalibrationSums.from_top([0.999] * 90 + [0.6, 0.7] * 5, [True] * 100)
-    >>> try:
-    ...     metrics.weighted_ece(few, answers.cells[0])
-    ... except metrics.CrowdedCellError:
-    ...     print("label some of the crowded cell")
-    label some of the crowded cell
+    Examples:
+        >>> few = metrics.CalibrationSums.from_top([0.6, 0.7], [True, False])
+        >>> answers = metrics.CalibrationSums.from_top([0.999] * 90 + [0.6, 0.7] * 5, [True] * 100)
+        >>> try:
+        ...     metrics.weighted_ece(few, answers.cells[0])
+        ... except metrics.CrowdedCellError:
+        ...     print("label some of the crowded cell")
+        label some of the crowded cell
     """
 
 
 @dataclass(frozen=True)
 class FullestCell:
-    """The cell with the most answers, of those cells in which some have no label.
+    """The cell with the most answers, among the cells in which some answers have no label.
 
-    >>> answers = metrics.CalibrationSums.from_top([0.9, 0.8, 0.6, 0.7] * 300, [True, True, False, True] * 300)
-    >>> labelled = metrics.CalibrationSums.from_top([0.9, 0.8, 0.6, 0.7] * 100, [True, True, False, True] * 100)
-    >>> metrics.fullest_cell(labelled, answers.cells[0]).share
-    0.25
+    Examples:
+        >>> answers = metrics.CalibrationSums.from_top([0.9, 0.8, 0.6, 0.7] * 300, [True, True, False, True] * 300)
+        >>> labelled = metrics.CalibrationSums.from_top([0.9, 0.8, 0.6, 0.7] * 100, [True, True, False, True] * 100)
+        >>> metrics.fullest_cell(labelled, answers.cells[0]).share
+        0.25
     """
 
     share: float
-    """Of all answers; 0 where every answer has a label."""
+    """Share of all answers in the cell; 0 if every answer has a label."""
     lower: float
     upper: float
 
@@ -61,12 +63,12 @@ class FullestCell:
 
     @property
     def crowded(self) -> bool:
-        """Whether it is worth a word."""
+        """Whether reports mention the cell."""
         return self.share > CROWDED
 
     @property
     def reading(self) -> str:
-        """In plain words."""
+        """The result as a sentence."""
         where = f"{self.share:.1%} of the answers have confidences from {self.lower:.4f} to {self.upper:.4f}, one cell:"
         if self.refused:
             return (
@@ -78,25 +80,26 @@ class FullestCell:
 
 @dataclass(frozen=True)
 class WeightedEce:
-    """Estimates for all answers, from those that are labelled.
+    """Estimates for all answers, from the labelled ones.
 
-    >>> answers = metrics.CalibrationSums.from_top([0.9, 0.8, 0.6, 0.7] * 300, [True, True, False, True] * 300)
-    >>> labelled = metrics.CalibrationSums.from_top([0.9, 0.8, 0.6, 0.7] * 100, [True, True, False, True] * 100)
-    >>> round(metrics.weighted_ece(labelled, answers.cells[0]).accuracy, 4)
-    0.75
+    Examples:
+        >>> answers = metrics.CalibrationSums.from_top([0.9, 0.8, 0.6, 0.7] * 300, [True, True, False, True] * 300)
+        >>> labelled = metrics.CalibrationSums.from_top([0.9, 0.8, 0.6, 0.7] * 100, [True, True, False, True] * 100)
+        >>> round(metrics.weighted_ece(labelled, answers.cells[0]).accuracy, 4)
+        0.75
     """
 
     interval: EceInterval
     accuracy: float
     mean_confidence: float
     effective_n: float
-    """1 / sum of squared weights: as many labels chosen at random would say as much."""
+    """Effective number of labels, 1 / sum of squared weights: so many randomly chosen labels are as informative."""
     heaviest: float
-    """Largest share of all weight that one label has."""
+    """Largest share of the total weight on one label."""
     unlabelled: float = 0.0
-    """Share of the answers whose stratum has no label at all; the nearest stratum with labels speaks for them."""
+    """Share of the answers in strata without any label. The nearest stratum with labels represents them."""
     crowded: float = 0.0
-    """Share of the answers in the fullest cell, where no choice of labels can be mended; 0 with known chances."""
+    """Share of the answers in the fullest cell, where no selection can be corrected; 0 with known probabilities."""
 
     @property
     def signed_gap(self) -> float:
@@ -105,12 +108,12 @@ class WeightedEce:
 
     @property
     def heavy(self) -> bool:
-        """Whether a single label has much of the weight, so that the next ones may change much."""
+        """Whether a single label has much of the weight, so that the next labels may change the estimates a lot."""
         return self.heaviest >= max(HEAVY, 2 / self.effective_n)
 
     @property
     def reading(self) -> str:
-        """In plain words."""
+        """The result as sentences."""
         notes = [f"These labels say as much as {self.effective_n:,.0f} chosen at random would."]
         if self.heavy:
             notes.append(f"One of them alone has {self.heaviest:.0%} of the weight, so the next ones may change much.")
@@ -122,15 +125,23 @@ class WeightedEce:
 
 
 def fullest_cell(labelled: CalibrationSums, answers_C: npt.ArrayLike) -> FullestCell:
-    """The cell in which most answers share one confidence, so that a choice of labels cannot be seen.
+    """Find the cell with the most answers, in which a selection of labels cannot be detected.
+
+    Args:
+        labelled: Calibration sums of the labelled answers.
+        answers_C: Number of all answers in each of the 3,000 cells, the labelled ones included.
+
+    Returns:
+        The cell and its share of the answers.
 
     Raises:
-        ValueError: no labels, or counts as in `weighted_ece`.
+        ValueError: There are no labels, or `weighted_ece` does not accept the counts.
 
-    >>> answers = metrics.CalibrationSums.from_top([0.9, 0.8, 0.6, 0.7] * 300, [True, True, False, True] * 300)
-    >>> labelled = metrics.CalibrationSums.from_top([0.8, 0.6], [True, False])
-    >>> round(metrics.fullest_cell(labelled, answers.cells[0]).lower, 4)
-    0.5997
+    Examples:
+        >>> answers = metrics.CalibrationSums.from_top([0.9, 0.8, 0.6, 0.7] * 300, [True, True, False, True] * 300)
+        >>> labelled = metrics.CalibrationSums.from_top([0.8, 0.6], [True, False])
+        >>> round(metrics.fullest_cell(labelled, answers.cells[0]).lower, 4)
+        0.5997
     """
     labels_C = as_sums(labelled).cells[0]
     answers = answer_counts(answers_C, labels_C)
@@ -142,28 +153,37 @@ def fullest_cell(labelled: CalibrationSums, answers_C: npt.ArrayLike) -> Fullest
 def weighted_ece(
     labelled: CalibrationSums, answers_C: npt.ArrayLike, *, bins: int = 15, level: float = 0.95
 ) -> WeightedEce:
-    """The ECE of all answers from labels whose choice depends on the confidence only.
+    """Estimate the ECE of all answers from labels whose selection depends on the confidence only.
 
-    `answers_C` holds the number of ALL answers per cell, the labelled ones included (3,000 counts). In each stratum k
-    of confidence (`Strata`: equal shares of the answers, down to single cells) the n_k labels stand for its N_k
-    answers: weight N_k / (N n_k) each. No chance of being labelled need be known. The interval is that of
-    `ece_interval` with these weights.
+    In each stratum k of confidence (`Strata`: equal shares of the answers, down to single cells), n_k labels represent
+    N_k answers. Each of them has the weight N_k / (N n_k). The probabilities of being labelled need not be known. The
+    interval is that of `ece_interval` with these weights.
 
-    Measured (benchmarks/evidence/labelling.py; 5% of 100,000 answers labelled: in proportion to 1 - c, the upper half
-    of the confidences 40 times as rarely, or those above .999 10 times; shapes A, B, C, and W with 87% of its answers
-    above 119/120): coverage .95 to 1.00, where the unweighted interval's falls to 0 (W, in proportion to 1 - c: true
-    ECE .057, unweighted .226, weighted .060). The price is the effective number of labels: in proportion to 1 - c .2%
-    of them for A, 3% for W, 58% for C.
+    Measured (benchmarks/evidence/labelling.py) with 5% of 100,000 answers labelled: in proportion to 1 - c, or the
+    upper half of the confidences 40 times less often, or those above .999 10 times less often. The shapes were A, B, C,
+    and W with 87% of its answers above 119/120. Coverage is .95 to 1.00. The unweighted interval's falls to 0 (W, in
+    proportion to 1 - c: true ECE .057, unweighted .226, weighted .060). The price is a smaller effective number of
+    labels: with labels in proportion to 1 - c, it is .2% of them for A, 3% for W and 58% for C.
+
+    Args:
+        labelled: Calibration sums of the labelled answers.
+        answers_C: Number of all answers in each of the 3,000 cells, the labelled ones included.
+        bins: Number of bins; it must divide 3,000.
+        level: Confidence level of both limits together, inside (0, 1).
+
+    Returns:
+        The weighted estimates.
 
     Raises:
-        CrowdedCellError: more than half of the answers lie in one cell, and not all of those have labels.
-        ValueError: no labels, more labels than answers in a cell, counts that are not 3,000 whole numbers, bins that
-            do not divide 3,000, a level outside (0, 1).
+        CrowdedCellError: More than half of the answers lie in one cell, and not all of them have labels.
+        ValueError: There are no labels, a cell has more labels than answers, the counts are not 3,000 whole numbers,
+            `bins` does not divide 3,000, or `level` is outside (0, 1).
 
-    >>> answers = metrics.CalibrationSums.from_top([0.9, 0.8, 0.6, 0.7] * 300, [True, True, False, True] * 300)
-    >>> labelled = metrics.CalibrationSums.from_top([0.9, 0.8, 0.6, 0.7] * 100, [True, True, False, True] * 100)
-    >>> round(metrics.weighted_ece(labelled, answers.cells[0]).interval.estimate, 4)
-    0.2998
+    Examples:
+        >>> answers = metrics.CalibrationSums.from_top([0.9, 0.8, 0.6, 0.7] * 300, [True, True, False, True] * 300)
+        >>> labelled = metrics.CalibrationSums.from_top([0.9, 0.8, 0.6, 0.7] * 100, [True, True, False, True] * 100)
+        >>> round(metrics.weighted_ece(labelled, answers.cells[0]).interval.estimate, 4)
+        0.2998
     """
     sums, fullest = as_sums(labelled), fullest_cell(labelled, answers_C)
     if fullest.refused:
@@ -182,27 +202,41 @@ def inverse_probability_ece(
     bins: int = 15,
     level: float = 0.95,
 ) -> WeightedEce:
-    """As `weighted_ece`, from rows that were each chosen for labelling with a known probability.
+    """Estimate the ECE of all answers from rows that were chosen for labelling with known probabilities.
 
-    Weight per label: 1 / probability, scaled to sum 1 (Hajek's estimator), or with `answers_C`, the number of all
-    answers per cell, to N_k / N in each stratum. The probabilities may depend on anything that was known before the
-    label was; an answer that could not be chosen (probability 0) is not spoken for, and without the counts hardly one
-    whose probability is so small that none like it was chosen. Such answers may outweigh all others where one label
-    has 2% of the weight, and twice what equal weights would be: the lower limit is then 0.
+    The weight of a label is 1 / probability, scaled to sum 1 (Hajek's estimator). With `answers_C` those of each
+    stratum are scaled to N_k / N. The probabilities may depend on anything that was known before the label.
 
-    Measured as for `weighted_ece`, and for V with 75% of its answers in one cell: coverage .95 to 1.00 with the counts,
-    and without. Labels in proportion to 1 - c leave half of V's answers chances below 1 in 50,000, and an interval .6
-    wide: choose with chances that are not that small.
+    Answers that could not be chosen (probability 0) are not represented. Without `answers_C`, answers with very small
+    probabilities are hardly represented either, if none was chosen. Such answers may outweigh all others if one label
+    has 2% of the weight and twice its share under equal weights. Then the lower limit is 0.
+
+    Measured as for `weighted_ece`, and for V with 75% of its answers in one cell: coverage .95 to 1.00, with and
+    without the counts. Labels in proportion to 1 - c give half of V's answers probabilities below 1 in 50,000, and an
+    interval of width .6. So choose probabilities that are not that small.
+
+    Args:
+        confidence_N: Confidence of each labelled answer.
+        correct_N: Whether each labelled answer is right.
+        probability_N: Probability with which each was chosen for labelling, in (0, 1].
+        answers_C: Number of all answers in each of the 3,000 cells, if known.
+        bins: Number of bins; it must divide 3,000.
+        level: Confidence level of both limits together, inside (0, 1).
+
+    Returns:
+        The weighted estimates.
 
     Raises:
-        ValueError: shapes that disagree, no rows, probabilities outside (0, 1], counts as in `weighted_ece`, or rows
-            as in `CalibrationSums.from_top`.
+        ValueError: Shapes differ, there are no rows, probabilities are outside (0, 1], or the counts or rows are
+            invalid (see `weighted_ece` and `CalibrationSums.from_top`).
 
-    >>> weighted = metrics.inverse_probability_ece([0.9, 0.6] * 100, [True, False] * 100, [0.2, 0.8] * 100)
-    >>> round(weighted.accuracy, 4)
-    0.8
+
+    Examples:
+        >>> weighted = metrics.inverse_probability_ece([0.9, 0.6] * 100, [True, False] * 100, [0.2, 0.8] * 100)
+        >>> round(weighted.accuracy, 4)
+        0.8
     """
-    sums = as_sums(CalibrationSums.from_top(confidence_N, correct_N))  # refuses bad rows, and none
+    sums = as_sums(CalibrationSums.from_top(confidence_N, correct_N))  # checks the rows
     columns = {"confidence": confidence_N, "correct": correct_N, "probability": probability_N}
     confidence, correct, probability = (as_numbers(v, name).astype(np.float64) for name, v in columns.items())
     if probability.shape != confidence.shape:
@@ -226,7 +260,7 @@ def _standing_for(
     bins: int,
     level: float,
 ) -> WeightedEce:
-    """`_weighted`, the weights scaled so that each stratum's labels have the weight of the answers they stand for."""
+    """Compute `_weighted` with weights scaled so that each stratum's labels weigh as much as its answers."""
     answers = answer_counts(answers_C, labels_C)
     strata = Strata(answers, float(labels_C.sum()))
     stratum_I = strata.stratum_C[cell_I]
@@ -237,7 +271,10 @@ def _standing_for(
 
 
 def _weighted(cell_I: npt.NDArray[np.intp], weight_I: Array, items_3I: Array, bins: int, level: float) -> WeightedEce:
-    """From items (cells, or rows) with their cell, weight per label, and sums of count, confidence and correctness."""
+    """Compute the estimates from items (cells or rows).
+
+    Each item has its cell, its weight per label, and its sums of count, confidence and correctness.
+    """
     bins = check_bins(bins)
     count, confidence, correct = items_3I
     weight = weight_I / (weight_I @ count)
