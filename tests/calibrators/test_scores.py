@@ -171,7 +171,7 @@ def test_spline_of_calibrated_scores_changes_little_and_says_where_it_falls() ->
     score = np.linspace(0.4, 0.99, 50)
     assert np.abs(calibrator._curve(score, 0) - score).max() < 0.03
     falling = calibrators.Spline("top_label", [[0.2, 0.5, 1.0]], [[0.3, 0.2, 0.9]], 0.01)
-    assert falling._faults() == ["The fitted curve falls somewhere: there a higher score is given a lower probability."]
+    assert falling._faults() == ["The fitted curve falls somewhere: there a higher score gets a lower probability."]
     assert not calibrators.Spline("top_label", [[0.2, 1.0]], [[0.3, 0.9]], 0.01)._faults()
 
 

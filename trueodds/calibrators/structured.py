@@ -1,4 +1,4 @@
-"""Structured vector and matrix scaling: temperature first, then ridge towards it."""
+"""Structured vector and matrix scaling: temperature scaling first, then a ridge penalty towards it."""
 
 from __future__ import annotations
 
@@ -19,20 +19,29 @@ RIDGE = Number(1e-6, 1e6)
 
 @dataclass(frozen=True, eq=False)
 class StructuredVector(Vector):
-    """p = softmax((I + diag(v)) z~ / T + b): SVS (Berta, Holzmueller, Jordan & Bach, "Structured matrix scaling for
-    multi-class calibration", AISTATS 2026, arXiv 2511.03685).
+    """Structured vector scaling (SVS), p = softmax((I + diag(v)) z~ / T + b).
 
-    T is the fit of `temperature` under the same `shrinkage` (2; 0: of least NLL, as in the paper); then the NLL + C/N
-    (intercept |b|^2 + diagonal |v|^2) is minimised over v and b, to a gradient of 1e-9. Taken from the paper's second
-    version and its package probmetrics 1.3: ridge, the strengths lambda C / N with lambda = 1, and the global factor
-    fixed by the temperature. Not taken: the package mixes 1/(N+1) of the uniform distribution into the tempered
-    probabilities and uses their logarithms; here the features are centred logits, so that the map is affine in z and
-    can be folded into a net. A class that was never seen is no obstacle: the penalty holds its parameters. `weight_C`
-    is (1 + v) / T.
+    T is the fit of `Temperature` under the same `shrinkage`. Then the NLL + C/N (intercept |b|^2 + diagonal |v|^2) is
+    minimised over v and b, to a gradient of 1e-9. `weight_C` is (1 + v) / T. The penalty regularises the parameters of
+    a class without rows, so such a class is allowed. Options of `fit`:
 
-    >>> logits, labels = [[2, 0], [0, 2]] * 100, [0, 1, 0, 0, 0, 1, 1, 1] * 25
-    >>> calibrators.fit(logits, labels, "structured_vector")([[2, 0]]).round(3)
-    array([[0.751, 0.249]])
+    - diagonal: Strength of the penalty on v (1).
+    - intercept: Strength of the penalty on b (1).
+    - shrinkage: Number of wrong pseudo-rows in the prior of T (2). 0: the T of least NLL, as in the paper.
+
+    From the paper's second version and its package probmetrics 1.3 come the ridge, the strengths lambda C / N with
+    lambda = 1, and the global factor that the temperature fixes. One step of the package is left out: it mixes 1/(N+1)
+    of the uniform distribution into the tempered probabilities and uses their logarithms. Here the features are centred
+    logits, so that the map is affine in z and can be folded into a net.
+
+    References:
+        Berta, Holzmueller, Jordan and Bach, Structured matrix scaling for multi-class calibration, AISTATS 2026,
+        arXiv 2511.03685.
+
+    Examples:
+        >>> logits, labels = [[2, 0], [0, 2]] * 100, [0, 1, 0, 0, 0, 1, 1, 1] * 25
+        >>> calibrators.fit(logits, labels, "structured_vector")([[2, 0]]).round(3)
+        array([[0.751, 0.249]])
     """
 
     name: ClassVar[str] = "structured_vector"
@@ -40,7 +49,7 @@ class StructuredVector(Vector):
 
     @property
     def free_parameters(self) -> int:
-        """None: the penalty holds them."""
+        """Always 0: the penalty regularises all parameters."""
         return 0
 
     @classmethod
@@ -63,14 +72,20 @@ class StructuredVector(Vector):
 
 @dataclass(frozen=True, eq=False)
 class StructuredMatrix(Matrix):
-    """p = softmax((I + diag(v) + M) z~ / T + b), M with a zero diagonal: SMS (Berta et al., see `StructuredVector`).
+    """Structured matrix scaling (SMS), p = softmax((I + diag(v) + M) z~ / T + b), where M has a zero diagonal.
 
     The penalty is C/N (intercept |b|^2 + diagonal |v|^2) + C (C-1)/N off_diagonal |M|^2. `weight_CC` is the whole
-    matrix, divided by T.
+    matrix, divided by T. Options of `fit` are those of `StructuredVector` and
 
-    >>> logits, labels = [[2, 0], [0, 2]] * 100, [0, 1, 0, 0, 0, 1, 1, 1] * 25
-    >>> calibrators.fit(logits, labels, "structured_matrix")([[2, 0]]).round(3)
-    array([[0.75, 0.25]])
+    - off_diagonal: Strength of the penalty on M (1).
+
+    References:
+        Berta et al. 2026 (see `StructuredVector`).
+
+    Examples:
+        >>> logits, labels = [[2, 0], [0, 2]] * 100, [0, 1, 0, 0, 0, 1, 1, 1] * 25
+        >>> calibrators.fit(logits, labels, "structured_matrix")([[2, 0]]).round(3)
+        array([[0.75, 0.25]])
     """
 
     name: ClassVar[str] = "structured_matrix"
@@ -83,7 +98,7 @@ class StructuredMatrix(Matrix):
 
     @property
     def free_parameters(self) -> int:
-        """None: the penalty holds them."""
+        """Always 0: the penalty regularises all parameters."""
         return 0
 
     @classmethod

@@ -1,4 +1,4 @@
-"""Candidates' fits among folds: the held-out NLL of each, and its fit on all rows."""
+"""Cross-validated fits of the candidates, and their fits on all rows."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ class HeldOut:
     """-ln p_y, in nats."""
     confidence_N: Array
     right_N: Array
-    """1 where the top label is right, else 0."""
+    """1 if the top label is right, else 0."""
 
 
 class Folds:
-    """Rows in stratified folds, and what calibrators fitted without each of them say of it.
+    """Rows in stratified folds, and the predictions for each fold by calibrators that were fitted on the others.
 
-    A `TopCurve` costs no fit of its base where that is a candidate too: they share them.
+    A `TopCurve` needs no fit of its base if the base is a candidate too, because both share the fits.
     """
 
     def __init__(self, logits_NC: Logits, labels_N: Labels, folds: int) -> None:
@@ -40,12 +40,12 @@ class Folds:
         self._scores: dict[str, tuple[Array, Array]] = {}
 
     def held_out(self, name: str, options: Mapping[str, Any]) -> HeldOut:
-        """Predict every row by the fit on the other folds.
+        """Predict every row with the fit on the other folds.
 
         Raises:
-            ConfigError: an unknown name or option.
-            ValueError: a value that an option does not take.
-            FitError: the rows without some fold do not determine this calibrator.
+            ConfigError: A name or option is unknown.
+            ValueError: An option has a value that is not allowed.
+            FitError: The rows without some fold do not determine this calibrator.
         """
         registry.check_options(name, options)
         rows = len(self.labels_N)
@@ -60,7 +60,7 @@ class Folds:
         return held
 
     def fit(self, name: str, options: Mapping[str, Any]) -> Calibrator:
-        """The calibrator of all rows, as `registry.fit_by_name` gives it."""
+        """Fit the calibrator on all rows. The result is that of `registry.fit_by_name`."""
         kind = registry.get(name)
         if not issubclass(kind, TopCurve) or self._folds != FOLDS:
             return registry.fit_by_name(name, self.logits_NC, self.labels_N, **options)
@@ -70,7 +70,7 @@ class Folds:
         return registry.with_warnings(calibrator, options, self.logits_NC, self.labels_N)
 
     def _without(self, name: str, options: Mapping[str, Any]) -> list[Calibrator]:
-        """The fit without each fold in turn."""
+        """Return the fits without each fold in turn."""
         key = name, repr(sorted(options.items()))
         if key not in self._fits:
             kind = registry.get(name)
@@ -89,7 +89,10 @@ class Folds:
         return self._fits[key]
 
     def _scored(self, kind: type[TopCurve]) -> tuple[Array, Array]:
-        """(log-odds, whether right) of every row's top label, by the base's fit on the other folds."""
+        """Return the log-odds of every row's top label and whether it is right.
+
+        The base's fit on the other folds predicts each row.
+        """
         if (base := kind.base_kind.name) not in self._scores:
             score_N, hit_N = np.empty(len(self.labels_N)), np.empty(len(self.labels_N))
             for fold, calibrator in enumerate(self._without(base, {})):
