@@ -1,4 +1,4 @@
-"""Calibrators beside each other: is one better than chance makes it look, and what does it pay?"""
+"""Comparison of calibrators as a picture: ECE with its uncertainty, error, NLL and entropy."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from trueodds.drawing.picture import LETTER, Entry, Panel, picture
 from trueodds.evaluation.measurement import Measurement, Problem, Settings
 
 WIDE = 3
-"""Times the least entropy: beyond it the scale is logarithmic."""
+"""Multiple of the least entropy beyond which the scale is logarithmic."""
 TOP, ROW, LEAST_HEIGHT = 44.0, 30.0, 220.0
 BAND = 20.0
-"""Height above the right plot, where lines lead to their numbers."""
+"""Height above the right plot, in which lines lead to their numbers."""
 APART = 0.05
 """Least distance of two numbers, as a share of the plot's width."""
 FOREST, PLANE = 340.0, 350.0
 """Widths of the plots."""
 LEFT = 78.0
-"""Left edge of the right plot, beside its upright label."""
+"""Left edge of the right plot, beside its vertical label."""
 NUMBERS = 118.0
 """Width of the columns of error and NLL."""
 DIAMOND = "M0 -4.5l4.5 4.5-4.5 4.5-4.5-4.5z"
@@ -35,12 +35,12 @@ Row = Measurement | Problem
 def comparison(before: Measurement, after: Measurement, others: Sequence[Row], settings: Settings, title: str) -> str:
     """Draw a forest plot of the ECE (left) and the ECE against average uncertainty (right), as a picture for a file.
 
-    Forest: the plug-in ECE (hollow), the estimate (full; high where the error is in few bins) with its interval, and
-    the range that chance alone reaches 19 times in 20 (grey); error and NLL in words, because a low ECE can be bought
-    with either.
+    The forest plot shows the plug-in ECE (hollow), the estimate (full; too high if the error is in few bins) with its
+    interval, and the range of 95% of calibrated models (grey). It lists error and NLL, because a low ECE can come at
+    the cost of either.
 
-    Right, after Karandikar et al. 2021, figure 10: the mean entropy of the answers. A calibrator that lowers the ECE by
-    moving to the right says less; numbers are those of the rows on the left.
+    The right plot follows Karandikar et al. 2021, figure 10, with the mean entropy of the answers. A calibrator that
+    lowers the ECE by moving to the right is less informative. The numbers are those of the rows on the left.
     """
     rows = [before, after, *others]
     height = max(ROW * len(rows), LEAST_HEIGHT)
@@ -94,8 +94,8 @@ def _forest(rows: Sequence[Row], height: float) -> Panel:
 def uncertainty(rows: Sequence[Row], height: float) -> Panel:
     """Draw estimate and interval of the ECE against the mean entropy.
 
-    Numbers stand in a row above, apart from each other: many calibrators end up at nearly the same point. Lines go
-    straight up and bend in the free band between, so that none crosses another or a point that is not its own.
+    The numbers stand in a row above, apart from each other, because many calibrators are at nearly the same point.
+    Lines go straight up and bend in the free band between, so that none crosses another line or another point.
     """
     shown = [(one.values, row) for row, one in enumerate(rows) if isinstance(one, Measurement)]
     shown.sort(key=lambda one: one[0]["mean_entropy"])
@@ -120,7 +120,7 @@ def uncertainty(rows: Sequence[Row], height: float) -> Panel:
 
 
 def _across(shown: Sequence[tuple[dict[str, float], int]]) -> Across:
-    """The scale of the entropies with 8% of room at either end, logarithmic where they are far apart."""
+    """Return the scale of the entropies with 8% of space at either end, logarithmic if they are far apart."""
     least, most = shown[0][0]["mean_entropy"], shown[-1][0]["mean_entropy"]
     if 0 < WIDE * least < most:
         room = (most / least) ** 0.08
@@ -130,7 +130,7 @@ def _across(shown: Sequence[tuple[dict[str, float], int]]) -> Across:
 
 
 def leaders(shown: Sequence[tuple[dict[str, float], int]], across: Across, scale: Scale) -> list[list[Point]]:
-    """Lead a line from each interval's upper end to its number above the plot."""
+    """Return a line from each interval's upper end to its number above the plot."""
     x_K = [across(values["mean_entropy"]) for values, _ in shown]
     places = apart([(x - across.x) / across.width for x in x_K])
     return [
@@ -140,7 +140,7 @@ def leaders(shown: Sequence[tuple[dict[str, float], int]], across: Across, scale
 
 
 def apart(places: list[float], least: float = APART) -> list[float]:
-    """Move ascending places in [0, 1] as little as can be to lie at least so far apart, if there is room."""
+    """Move ascending places in [0, 1] as little as possible so that they are `least` apart, if there is space."""
     least = min(least, 1 / max(len(places), 1))
     steps = least * np.arange(len(places))
     moved = isotonic_regression(places - steps).x if places else steps

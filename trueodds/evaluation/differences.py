@@ -1,4 +1,4 @@
-"""Two methods on the same rows: paired differences of error, log loss, Brier score and squared calibration error."""
+"""Paired comparison of two methods on the same rows: error, NLL, Brier score and squared calibration error."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ ONE_SEED = "one seed, which speaks of two nets, not of two methods"
 
 @dataclass(frozen=True, eq=False)
 class Scores:
-    """A number for each of N rows, of one net."""
+    """Scores of each of N rows, for one net."""
 
     error_N: Array
     nll_N: Array
     brier_N: Array
     confidence_N: Array
-    """The probability whose calibration is judged."""
+    """Probability whose calibration is evaluated."""
     correct_N: npt.NDArray[np.bool_]
-    """Whether what it is the probability of came true."""
+    """Whether the event of that probability occurred."""
 
     @classmethod
     def of_probabilities(cls, p_NC: Array, labels_N: npt.NDArray[np.integer]) -> Scores:
-        """Score probabilities of all classes; the confidence is that of the top label."""
+        """Score probabilities of all classes. The confidence is that of the top label."""
         p_NC = p_NC.astype(np.float64, copy=False)
         correct_N, true_N = p_NC.argmax(axis=1) == labels_N, p_NC[np.arange(len(p_NC)), labels_N]
         brier_N, highest_N = brier_of(true_N, (p_NC**2).sum(axis=1)), p_NC.max(axis=1)
@@ -52,7 +52,7 @@ class Scores:
 
     @classmethod
     def of_positive(cls, p_N: Array, positive_N: npt.NDArray[np.bool_]) -> Scores:
-        """Score p(positive) over all of [0, 1]; the error is that of the more probable class."""
+        """Score p(positive) in [0, 1]. The error is that of the more probable class."""
         of_p = cls.of_confidence(p_N, positive_N)
         return cls(((p_N > 0.5) != positive_N).astype(np.float64), of_p.nll_N, of_p.brier_N, p_N, positive_N)
 
@@ -60,11 +60,11 @@ class Scores:
 def differences(
     ours: Sequence[Scores], theirs: Sequence[Scores], *, bins: int = 15, level: float = 0.95
 ) -> dict[str, Difference]:
-    """Test each measure, ours minus theirs; seed s of ours is paired with seed s of theirs, and row n with row n.
+    """Test each measure, ours minus theirs. Seed s of ours is paired with seed s of theirs, and row n with row n.
 
-    Error, NLL and Brier score are means over rows (`of_rows`). Calibration is compared by the squared calibration
-    error (`squared_calibration_difference`). Plug-in calibration errors are not compared: the noise floors
-    of two calibrated models of unlike sharpness differ, and more rows or seeds only make a test surer of that.
+    Error, NLL and Brier score are means over rows (`of_rows`). Calibration is compared by the squared calibration error
+    (`squared_calibration_difference`). Plug-in calibration errors are not compared: the noise floors of two calibrated
+    models of different sharpness differ, and more rows or seeds would only confirm that difference.
     """
 
     def rows(of: str) -> Difference:
@@ -78,10 +78,10 @@ def differences(
 
 @dataclass(frozen=True)
 class Tested:
-    """The difference of one measure to another method.
+    """The difference of one measure from another method.
 
-    The p-value is adjusted for all differences of the measure (Holm). detectable: the difference that would have been
-    seen with a power of 80%, at the level of Holm's first step.
+    The p-value is adjusted for all differences of the measure (Holm). `detectable` is the difference that would have
+    been found with a power of 80%, at the significance level of Holm's first step.
     """
 
     measure: str
@@ -91,17 +91,17 @@ class Tested:
 
     @property
     def is_real(self) -> bool:
-        """Whether chance does not explain the difference."""
+        """Whether the difference is significant."""
         return self.adjusted_p < LEVEL
 
     def sentence(self, ours: str, theirs: str, *, corrected: bool = True, seeds: bool = True) -> str:
-        """The difference with its interval, and whether chance explains it.
+        """Describe the difference with its interval and its significance.
 
         Args:
-            ours: The name before the colon.
-            theirs: The other in the genitive, such as "the baseline's".
+            ours: Name before the colon.
+            theirs: Name of the other method in the genitive, such as "the baseline's".
             corrected: Whether several differences were tested, so that Holm's correction is named.
-            seeds: Whether their number is said.
+            seeds: Whether the number of seeds is stated.
         """
         d = self.difference
         scale, unit, digits = SCALES[self.measure]
@@ -121,7 +121,7 @@ class Tested:
 
 
 def tested(found: Sequence[tuple[str, Difference]]) -> list[Tested]:
-    """Correct the p-values of differences, for each measure by itself; in their order.
+    """Correct the p-values of differences, separately for each measure, and keep their order.
 
     Args:
         found: Measures with their differences, each of which has a p-value.
@@ -139,7 +139,7 @@ def tested(found: Sequence[tuple[str, Difference]]) -> list[Tested]:
 
 
 def summary(found: Iterable[Tested], theirs: str = "the baseline") -> str:
-    """Count the differences that chance does not explain, and say which would have been seen; "" without any."""
+    """Count the significant differences and state which would have been found; "" if there are none."""
     found = list(found)
     if not found:
         return ""
@@ -150,7 +150,7 @@ def summary(found: Iterable[Tested], theirs: str = "the baseline") -> str:
 
 
 def _seen(found: Sequence[Tested]) -> str:
-    """Name the differences that would have been seen, from the most to the least precise comparison."""
+    """Describe the differences that would have been found, from the most to the least precise comparison."""
     ranges = []
     for measure in MEASURES:
         sizes = [one.detectable for one in found if one.measure == measure and one.detectable is not None]

@@ -1,4 +1,4 @@
-"""A model judged on test rows: every number with its uncertainty, for each of several calibrators."""
+"""Evaluation of a model on test rows with several calibrators: every number with its uncertainty."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from trueodds.sums.positive import PositiveClass
 
 @dataclass(frozen=True)
 class Results:
-    """The test rows judged with no calibrator, with the fitted one, and with others beside it."""
+    """Test rows evaluated without a calibrator, with the fitted one, and with others."""
 
     before: Measurement
     after: Measurement
@@ -32,10 +32,10 @@ class Results:
     calibrator: Calibrator
     settings: Settings
     panel: dict[str, float] | None = None
-    """What the votes of people alone explain, where they are known (`panel_values`)."""
+    """Part of the error that the votes of people alone explain, if votes are known (`panel_values`)."""
 
     def write(self, folder: Path, notes: Iterable[str] = ()) -> None:
-        """Writes metrics.json, with `notes` before its own, and calibrators.csv into `folder`."""
+        """Write metrics.json, with `notes` before its own, and calibrators.csv into `folder`."""
         folder.mkdir(parents=True, exist_ok=True)
         table = table_of(self.before, self.after, self.others, self.calibrator, self.settings)
         if self.panel is not None:
@@ -53,12 +53,18 @@ def evaluate(
     positive: PositiveClass | None = None,
     counts_NC: npt.ArrayLike | None = None,
 ) -> Results:
-    """The test rows before and after `calibrator`; the others are fitted on the validation rows.
+    """Evaluate the test rows without and with `calibrator`, and with others that are fitted on the validation rows.
 
-    counts_NC: how many people chose each class for each test row; None: not known.
+    Args:
+        calibrator: The fitted calibrator.
+        validation: Logits and labels of the validation rows.
+        test: Logits and labels of the test rows.
+        settings: Settings of the evaluation.
+        positive: The positive class, if there is one.
+        counts_NC: Number of people who chose each class for each test row; None: unknown.
 
     Raises:
-        ConfigError: as `check_compared`.
+        ConfigError: An entry of `settings.compare` is invalid.
     """
     rows = test.logits_NC, test.labels_N
     before, after = (measure(each, *rows, settings, positive, counts_NC) for each in (Identity(), calibrator))
@@ -75,12 +81,12 @@ def compared(
     positive: PositiveClass | None = None,
     counts_NC: npt.ArrayLike | None = None,
 ) -> list[Measurement | Problem]:
-    """Each calibrator of `settings.compare`, fitted on the validation rows and judged on the test rows.
+    """Evaluate each calibrator of `settings.compare`, fitted on the validation rows, on the test rows.
 
-    Left out: identity, which is "before", and one that comes out as `after` itself.
+    Identity, which is "before", and a calibrator that equals `after` are left out.
 
     Raises:
-        ConfigError: as `check_compared`.
+        ConfigError: An entry of `settings.compare` is invalid.
     """
     judged: list[Measurement | Problem] = []
     for entry, calibrator in fit_compared(after, validation, settings.compare):
@@ -95,12 +101,12 @@ def compared(
 def fit_compared(
     after: Calibrator, validation: Logits, entries: Sequence[str]
 ) -> Iterator[tuple[str, Calibrator | FitError]]:
-    """Each of the entries of `compare` with its calibrator, or why these rows do not determine it.
+    """Yield each entry of `compare` with its calibrator, or with the reason why these rows do not determine it.
 
-    Left out: as in `compared`.
+    Identity and a calibrator that equals `after` are left out.
 
     Raises:
-        ConfigError: as `check_compared`.
+        ConfigError: An entry is invalid.
     """
     check_compared(entries)
     every = calibrators.names() if ALL in entries else []
@@ -122,7 +128,7 @@ def table_of(
     calibrator: Calibrator,
     settings: Settings,
 ) -> dict[str, Any]:
-    """The content of metrics.json."""
+    """Return the content of metrics.json."""
     was, now, n = before.values, after.values, after.sums.n
     notes = [*calibrator.warnings, *_difference(was, now, n, settings.level)]
     # Fitted matrices and curves belong in calibrator.json: a thousand classes have a million weights.
@@ -141,10 +147,11 @@ def table_of(
 
 
 def _difference(was: dict[str, float], now: dict[str, float], n: int, level: float) -> list[str]:
-    """Sentences on the difference that a calibrator makes.
+    """Return sentences on the difference that a calibrator makes.
 
-    No test is valid for the difference of two plug-in ECEs: chance raises each by a different amount. The NLL is a mean
-    over rows, so its paired difference has an interval, where `was` is without a calibrator (PHI is against that).
+    No test is valid for the difference of two plug-in ECEs, because chance raises each by a different amount. The NLL
+    is a mean over rows, so its paired difference has an interval if `was` is without a calibrator (PHI is relative to
+    that).
     """
     if was["ece"] == now["ece"] and was["nll"] == now["nll"]:
         return []
@@ -161,14 +168,14 @@ def _difference(was: dict[str, float], now: dict[str, float], n: int, level: flo
 
 
 def rows_of(before: Measurement, after: Measurement, others: Iterable[Measurement | Problem]) -> list[dict[str, Any]]:
-    """calibrators.csv: one row a calibrator, one column a metric, all of them fractions, nats or counts."""
+    """Return the rows of calibrators.csv, one per calibrator, with one column per metric: fractions, nats or counts."""
     roles = [("before", before), ("after", after), *(("compared", other) for other in others)]
     empty = {**dict.fromkeys(before.values), "problem": None}
     return [{"calibrator": one.name, "role": role, **empty, **_plain(one)} for role, one in roles]
 
 
 def _entry(one: Measurement | Problem) -> dict[str, Any]:
-    """What metrics.json says of one calibrator."""
+    """Return the entry of one calibrator in metrics.json."""
     if isinstance(one, Problem):
         return _plain(one)
     positive = {} if one.positive is None else {"positive": one.positive}
@@ -176,7 +183,7 @@ def _entry(one: Measurement | Problem) -> dict[str, Any]:
 
 
 def _plain(one: Measurement | Problem) -> dict[str, Any]:
-    """Without NaN, which JSON does not know."""
+    """Return the values without NaN, which JSON does not have."""
     if isinstance(one, Problem):
         return {"problem": one.reason}
     return {name: None if math.isnan(value) else value for name, value in one.values.items()}
