@@ -142,7 +142,9 @@ def test_logits_that_are_equal_leave_the_temperature_at_1(
 ) -> None:
     calibrator = calibrators.fit(logits, labels, "temperature", objective=objective)
     assert (calibrator.temperature, calibrator.at_bound) == (1.0, False)  # type: ignore[attr-defined]
-    assert calibrator.warnings == ("The logits are equal in every row of the fit. They hold no information, and T stays 1.",)
+    assert calibrator.warnings == (
+        "The logits are equal in every row of the fit. They hold no information, and T stays 1.",
+    )
     for shrinkage in (0.0, 2.0):
         ensemble = calibrators.fit(logits, labels, "ensemble_temperature", shrinkage=shrinkage)
         assert ensemble.temperature == 1.0  # type: ignore[attr-defined]

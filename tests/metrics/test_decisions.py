@@ -104,8 +104,8 @@ def test_the_outermost_costs_and_thresholds() -> None:
         (([0.2, float("nan")], [0, 1]), r"p\(positive\)"),
         (([0.2, 0.7], [0]), "vectors of one length"),
         (([[0.2, 0.8]], [0]), "that of the positive class"),
-        (([], []), "no rows"),
-        ((CalibrationSums.zero(),), "no rows"),
+        (([], []), "there are no labelled rows"),
+        ((CalibrationSums.zero(),), "there are no labelled rows"),
         ((CalibrationSums.zero(), [1]), "no labels beside them"),
     ],
 )

@@ -25,7 +25,7 @@ from trueodds.metrics import (
 )
 from trueodds.metrics.intervals.calibration_error import EceInterval, interval_of
 from trueodds.metrics.intervals.inversion import GapTerms
-from trueodds.metrics.labelling import weighted
+from trueodds.metrics.labelling import weighted_ece as weighted_ece_module
 from trueodds.metrics.labelling.strata import Strata
 from trueodds.sums.bins import cell_of
 
@@ -106,7 +106,7 @@ def test_terms_equal_their_twin(data: list[tuple[float, int, float]]) -> None:
 
     rows, probability = [(c, a) for c, a, _ in data], [p for _, _, p in data]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(weighted, "interval_of", kept)
+        patch.setattr(weighted_ece_module, "interval_of", kept)
         estimate = inverse_probability_ece([c for c, _ in rows], [a for _, a in rows], probability)
     terms, expected = captured[0], twin.weighted_terms(rows, [1 / p for p in probability], 15)
     columns = (terms.gap_B, terms.weight_B, terms.variance_B, terms.skew_B, terms.square_B)

@@ -13,7 +13,7 @@ from trueodds import metrics
 from trueodds.calibrators import Calibrator, Identity
 from trueodds.evaluation.improvement import post_hoc_improvement, refinement_nll
 from trueodds.metrics import CalibrationSums
-from trueodds.metrics.intervals.classwise import ClassCells, interval_of_cells
+from trueodds.metrics.intervals.classwise_ece import ClassCells, interval_of_cells
 from trueodds.metrics.significance.nets import FEWEST
 from trueodds.sums.inputs import Array, check_counts
 from trueodds.sums.losses import SMALLEST_PROBABILITY

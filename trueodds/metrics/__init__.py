@@ -16,7 +16,7 @@ from trueodds.metrics.alarms.in_the_large import MOST_RATIO, PositiveEProcess
 from trueodds.metrics.alarms.prequential import Prequential
 from trueodds.metrics.alarms.promise import RiskEProcess
 from trueodds.metrics.alarms.sequential import EProcess, ShiryaevRoberts, blocks
-from trueodds.metrics.alarms.weighted import WeightedEProcess
+from trueodds.metrics.alarms.weighted_e_process import WeightedEProcess
 from trueodds.metrics.binned import (
     SweepEce,
     adaptive_ece,
@@ -42,7 +42,11 @@ from trueodds.metrics.human_labels import (
 from trueodds.metrics.intervals.binomial import binomial_interval
 from trueodds.metrics.intervals.calibration_error import EceInterval, NoiseFloor, ece_interval, noise_floor
 from trueodds.metrics.intervals.calibration_ratio import CalibrationRatio, calibration_ratio, positives_needed
-from trueodds.metrics.intervals.classwise import classwise_ece_interval, classwise_noise_floor, noise_floor_per_class
+from trueodds.metrics.intervals.classwise_ece import (
+    classwise_ece_interval,
+    classwise_noise_floor,
+    noise_floor_per_class,
+)
 from trueodds.metrics.intervals.confidence_sequence import GapSequence, gap_sequence
 from trueodds.metrics.intervals.mce import MceInterval, mce_interval, mce_noise_floor
 from trueodds.metrics.intervals.proper_scores import ScoreInterval, score_interval
@@ -56,7 +60,7 @@ from trueodds.metrics.labelling.coverage import (
     sensitivity,
 )
 from trueodds.metrics.labelling.expected import ExpectedAccuracy, expected_accuracy
-from trueodds.metrics.labelling.weighted import (
+from trueodds.metrics.labelling.weighted_ece import (
     CrowdedCellError,
     FullestCell,
     WeightedEce,

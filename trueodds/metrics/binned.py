@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from trueodds.errors import unknown
-from trueodds.metrics.ranked import BINNINGS, Integers, Ranked, binned, bins_of, cut, ranked
+from trueodds.metrics.ranked import BINNINGS, Integers, Ranked, assign_bins, bins_of, cut, rank_predictions
 from trueodds.metrics.scores import Predictions
 from trueodds.sums.bins import Binning, Bins
 from trueodds.sums.inputs import Array
@@ -189,7 +189,7 @@ def label_binned_ece(
         >>> round(metrics.label_binned_ece(probabilities, labels), 4)
         0.3
     """
-    rows = binned(ranked(predictions, labels_N), bins, binning)
+    rows = assign_bins(rank_predictions(predictions, labels_N), bins, binning)
     table = rows.bins
     off_G = np.abs(table.accuracy_B[rows.bin_G] - rows.confidence_G)
     return _norm(off_G, rows.count_G / rows.n, norm)
@@ -268,9 +268,9 @@ def sweep_ece(
     """
     if binning not in BINNINGS:
         raise unknown("binning", binning, BINNINGS)
-    rows = ranked(predictions, labels_N)
+    rows = rank_predictions(predictions, labels_N)
     curve, best = _Curve(rows, binning), rows.n
-    if (np.diff(rows.correct_G / rows.count_G) < 0).any():  # otherwise accuracy rises in n bins too
+    if (np.diff(rows.correct_G / rows.count_G) < 0).any():  # otherwise accuracy falls for no number of bins
         best = next((bins - 1 for bins in range(2, rows.n + 1) if curve.falls(bins)), rows.n)
     return SweepEce(_error(cut(rows, curve.cuts(np.arange(1, best), best)).bins, norm), best)
 
@@ -302,7 +302,7 @@ def ks_error(predictions: Predictions, labels_N: npt.ArrayLike | None = None) ->
         >>> round(metrics.ks_error(probabilities, labels), 4)
         0.15
     """
-    rows = ranked(predictions, labels_N)
+    rows = rank_predictions(predictions, labels_N)
     return float(np.abs(np.cumsum(rows.correct_G - rows.count_G * rows.confidence_G)).max() / rows.n)
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from trueodds.metrics.ranked import binned, ranked
+from trueodds.metrics.ranked import assign_bins, rank_predictions
 from trueodds.metrics.scores import Predictions
 from trueodds.sums.bins import Binning
 
@@ -71,7 +71,7 @@ def brier_decomposition(
         >>> round(metrics.brier_decomposition(probabilities, labels).brier, 4)
         0.125
     """
-    rows = binned(ranked(predictions, labels_N), bins, binning)
+    rows = assign_bins(rank_predictions(predictions, labels_N), bins, binning)
     table, n, c_G = rows.bins, rows.n, rows.confidence_G
     occupied = table.count_B > 0
     share_B, accuracy_B, mean_B = (v[occupied] for v in (table.count_B / n, table.accuracy_B, table.mean_confidence_B))

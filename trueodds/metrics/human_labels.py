@@ -137,7 +137,7 @@ def samplewise_interval(
         return SamplewiseInterval(mean, mean, mean, level)
     skewness = float((((away_N - mean) / away_N.std()) ** 3).mean())
     t = float(stdtrit(n - 1, (1 + level) / 2))
-    below, above = (spread / n**0.5 * _unskewed(side, skewness, n) for side in (t, -t))
+    below, above = (spread / n**0.5 * _unskew(side, skewness, n) for side in (t, -t))
     return SamplewiseInterval(mean, max(mean - below, 0.0), min(mean - above, most), level)
 
 
@@ -331,7 +331,7 @@ def _shares(human_NC: npt.NDArray[np.floating]) -> npt.NDArray[np.floating]:
     return shares_NC
 
 
-def _unskewed(t: float, skewness: float, n: int) -> float:
+def _unskew(t: float, skewness: float, n: int) -> float:
     """Return the studentised mean that Hall's transformation maps to t."""
     if abs(skewness) < 1e-6:
         return t

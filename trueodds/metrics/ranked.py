@@ -67,7 +67,7 @@ def rank(confidence_N: npt.ArrayLike, correct_N: npt.ArrayLike) -> Ranked:
     return Ranked(count_G, bits_N[start_G].view(np.float64), correct_G)
 
 
-def ranked(predictions: Predictions, labels_N: npt.ArrayLike | None = None) -> Ranked:
+def rank_predictions(predictions: Predictions, labels_N: npt.ArrayLike | None = None) -> Ranked:
     """Group probabilities and labels by confidence. Each occupied cell of sums is a group at its mean confidence.
 
     Raises:
@@ -166,7 +166,7 @@ def whole_bins(sums: CalibrationSums, bins: int, binning: Binning) -> Bins:
     return Bins(edge_B[:-1], edge_B[1:], *(np.add.reduceat(column, start_B) for column in columns))
 
 
-def binned(rows: Ranked, bins: int, binning: Binning) -> Binned:
+def assign_bins(rows: Ranked, bins: int, binning: Binning) -> Binned:
     """Assign groups to equal-width bins (lo, hi], which are unions of cells, or to bins of equal counts.
 
     Raises:
@@ -184,11 +184,11 @@ def bins_of(predictions: Predictions, labels_N: npt.ArrayLike | None, bins: int,
     """Compute the sums per bin from probabilities and labels, or from `CalibrationSums`.
 
     Raises:
-        ValueError: The input is invalid (see `as_sums` and `binned`).
+        ValueError: The input is invalid (see `as_sums` and `assign_bins`).
     """
     if binning == "width":  # cells are exact here, so nothing is ranked
         return as_sums(predictions, labels_N).bins(bins)
     if binning == "mass":  # check the bins before the rows are ranked
         check_bins(bins, binning)
-        return mass_bins(ranked(predictions, labels_N), bins)
+        return mass_bins(rank_predictions(predictions, labels_N), bins)
     raise unknown("binning", binning, BINNINGS)

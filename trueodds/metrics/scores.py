@@ -168,7 +168,7 @@ def nll(predictions: Predictions, labels_N: npt.ArrayLike | None = None) -> floa
         0.4004
     """
     sums = as_sums(predictions, labels_N, scores=True)
-    value, most = sums.total("nll") / sums.n, int(_clipped(sums).sum())
+    value, most = sums.total("nll") / sums.n, int(_clipped_rows(sums).sum())
     if most:
         count, about = most, "up to "
         if labels_N is not None:
@@ -180,7 +180,7 @@ def nll(predictions: Predictions, labels_N: npt.ArrayLike | None = None) -> floa
     return value
 
 
-def _clipped(sums: CalibrationSums) -> Array:
+def _clipped_rows(sums: CalibrationSums) -> Array:
     """Return for each cell the largest number of clipped rows that its sums of NLL and of squared NLL allow."""
     total_C, squares_C, wrong_C = sums.cells[3], sums.cells[4], sums.cells[0] - sums.cells[2]
     most_C: Array = np.floor(np.minimum(np.minimum(total_C / WORST_NLL, squares_C / WORST_NLL**2) + 1e-6, wrong_C))

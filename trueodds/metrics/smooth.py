@@ -13,7 +13,7 @@ from scipy.fft import dct, idct
 from scipy.optimize import brentq
 from scipy.special import spherical_jn
 
-from trueodds.metrics.ranked import ranked
+from trueodds.metrics.ranked import rank_predictions
 from trueodds.metrics.scores import Predictions, as_sums
 from trueodds.sums.bins import CELLS
 from trueodds.sums.inputs import Array, is_number
@@ -136,7 +136,7 @@ def sece(predictions: Predictions, labels_N: npt.ArrayLike | None = None, *, ban
     """
     if not (is_number(bandwidth) and bandwidth >= NARROWEST):
         raise ValueError(f"bandwidth is {bandwidth!r}; allowed is 1/300 (ten cells) and above, such as 0.01")
-    rows = ranked(as_sums(predictions, labels_N))
+    rows = rank_predictions(as_sums(predictions, labels_N))
     c_G, total = rows.confidence_G, 0.0
     for start in range(0, len(c_G), max(PAIRS // len(c_G), 1)):
         group = slice(start, start + max(PAIRS // len(c_G), 1))

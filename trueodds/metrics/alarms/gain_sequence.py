@@ -95,7 +95,7 @@ def gain_sequence(
         0
     """
     check_level(level)
-    gain, weight = _checked(gain_N, least, most, weight_N)
+    gain, weight = _check(gain_N, least, most, weight_N)
     threshold, labels = math.log(2 / (1 - level)), len(gain)
     paid_K = sum_of_bets(gain, least, weight)
     lost_K = sum_of_bets(-gain, -most, weight)
@@ -131,7 +131,7 @@ def gain_evidence(
         >>> bool(above_N[-1] > np.log(40) > below_N[-1])
         True
     """
-    gain, weight = _checked(gain_N, least, most, weight_N)
+    gain, weight = _check(gain_N, least, most, weight_N)
     above_N, below_N = (
         logsumexp(np.cumsum(bets(d_N, limit, weight), axis=0) + np.log(SHARES), axis=1)
         for d_N, limit in ((gain, least), (-gain, -most))
@@ -146,10 +146,10 @@ def bets(gain_N: Array, least: float, weight_N: Array | None = None, before: tup
         return np.log1p((weight_N * gain_N)[:, None] * stake_K)
     sum_N = before[1] + np.concatenate([[0.0], np.cumsum(gain_N)[:-1]])
     mean_N = sum_N / (before[0] + HELD + np.arange(len(gain_N)))
-    return centred(gain_N[:, None], mean_N[:, None], least, stake_K)
+    return centred_bets(gain_N[:, None], mean_N[:, None], least, stake_K)
 
 
-def centred(gain_N1: Array, mean_N1: Array, least: float, stake_K: Array) -> Array:
+def centred_bets(gain_N1: Array, mean_N1: Array, least: float, stake_K: Array) -> Array:
     """Compute log(1 + L (d - c)) + L c with c the running mean, limited so that the smallest gain leaves .02."""
     centre_NK = np.minimum(mean_N1, least + 0.98 / stake_K)
     paid_NK: Array = np.log1p((gain_N1 - centre_NK) * stake_K) + centre_NK * stake_K
@@ -194,7 +194,7 @@ def _more(paid_K: Array, labels: int, threshold: float) -> int | None:
     return max(math.ceil(high) - labels, 1)
 
 
-def _checked(
+def _check(
     gain_N: npt.ArrayLike, least: float, most: float, weight_N: npt.ArrayLike | None
 ) -> tuple[Array, Array | None]:
     if not (is_number(least) and is_number(most) and -math.inf < least < 0 < most < math.inf):

@@ -61,7 +61,7 @@ def log_payoffs(p_N: Array, positive_N: npt.NDArray[np.bool_], tolerance: float,
     return np.log1p(np.stack([*relative, *points], axis=1))
 
 
-def _checked(p_N: npt.ArrayLike, positive_N: npt.ArrayLike) -> tuple[Array, npt.NDArray[np.bool_]]:
+def _check(p_N: npt.ArrayLike, positive_N: npt.ArrayLike) -> tuple[Array, npt.NDArray[np.bool_]]:
     known_N, y_N = as_numbers(p_N, "p"), as_numbers(positive_N, "positive")
     if known_N.ndim != 1 or y_N.shape != known_N.shape:
         raise ValueError(f"p {known_N.shape} and positive {y_N.shape} must be vectors of one length")
@@ -145,7 +145,7 @@ class PositiveEProcess(StoredState, AnytimeTest):
             ValueError: The size does not divide N, shapes differ, p is outside [0, 1], or a label is neither positive
                 nor negative.
         """
-        p_N, y_N = _checked(p_N, positive_N)
+        p_N, y_N = _check(p_N, positive_N)
         if not (is_whole(size) and size >= 1) or len(p_N) % size:
             raise ValueError(f"{len(p_N)} labels in blocks of {size!r}; allowed are whole blocks only")
         if not len(p_N):
@@ -172,7 +172,7 @@ class PositiveEProcess(StoredState, AnytimeTest):
         return {"form": self.form, **asdict(self), "log_wealth": wealth, "peak": self.peak if self.blocks else None}
 
     @classmethod
-    def _restored(cls, tree: dict[str, Any]) -> Self:
+    def _restore(cls, tree: dict[str, Any]) -> Self:
         state, counts, wealth = cls.start(tree["tolerance"], tree["ratio"]), (tree["blocks"], tree["labels"]), None
         if not all(is_whole(count) for count in counts) or not 0 <= counts[0] <= counts[1]:
             raise ValueError(

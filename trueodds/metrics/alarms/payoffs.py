@@ -58,7 +58,7 @@ def payoffs(null: Null, tolerance: float) -> Payoffs:
 
     This null is not about the ECE of all answers. That ECE may be .0199 while one bad corner is labelled 9 times as
     often as the rest, or while 9,000 good answers alternate with 1,000 bad ones; the null is false in both cases. With
-    known propensities, `trueodds.metrics.alarms.weighted` tests the ECE of all answers.
+    known propensities, `trueodds.metrics.alarms.weighted_e_process` tests the ECE of all answers.
 
     Raises:
         ValueError: The null is unknown, or the tolerance is outside [0, .5).

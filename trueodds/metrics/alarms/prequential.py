@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import expit, log_expit, logit, logsumexp
 
-from trueodds.metrics.alarms.gain_sequence import HELD, SHARES, STAKES, centred, limit_of
+from trueodds.metrics.alarms.gain_sequence import HELD, SHARES, STAKES, centred_bets, limit_of
 from trueodds.metrics.alarms.sequential import BLOCK
 from trueodds.metrics.alarms.stored import StoredState
 from trueodds.sums.inputs import Array, check_top, is_number, is_whole
@@ -130,7 +130,7 @@ class Prequential(StoredState):
         Raises:
             ValueError: Shapes differ, a confidence is outside [0, 1], or correctness is not 0 or 1.
         """
-        odds_N, sign_N = _signed(confidence_N, correct_N)
+        odds_N, sign_N = _odds_and_signs(confidence_N, correct_N)
         return self._block(odds_N, sign_N) if len(odds_N) else self
 
     def advance_each(self, confidence_N: npt.ArrayLike, correct_N: npt.ArrayLike, size: int = BLOCK) -> Self:
@@ -147,7 +147,7 @@ class Prequential(StoredState):
         Raises:
             ValueError: The size does not divide N, or `advance` does not accept the rows.
         """
-        odds_N, sign_N = _signed(confidence_N, correct_N)
+        odds_N, sign_N = _odds_and_signs(confidence_N, correct_N)
         if not (is_whole(size) and size >= 1) or len(odds_N) % size:
             raise ValueError(f"{len(odds_N)} labels in blocks of {size!r}; allowed are whole blocks only")
         state = self
@@ -157,9 +157,8 @@ class Prequential(StoredState):
 
     def _block(self, odds_N: Array, sign_N: Array) -> Self:
         maps = self.maps_R2
-        odds_KN = np.vstack(
-            [odds_N, maps[:, :1] * odds_N + maps[:, 1:]]
-        )  # the served odds are within the limits already
+        # The served odds are within the limits already.
+        odds_KN = np.vstack([odds_N, maps[:, :1] * odds_N + maps[:, 1:]])
         loss_K = -log_expit(np.clip(odds_KN, -MOST_LOG_ODDS, MOST_LOG_ODDS) * sign_N).sum(axis=1)
         log_paid_K = self.log_share_K + (loss_K[0] - loss_K)
         highest = log_paid_K.max()
@@ -171,7 +170,7 @@ class Prequential(StoredState):
         blocks, gain = self.blocks + 1, float(highest + math.log(total))
         share_K = (1 - SHARE) * paid_K / total + SHARE * np.array(PRIOR)
         mean = np.array([[self.log_e / (self.blocks + HELD)]])
-        paid_1K = centred(np.array([[gain]]), mean, float(self.log_share_K[0]), STAKES / WIDEST)
+        paid_1K = centred_bets(np.array([[gain]]), mean, float(self.log_share_K[0]), STAKES / WIDEST)
         return replace(
             self,
             blocks=blocks,
@@ -197,7 +196,7 @@ class Prequential(StoredState):
         return {"form": self.form, **tree, **arrays}
 
     @classmethod
-    def _restored(cls, tree: dict[str, Any]) -> Self:
+    def _restore(cls, tree: dict[str, Any]) -> Self:
         state = cls.start()
         counts, group_of = np.zeros_like(state.counts_RG2), {str(g): g for g in range(GROUPS)}
         for group, seen in tree["counts_RG2"].items():
@@ -257,7 +256,7 @@ def _gradient(right_RG: Array, n_RG: Array, p_RG: Array, map_R2: Array) -> Array
     return slopes
 
 
-def _signed(confidence: npt.ArrayLike, correct: npt.ArrayLike) -> tuple[Array, Array]:
+def _odds_and_signs(confidence: npt.ArrayLike, correct: npt.ArrayLike) -> tuple[Array, Array]:
     """Return the log odds of the confidences within the limits, and a sign: 1 if right, -1 if wrong."""
     confidence_N, correct_N = check_top(confidence, correct)
     odds_N = np.clip(logit(confidence_N), -MOST_LOG_ODDS, MOST_LOG_ODDS)

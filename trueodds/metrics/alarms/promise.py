@@ -19,7 +19,7 @@ ODDS = (1.25, 1.5, 2.0, 3.0, 5.0, 10.0, 30.0)
 """Odds ratios of the bets: how many times the promised odds an error has."""
 
 
-class Payoffs(NamedTuple):
+class RiskPayoffs(NamedTuple):
     """Log payoff of each bet on one label."""
 
     log_wrong_K: Array
@@ -27,9 +27,9 @@ class Payoffs(NamedTuple):
 
 
 @lru_cache(maxsize=64)
-def payoffs_of(risk: float) -> Payoffs:
+def payoffs_of(risk: float) -> RiskPayoffs:
     odds_K = np.array(ODDS) * risk / (1 - risk)
-    return Payoffs(np.log(odds_K / (1 + odds_K) / risk), -np.log1p(odds_K) - math.log1p(-risk))
+    return RiskPayoffs(np.log(odds_K / (1 + odds_K) / risk), -np.log1p(odds_K) - math.log1p(-risk))
 
 
 @dataclass(frozen=True)
@@ -155,16 +155,16 @@ class RiskEProcess(StoredState, AnytimeTest):
         wealth_K = np.logaddexp(-np.inf if self.log_wealth is None else np.array(self.log_wealth), laid)
         needed = math.log(len(ODDS) / alpha)
 
-        def reached(n: int) -> bool:
+        def is_reached(n: int) -> bool:
             return float(logsumexp(wealth_K + n * rate_K)) >= needed
 
         high = 1
-        while not reached(high):
+        while not is_reached(high):
             high *= 2
         low = high // 2
         while high - low > 1:
             middle = (low + high) // 2
-            low, high = (low, middle) if reached(middle) else (middle, high)
+            low, high = (low, middle) if is_reached(middle) else (middle, high)
         return high
 
     def to_json(self) -> dict[str, Any]:
@@ -172,7 +172,7 @@ class RiskEProcess(StoredState, AnytimeTest):
         return {"form": self.form, **asdict(self), "log_wealth": self.log_wealth and list(self.log_wealth)}
 
     @classmethod
-    def _restored(cls, tree: dict[str, Any]) -> Self:
+    def _restore(cls, tree: dict[str, Any]) -> Self:
         state, labels, wrong, wealth = cls.start(tree["risk"]), tree["labels"], tree["wrong"], tree["log_wealth"]
         if not (is_whole(labels) and is_whole(wrong) and 0 <= wrong <= labels):
             raise ValueError(f"{wrong!r} of {labels!r} labels are wrong; allowed are whole numbers, wrong <= labels")

@@ -161,7 +161,7 @@ class _Wealth(StoredState):
         return {"form": self.form, **asdict(self), "log_wealth": wealth, "peak": peak}
 
     @classmethod
-    def _restored(cls, tree: dict[str, Any]) -> Self:
+    def _restore(cls, tree: dict[str, Any]) -> Self:
         for name in ("blocks", "labels"):
             if not is_whole(tree[name]):
                 raise TypeError(f"{name} is {tree[name]!r}; allowed are whole numbers")

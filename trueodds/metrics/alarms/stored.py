@@ -34,13 +34,13 @@ class StoredState(ABC):
             tree = json.loads(value) if isinstance(value, str) else value
             if sorted(tree) != sorted(["form", *names]) or tree["form"] != cls.form:
                 raise ValueError(f"the state is {tree!r:.200}; expected form {cls.form!r} and {', '.join(names)}")
-            return cls._restored(tree)
+            return cls._restore(tree)
         except (TypeError, KeyError, AttributeError) as error:
             raise ValueError(f"a damaged state of form {cls.form!r}: {error}") from None
 
     @classmethod
     @abstractmethod
-    def _restored(cls, tree: dict[str, Any]) -> Self:
+    def _restore(cls, tree: dict[str, Any]) -> Self:
         """Restore the state from a tree that has the form's name and all fields.
 
         Raises:

@@ -132,7 +132,7 @@ def threshold(
         >>> trueodds.threshold([0.99] * 58, [1] * 58).more_labels
         1
     """
-    c_N, right_N, price_N = _checked(confidence_N, correct_N, cost_N, risk, confidence)
+    c_N, right_N, price_N = _check(confidence_N, correct_N, cost_N, risk, confidence)
     if groups_N is None:
         return _of_group(c_N, right_N, price_N, risk, 1 - confidence, confidence)
     names_N = as_array(groups_N, "groups")
@@ -145,10 +145,10 @@ def threshold(
         own_N = code_N == code
         one = _of_group(c_N[own_N], right_N[own_N], price_N[own_N], risk, alpha, each)
         found.append(replace(one, group=name))
-    return _together(found, risk, confidence)
+    return _combine(found, risk, confidence)
 
 
-def _checked(
+def _check(
     confidence_N: npt.ArrayLike, correct_N: npt.ArrayLike, cost_N: npt.ArrayLike | None, risk: float, confidence: float
 ) -> tuple[Array, Array, Array]:
     c_N = as_numbers(confidence_N, "confidence").astype(np.float64)
@@ -187,7 +187,7 @@ def _of_group(
     empty = ActingThreshold(None, risk, confidence, len(c_N), n, 0, 0, 0.0, 0.0, 0.0, 0.0, "too_few")
     count_L, total_L = np.cumsum(wrong_L), np.cumsum(price_L * wrong_L)
     if limit >= 1:  # no error of this group costs more than the risk, so all of its answers may act
-        return _certified(empty, c_N, float(c_N.min()), count_L, total_L, n)
+        return _certify(empty, c_N, float(c_N.min()), count_L, total_L, n)
     needed = least_count(limit, alpha)
     loss_L = total_L / most
     if n < needed:
@@ -210,10 +210,10 @@ def _of_group(
                 return replace(tried, reason="none")
         return replace(tried, more_labels=more or max(math.ceil(needed / LEAST_SHARE) - n, 0) or None)
     last = int(ends_K[passed - 1])
-    return _certified(tried, c_N, float(c_L[last]), count_L, total_L, last + 1)
+    return _certify(tried, c_N, float(c_L[last]), count_L, total_L, last + 1)
 
 
-def _certified(
+def _certify(
     tried: ActingThreshold, c_N: Array, at: float, count_L: Array, total_L: Array, acted: int
 ) -> ActingThreshold:
     """Return the result for the threshold `at`, which lets the first `acted` labelled answers act."""
@@ -273,7 +273,7 @@ def _more(loss_L: Array, risk: float, alpha: float, binary: bool, needed: int) -
     return math.ceil(round(more * 10**digits, 6)) * 10**-digits if digits < 0 else math.ceil(more)
 
 
-def _together(found: list[ActingThreshold], risk: float, confidence: float) -> ActingThreshold:
+def _combine(found: list[ActingThreshold], risk: float, confidence: float) -> ActingThreshold:
     """Combine the results of the groups. Each group keeps its own threshold."""
     reasons: tuple[Reason, ...] = ("certified", "too_few", "none")
     answers, acted = sum(one.answers for one in found), sum(one.acted for one in found)

@@ -172,7 +172,7 @@ def decision_cost(
     at = threshold_at(count_C, positive_C, k, level)
     price_2, event_2 = np.array([costs.miss, costs.alarm]), [positive_C.sum() - at.hits, at.alerts - at.hits]
     lower, upper = _limits(price_2, np.array(event_2), n, level)
-    won_K, moved_K = _cross_fitted(count_C, positive_C, costs, k)
+    won_K, moved_K = _cross_fitted_savings(count_C, positive_C, costs, k)
     most = max(costs.miss, costs.alarm)
     return DecisionCost(
         costs=costs,
@@ -186,7 +186,7 @@ def decision_cost(
         best_cost=float(cost_E[best] / n),
         saving=max(float(won_K @ moved_K / n), 0.0),
         saving_lower=max(_limits(won_K, moved_K, n, level)[0], 0.0),
-        saving_upper=min(max(_most_saved(count_C, positive_C, costs, k, level), 0.0), upper, most),
+        saving_upper=min(max(_largest_saving_limit(count_C, positive_C, costs, k, level), 0.0), upper, most),
     )
 
 
@@ -204,7 +204,7 @@ def _cheapest(cost_E: Array, k: int) -> int:
     return int(least_M[np.abs(least_M - k).argmin()])
 
 
-def _most_saved(count_C: Array, positive_C: Array, costs: Costs, k: int, level: float) -> float:
+def _largest_saving_limit(count_C: Array, positive_C: Array, costs: Costs, k: int, level: float) -> float:
     """Return the largest upper limit of the saving of any other edge.
 
     The edge that is best in the population is one of them. So the largest limit exceeds its saving as often as a single
@@ -225,7 +225,7 @@ def _most_saved(count_C: Array, positive_C: Array, costs: Costs, k: int, level: 
     return float((price_M * won_M / n - loss_M * lost_M / n + above_M).max())
 
 
-def _moved(count_C: Array, positive_C: Array, costs: Costs, k: int, to: int) -> tuple[Array, Array]:
+def _savings_of_edge(count_C: Array, positive_C: Array, costs: Costs, k: int, to: int) -> tuple[Array, Array]:
     """Return the saving of each kind of row that another edge decides differently, and how many such rows there are.
 
     A higher edge silences positives (now missed) and negatives; a lower edge alerts on positives and negatives. A
@@ -238,8 +238,8 @@ def _moved(count_C: Array, positive_C: Array, costs: Costs, k: int, to: int) -> 
     return (won_2, moved_2) if moved_2.any() else (won_2[:0], moved_2[:0])
 
 
-def _cross_fitted(count_C: Array, positive_C: Array, costs: Costs, k: int) -> tuple[Array, Array]:
-    """Return `_moved` of each tenth of the rows, with the edge that costs least on the others.
+def _cross_fitted_savings(count_C: Array, positive_C: Array, costs: Costs, k: int) -> tuple[Array, Array]:
+    """Return `_savings_of_edge` of each tenth of the rows, with the edge that costs least on the others.
 
     Both directions may occur.
     """
@@ -249,7 +249,7 @@ def _cross_fitted(count_C: Array, positive_C: Array, costs: Costs, k: int) -> tu
     moved: dict[float, Array] = {}
     for fold_C, hit_C in zip(count_CF.T, positive_CF.T, strict=True):
         best = _cheapest(_cost_of_edges(count_C - fold_C, positive_C - hit_C, costs), k)
-        won_2, moved_2 = _moved(fold_C, hit_C, costs, k, best)
+        won_2, moved_2 = _savings_of_edge(fold_C, hit_C, costs, k, best)
         if len(won_2):
             direction = float(np.sign(won_2[0]))
             moved[direction] = moved.get(direction, np.zeros(2)) + moved_2

@@ -1,8 +1,8 @@
 """Uncertainty of a measured ECE: noise floor, less biased estimate and confidence interval, from sums alone.
 
 Notation for a bin b of n rows: S_b = sum (a-c) / n, w_b = n_b / n, V_b = sum c(1-c) / n^2, K_b = sum (1-2c) / n^2 and
-Q_b = n_b / n^2. If rows have weights (`trueodds.metrics.labelling.weighted`), each row's weight w takes the place of
-1 / n.
+Q_b = n_b / n^2. If rows have weights (`trueodds.metrics.labelling.weighted_ece`), each row's weight w takes the
+place of 1 / n.
 """
 
 from __future__ import annotations

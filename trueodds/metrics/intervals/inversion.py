@@ -95,7 +95,7 @@ class Search:
         If their share falls monotonically there is only one such step. A flat share may cross `target` more than once.
         """
         rank = int(target * DRAWS)  # more than this many draws have T* <= T if and only if the draw of this rank has
-        ends = _Ends(_ranked(self.at_zero_R, rank), self.limit)
+        ends = _Ends(_value_of_rank(self.at_zero_R, rank), self.limit)
         if ends.below > 0:
             return 0.0
         unit_B, normal_BR = direction_B[self.occupied], self.normal_BR
@@ -106,7 +106,7 @@ class Search:
             spread_B = self.spread(middle / GRID * direction_B)
             away_R = self.away(middle / GRID * unit_B, spread_B, normal_BR)
             if far:
-                is_low = ends.close_in(middle, _ranked(away_R, rank))
+                is_low = ends.close_in(middle, _value_of_rank(away_R, rank))
             else:
                 is_low = bool(np.count_nonzero(away_R <= 0) > rank)
                 ends.low, ends.high = (middle, ends.high) if is_low else (ends.low, middle)
@@ -155,7 +155,7 @@ class _Ends:
         return is_low
 
 
-def _ranked(values_R: Array, rank: int) -> float:
+def _value_of_rank(values_R: Array, rank: int) -> float:
     return float(np.partition(values_R, rank)[rank]) if rank < len(values_R) else math.inf
 
 

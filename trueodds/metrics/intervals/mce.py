@@ -92,7 +92,7 @@ def mce_interval(
         0.352
     """
     check_level(level)
-    table, share_B = _occupied(whole_bins(as_sums(predictions, labels_N), bins, binning))
+    table, share_B = _occupied_bins(whole_bins(as_sums(predictions, labels_N), bins, binning))
     q, right_B = (1 - level) / 2, np.minimum(table.correct_B, table.count_B)
     low_B, high_B = binomial_interval(right_B, table.count_B, level=(1 - q) ** (1 / len(share_B)))
     lower = max(float(np.maximum(low_B - share_B, share_B - high_B).max()), 0.0)
@@ -133,14 +133,14 @@ def mce_noise_floor(
         >>> round(metrics.mce_noise_floor(sums).mean, 3)
         0.124
     """
-    table, _ = _occupied(whole_bins(as_sums(predictions, labels_N), bins, binning))
+    table, _ = _occupied_bins(whole_bins(as_sums(predictions, labels_N), bins, binning))
     p95, most = (_quantile(table, share) for share in (0.95, NEARLY_ALL))
     middle_G = (np.arange(STEPS) + 0.5) / STEPS * most
     mean = most * float(1 - _chance_within(table, middle_G).mean())
     return NoiseFloor(mean, max(mean, p95))
 
 
-def _occupied(table: Bins) -> tuple[Bins, Array]:
+def _occupied_bins(table: Bins) -> tuple[Bins, Array]:
     """Return the table of the occupied bins, and their mean confidences."""
     columns = (table.lo_B, table.hi_B, table.count_B, table.confidence_B, table.correct_B, table.variance_B)
     some = Bins(*(column[table.count_B > 0] for column in columns))

@@ -266,7 +266,7 @@ def sensitivity(
     answers = answer_counts(answers_C, count)
     strata = Strata(answers, sums.n)
     right_K, wrong_K = strata.totals(correct), strata.totals(count - correct)
-    answers_K = strata.spoken_for(right_K + wrong_K)
+    answers_K = strata.represented_answers(right_K + wrong_K)
     known = answers_K > 0
     right_K, wrong_K, answers_K = right_K[known], wrong_K[known], answers_K[known]
     target_K = right_K / (right_K + wrong_K / ratio)

@@ -62,7 +62,7 @@ class Strata:
         total_K: Array = np.bincount(self.stratum_C, values_C).astype(np.float64)
         return total_K
 
-    def spoken_for(self, labels_K: Array) -> Array:
+    def represented_answers(self, labels_K: Array) -> Array:
         """Return how many answers each stratum's labels represent: its own, and those of neighbours without labels."""
         known = np.flatnonzero(labels_K)
         middle = self.middle_K[known]

@@ -83,7 +83,7 @@ def squared_calibration_error(
     """
     net = Nets.of([_rows(predictions, labels_N)], bins)
     null_R = net.null()
-    found = judged(net.values_S, net.left_out_SN, null_R, level)
+    found = with_wider_interval(net.values_S, net.left_out_SN, null_R, level)
     assert found.lower is not None and found.upper is not None
     p_value = (1 + int((null_R >= found.mean - ROUNDING).sum())) / (1 + len(null_R))
     return SquaredCalibrationError(found.mean, found.lower, found.upper, p_value)
@@ -146,10 +146,10 @@ def null_of(first: Nets, second: Nets) -> Array:
 
 def difference(first: Nets, second: Nets, null_R: Array, level: float = 0.95) -> Difference:
     """Test like `squared_calibration_difference`, with draws of `null_of`."""
-    return judged(first.values_S - second.values_S, first.left_out_SN - second.left_out_SN, null_R, level)
+    return with_wider_interval(first.values_S - second.values_S, first.left_out_SN - second.left_out_SN, null_R, level)
 
 
-def judged(values_S: Array, left_out_SN: Array, null_R: Array, level: float) -> Difference:
+def with_wider_interval(values_S: Array, left_out_SN: Array, null_R: Array, level: float) -> Difference:
     """Return an estimate with the wider of its two widths.
 
     Args:

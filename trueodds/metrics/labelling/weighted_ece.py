@@ -189,7 +189,9 @@ def weighted_ece(
     if fullest.refused:
         raise CrowdedCellError(fullest.reading)
     cell = np.flatnonzero(sums.cells[0])
-    estimate = _standing_for(answers_C, sums.cells[0], cell, np.ones(len(cell)), sums.cells[:3, cell], bins, level)
+    estimate = _estimate_by_strata(
+        answers_C, sums.cells[0], cell, np.ones(len(cell)), sums.cells[:3, cell], bins, level
+    )
     return replace(estimate, crowded=fullest.share)
 
 
@@ -246,12 +248,12 @@ def inverse_probability_ece(
         raise ValueError(f"probability holds {bad}; allowed is (0, 1], the chance with which the row was chosen")
     rows, cell = np.stack([np.ones(len(confidence)), confidence, correct]), cell_of(confidence)
     if answers_C is None:
-        estimate = _weighted(cell, 1 / probability, rows, bins, level)
+        estimate = _estimate(cell, 1 / probability, rows, bins, level)
         return replace(estimate, interval=replace(estimate.interval, lower=0.0)) if estimate.heavy else estimate
-    return _standing_for(answers_C, sums.cells[0], cell, 1 / probability, rows, bins, level)
+    return _estimate_by_strata(answers_C, sums.cells[0], cell, 1 / probability, rows, bins, level)
 
 
-def _standing_for(
+def _estimate_by_strata(
     answers_C: npt.ArrayLike,
     labels_C: Array,
     cell_I: npt.NDArray[np.intp],
@@ -260,17 +262,17 @@ def _standing_for(
     bins: int,
     level: float,
 ) -> WeightedEce:
-    """Compute `_weighted` with weights scaled so that each stratum's labels weigh as much as its answers."""
+    """Compute `_estimate` with weights scaled so that each stratum's labels weigh as much as its answers."""
     answers = answer_counts(answers_C, labels_C)
     strata = Strata(answers, float(labels_C.sum()))
     stratum_I = strata.stratum_C[cell_I]
     total_K = np.bincount(stratum_I, weight_I * items_3I[0], len(strata.answers_K)).astype(np.float64)
-    share_K = np.divide(strata.spoken_for(total_K), total_K, out=np.zeros(len(total_K)), where=total_K > 0)
-    estimate = _weighted(cell_I, weight_I * share_K[stratum_I], items_3I, bins, level)
+    share_K = np.divide(strata.represented_answers(total_K), total_K, out=np.zeros(len(total_K)), where=total_K > 0)
+    estimate = _estimate(cell_I, weight_I * share_K[stratum_I], items_3I, bins, level)
     return replace(estimate, unlabelled=float(strata.answers_K[total_K == 0].sum() / answers.sum()))
 
 
-def _weighted(cell_I: npt.NDArray[np.intp], weight_I: Array, items_3I: Array, bins: int, level: float) -> WeightedEce:
+def _estimate(cell_I: npt.NDArray[np.intp], weight_I: Array, items_3I: Array, bins: int, level: float) -> WeightedEce:
     """Compute the estimates from items (cells or rows).
 
     Each item has its cell, its weight per label, and its sums of count, confidence and correctness.

@@ -146,7 +146,7 @@ class WeightedEProcess(StoredState, AnytimeTest):
         return {"form": self.form, **asdict(self), "log_wealth": list(self.log_wealth)}
 
     @classmethod
-    def _restored(cls, tree: dict[str, Any]) -> Self:
+    def _restore(cls, tree: dict[str, Any]) -> Self:
         state = cls.start(tree["tolerance"], tree["floor"])
         counts, wealth, peak = (tree["labels"], tree["left_out"]), tree["log_wealth"], tree["peak"]
         if not all(is_whole(count) and count >= 0 for count in counts):
