@@ -106,7 +106,7 @@ def test_the_outermost_costs_and_thresholds() -> None:
         (([[0.2, 0.8]], [0]), "that of the positive class"),
         (([], []), "there are no labelled rows"),
         ((CalibrationSums.zero(),), "there are no labelled rows"),
-        ((CalibrationSums.zero(), [1]), "no labels beside them"),
+        ((CalibrationSums.zero(), [1]), "pass no labels with them"),
     ],
 )
 def test_bad_input_is_named(arguments: tuple[object, ...], words: str) -> None:

@@ -80,7 +80,7 @@ class _Wealth(StoredState):
             return self
         right, wrong = correct_C[cell], count_C[cell] - correct_C[cell]
         if not ((right >= 0) & (wrong >= 0) & (np.floor(right) == right) & (np.floor(wrong) == wrong)).all():
-            raise ValueError("block holds cells that are not whole counts of right and wrong labels; give no weights")
+            raise ValueError("block holds cells that are not counts of right and wrong labels; give no weights")
         table = payoffs(self.null, self.tolerance)
         payoff_K = right @ table.log_right_CK[cell] + wrong @ table.log_wrong_CK[cell]
         before_K = np.full(len(payoff_K), -np.inf) if self.log_wealth is None else np.array(self.log_wealth)
