@@ -531,7 +531,7 @@ def test_what_a_prior_holds_is_not_checked_for_overfitting() -> None:
     logits, labels = drawn(30, 4)
     for name in ("identity", "temperature", "ensemble_temperature"):
         calibrator = calibrators.fit(logits, labels, name)
-        assert calibrator.held and not any("overfits" in note for note in calibrator.warnings)
+        assert calibrator.is_regularised and not any("overfits" in note for note in calibrator.warnings)
 
 
 @pytest.mark.parametrize("name", [*calibrators.names(), "select"])

@@ -15,7 +15,7 @@ from tests.calibrators.test_calibrators import Array, Labels, drawn
 from trueodds import calibrators
 from trueodds.calibrators import Calibrator, FitError
 from trueodds.calibrators.isotonic import _steps
-from trueodds.calibrators.scores import Curves
+from trueodds.calibrators.score_curves import Curves
 from trueodds.calibrators.spline import recalibration
 from trueodds.sums.inputs import softmax
 
@@ -171,8 +171,10 @@ def test_spline_of_calibrated_scores_changes_little_and_says_where_it_falls() ->
     score = np.linspace(0.4, 0.99, 50)
     assert np.abs(calibrator._curve(score, 0) - score).max() < 0.03
     falling = calibrators.Spline("top_label", [[0.2, 0.5, 1.0]], [[0.3, 0.2, 0.9]], 0.01)
-    assert falling._faults() == ["The fitted curve falls somewhere: there a higher score gets a lower probability."]
-    assert not calibrators.Spline("top_label", [[0.2, 1.0]], [[0.3, 0.9]], 0.01)._faults()
+    assert falling._fit_warnings() == [
+        "The fitted curve falls somewhere: there a higher score gets a lower probability."
+    ]
+    assert not calibrators.Spline("top_label", [[0.2, 1.0]], [[0.3, 0.9]], 0.01)._fit_warnings()
 
 
 def test_a_long_spline_is_stored_short() -> None:

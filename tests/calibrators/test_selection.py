@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tests.calibrators.test_calibrators import Array, Labels, drawn, mean_nll
 from trueodds import calibrators
 from trueodds.calibrators import FitError
-from trueodds.calibrators.held_out import is_worse, stratified
+from trueodds.calibrators.held_out import is_worse, stratified_folds
 from trueodds.calibrators.selection import default_candidates
 from trueodds.errors import ConfigError
 
@@ -37,7 +37,7 @@ def test_the_numbers_are_those_of_plain_folds() -> None:
     calibrator = calibrators.select(
         z, labels, candidates=["temperature", ("temperature", {"objective": "brier"})], folds=3
     )
-    fold = stratified(labels, 3)
+    fold = stratified_folds(labels, 3)
     losses = np.empty(60)
     for f in range(3):
         t = calibrators.fit(z[fold != f], labels[fold != f], "temperature").temperature  # type: ignore[attr-defined]
@@ -53,7 +53,7 @@ def test_the_numbers_are_those_of_plain_folds() -> None:
 
 @given(st.lists(st.integers(0, 4), min_size=5, max_size=60), st.integers(2, 5))
 def test_folds_are_balanced_in_every_class(labels: list[int], folds: int) -> None:
-    fold = stratified(np.array(labels), folds)
+    fold = stratified_folds(np.array(labels), folds)
     for k in set(labels):
         counts = np.bincount(fold[np.array(labels) == k], minlength=folds)
         assert counts.max() - counts.min() <= 1

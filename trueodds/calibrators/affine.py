@@ -21,9 +21,9 @@ from trueodds.calibrators.base import (
     FitError,
     Labels,
     Logits,
-    check_seen,
+    check_classes_have_rows,
+    class_list,
     frozen_array,
-    listed,
     softmax_over,
 )
 from trueodds.calibrators.checks import Check, Number
@@ -61,7 +61,7 @@ class Affine(Calibrator):
         return len(self._bias_C)
 
     def _apply(self, logits_NC: Array) -> Array:
-        weights, eta_NC = self._weights(), centred(logits_NC)
+        weights, eta_NC = self._weights(), centre_logits(logits_NC)
         if weights.ndim == 2:
             eta_NC = eta_NC @ weights.T
         else:
@@ -96,7 +96,7 @@ class BiasCorrectedTemperature(Affine):
 
     name: ClassVar[str] = "bias_corrected_temperature"
     checks: ClassVar[Mapping[str, Check]] = {"shrinkage": Number(0.0, 1e6), "intercept": Number(0.0, 1e6)}
-    held: ClassVar[bool] = True
+    is_regularised: ClassVar[bool] = True
 
     temperature: float
     bias_C: npt.ArrayLike
@@ -115,8 +115,8 @@ class BiasCorrectedTemperature(Affine):
     @classmethod
     def fit(cls, logits_NC: Logits, labels_N: Labels, *, shrinkage: float = SHRINKAGE, intercept: float = 1.0) -> Self:
         cls.check_values(shrinkage=shrinkage, intercept=intercept)
-        check_seen(labels_N, logits_NC.shape[1], cls.name, UNSEEN)
-        scale, x_NC, prior = scaled(logits_NC, labels_N, shrinkage)
+        check_classes_have_rows(labels_N, logits_NC.shape[1], cls.name, UNSEEN)
+        scale, x_NC, prior = scale_logits(logits_NC, labels_N, shrinkage)
         classes = x_NC.shape[1]
         penalty_P = np.append(0.0, np.full(classes, intercept / len(labels_N)))
         problem = Multinomial(x_NC, labels_N, "scalar", penalty_P)
@@ -126,7 +126,7 @@ class BiasCorrectedTemperature(Affine):
         bound: Bound = "lower" if beta >= scale / lowest else "upper" if beta <= scale / highest else None
         return cls(float(np.clip(scale / beta, lowest, highest)), bias_C, bound)
 
-    def _faults(self) -> list[str]:
+    def _fit_warnings(self) -> list[str]:
         return bound_notes(self.temperature, self.bound, "NLL")
 
     def _weights(self) -> Array:
@@ -169,16 +169,16 @@ class Vector(Affine):
 
     @classmethod
     def fit(cls, logits_NC: Logits, labels_N: Labels) -> Self:
-        check_seen(labels_N, logits_NC.shape[1], cls.name, UNSEEN)
-        scale, x_NC, _ = scaled(logits_NC, labels_N)
+        check_classes_have_rows(labels_N, logits_NC.shape[1], cls.name, UNSEEN)
+        scale, x_NC, _ = scale_logits(logits_NC, labels_N)
         weight_C, bias_C = Multinomial(x_NC, labels_N, "diagonal").solve(0.0, STEEPEST, cls.name)
         return cls(weight_C / scale, bias_C, STEEPEST / scale)
 
     @property
     def at_bound(self) -> bool:
-        return bool(self._faults())
+        return bool(self._fit_warnings())
 
-    def _faults(self) -> list[str]:
+    def _fit_warnings(self) -> list[str]:
         return slope_notes(self._weights(), self.steepest)
 
     def _weights(self) -> Array:
@@ -234,9 +234,9 @@ class Matrix(Affine):
         intercept: float | None = None,
     ) -> Self:
         cls.check_values(off_diagonal=off_diagonal, intercept=intercept)
-        check_seen(labels_N, logits_NC.shape[1], cls.name, UNSEEN)
+        check_classes_have_rows(labels_N, logits_NC.shape[1], cls.name, UNSEEN)
         penalty_P = odir(len(logits_NC), logits_NC.shape[1], off_diagonal, intercept)
-        scale, x_NC, _ = scaled(logits_NC, labels_N)
+        scale, x_NC, _ = scale_logits(logits_NC, labels_N)
         weights, bias_C = Multinomial(x_NC, labels_N, "full", penalty_P).solve(-np.inf, np.inf, cls.name)
         return cls(weights.reshape(x_NC.shape[1], -1) / scale, bias_C)
 
@@ -254,32 +254,33 @@ def slope_notes(slope_C: Array, steepest: float | None) -> list[str]:
     for turned_C, what in ((slope_C == 0, "is left out"), (slope_C < 0, "counts with a negative factor")):
         if turned_C.any():
             notes.append(
-                f"The logit of class {listed(turned_C)} has the wrong sign on the rows of the fit: it is lower where"
-                f" the class is right, and {what}. Check that logits and labels belong together, or use more rows."
+                f"The logit of class {class_list(turned_C)} has the wrong sign on the rows of the fit: it is lower"
+                f" where the class is right, and {what}. Check that logits and labels belong together, or use more"
+                " rows."
             )
     if steepest is not None and (steep_C := slope_C >= steepest).any():
         notes.append(
-            f"The curve of class {listed(steep_C)} stopped at the steepest slope {steepest:g}: the rows of the fit"
+            f"The curve of class {class_list(steep_C)} stopped at the steepest slope {steepest:g}: the rows of the fit"
             " separate it from the rest. Use 'temperature', or more rows."
         )
     return notes
 
 
-def centred(logits_NC: Array) -> Array:
+def centre_logits(logits_NC: Array) -> Array:
     """Compute z - mean_k z_k. The maximum is subtracted first, so that a large common offset costs no precision."""
     shifted_NC: Array = logits_NC - logits_NC.max(axis=1, keepdims=True)
     shifted_NC -= shifted_NC.mean(axis=1, keepdims=True)
     return shifted_NC
 
 
-def scaled(logits_NC: Logits, labels_N: Labels, shrinkage: float = 0.0) -> tuple[float, Array, float]:
+def scale_logits(logits_NC: Logits, labels_N: Labels, shrinkage: float = 0.0) -> tuple[float, Array, float]:
     """Return T, the centred logits / T and the prior's weight per row.
 
     T is the temperature of least NLL under this shrinkage.
     """
     rows = Rows(logits_NC, labels_N)
     temperature = solve_nll(rows, shrinkage)[0]
-    features_NC: Array = centred(logits_NC.astype(np.float64, copy=False))
+    features_NC: Array = centre_logits(logits_NC.astype(np.float64, copy=False))
     features_NC /= temperature
     if not np.abs(features_NC).max() <= LARGEST:
         raise FitError(

@@ -58,7 +58,7 @@ class Calibrator(ABC):
     """
 
     name: ClassVar[str]
-    held: ClassVar[bool] = False
+    is_regularised: ClassVar[bool] = False
     """Whether it has no parameter, or a prior regularises all. A fit on a few wrong rows then does little harm."""
     checks: ClassVar[Mapping[str, Check]] = {}
     """Check of the value of each option of `fit`, by the option's name."""
@@ -74,7 +74,7 @@ class Calibrator(ABC):
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
         if isinstance(own := vars(cls).get("fit"), classmethod):
-            cls.fit = classmethod(_noting(own.__func__))  # type: ignore[method-assign, assignment]
+            cls.fit = classmethod(_recording_classes(own.__func__))  # type: ignore[method-assign, assignment]
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "warnings", tuple(self.warnings))
@@ -102,7 +102,7 @@ class Calibrator(ABC):
     @property
     def free_parameters(self) -> int:
         """Number of `parameters` that only the rows determine, without a prior, a penalty or pooling of rows."""
-        return 0 if self.held else self.parameters
+        return 0 if self.is_regularised else self.parameters
 
     @property
     def at_bound(self) -> bool:
@@ -186,23 +186,23 @@ class Calibrator(ABC):
             del values["fitted_classes"]
         return {"calibrator": self.name} | values
 
-    def _faults(self) -> list[str]:
+    def _fit_warnings(self) -> list[str]:
         """Return `warnings` about the fitted numbers themselves, such as a parameter at a bound or a falling curve."""
         return []
 
-    def _compared(self, logits_NC: Logits, labels_N: Labels) -> tuple[str, ...]:
+    def _row_warnings(self, logits_NC: Logits, labels_N: Labels) -> tuple[str, ...]:
         """Return `warnings` about the rows of the fit."""
-        return doubts(self, logits_NC, labels_N)
+        return row_warnings(self, logits_NC, labels_N)
 
 
-def _noting(fit: Callable[..., Calibrator]) -> Callable[..., Calibrator]:
+def _recording_classes(fit: Callable[..., Calibrator]) -> Callable[..., Calibrator]:
     """Wrap a fit so that its calibrator records the number of classes of the rows."""
 
     @functools.wraps(fit)
-    def noted(cls: type[Calibrator], logits_NC: Logits, labels_N: Labels, **options: Any) -> Calibrator:
+    def fit_and_record(cls: type[Calibrator], logits_NC: Logits, labels_N: Labels, **options: Any) -> Calibrator:
         return replace(fit(cls, logits_NC, labels_N, **options), fitted_classes=np.shape(logits_NC)[1])
 
-    return noted
+    return fit_and_record
 
 
 def _same(one: Any, other: Any) -> bool:
@@ -239,7 +239,7 @@ def frozen_array(value: npt.ArrayLike, name: str, shape: tuple[int | None, ...])
     return array
 
 
-def checked_fit_data(logits_NC: npt.ArrayLike, labels_N: npt.ArrayLike) -> tuple[Logits, Labels]:
+def check_fit_data(logits_NC: npt.ArrayLike, labels_N: npt.ArrayLike) -> tuple[Logits, Labels]:
     """Check logits and labels and return them, the logits in their dtype.
 
     Raises:
@@ -249,22 +249,22 @@ def checked_fit_data(logits_NC: npt.ArrayLike, labels_N: npt.ArrayLike) -> tuple
     return logits, check_labels(labels_N, *logits.shape)
 
 
-def check_seen(labels_N: Labels, classes: int, name: str, cure: str) -> None:
+def check_classes_have_rows(labels_N: Labels, classes: int, name: str, cure: str) -> None:
     """Refuse rows in which a class never occurs. The method's optimum for such a class is at infinity.
 
     Raises:
         FitError: A class has no rows. The message names the classes and states what to do.
     """
-    if classes > 1 and (which := unseen(labels_N, classes)):
+    if classes > 1 and (which := unseen_classes(labels_N, classes)):
         raise FitError(f"labels never hold class {which}, without which {name} cannot be fitted; {cure}")
 
 
-def unseen(labels_N: Labels, classes: int) -> str:
+def unseen_classes(labels_N: Labels, classes: int) -> str:
     """List the classes without a row, the first five by number; empty if there are none."""
-    return listed(np.bincount(labels_N, minlength=classes) == 0)
+    return class_list(np.bincount(labels_N, minlength=classes) == 0)
 
 
-def listed(which_C: npt.NDArray[np.bool_]) -> str:
+def class_list(which_C: npt.NDArray[np.bool_]) -> str:
     """List the numbers of the classes that are true: the first five, and how many more there are."""
     numbers = np.flatnonzero(which_C)
     return ", ".join(map(str, numbers[:5])) + (f" and {len(numbers) - 5} more" if len(numbers) > 5 else "")
@@ -306,7 +306,7 @@ def _compare(calibrator: Calibrator, logits_NC: Logits, labels_N: Labels) -> tup
     return before, after
 
 
-def doubts(calibrator: Calibrator, logits_NC: Logits, labels_N: Labels) -> tuple[str, ...]:
+def row_warnings(calibrator: Calibrator, logits_NC: Logits, labels_N: Labels) -> tuple[str, ...]:
     """Return warnings about the rows of the fit.
 
     They report lower accuracy or a higher NLL than the plain softmax, a fit without any doubt, and a class without
@@ -324,6 +324,6 @@ def doubts(calibrator: Calibrator, logits_NC: Logits, labels_N: Labels) -> tuple
             f"The calibrator separates the {len(labels_N):,} rows of its fit (NLL {now[1]:.1e}): its probabilities of"
             " other rows are too sure. Use 'temperature' or 'structured_vector', or more rows."
         )
-    if calibrator.classes is not None and (which := unseen(labels_N, calibrator.classes)):
+    if calibrator.classes is not None and (which := unseen_classes(labels_N, calibrator.classes)):
         notes.append(f"The rows of the fit never hold class {which}: nothing was learned about it.")
     return tuple(notes)

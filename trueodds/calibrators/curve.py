@@ -13,8 +13,8 @@ from scipy.special import expit
 from trueodds.calibrators.base import Calibrator, FitError, Labels, Logits, frozen_array, row_blocks
 from trueodds.calibrators.checks import Check, Number
 from trueodds.calibrators.fitting.newton import minimise
-from trueodds.calibrators.held_out import FOLDS, stratified
-from trueodds.calibrators.scores import with_top
+from trueodds.calibrators.held_out import FOLDS, stratified_folds
+from trueodds.calibrators.score_curves import with_top
 from trueodds.calibrators.sigmoid import Logistic
 from trueodds.calibrators.structured import StructuredMatrix
 from trueodds.calibrators.temperature import Temperature
@@ -76,7 +76,7 @@ class TopCurve(Calibrator):
         cls.check_values(pieces=pieces)
         base = cls.base_kind.fit(logits_NC, labels_N)
         score_N, hit_N = top_scores(base, logits_NC, labels_N)
-        fold_N = stratified(labels_N, FOLDS)
+        fold_N = stratified_folds(labels_N, FOLDS)
         for inside_N in (fold_N == fold for fold in range(FOLDS if len(labels_N) > 1 else 0)):
             if inside_N.any():
                 part = cls.base_kind.fit(logits_NC[~inside_N], labels_N[~inside_N])
@@ -106,8 +106,8 @@ class TopCurve(Calibrator):
     def at_bound(self) -> bool:
         return self.base.at_bound
 
-    def _faults(self) -> list[str]:
-        return self.base._faults()
+    def _fit_warnings(self) -> list[str]:
+        return self.base._fit_warnings()
 
     def curve(self, score_N: Array) -> Array:
         """Compute g of log-odds."""

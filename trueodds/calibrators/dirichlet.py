@@ -8,7 +8,7 @@ from typing import ClassVar, Self
 import numpy as np
 
 from trueodds.calibrators.affine import UNSEEN, Matrix, odir
-from trueodds.calibrators.base import Labels, Logits, check_seen, softmax_over
+from trueodds.calibrators.base import Labels, Logits, check_classes_have_rows, softmax_over
 from trueodds.calibrators.fitting.multinomial import Multinomial
 from trueodds.calibrators.fitting.objectives import Rows
 from trueodds.calibrators.temperature import solve_nll
@@ -48,7 +48,7 @@ class Dirichlet(Matrix):
     ) -> Self:
         cls.check_values(off_diagonal=off_diagonal, intercept=intercept)
         classes = logits_NC.shape[1]
-        check_seen(labels_N, classes, cls.name, UNSEEN)
+        check_classes_have_rows(labels_N, classes, cls.name, UNSEEN)
         penalty_P = odir(len(logits_NC), classes, off_diagonal, intercept)
         problem = Multinomial(log_softmax(logits_NC.astype(np.float64, copy=False)), labels_N, "full", penalty_P)
         problem.start_P[:-classes] /= solve_nll(Rows(logits_NC, labels_N))[0]

@@ -52,7 +52,7 @@ class EnsembleTemperature(Calibrator):
     """
 
     name: ClassVar[str] = "ensemble_temperature"
-    held: ClassVar[bool] = True
+    is_regularised: ClassVar[bool] = True
     checks: ClassVar[Mapping[str, Check]] = {"objective": Choice(("nll", "brier")), "shrinkage": Number(0.0, 1e6)}
     readers: ClassVar[Mapping[str, tuple[str, ...]]] = {"shrinkage": ("nll",)}
 
@@ -97,7 +97,7 @@ class EnsembleTemperature(Calibrator):
             weight_3 = np.where(weight_3 <= LEAST_WEIGHT, 0.0, weight_3)
         return cls(temperature, weight_3 / weight_3.sum(), tempered.bound)
 
-    def _faults(self) -> list[str]:
+    def _fit_warnings(self) -> list[str]:
         return bound_notes(self.temperature, self.bound, "objective")
 
     def _apply(self, logits_NC: Array) -> Array:

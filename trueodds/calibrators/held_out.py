@@ -32,7 +32,7 @@ BEHIND = 0.01
 """Nats per row behind temperature scaling from which there is a warning."""
 
 
-def stratified(labels_N: Labels, folds: int) -> Labels:
+def stratified_folds(labels_N: Labels, folds: int) -> Labels:
     """Assign each row to a fold: rows in the order of their class are dealt out in turn."""
     fold_N = np.empty_like(labels_N)
     fold_N[np.argsort(labels_N, kind="stable")] = np.arange(len(labels_N)) % folds
@@ -71,7 +71,7 @@ def overfitting(
     """
     rows = len(labels_N)
     scarce = rows < SCARCE * calibrator.free_parameters
-    if calibrator.held or (not scarce and (rows < FOLDS or rows >= PLENTY * calibrator.parameters)):
+    if calibrator.is_regularised or (not scarce and (rows < FOLDS or rows >= PLENTY * calibrator.parameters)):
         return ()
     after_N, before_N = _beside(calibrator, options, Identity, logits_NC, labels_N)
     if is_worse(after_N - before_N):
@@ -141,7 +141,7 @@ def _beside(
 
     The arrays are empty if the rows determine no such fit.
     """
-    fold_N = stratified(labels_N, FOLDS)
+    fold_N = stratified_folds(labels_N, FOLDS)
     own, others = [np.empty(0)], [np.empty(0)]
     for fold in range(min(FOLDS, -(-FOLDS * JUDGED // len(labels_N)))):
         inside_N = fold_N == fold

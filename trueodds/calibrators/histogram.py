@@ -11,7 +11,7 @@ from scipy.special import gammaln
 
 from trueodds.calibrators.base import Labels, Logits
 from trueodds.calibrators.checks import Check, Choice, Number
-from trueodds.calibrators.scores import Curves, columns, curves
+from trueodds.calibrators.score_curves import Curves, columns, curve_fields
 from trueodds.sums.inputs import Array
 
 PRIOR = 2.0
@@ -73,7 +73,7 @@ class Histogram(Curves):
         for score_N, hit_N in columns(logits_NC, labels_N, form, cls.name):
             inner_B = np.arange(1, bins) / bins if binning == "width" else equal_mass(np.sort(score_N), bins)
             fitted.append((inner_B, _shares(score_N, hit_N, inner_B)))
-        return cls(form, **curves(fitted, len(logits_NC)))
+        return cls(form, **curve_fields(fitted, len(logits_NC)))
 
 
 def equal_mass(sorted_N: Array, bins: int) -> Array:
@@ -126,11 +126,11 @@ class BBQ(Curves):
         cls, logits_NC: Logits, labels_N: Labels, *, form: Literal["top_label", "one_vs_rest"] = "top_label"
     ) -> Self:
         cls.check_values(form=form)
-        fitted = [averaged(*pair) for pair in columns(logits_NC, labels_N, form, cls.name)]
-        return cls(form, **curves(fitted, len(logits_NC)))
+        fitted = [average_models(*pair) for pair in columns(logits_NC, labels_N, form, cls.name)]
+        return cls(form, **curve_fields(fitted, len(logits_NC)))
 
 
-def averaged(score_N: Array, hit_N: Array) -> tuple[Array, Array]:
+def average_models(score_N: Array, hit_N: Array) -> tuple[Array, Array]:
     """Return the knots and values of the average of all models."""
     order_N = np.argsort(score_N)
     sorted_N, hits_N = score_N[order_N], np.concatenate([[0.0], np.cumsum(hit_N[order_N])])

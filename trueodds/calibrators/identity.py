@@ -22,7 +22,7 @@ class Identity(Calibrator):
     """
 
     name: ClassVar[str] = "identity"
-    held: ClassVar[bool] = True
+    is_regularised: ClassVar[bool] = True
 
     @property
     def keeps_argmax(self) -> bool:
@@ -38,5 +38,5 @@ class Identity(Calibrator):
     def affine(self, classes: int) -> tuple[Array, Array]:
         return np.eye(classes), np.zeros(classes)
 
-    def _compared(self, logits_NC: Logits, labels_N: Labels) -> tuple[str, ...]:
+    def _row_warnings(self, logits_NC: Logits, labels_N: Labels) -> tuple[str, ...]:
         return ()

@@ -11,7 +11,7 @@ from scipy.optimize import isotonic_regression
 
 from trueodds.calibrators.base import Labels, Logits, row_blocks
 from trueodds.calibrators.checks import Check, Choice
-from trueodds.calibrators.scores import Curves, columns, curves
+from trueodds.calibrators.score_curves import Curves, columns, curve_fields
 from trueodds.sums.inputs import Array, softmax
 
 
@@ -59,16 +59,16 @@ class Isotonic(Curves):
     ) -> Self:
         cls.check_values(form=form)
         if form == "pooled":
-            fitted = [_pooled(logits_NC, labels_N)]
+            fitted = [_fit_pooled(logits_NC, labels_N)]
         else:
             fitted = [
                 _steps(np.sort(score_N[hit_N > 0]), len(score_N), [score_N])
                 for score_N, hit_N in columns(logits_NC, labels_N, form, cls.name)
             ]
-        return cls(form, **curves(fitted, len(logits_NC)))
+        return cls(form, **curve_fields(fitted, len(logits_NC)))
 
 
-def _pooled(logits_NC: Logits, labels_N: Labels) -> tuple[Array, Array]:
+def _fit_pooled(logits_NC: Logits, labels_N: Labels) -> tuple[Array, Array]:
     def scores(block: slice) -> Array:
         return softmax(logits_NC[block].astype(np.float64))
 

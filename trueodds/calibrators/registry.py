@@ -10,7 +10,7 @@ from typing import Any
 import numpy.typing as npt
 
 from trueodds.calibrators.affine import BiasCorrectedTemperature, Matrix, Vector
-from trueodds.calibrators.base import Calibrator, Labels, Logits, checked_fit_data
+from trueodds.calibrators.base import Calibrator, Labels, Logits, check_fit_data
 from trueodds.calibrators.curve import StructuredCurve, TemperatureCurve
 from trueodds.calibrators.dirichlet import Dirichlet
 from trueodds.calibrators.ensemble import EnsembleTemperature
@@ -127,7 +127,7 @@ def fit_by_name(name: str, logits_NC: npt.ArrayLike, labels_N: npt.ArrayLike, **
     """Fit the named calibrator. This is the work of `trueodds.calibrators.fit`, which documents it."""
     kind = get(name)
     check_options(name, options)
-    logits, labels = checked_fit_data(logits_NC, labels_N)
+    logits, labels = check_fit_data(logits_NC, labels_N)
     return with_warnings(kind.fit(logits, labels, **options), options, logits, labels)
 
 
@@ -136,10 +136,10 @@ def with_warnings(
 ) -> Calibrator:
     """Return the calibrator with the warnings that these rows give."""
     warnings = (
-        *calibrator._compared(logits_NC, labels_N),
+        *calibrator._row_warnings(logits_NC, labels_N),
         *overfitting(calibrator, options, logits_NC, labels_N),
         *out_of_scale(calibrator, options, logits_NC, labels_N),
-        *calibrator._faults(),
+        *calibrator._fit_warnings(),
     )
     return replace(calibrator, warnings=warnings)
 

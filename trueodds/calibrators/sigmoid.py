@@ -12,7 +12,7 @@ import numpy.typing as npt
 from scipy.special import expit
 
 from trueodds.calibrators.affine import UNSEEN, slope_notes
-from trueodds.calibrators.base import Calibrator, Labels, Logits, check_seen, frozen_array
+from trueodds.calibrators.base import Calibrator, Labels, Logits, check_classes_have_rows, frozen_array
 from trueodds.calibrators.dirichlet import LEAST
 from trueodds.calibrators.fitting.newton import minimise
 from trueodds.calibrators.fitting.objectives import Rows
@@ -51,9 +51,9 @@ class Sigmoids(Calibrator):
 
     @property
     def at_bound(self) -> bool:
-        return bool(self._faults())
+        return bool(self._fit_warnings())
 
-    def _faults(self) -> list[str]:
+    def _fit_warnings(self) -> list[str]:
         return slope_notes(np.max(self._slopes(), axis=0), self.steepest)
 
     def _apply(self, logits_NC: Array) -> Array:
@@ -132,7 +132,7 @@ class Platt(Sigmoids):
 
     @classmethod
     def fit(cls, logits_NC: Logits, labels_N: Labels) -> Self:
-        check_seen(labels_N, logits_NC.shape[1], cls.name, UNSEEN)
+        check_classes_have_rows(labels_N, logits_NC.shape[1], cls.name, UNSEEN)
         steepest = limit(logits_NC, labels_N)
         slope_C, offset_C = cls._solve([log_odds(logits_NC)], labels_N, steepest)
         return cls(offset_C, slope_C, steepest=steepest)
@@ -188,7 +188,7 @@ class Beta(Sigmoids):
 
     @classmethod
     def fit(cls, logits_NC: Logits, labels_N: Labels) -> Self:
-        check_seen(labels_N, logits_NC.shape[1], cls.name, UNSEEN)
+        check_classes_have_rows(labels_N, logits_NC.shape[1], cls.name, UNSEEN)
         if logits_NC.shape[1] == 1:
             return cls(np.zeros(1), np.ones(1), np.ones(1))
         log_NC, log_rest_NC = log_pair(logits_NC.astype(np.float64, copy=False))
@@ -246,7 +246,7 @@ class Quadratic(Sigmoids):
 
     @classmethod
     def fit(cls, logits_NC: Logits, labels_N: Labels) -> Self:
-        check_seen(labels_N, logits_NC.shape[1], cls.name, UNSEEN)
+        check_classes_have_rows(labels_N, logits_NC.shape[1], cls.name, UNSEEN)
         odds_NC = log_odds(logits_NC)
         low_C, high_C = odds_NC.min(axis=0), odds_NC.max(axis=0)
         steepest = limit(logits_NC, labels_N)

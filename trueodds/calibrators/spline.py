@@ -11,7 +11,7 @@ from scipy.interpolate import CubicSpline
 
 from trueodds.calibrators.base import Labels, Logits
 from trueodds.calibrators.checks import Check, Choice, Number
-from trueodds.calibrators.scores import Curves, columns, curves
+from trueodds.calibrators.score_curves import Curves, columns, curve_fields
 from trueodds.sums.inputs import Array
 
 STORED = 1024
@@ -68,9 +68,9 @@ class Spline(Curves):
     ) -> Self:
         cls.check_values(form=form, pieces=pieces)
         fitted = [recalibration(*pair, pieces) for pair in columns(logits_NC, labels_N, form, cls.name)]
-        return cls(form, **curves(fitted, len(logits_NC)))
+        return cls(form, **curve_fields(fitted, len(logits_NC)))
 
-    def _faults(self) -> list[str]:
+    def _fit_warnings(self) -> list[str]:
         falling = sum(bool((np.diff(np.asarray(values)) < 0).any()) for values in self.values)
         if not falling:
             return []

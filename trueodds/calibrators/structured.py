@@ -8,7 +8,7 @@ from typing import ClassVar, Self
 
 import numpy as np
 
-from trueodds.calibrators.affine import Matrix, Vector, scaled
+from trueodds.calibrators.affine import Matrix, Vector, scale_logits
 from trueodds.calibrators.base import Labels, Logits
 from trueodds.calibrators.checks import Check, Number
 from trueodds.calibrators.fitting.multinomial import Multinomial
@@ -65,7 +65,7 @@ class StructuredVector(Vector):
         cls.check_values(diagonal=diagonal, intercept=intercept, shrinkage=shrinkage)
         rows, classes = logits_NC.shape
         penalty_P = np.repeat([diagonal * classes / rows, intercept * classes / rows], classes)
-        scale, x_NC, _ = scaled(logits_NC, labels_N, shrinkage)
+        scale, x_NC, _ = scale_logits(logits_NC, labels_N, shrinkage)
         weight_C, bias_C = Multinomial(x_NC, labels_N, "diagonal", penalty_P).solve(-np.inf, np.inf, cls.name)
         return cls(weight_C / scale, bias_C)
 
@@ -117,6 +117,6 @@ class StructuredMatrix(Matrix):
         matrix_CC = np.full((classes, classes), off_diagonal * classes * (classes - 1) / rows)
         np.fill_diagonal(matrix_CC, diagonal * classes / rows)
         penalty_P = np.concatenate([matrix_CC.ravel(), np.full(classes, intercept * classes / rows)])
-        scale, x_NC, _ = scaled(logits_NC, labels_N, shrinkage)
+        scale, x_NC, _ = scale_logits(logits_NC, labels_N, shrinkage)
         weights, bias_C = Multinomial(x_NC, labels_N, "full", penalty_P).solve(-np.inf, np.inf, cls.name)
         return cls(weights.reshape(classes, classes) / scale, bias_C)

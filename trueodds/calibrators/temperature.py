@@ -89,7 +89,7 @@ class Temperature(Calibrator):
     """
 
     name: ClassVar[str] = "temperature"
-    held: ClassVar[bool] = True
+    is_regularised: ClassVar[bool] = True
     checks: ClassVar[Mapping[str, Check]] = {
         "objective": Choice(objectives.NAMES),
         "shrinkage": Number(0.0, 1e6),
@@ -156,14 +156,14 @@ class Temperature(Calibrator):
     def affine(self, classes: int) -> tuple[Array, Array]:
         return np.eye(classes) / self.temperature, np.zeros(classes)
 
-    def _compared(self, logits_NC: Logits, labels_N: Labels) -> tuple[str, ...]:
+    def _row_warnings(self, logits_NC: Logits, labels_N: Labels) -> tuple[str, ...]:
         if _alike(logits_NC):
             return ("The logits are equal in every row of the fit. They hold no information, and T stays 1.",)
         # If the optimum is inside the range, its NLL is never above that of the plain softmax: no check is needed
         within = self.objective == "nll" and self.bound is None
-        return () if within else super()._compared(logits_NC, labels_N)
+        return () if within else super()._row_warnings(logits_NC, labels_N)
 
-    def _faults(self) -> list[str]:
+    def _fit_warnings(self) -> list[str]:
         soft = dict.fromkeys(("sb_ece", "sb_ece_label"), "soft-binned ECE")
         what = {"nll": "NLL", "brier": "Brier score", **soft}.get(self.objective, "ECE")
         return bound_notes(self.temperature, self.bound, what)

@@ -17,7 +17,7 @@ ITERATIONS = 200
 Free = npt.NDArray[np.bool_]
 
 
-class Problem(Protocol):
+class ConvexProblem(Protocol):
     """A convex function of P parameters."""
 
     def value_and_gradient(self, theta_P: Array) -> tuple[float, Array]:
@@ -30,7 +30,7 @@ class Problem(Protocol):
         """Return diag(H), or something of its size; it is only a preconditioner."""
 
 
-def minimise(problem: Problem, start_P: Array, low: Array | float, high: Array | float, what: str) -> Array:
+def minimise(problem: ConvexProblem, start_P: Array, low: Array | float, high: Array | float, what: str) -> Array:
     """Find the minimum within low <= theta <= high.
 
     Parameters that press against a bound stay there. For the others, preconditioned conjugate gradients give the Newton
@@ -60,21 +60,21 @@ def minimise(problem: Problem, start_P: Array, low: Array | float, high: Array |
             if size < 1e-9:
                 if off <= 1e-6:
                     return theta_P
-                raise _not_reached(what, off)
+                raise _failure(what, off)
         theta_P, value, gradient_P = tried_P, tried, tried_gradient_P
     if off <= 1e-6:
         return theta_P
-    raise _not_reached(what, off)
+    raise _failure(what, off)
 
 
-def _not_reached(what: str, off: float) -> FitError:
+def _failure(what: str, off: float) -> FitError:
     return FitError(
         f"{what} has no minimum within reach on these rows (Newton's method stopped at a gradient of {off:.1g});"
         " use more rows, a stronger regularisation, or the calibrator 'temperature'"
     )
 
 
-def _step(problem: Problem, theta_P: Array, gradient_P: Array, low: Array | float, high: Array | float) -> Array:
+def _step(problem: ConvexProblem, theta_P: Array, gradient_P: Array, low: Array | float, high: Array | float) -> Array:
     """Compute a Newton step within the bounds.
 
     Parameters that it would carry across a bound go to the bound, and the rest is solved again. Clipping the step
@@ -95,7 +95,7 @@ def _step(problem: Problem, theta_P: Array, gradient_P: Array, low: Array | floa
 
 
 def _to_first_bound(
-    problem: Problem, theta_P: Array, gradient_P: Array, free_P: Free, low: Array | float, high: Array | float
+    problem: ConvexProblem, theta_P: Array, gradient_P: Array, free_P: Free, low: Array | float, high: Array | float
 ) -> Array:
     """Shorten the plain Newton step to the first bound.
 
@@ -110,7 +110,7 @@ def _to_first_bound(
         free_P = free_P & ~blocked_P
 
 
-def _conjugate_gradients(problem: Problem, gradient_P: Array, free_P: Free) -> Array:
+def _conjugate_gradients(problem: ConvexProblem, gradient_P: Array, free_P: Free) -> Array:
     """Compute an inexact Newton step -H^-1 g over the free parameters, exact enough for quadratic convergence."""
     diagonal_P = problem.hessian_diagonal()
     weight_P = np.where(free_P, 1 / np.maximum(diagonal_P, 1e-10 * diagonal_P.max(initial=1e-9)), 0.0)

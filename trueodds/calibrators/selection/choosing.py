@@ -79,41 +79,41 @@ def choose(pairs: Sequence[Pair], folds: Folds) -> tuple[Calibrator, tuple[Candi
     Raises:
         FitError: No candidate can be fitted.
     """
-    held, problems = {}, {}
+    held_out, problems = {}, {}
     for i, (name, options) in enumerate(pairs):
         try:
-            held[i] = folds.held_out(name, options)
+            held_out[i] = folds.held_out(name, options)
         except FitError as error:
             problems[i] = str(error)
-    if not held:
+    if not held_out:
         raise FitError("no candidate can be fitted: " + "; ".join(f"{pairs[i][0]}: {p}" for i, p in problems.items()))
-    calibrator, best, passed, why = _first_sound(pairs, held, folds)
+    calibrator, best, passed, why = _first_sound(pairs, held_out, folds)
     table = [
-        replace(_line(pair, held[i], held[best].nll_N), passed_over=passed.get(i))
-        if i in held
+        replace(_line(pair, held_out[i], held_out[best].nll_N), passed_over=passed.get(i))
+        if i in held_out
         else Candidate(*pair, None, None, None, None, False, problem=problems[i])
         for i, pair in enumerate(pairs)
     ]
     own = table[best]
     numbers = f"cross-validated NLL {own.nll:.4f} +- {own.standard_error:.4f}, ECE {own.ece:.4f}"
     table[best] = replace(own, chosen=f"{numbers}; {why}")
-    return calibrator, tuple(table), tuple(held[i].nll_N if i in held else None for i in range(len(pairs)))
+    return calibrator, tuple(table), tuple(held_out[i].nll_N if i in held_out else None for i in range(len(pairs)))
 
 
 def _first_sound(
-    pairs: Sequence[Pair], held: Mapping[int, HeldOut], folds: Folds
+    pairs: Sequence[Pair], held_out: Mapping[int, HeldOut], folds: Folds
 ) -> tuple[Calibrator, int, dict[int, str], str]:
     """Return the chosen calibrator, its number, the reasons against those of less NLL, and the reason for it.
 
     If none is sound, it is the first of all.
     """
     rows, wrong = len(folds.labels_N), int((folds.logits_NC.argmax(axis=1) != folds.labels_N).sum())
-    plain = next((held[i].nll_N for i in held if pairs[i][0] == Identity.name), None)
+    plain = next((held_out[i].nll_N for i in held_out if pairs[i][0] == Identity.name), None)
     passed: dict[int, str] = {}
     fits: dict[int, Calibrator] = {}
 
     def sound(i: int) -> bool:
-        fault = _too_little(pairs[i][0], held[i].nll_N, plain, wrong)
+        fault = _too_little(pairs[i][0], held_out[i].nll_N, plain, wrong)
         if fault is None:
             fits[i] = folds.fit(*pairs[i])
             fault = _unsound(fits[i], folds)
@@ -121,19 +121,19 @@ def _first_sound(
             passed[i] = fault
         return fault is None
 
-    ranked = sorted(held, key=lambda i: (float(held[i].nll_N.mean()), i))
+    ranked = sorted(held_out, key=lambda i: (float(held_out[i].nll_N.mean()), i))
     first = next(filter(sound, ranked), None)
     if first is None:
         name, options = pairs[ranked[0]]
         return folds.fit(name, options), ranked[0], {}, "nothing else is sound either"
     over = f", {len(passed)} of less passed over" if passed else ""
     if rows < PLENTY:
-        return fits[first], first, passed, f"the least of {len(held)}{over}"
-    alike = [i for i in ranked if i not in passed and _alike(held[i].nll_N, held[first].nll_N)]
-    order = sorted(alike, key=lambda i: (_ece(held[i]), i))
+        return fits[first], first, passed, f"the least of {len(held_out)}{over}"
+    alike = [i for i in ranked if i not in passed and _alike(held_out[i].nll_N, held_out[first].nll_N)]
+    order = sorted(alike, key=lambda i: (_ece(held_out[i]), i))
     best = next(i for i in order if i == first or sound(i))
     if best == first:
-        return fits[first], first, passed, f"the least NLL of {len(held)}{over}"
+        return fits[first], first, passed, f"the least NLL of {len(held_out)}{over}"
     better = [i for i in ranked[: ranked.index(best)] if i not in passed]
     reason = f"{pairs[best][0]} is within one standard error, and its ECE is less"
     return (
@@ -146,7 +146,7 @@ def _first_sound(
 
 def _too_little(name: str, nll_N: Array, plain_N: Array | None, wrong: int) -> str | None:
     """Return why these rows are not enough evidence for this calibrator, or None if they are."""
-    if not registry.get(name).held and wrong < ENOUGH:
+    if not registry.get(name).is_regularised and wrong < ENOUGH:
         return f"{wrong} wrong rows are too few for weights of each class; {ENOUGH} are needed"
     if plain_N is None or name == Identity.name:
         return None
@@ -170,14 +170,14 @@ def _alike(nll_N: Array, least_N: Array) -> bool:
     return behind <= error
 
 
-def _ece(held: HeldOut) -> float:
-    return ece(held.confidence_N, held.right_N, BINS)
+def _ece(held_out: HeldOut) -> float:
+    return ece(held_out.confidence_N, held_out.right_N, BINS)
 
 
-def _line(pair: Pair, held: HeldOut, best_N: Array) -> Candidate:
-    nll, of_nll = mean_and_error(held.nll_N)
-    behind, error = mean_and_error(held.nll_N - best_N)
-    return Candidate(*pair, nll, of_nll, behind, error, behind <= error, _ece(held))
+def _line(pair: Pair, held_out: HeldOut, best_N: Array) -> Candidate:
+    nll, of_nll = mean_and_error(held_out.nll_N)
+    behind, error = mean_and_error(held_out.nll_N - best_N)
+    return Candidate(*pair, nll, of_nll, behind, error, behind <= error, _ece(held_out))
 
 
 def mean_and_error(value_N: Array) -> tuple[float, float]:

@@ -11,7 +11,7 @@ import numpy as np
 from trueodds.calibrators import registry
 from trueodds.calibrators.base import Calibrator, Labels, Logits, row_blocks
 from trueodds.calibrators.curve import PIECES, TopCurve, top_scores
-from trueodds.calibrators.held_out import FOLDS, stratified
+from trueodds.calibrators.held_out import FOLDS, stratified_folds
 from trueodds.sums.inputs import Array
 from trueodds.sums.losses import nll_of
 
@@ -35,7 +35,7 @@ class Folds:
 
     def __init__(self, logits_NC: Logits, labels_N: Labels, folds: int) -> None:
         self.logits_NC, self.labels_N, self._folds = logits_NC, labels_N, folds
-        self._fold_N = stratified(labels_N, folds)
+        self._fold_N = stratified_folds(labels_N, folds)
         self._fits: dict[tuple[str, str], list[Calibrator]] = {}
         self._scores: dict[str, tuple[Array, Array]] = {}
 
@@ -65,7 +65,7 @@ class Folds:
         if not issubclass(kind, TopCurve) or self._folds != FOLDS:
             return registry.fit_by_name(name, self.logits_NC, self.labels_N, **options)
         base = kind.base_kind.fit(self.logits_NC, self.labels_N)
-        calibrator = kind.of_scores(base, *self._scored(kind), options.get("pieces", PIECES))
+        calibrator = kind.of_scores(base, *self._top_scores(kind), options.get("pieces", PIECES))
         calibrator = replace(calibrator, fitted_classes=self.logits_NC.shape[1])
         return registry.with_warnings(calibrator, options, self.logits_NC, self.labels_N)
 
@@ -77,7 +77,7 @@ class Folds:
             outside = [self._fold_N != fold for fold in range(self._folds)]
             if issubclass(kind, TopCurve):
                 bases, pieces = self._without(kind.base_kind.name, {}), options.get("pieces", PIECES)
-                score_N, hit_N = self._scored(kind)
+                score_N, hit_N = self._top_scores(kind)
                 self._fits[key] = [
                     kind.of_scores(base, score_N[rows_N], hit_N[rows_N], pieces)
                     for base, rows_N in zip(bases, outside, strict=True)
@@ -88,7 +88,7 @@ class Folds:
                 ]
         return self._fits[key]
 
-    def _scored(self, kind: type[TopCurve]) -> tuple[Array, Array]:
+    def _top_scores(self, kind: type[TopCurve]) -> tuple[Array, Array]:
         """Return the log-odds of every row's top label and whether it is right.
 
         The base's fit on the other folds predicts each row.

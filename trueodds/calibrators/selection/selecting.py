@@ -9,7 +9,7 @@ from typing import Any
 import numpy.typing as npt
 
 from trueodds.calibrators import registry
-from trueodds.calibrators.base import Calibrator, checked_fit_data
+from trueodds.calibrators.base import Calibrator, check_fit_data
 from trueodds.calibrators.checks import check_number
 from trueodds.calibrators.held_out import FOLDS
 from trueodds.calibrators.selection.choosing import PLENTY, Candidate, choose
@@ -192,7 +192,7 @@ def select(
         >>> calibrators.select(logits, labels, candidates=["identity", "temperature"]).calibrator.name
         'temperature'
     """
-    logits, labels = checked_fit_data(logits_NC, labels_N)
+    logits, labels = check_fit_data(logits_NC, labels_N)
     if len(logits) < 2:
         raise ValueError(f"logits has {len(logits)} row; cross-validation needs at least 2")
     folds = min(FOLDS, len(logits)) if folds is None else folds

@@ -13,7 +13,7 @@ from trueodds.calibrators.base import (
     Calibrator,
     Labels,
     Logits,
-    check_seen,
+    check_classes_have_rows,
     frozen_array,
     row_blocks,
 )
@@ -136,7 +136,7 @@ def columns(logits_NC: Logits, labels_N: Labels, form: Form, name: str) -> list[
     """
     if form == "one_vs_rest":
         other = "pooled" if name == "isotonic" else "top_label"
-        check_seen(labels_N, logits_NC.shape[1], name, CURE.format(form=other))
+        check_classes_have_rows(labels_N, logits_NC.shape[1], name, CURE.format(form=other))
     rows, classes = logits_NC.shape
     score_CN = np.empty((1 if form == "top_label" else classes, rows))
     for block in row_blocks(rows, classes):
@@ -147,7 +147,7 @@ def columns(logits_NC: Logits, labels_N: Labels, form: Form, name: str) -> list[
     return [(score_N, (labels_N == k).astype(np.float64)) for k, score_N in enumerate(score_CN)]
 
 
-def curves(fitted: Sequence[tuple[Array, Array]], rows: int) -> dict[str, Any]:
+def curve_fields(fitted: Sequence[tuple[Array, Array]], rows: int) -> dict[str, Any]:
     """Return all fields except `form` of curves that were fitted on so many rows."""
     return {
         "knots": [knots for knots, _ in fitted],
