@@ -34,7 +34,7 @@ def call(function: str, *arguments: object, model: str) -> None:
     word = base64.b64encode(pickle.dumps(arguments)).decode()
     with tempfile.TemporaryDirectory(prefix="trueodds-foreign-") as folder:
         refusal = Path(folder) / "refusal"
-        end = limited.run(f"{__name__}:main", [function, word, str(refusal)], limited.Limits(SECONDS, memory))
+        end = limited.run(f"{__name__}:main", [function, word, str(refusal)], limited.ProcessLimits(SECONDS, memory))
         if end.status == 0:
             return
         if refusal.exists():

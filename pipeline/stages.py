@@ -299,11 +299,11 @@ def check_names(params: Params, card: Mapping[str, Any] | None = None) -> None:
         DataError: a shift of rows that are no images.
     """
     from pipeline import calibrate
-    from trueodds.evaluation.entries import check_compared
+    from trueodds.evaluation.entries import check_entries
 
     planned(params, card)
     calibrate.check(params.calibration)
-    check_compared(params.evaluation.compare)
+    check_entries(params.evaluation.compare)
     if params.evaluation.shift is not None:
         from pipeline import data
         from pipeline import shift as shifted

@@ -28,7 +28,7 @@ import numpy.typing as npt
 from scipy.special import bdtrc, ndtr, ndtri
 
 from benchmarks.record import RESULTS, circumstances, write
-from trueodds.evaluation.differences import Scores
+from trueodds.evaluation.paired_differences import Scores
 from trueodds.metrics.significance.differences import of_rows, of_seeds
 from trueodds.metrics.significance.nets import Nets
 from trueodds.metrics.significance.squared_error import difference, null_of

@@ -14,8 +14,8 @@ from pipeline.studies.format import CALIBRATOR, SECONDS, Study
 from pipeline.studies.measuring import DEVICE, SEED, Row, Setting, fitted, leaves_of, settings_of
 from pipeline.studies.runs import Place
 from trueodds.calibrators import FitError
-from trueodds.evaluation import differences
-from trueodds.evaluation.differences import LEVEL, MEASURES, Scores, Tested
+from trueodds.evaluation import paired_differences as differences
+from trueodds.evaluation.paired_differences import LEVEL, MEASURES, Scores, TestedDifference
 from trueodds.metrics.significance.differences import Difference, holm, of_seeds
 
 MANY = 10
@@ -33,7 +33,7 @@ class Compared:
 
     setting: str
     calibrator: str
-    tested: Tested
+    tested: TestedDifference
 
     def sentence(self) -> str:
         """Says the difference, and whether chance explains it."""
@@ -43,7 +43,7 @@ class Compared:
 def compare(study: Study, places: Sequence[Place]) -> list[Compared]:
     """Compares every setting with the baseline on the seeds that both have; nothing without a baseline.
 
-    Each measure of `trueodds.evaluation.differences` is tested, plug-in calibration errors are not
+    Each measure of `trueodds.evaluation.paired_differences` is tested, plug-in calibration errors are not
     (`measuring.is_plug_in`). The correction is for all differences of one measure. One that a calibrator does not
     change, such as the error under temperature scaling, counts once.
     """
@@ -64,7 +64,7 @@ def compare(study: Study, places: Sequence[Place]) -> list[Compared]:
                     bins = done[0].run.params.evaluation.bins
                     for measure, difference in differences.differences(ours, theirs, bins=bins).items():
                         found.setdefault((name, measure, difference), entry)
-    tested = differences.tested([(measure, difference) for _, measure, difference in found])
+    tested = differences.adjust_p_values([(measure, difference) for _, measure, difference in found])
     compared = [Compared(name, entry, one) for ((name, *_), entry), one in zip(found.items(), tested, strict=True)]
     return sorted(compared, key=lambda one: MEASURES.index(one.tested.measure))
 

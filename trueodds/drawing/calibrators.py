@@ -12,7 +12,7 @@ from trueodds.drawing.axis import Across, Point, Scale, line, n, nice_top
 from trueodds.drawing.classes import AFTER as CIRCLE
 from trueodds.drawing.classes import LEAST
 from trueodds.drawing.picture import LETTER, Entry, Panel, picture
-from trueodds.evaluation.measurement import Measurement, Problem, Settings
+from trueodds.evaluation.measurement import FailedFit, Measurement, Settings
 
 WIDE = 3
 """Multiple of the least entropy beyond which the scale is logarithmic."""
@@ -29,7 +29,7 @@ NUMBERS = 118.0
 """Width of the columns of error and NLL."""
 DIAMOND = "M0 -4.5l4.5 4.5-4.5 4.5-4.5-4.5z"
 
-Row = Measurement | Problem
+Row = Measurement | FailedFit
 
 
 def comparison(before: Measurement, after: Measurement, others: Sequence[Row], settings: Settings, title: str) -> str:
@@ -73,7 +73,7 @@ def _forest(rows: Sequence[Row], height: float) -> Panel:
     for row, (one, label) in enumerate(zip(rows, labels, strict=True)):
         y = TOP + height * (row + 0.5) / len(rows)
         parts.append(f'<text class="e name" x="{n(left - 8)}" y="{n(y + 4)}">{escape(label)}</text>')
-        if isinstance(one, Problem):
+        if isinstance(one, FailedFit):
             parts.append(f'<text x="{n(left + 6)}" y="{n(y + 4)}">could not be fitted</text>')
             continue
         values, kind = one.values, _class(row)

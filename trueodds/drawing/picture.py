@@ -12,23 +12,23 @@ from textwrap import wrap
 _FOLDER = Path(__file__).parent
 
 
-def squeezed(path: Path) -> str:
+def read_css(path: Path) -> str:
     """Read a style sheet without its blanks, which are a tenth of a page."""
     text = re.sub(r"^[ \t]+", "", path.read_text(encoding="utf-8"), flags=re.MULTILINE)
     return re.sub(r":\s+", ":", re.sub(r"\s*([{};,])\s*", r"\1", text))
 
 
-PALETTE = squeezed(_FOLDER / "palette.css")
+PALETTE = read_css(_FOLDER / "palette.css")
 LIGHT, DARK = re.findall(r":root\{(.*?)\}", PALETTE)
 """Declarations of the colours as variables."""
-CHART = squeezed(_FOLDER / "chart.css")
+CHART = read_css(_FOLDER / "chart.css")
 """Rules of the drawings in these colours, for the content of an element with the class `chart`."""
 HATCHING = (
     '<defs><pattern id="hatch" width="6" height="6" patternUnits="userSpaceOnUse"'
     ' patternTransform="rotate(45)"><path class="hatching" d="M0 0v6"/></pattern></defs>\n'
 )
 """Pattern of over-confidence, once per document."""
-_IN_A_FILE = squeezed(_FOLDER / "picture.css")
+_IN_A_FILE = read_css(_FOLDER / "picture.css")
 _FONT = 'font-family="system-ui,sans-serif"'
 MARGIN = 16.0
 LINE = 17.0
@@ -95,11 +95,11 @@ def alone(drawing: str, width: float, height: float) -> str:
 def _rules() -> str:
     """Return the rules with colours instead of variables. The dark colours apply if a viewer requests them."""
 
-    def coloured(declarations: str) -> str:
+    def with_colours(declarations: str) -> str:
         colours = dict(re.findall(r"(--[\w-]+):([^;]+)", declarations))
         return re.sub(r"var\((--[\w-]+)\)", lambda match: colours[match[1]], CHART + _IN_A_FILE)
 
-    return f"{coloured(LIGHT)}@media (prefers-color-scheme:dark){{{coloured(DARK)}}}"
+    return f"{with_colours(LIGHT)}@media (prefers-color-scheme:dark){{{with_colours(DARK)}}}"
 
 
 def _legend(legend: Sequence[Entry], width: float, y: float) -> tuple[list[str], float]:

@@ -12,7 +12,7 @@ from trueodds.errors import ConfigError, unknown
 ALL = "all"
 
 
-def check_compared(entries: Iterable[str]) -> None:
+def check_entries(entries: Iterable[str]) -> None:
     """Check the entries before any long computation.
 
     Raises:

@@ -59,7 +59,7 @@ class Measurement:
 
 
 @dataclass(frozen=True)
-class Problem:
+class FailedFit:
     """A calibrator that the validation rows do not determine, and the reason."""
 
     name: str
@@ -106,7 +106,7 @@ def measure_probabilities(
         "adaptive_ece": metrics.adaptive_ece(p_NC, labels_N, bins=bins),
         "adaptive_ece_l2": metrics.adaptive_ece(p_NC, labels_N, bins=bins, norm="l2"),
         "debiased_ece": metrics.debiased_ece(p_NC, labels_N, bins=bins),
-        **_squared(p_NC, labels_N, settings),
+        **_squared_error(p_NC, labels_N, settings),
         "sweep_ece": sweep.ece,
         "sweep_bins": sweep.bins,
         "ks_error": metrics.ks_error(p_NC, labels_N),
@@ -157,7 +157,7 @@ def _uncertainty(
     }
 
 
-def _squared(p_NC: Array, labels_N: npt.ArrayLike, settings: Settings) -> dict[str, float]:
+def _squared_error(p_NC: Array, labels_N: npt.ArrayLike, settings: Settings) -> dict[str, float]:
     """Compute the squared calibration error with its limits; NaN if there are too few rows."""
     name, ends = "squared_calibration_error", ("lower", "upper")
     if len(p_NC) < FEWEST:

@@ -13,8 +13,8 @@ from scipy.special import stdtrit
 
 from trueodds import calibrators
 from trueodds.calibrators import Calibrator, FitError, Identity
-from trueodds.evaluation.entries import ALL, check_compared, name_and_options
-from trueodds.evaluation.measurement import Measurement, Problem, Settings, measure, panel_values
+from trueodds.evaluation.entries import ALL, check_entries, name_and_options
+from trueodds.evaluation.measurement import FailedFit, Measurement, Settings, measure, panel_values
 from trueodds.files import write_json
 from trueodds.inputs.table import write as write_csv
 from trueodds.logits import Logits
@@ -28,7 +28,7 @@ class Results:
 
     before: Measurement
     after: Measurement
-    others: list[Measurement | Problem]
+    others: list[Measurement | FailedFit]
     calibrator: Calibrator
     settings: Settings
     panel: dict[str, float] | None = None
@@ -68,19 +68,19 @@ def evaluate(
     """
     rows = test.logits_NC, test.labels_N
     before, after = (measure(each, *rows, settings, positive, counts_NC) for each in (Identity(), calibrator))
-    others = compared(calibrator, validation, test, settings, positive, counts_NC)
+    others = measure_others(calibrator, validation, test, settings, positive, counts_NC)
     panel = None if counts_NC is None else panel_values(counts_NC)
     return Results(before, after, others, calibrator, settings, panel)
 
 
-def compared(
+def measure_others(
     after: Calibrator,
     validation: Logits,
     test: Logits,
     settings: Settings,
     positive: PositiveClass | None = None,
     counts_NC: npt.ArrayLike | None = None,
-) -> list[Measurement | Problem]:
+) -> list[Measurement | FailedFit]:
     """Evaluate each calibrator of `settings.compare`, fitted on the validation rows, on the test rows.
 
     Identity, which is "before", and a calibrator that equals `after` are left out.
@@ -88,17 +88,17 @@ def compared(
     Raises:
         ConfigError: An entry of `settings.compare` is invalid.
     """
-    judged: list[Measurement | Problem] = []
-    for entry, calibrator in fit_compared(after, validation, settings.compare):
+    judged: list[Measurement | FailedFit] = []
+    for entry, calibrator in fit_others(after, validation, settings.compare):
         if isinstance(calibrator, FitError):
-            judged.append(Problem(entry, str(calibrator)))
+            judged.append(FailedFit(entry, str(calibrator)))
         else:
             measured = measure(calibrator, test.logits_NC, test.labels_N, settings, positive, counts_NC)
             judged.append(replace(measured, name=entry))
     return judged
 
 
-def fit_compared(
+def fit_others(
     after: Calibrator, validation: Logits, entries: Sequence[str]
 ) -> Iterator[tuple[str, Calibrator | FitError]]:
     """Yield each entry of `compare` with its calibrator, or with the reason why these rows do not determine it.
@@ -108,7 +108,7 @@ def fit_compared(
     Raises:
         ConfigError: An entry is invalid.
     """
-    check_compared(entries)
+    check_entries(entries)
     every = calibrators.names() if ALL in entries else []
     for entry in dict.fromkeys([*every, *(" ".join(entry.split()) for entry in entries if entry != ALL)]):
         name, options = name_and_options(entry)
@@ -124,7 +124,7 @@ def fit_compared(
 def table_of(
     before: Measurement,
     after: Measurement,
-    others: Iterable[Measurement | Problem],
+    others: Iterable[Measurement | FailedFit],
     calibrator: Calibrator,
     settings: Settings,
 ) -> dict[str, Any]:
@@ -167,23 +167,23 @@ def _difference(was: dict[str, float], now: dict[str, float], n: int, level: flo
     return notes
 
 
-def rows_of(before: Measurement, after: Measurement, others: Iterable[Measurement | Problem]) -> list[dict[str, Any]]:
+def rows_of(before: Measurement, after: Measurement, others: Iterable[Measurement | FailedFit]) -> list[dict[str, Any]]:
     """Return the rows of calibrators.csv, one per calibrator, with one column per metric: fractions, nats or counts."""
     roles = [("before", before), ("after", after), *(("compared", other) for other in others)]
     empty = {**dict.fromkeys(before.values), "problem": None}
     return [{"calibrator": one.name, "role": role, **empty, **_plain(one)} for role, one in roles]
 
 
-def _entry(one: Measurement | Problem) -> dict[str, Any]:
+def _entry(one: Measurement | FailedFit) -> dict[str, Any]:
     """Return the entry of one calibrator in metrics.json."""
-    if isinstance(one, Problem):
+    if isinstance(one, FailedFit):
         return _plain(one)
     positive = {} if one.positive is None else {"positive": one.positive}
     return {**_plain(one), "classwise_ece_by_class": one.ece_C.tolist(), **positive}
 
 
-def _plain(one: Measurement | Problem) -> dict[str, Any]:
+def _plain(one: Measurement | FailedFit) -> dict[str, Any]:
     """Return the values without NaN, which JSON does not have."""
-    if isinstance(one, Problem):
+    if isinstance(one, FailedFit):
         return {"problem": one.reason}
     return {name: None if math.isnan(value) else value for name, value in one.values.items()}

@@ -14,7 +14,7 @@ import numpy.typing as npt
 from trueodds import metrics
 from trueodds.calibrators import Calibrator, FitError, Identity
 from trueodds.evaluation.measurement import Settings
-from trueodds.evaluation.results import fit_compared
+from trueodds.evaluation.results import fit_others
 from trueodds.evaluation.shifted_logits import ShiftedLogits
 from trueodds.files import write_json
 from trueodds.inputs.table import write as write_csv
@@ -102,7 +102,7 @@ def evaluate(calibrator: Calibrator, validation: Logits, shifted: ShiftedLogits,
     """
     roles = [Role("identity", "before", Identity()), Role(calibrator.name, "after", calibrator)]
     problems: dict[str, str] = {}
-    for entry, fitted in fit_compared(calibrator, validation, settings.compare):
+    for entry, fitted in fit_others(calibrator, validation, settings.compare):
         if isinstance(fitted, FitError):
             problems[entry] = str(fitted)
         else:

@@ -8,7 +8,7 @@ import numpy.typing as npt
 Index = npt.NDArray[np.intp]
 
 
-def balanced(labels_N: npt.NDArray[np.int64], size: int, seed: int) -> tuple[Index, Index]:
+def balanced_split(labels_N: npt.NDArray[np.int64], size: int, seed: int) -> tuple[Index, Index]:
     """Draw `size` rows so that every class has its share of rows (largest remainder). Return (drawn, rest).
 
     Both are sorted and disjoint, and together they are all rows. A class's share differs from size * n_k / n by less

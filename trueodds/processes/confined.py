@@ -31,7 +31,7 @@ from typing import IO, Any
 
 import numpy.typing as npt
 
-from trueodds.processes.pieces import LENGTHS, ConfinedError, Piece, unpacked
+from trueodds.processes.pieces import LENGTHS, ConfinedError, Piece, unpack
 
 LARGEST = 256 * 1024**2
 """Largest piece in bytes."""
@@ -162,7 +162,7 @@ class _Reader:
             process.wait()
             for pipe in (process.stdin, process.stdout):
                 with contextlib.suppress(OSError):  # unsent bytes are not needed
-                    _opened(pipe).close()
+                    _open_pipe(pipe).close()
 
     def _start(self) -> None:
         """Begin to start a process; `_prepare` waits for it."""
@@ -176,7 +176,7 @@ class _Reader:
         except (OSError, RuntimeError) as error:
             raise ConfinedError("start", f"the process that reads it cannot be started: {error}") from None
         for pipe in (process.stdin, process.stdout):
-            os.set_blocking(_opened(pipe).fileno(), False)
+            os.set_blocking(_open_pipe(pipe).fileno(), False)
 
     def _prepare(self) -> None:
         """Wait for a process that has finished its imports."""
@@ -194,7 +194,7 @@ class _Reader:
             self._ready = True
 
     def _send(self, *parts: bytes) -> None:
-        pipe = _opened(self._running.stdin).fileno()
+        pipe = _open_pipe(self._running.stdin).fileno()
         for part in (LENGTHS.pack(*map(len, parts)), *parts):
             view = memoryview(part)
             while view:
@@ -210,12 +210,12 @@ class _Reader:
             message = f"a part of the file takes {of_json + of_arrays:,} bytes; the limit is {LARGEST:,}"
             raise ConfinedError("size", message)
         try:
-            return unpacked(self._bytes(of_json), self._bytes(of_arrays))
+            return unpack(self._bytes(of_json), self._bytes(of_arrays))
         except (ValueError, TypeError, RecursionError):  # a file has overwritten memory of the process
             raise ConfinedError("died", "the reader sent an invalid message") from None
 
     def _bytes(self, count: int) -> bytearray:
-        pipe, taken = _opened(self._running.stdout).fileno(), bytearray(count)
+        pipe, taken = _open_pipe(self._running.stdout).fileno(), bytearray(count)
         view = memoryview(taken)
         while view:
             self._wait(pipe, select.POLLIN)
@@ -256,6 +256,6 @@ def _process(words: list[str], environment: dict[str, str]) -> subprocess.Popen[
     return subprocess.Popen(words, stdin=ends, stdout=ends, stderr=nowhere, bufsize=0, env=environment)
 
 
-def _opened(pipe: IO[bytes] | None) -> IO[bytes]:
+def _open_pipe(pipe: IO[bytes] | None) -> IO[bytes]:
     assert pipe is not None
     return pipe

@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from trueodds.processes import binding
 from trueodds.processes import memory as memory_
-from trueodds.processes.pieces import LENGTHS, ConfinedError, Piece, packed
+from trueodds.processes.pieces import LENGTHS, ConfinedError, Piece, pack
 
 
 def main(function: str, parent: str, memory: str) -> None:
@@ -66,7 +66,7 @@ def _read(
 
 
 def _answer(target: IO[bytes], head: dict[str, Any], arrays: Iterable[npt.NDArray[Any]] = ()) -> None:
-    for part in packed(head, arrays):
+    for part in pack(head, arrays):
         target.write(part)
     target.flush()
 

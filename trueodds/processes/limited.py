@@ -35,7 +35,7 @@ _SAME, _NEW = b".", b">"
 
 
 @dataclass(frozen=True)
-class Limits:
+class ProcessLimits:
     """Limits of a process. The memory limit needs Linux."""
 
     seconds: float
@@ -56,7 +56,7 @@ class End:
     """Limit that was reached."""
 
 
-def run(function: str, words: Sequence[str], limits: Limits) -> End:
+def run(function: str, words: Sequence[str], limits: ProcessLimits) -> End:
     """Call `function` (`module:name`) with `words` in a process that ends with this one, and wait for its end."""
     taken, given = os.pipe()
     folders = os.pathsep.join(folder or str(Path.cwd()) for folder in sys.path)
@@ -69,7 +69,7 @@ def run(function: str, words: Sequence[str], limits: Limits) -> End:
     finally:
         os.close(given)
     try:
-        return _watched(process, taken, limits)
+        return _watch(process, taken, limits)
     finally:
         process.kill()
         process.wait()
@@ -110,7 +110,7 @@ def _say(line: bytes) -> None:
             os.write(int(descriptor), line)
 
 
-def _watched(process: subprocess.Popen[bytes], taken: int, limits: Limits) -> End:
+def _watch(process: subprocess.Popen[bytes], taken: int, limits: ProcessLimits) -> End:
     doing, began, rest, is_open = "", time.monotonic(), b"", True
     while process.poll() is None:
         if not is_open:

@@ -38,7 +38,7 @@ class Piece(NamedTuple):
     """Writable arrays of the types DTYPES."""
 
 
-def packed(head: dict[str, Any], arrays: Iterable[npt.NDArray[Any]] = ()) -> Iterable[bytes | memoryview]:
+def pack(head: dict[str, Any], arrays: Iterable[npt.NDArray[Any]] = ()) -> Iterable[bytes | memoryview]:
     """Yield the parts of a message in their order."""
     plain = [np.ascontiguousarray(array, array.dtype.newbyteorder("<")) for array in arrays]
     text = json.dumps({**head, "arrays": [(array.dtype.str, array.shape) for array in plain]}).encode()
@@ -46,7 +46,7 @@ def packed(head: dict[str, Any], arrays: Iterable[npt.NDArray[Any]] = ()) -> Ite
     yield from (array.data.cast("B") for array in plain if array.nbytes)
 
 
-def unpacked(text: bytes | bytearray, data: bytearray) -> tuple[dict[str, Any], list[npt.NDArray[Any]]]:
+def unpack(text: bytes | bytearray, data: bytearray) -> tuple[dict[str, Any], list[npt.NDArray[Any]]]:
     """Return the head and the arrays of a message.
 
     Raises:

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from trueodds import metrics
 from trueodds.errors import ConfigError
-from trueodds.evaluation.differences import MEASURES, ONE_SEED, SQUARED, Scores, differences, tested
+from trueodds.evaluation.paired_differences import MEASURES, ONE_SEED, SQUARED, Scores, adjust_p_values, differences
 from trueodds.metrics.significance.nets import FEWEST, Nets
 from trueodds.reports.table.evaluation import aligned, indices
 from trueodds.reports.words import decimal, percent
@@ -200,7 +200,7 @@ def of_nets(
     }
     keys = [(name, measure) for name in found for measure in MEASURES]
     compared = []
-    for (name, measure), one in zip(keys, tested([(m, found[n][m]) for n, m in keys]), strict=True):
+    for (name, measure), one in zip(keys, adjust_p_values([(m, found[n][m]) for n, m in keys]), strict=True):
         d = one.difference
         assert d.lower is not None and d.upper is not None
         compared.append(

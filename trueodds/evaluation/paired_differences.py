@@ -77,7 +77,7 @@ def differences(
 
 
 @dataclass(frozen=True)
-class Tested:
+class TestedDifference:
     """The difference of one measure from another method.
 
     The p-value is adjusted for all differences of the measure (Holm). `detectable` is the difference that would have
@@ -120,40 +120,40 @@ class Tested:
         return f"{about} [{low}, {high}], {verdict} ({p}{nets * seeds})."
 
 
-def tested(found: Sequence[tuple[str, Difference]]) -> list[Tested]:
+def adjust_p_values(measured: Sequence[tuple[str, Difference]]) -> list[TestedDifference]:
     """Correct the p-values of differences, separately for each measure, and keep their order.
 
     Args:
-        found: Measures with their differences, each of which has a p-value.
+        measured: Measures with their differences, each of which has a p-value.
     """
     by_measure: dict[str, list[int]] = {}
-    for place, (measure, _) in enumerate(found):
+    for place, (measure, _) in enumerate(measured):
         by_measure.setdefault(measure, []).append(place)
-    of_place: dict[int, Tested] = {}
+    of_place: dict[int, TestedDifference] = {}
     for measure, places in by_measure.items():
-        some = [found[place][1] for place in places]
+        some = [measured[place][1] for place in places]
         adjusted = holm([1.0 if d.p_value is None else d.p_value for d in some])
         for place, d, p in zip(places, some, adjusted, strict=True):
-            of_place[place] = Tested(measure, d, p, d.detectable(LEVEL / len(places)))
-    return [of_place[place] for place in range(len(found))]
+            of_place[place] = TestedDifference(measure, d, p, d.detectable(LEVEL / len(places)))
+    return [of_place[place] for place in range(len(measured))]
 
 
-def summary(found: Iterable[Tested], theirs: str = "the baseline") -> str:
+def summary(tested: Iterable[TestedDifference], theirs: str = "the baseline") -> str:
     """Count the significant differences and state which would have been found; "" if there are none."""
-    found = list(found)
-    if not found:
+    tested = list(tested)
+    if not tested:
         return ""
-    names = ", ".join(WORDS[measure] for measure in MEASURES if any(one.measure == measure for one in found))
-    of, real = f"tested differences ({names}) to {theirs}", sum(one.is_real for one in found)
-    told = f"does not explain {real} of {len(found)}" if real else f"explains all {len(found)}"
-    return f"Chance {told} {of}. {_seen(found)}".strip()
+    names = ", ".join(WORDS[measure] for measure in MEASURES if any(one.measure == measure for one in tested))
+    of, real = f"tested differences ({names}) to {theirs}", sum(one.is_real for one in tested)
+    told = f"does not explain {real} of {len(tested)}" if real else f"explains all {len(tested)}"
+    return f"Chance {told} {of}. {_seen(tested)}".strip()
 
 
-def _seen(found: Sequence[Tested]) -> str:
+def _seen(tested: Sequence[TestedDifference]) -> str:
     """Describe the differences that would have been found, from the most to the least precise comparison."""
     ranges = []
     for measure in MEASURES:
-        sizes = [one.detectable for one in found if one.measure == measure and one.detectable is not None]
+        sizes = [one.detectable for one in tested if one.measure == measure and one.detectable is not None]
         if sizes:
             scale, unit, digits = SCALES[measure]
             low, high = (f"{scale * value:.{digits}f}" for value in (min(sizes), max(sizes)))
