@@ -58,7 +58,7 @@ def read_npz(path: Path) -> dict[str, npt.NDArray[Any]]:
 
 
 @contextmanager
-def written(path: Path) -> Iterator[Path]:
+def atomic_write(path: Path) -> Iterator[Path]:
     """Yield a temporary file beside `path`, which replaces `path` at the end.
 
     If the block raises, `path` stays unchanged.
@@ -125,7 +125,7 @@ def write_text(path: Path, text: str) -> None:
     Raises:
         OSError: The file cannot be written.
     """
-    with written(path) as aside:
+    with atomic_write(path) as aside:
         aside.write_text(text, encoding="utf-8", newline="")
 
 
@@ -135,7 +135,7 @@ def write_bytes(path: Path, data: bytes) -> None:
     Raises:
         OSError: The file cannot be written.
     """
-    with written(path) as aside:
+    with atomic_write(path) as aside:
         aside.write_bytes(data)
 
 
@@ -145,7 +145,7 @@ def copy(source: Path, target: Path) -> None:
     Raises:
         OSError: The source cannot be read, or the target cannot be written.
     """
-    with written(target) as aside:
+    with atomic_write(target) as aside:
         shutil.copyfile(source, aside)
 
 
@@ -165,5 +165,5 @@ def write_npz(path: Path, arrays: dict[str, npt.NDArray[Any]]) -> None:
     Raises:
         OSError: The file cannot be written.
     """
-    with written(path) as aside, aside.open("wb") as file:
+    with atomic_write(path) as aside, aside.open("wb") as file:
         np.savez(file, allow_pickle=False, **arrays)

@@ -90,8 +90,8 @@ def test_bytes_and_values_give_the_row_back_and_all_examples_one_text() -> None:
         with pytest.raises(InputError, match=rf"x has {len(data)} bytes, no tokens of a text"):
             PLAIN.decode(data, "x")
     with pytest.raises(InputError, match=r"x holds 6 at \[0, 1\]; allowed are the number of its tokens, then"):
-        PLAIN.checked(np.array([[1, 6, 0, 0]]), "x")
-    assert PLAIN.checked(np.array([[9.0, 5, 5, 5]]), "x").tolist() == [[9, 5, 5, 5]]
+        PLAIN.check_rows(np.array([[1, 6, 0, 0]]), "x")
+    assert PLAIN.check_rows(np.array([[9.0, 5, 5, 5]]), "x").tolist() == [[9, 5, 5, 5]]
 
 
 def test_limits_of_texts() -> None:

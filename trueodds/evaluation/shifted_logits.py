@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from trueodds.files import FileError, read_json, read_npz, write_json, write_npz, written
+from trueodds.files import FileError, atomic_write, read_json, read_npz, write_json, write_npz
 from trueodds.logits import Logits
 
 DESCRIPTION, CLEAN = "shift.json", "clean.npz"
@@ -80,7 +80,7 @@ def write(
     write_npz(folder / CLEAN, {"rows": rows_N, "logits": clean.logits_NC, "labels": clean.labels_N})
     for name in corruptions:
         logits_SNC = np.stack([logits_of(name, severity) for severity in severities])
-        with written(folder / f"{name}.npy") as aside, aside.open("wb") as file:
+        with atomic_write(folder / f"{name}.npy") as aside, aside.open("wb") as file:
             np.save(file, logits_SNC)
     lists = {"corruptions": list(corruptions), "severities": list(severities), "rows": len(rows_N)}
     write_json(folder / DESCRIPTION, description | lists)

@@ -19,7 +19,7 @@ invalid_instances instances[0] has the unknown feature 'widht'. Did you mean 'wi
 tensor, datatype, onnx_type, dtype, shape    the ONNX graph's input and the Open Inference Protocol's tensor
 check_signature                              check that a graph takes exactly this input, for any number of rows
 from_json, read, from_files                  read rows from JSON instances, a body (.npy, raw bytes, CSV) or files
-from_values, checked                         read rows from a tensor's values, in JSON or as an array of any type
+from_values, check_rows                      read rows from a tensor's values, in JSON or as an array of any type
 feed                                         the graph's inputs for some rows
 with_files, files_beside                     further files of a bundle, such as a tokenizer
 extremes                                     rows at the limits of the allowed input, such as a text of all tokens

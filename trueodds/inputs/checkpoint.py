@@ -10,7 +10,7 @@ _check: ContextVar[Callable[[], None] | None] = ContextVar("check", default=None
 
 
 @contextmanager
-def checked_by(check: Callable[[], None]) -> Iterator[None]:
+def cancelled_by(check: Callable[[], None]) -> Iterator[None]:
     """Make every `checkpoint` of the block call `check`, in this thread only."""
     before = _check.set(check)
     try:

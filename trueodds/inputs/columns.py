@@ -99,7 +99,7 @@ def names(path: Path) -> list[str]:
         MissingExtraError: The file is Parquet and pyarrow is not installed.
     """
     if path.suffix == ".csv":
-        with _opened(path) as (header, _):
+        with _open_csv(path) as (header, _):
             pass
     else:
         header = list(_parquet(path).schema_arrow.names)
@@ -187,7 +187,7 @@ def _text(value: object) -> str:
 
 
 @contextmanager
-def _opened(path: Path) -> Iterator[tuple[list[str], Iterator[table.Row]]]:
+def _open_csv(path: Path) -> Iterator[tuple[list[str], Iterator[table.Row]]]:
     """Yield the header of a CSV file and its rows.
 
     Raises:
@@ -222,7 +222,7 @@ def _read_csv(path: Path, numbers: Sequence[str], texts: Sequence[str]) -> tuple
     values: dict[str, list[Array]] = {name: [np.zeros(0)] for name in numbers}
     codes: dict[str, list[npt.NDArray[np.intp]]] = {name: [np.zeros(0, np.intp)] for name in texts}
     places: dict[str, dict[object, int]] = {name: {} for name in texts}
-    with _opened(path) as (header, every):
+    with _open_csv(path) as (header, every):
         column_of = {name: header.index(name) for name in (*numbers, *texts)}
         while rows := list(islice(every, LINES)):
             row_N, cells_N = zip(*rows, strict=True)
@@ -275,7 +275,7 @@ def _read_parquet(path: Path, numbers: Sequence[str], texts: Sequence[str]) -> t
             problem = f"{path}: the column {name!r} holds times ({rows[name].type})"
             raise FileError(f"{problem}; allowed are numbers: leave it out, or make numbers of it")
         plain = array.dtype.kind in "fiub"
-        values[name] = array.astype(np.float64) if plain else _floats(path, name, *_numbered(array.tolist()))
+        values[name] = array.astype(np.float64) if plain else _floats(path, name, *_number_cells(array.tolist()))
     for name in texts:
         column = rows[name]
         if types.is_temporal(column.type):
@@ -290,7 +290,7 @@ def _read_parquet(path: Path, numbers: Sequence[str], texts: Sequence[str]) -> t
     return values, columns
 
 
-def _numbered(values: Sequence[Any]) -> tuple[list[str], Sequence[int]]:
+def _number_cells(values: Sequence[Any]) -> tuple[list[str], Sequence[int]]:
     """Convert values to cells, with the row numbers that a CSV with a header would have."""
     cells = ["" if value is None else str(int(value) if isinstance(value, bool) else value) for value in values]
     return cells, range(FIRST, FIRST + len(cells))

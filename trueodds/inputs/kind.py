@@ -155,7 +155,7 @@ class InputKind(BaseModel, ABC):
         """Read rows from a flat list of JSON values, row by row. `name` is the tensor's name, for messages."""
 
     @abstractmethod
-    def checked(self, rows: npt.NDArray[Any], name: str) -> Inputs:
+    def check_rows(self, rows: npt.NDArray[Any], name: str) -> Inputs:
         """Check rows of numbers, N x shape, of any type, and convert them to the kind's dtype.
 
         `name` is for messages.
@@ -234,7 +234,7 @@ class InputKind(BaseModel, ABC):
         size = self.dtype.itemsize * int(np.prod(self.shape))
         if len(data) != size:
             raise InputError("wrong_shape", f"{name} does not have shape {self.shape}")
-        return self.checked(np.frombuffer(data, self.dtype).reshape(1, *self.shape), name)
+        return self.check_rows(np.frombuffer(data, self.dtype).reshape(1, *self.shape), name)
 
     def join(self, parts: Sequence[Inputs]) -> Inputs:
         """Join the rows of several calls, one after the other.

@@ -11,7 +11,7 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
-from trueodds.files import written
+from trueodds.files import atomic_write
 from trueodds.inputs.errors import InputError, UnreadableError
 from trueodds.texts import alike, plural
 
@@ -29,11 +29,11 @@ Row = tuple[int, list[str]]
 """A row number, as a spreadsheet counts it with the header as row 1, and the row's cells."""
 
 
-def escaped(cell: str) -> str:
+def escape(cell: str) -> str:
     """Escape a cell that a spreadsheet would run as a formula, with an apostrophe before =, +, -, @, tab or CR.
 
     Numbers such as -1 are unchanged. A cell that begins with apostrophes before such a character gets one more, so that
-    `unescaped` restores every text.
+    `unescape` restores every text.
 
     Examples:
         >>> escaped("=1+1"), escaped("-1"), escaped("cat")
@@ -42,8 +42,8 @@ def escaped(cell: str) -> str:
     return f"'{cell}" if _would_run(cell) else cell
 
 
-def unescaped(cell: str) -> str:
-    """Restore the text that `escaped` was given.
+def unescape(cell: str) -> str:
+    """Restore the text that `escape` was given.
 
     Examples:
         >>> unescaped("'=1+1"), unescaped("'n' Roll")
@@ -53,13 +53,13 @@ def unescaped(cell: str) -> str:
 
 
 def write(path: Path, names: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> None:
-    """Write a CSV file that spreadsheets may open. Names and texts are `escaped`; a missing cell is empty."""
-    with written(path) as aside, aside.open("w", newline="", encoding="utf-8") as file:
+    """Write a CSV file that spreadsheets may open. Names and texts are `escape`; a missing cell is empty."""
+    with atomic_write(path) as aside, aside.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file)
-        writer.writerow(map(escaped, names))
+        writer.writerow(map(escape, names))
         for row in rows:
             cells = (row.get(name, "") for name in names)
-            writer.writerow([escaped(cell) if isinstance(cell, str) else cell for cell in cells])
+            writer.writerow([escape(cell) if isinstance(cell, str) else cell for cell in cells])
 
 
 def _would_run(cell: str) -> bool:
@@ -96,8 +96,8 @@ def reader(lines: Iterable[str], mark: str) -> Iterator[list[str]]:
 
 
 def cell_of(text: str) -> str:
-    """Return the content of a cell, without blanks around it and without the apostrophe of `escaped`."""
-    return unescaped(text.strip())
+    """Return the content of a cell, without blanks around it and without the apostrophe of `escape`."""
+    return unescape(text.strip())
 
 
 def separator(head: Sequence[str], wanted: Sequence[str] = ()) -> str:
@@ -135,7 +135,7 @@ def rows_of(lines: Iterable[str], wanted: Sequence[str] = ()) -> tuple[list[str]
     """
     rest = iter(lines)
     head = list(islice(rest, SAMPLE))
-    cells = _numbered(reader(chain(head, rest), separator(head, wanted)))
+    cells = _number_rows(reader(chain(head, rest), separator(head, wanted)))
     names = [cell_of(cell) for cell in next(cells, (1, []))[1]]
     return names, _of_width(cells, len(names))
 
@@ -156,7 +156,7 @@ def columns_of(body: bytes, wanted: Sequence[str]) -> tuple[list[str], Iterator[
     return [by_name.get(name, name) for name in names], rows, renamed
 
 
-def _numbered(rows: Iterator[list[str]]) -> Iterator[Row]:
+def _number_rows(rows: Iterator[list[str]]) -> Iterator[Row]:
     number = 0
     try:
         for number, cells in enumerate(rows, 1):
@@ -177,7 +177,7 @@ def _of_width(rows: Iterator[Row], columns: int) -> Iterator[Row]:
         yield number, cells
 
 
-def kept_of(rows: Iterator[Row], limit: int) -> tuple[list[Row], int]:
+def take_rows(rows: Iterator[Row], limit: int) -> tuple[list[Row], int]:
     """Return up to `limit` rows, and their total number."""
     kept = list(islice(rows, limit))
     return kept, len(kept) + sum(1 for _ in rows)

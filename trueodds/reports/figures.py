@@ -16,7 +16,7 @@ from trueodds.reports.data import memoised
 from trueodds.reports.options import Options
 from trueodds.reports.schemas import Bin, Decisions, Ece, PositiveFigures, WorstBin
 from trueodds.sums.bins import Binning
-from trueodds.sums.positive import PositiveSums, folded
+from trueodds.sums.positive import PositiveSums, sums_of_top
 
 BINNINGS: tuple[Binning, ...] = ("width", "mass")
 
@@ -169,7 +169,7 @@ def _scores(sums: CalibrationSums, level: float) -> Figures:
 
 def scores_of_positive(sums: CalibrationSums, level: float) -> Figures:
     """As `_scores`, of p(positive): the NLL is that of both classes, and the Brier score half of theirs, in [0, 1]."""
-    scores = _scores(folded(sums), level)
+    scores = _scores(sums_of_top(sums), level)
     return scores | {name: scores[name] / 2 for name in ("brier", "brier_lower", "brier_upper") if name in scores}
 
 

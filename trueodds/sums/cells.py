@@ -44,13 +44,13 @@ class Tally:
         return self.sums
 
 
-def cleared(cells: Array) -> Array:
+def clear_empty_cells(cells: Array) -> Array:
     """Set cells without rows to exactly zero, in place, and return the cells."""
     cells[:, cells[0] == 0] = 0.0
     return cells
 
 
-def checked(cells: Array) -> Array:
+def check_cells(cells: Array) -> Array:
     """Check that rows can produce the cells, and set those without rows to exactly zero.
 
     Raises:
@@ -69,4 +69,4 @@ def checked(cells: Array) -> Array:
             f"cell {k} holds {held}, which no rows give: 0 <= correct <= count, and a mean confidence"
             f" in ({k}/{CELLS}, {k + 1}/{CELLS}]"
         )
-    return cleared(cells)
+    return clear_empty_cells(cells)

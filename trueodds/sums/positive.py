@@ -136,7 +136,7 @@ class PositiveClass:
         return FineSums.of(p_N, positive_N, nll_N=nll_N, brier_N=(p_N - positive_N) ** 2)
 
 
-def folded(sums: CalibrationSums) -> CalibrationSums:
+def sums_of_top(sums: CalibrationSums) -> CalibrationSums:
     """Convert sums by p(positive) to sums by the more probable of two classes.
 
     A row with p(positive) <= 1/2 becomes one of confidence 1 - p(positive) that is right if its label is negative. The

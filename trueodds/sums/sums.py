@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from trueodds.errors import unknown
 from trueodds.sums.bins import CELLS, EDGES, Bins, check_bins
-from trueodds.sums.cells import COLUMNS, Tally, checked, cleared
+from trueodds.sums.cells import COLUMNS, Tally, check_cells, clear_empty_cells
 from trueodds.sums.inputs import Array, as_numbers, is_number, is_whole
 from trueodds.sums.losses import brier_of, nll_of
 from trueodds.sums.rows import ROWS, top_rows
@@ -151,7 +151,7 @@ class CalibrationSums:
         if table:
             values = np.array(table, dtype=np.float64)
             cells[:, values[:, 0].astype(np.intp)] = values[:, 1:].T
-        return cls(checked(cells))
+        return cls(check_cells(cells))
 
     def __add__(self, other: CalibrationSums) -> CalibrationSums:
         return CalibrationSums(self.cells + other.cells) if isinstance(other, CalibrationSums) else NotImplemented
@@ -175,7 +175,7 @@ class CalibrationSums:
             k = int(impossible.argmax())
             left = f"{correct[k]:g} right of {count[k]:g} rows"
             raise ValueError(f"cell {k} would be left with {left}: what is taken out is not in these sums")
-        return CalibrationSums(cleared(cells))
+        return CalibrationSums(clear_empty_cells(cells))
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, CalibrationSums) and np.array_equal(self.cells, other.cells, equal_nan=True)
@@ -280,7 +280,7 @@ class CalibrationSums:
             if len(np.unique(index)) < occupied:
                 raise ValueError("a cell comes twice")
             cells[:, index] = np.frombuffer(body, "<f8", offset=2 * occupied).reshape(len(COLUMNS), occupied)
-            return cls(checked(cells))
+            return cls(check_cells(cells))
         except (zlib.error, ValueError, IndexError) as error:
             raise ValueError(f"a damaged blob of calibration sums: {error}") from None
 

@@ -75,7 +75,7 @@ class Reading:
             images_NHWC[n] = self._image(value, n)
         return images_NHWC
 
-    def encoded(self, data: bytes, name: str) -> Pixels:
+    def decode(self, data: bytes, name: str) -> Pixels:
         """Decode one image to H x W x C, scaled if the model's images are. The errors are those of `images`.
 
         The header is checked before a pixel is decoded, because a few bytes can hold gigabytes of nothing.
@@ -107,7 +107,7 @@ class Reading:
         if isinstance(instance, dict) and "pixels_b64" in instance:
             return self._from_bytes(_base64(instance, "pixels_b64", name), name)
         if isinstance(instance, dict):
-            return self.encoded(_base64(instance, "b64", name), name)
+            return self.decode(_base64(instance, "b64", name), name)
         raise _invalid(f"{name} is {short(instance)}; expected a nested list of pixels or an object with b64")
 
     def _from_bytes(self, data: bytes, name: str) -> Pixels:

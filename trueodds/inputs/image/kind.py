@@ -91,7 +91,7 @@ class ImageInput(InputKind):
         """Read images from encoded files."""
         self.check_count(len(files), limits)
         reading = self._reading(limits)
-        return np.stack([reading.encoded(data, name) for name, data in files])
+        return np.stack([reading.decode(data, name) for name, data in files])
 
     def read(self, body: bytes, form: Format, limits: Limits) -> Pixels:
         return self._raw(body, limits) if form == "bytes" else self._npy(body, limits)
@@ -111,9 +111,9 @@ class ImageInput(InputKind):
             raise InputError(
                 "invalid_tensor", f"the input's data holds {short(wrong)}; allowed are whole numbers 0..255"
             )
-        return self.checked(np.array(numbers, np.float64).reshape(shape), f"the input {name!r}")
+        return self.check_rows(np.array(numbers, np.float64).reshape(shape), f"the input {name!r}")
 
-    def checked(self, rows: npt.NDArray[Any], name: str) -> Pixels:
+    def check_rows(self, rows: npt.NDArray[Any], name: str) -> Pixels:
         if rows.dtype == np.uint8:
             return rows
         with np.errstate(invalid="ignore"):
@@ -177,4 +177,4 @@ class ImageInput(InputKind):
 
         # A boolean mask may mean 0 and 1, or 0 and 255; only the sender knows.
         of_bools = "Send a mask as the pixels it stands for: mask * numpy.uint8(255)"
-        return self.checked(npy.read(body, rows_shape, best="uint8", of_bools=of_bools), "the array")
+        return self.check_rows(npy.read(body, rows_shape, best="uint8", of_bools=of_bools), "the array")

@@ -91,7 +91,7 @@ def read(
                 return pixels
             flat = Image.fromarray(pixels[..., 0] if plain.mode == "L" else pixels)
     if flat is None:
-        with _opened(data, max_pixels) as image:
+        with _open_image(data, max_pixels) as image:
             if accept and not plain:
                 accept(*upright_size(image))
             _check_whole(data, image)
@@ -105,7 +105,7 @@ def read(
 
 
 @contextmanager
-def _opened(data: bytes, max_pixels: int) -> Iterator[Image.Image]:
+def _open_image(data: bytes, max_pixels: int) -> Iterator[Image.Image]:
     """Yield Pillow's image before decoding. Pillow's errors become PictureError, also those in the block."""
     try:
         if size := formats.webp_size(data):

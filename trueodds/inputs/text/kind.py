@@ -171,7 +171,7 @@ class TextInput(InputKind):
                     raise InputError("invalid_instances", f"{problem}; expected {self.instance}")
                 value = value[COLUMN]
             texts.append(value)
-        return self.of_checked(texts, limits, lambda n: f"instances[{n}]")
+        return self.from_texts(texts, limits, lambda n: f"instances[{n}]")
 
     @property
     def columns(self) -> list[str]:
@@ -183,14 +183,14 @@ class TextInput(InputKind):
         if columns != [COLUMN]:
             problem = f"the header has {listed(columns)}"
             raise InputError("invalid_instances", f"{problem}; a CSV of texts has the one column {COLUMN!r}")
-        rows, count = table.kept_of(every, limits.rows)
+        rows, count = table.take_rows(every, limits.rows)
         self.check_count(count, limits)
-        return self.of_checked([cells[0].strip() for _, cells in rows], limits, lambda n: f"row {rows[n][0]:,}")
+        return self.from_texts([cells[0].strip() for _, cells in rows], limits, lambda n: f"row {rows[n][0]:,}")
 
     def from_values(self, values: Sequence[Any], rows: int, name: str, limits: Limits = NO_LIMITS) -> Inputs:
-        return self.of_checked(values, limits, lambda n: f"the input {name!r} at [{n}]")
+        return self.from_texts(values, limits, lambda n: f"the input {name!r} at [{n}]")
 
-    def checked(self, rows: npt.NDArray[Any], name: str) -> Inputs:
+    def check_rows(self, rows: npt.NDArray[Any], name: str) -> Inputs:
         with np.errstate(invalid="ignore"):
             ids = rows.astype(self.dtype)
         wrong = (ids != rows) | (ids < 0)
@@ -264,12 +264,12 @@ class TextInput(InputKind):
             raise InputError("wrong_shape", f"{name} has {len(data)} bytes, no tokens of a text")
         row = np.full((1, *self.shape), self.pad_id, self.dtype)
         row[0, : len(data) // size] = np.frombuffer(data, self.dtype)
-        return self.checked(row, name)
+        return self.check_rows(row, name)
 
     def _ids(self, row: npt.NDArray[Any]) -> npt.NDArray[Any]:
         return row[1 : 1 + min(int(row[0]), self.max_tokens)]
 
-    def of_checked(self, texts: Sequence[Any], limits: Limits, place: Place) -> Inputs:
+    def from_texts(self, texts: Sequence[Any], limits: Limits, place: Place) -> Inputs:
         """Check texts and convert them to rows. `place` names a text by its index, for messages.
 
         Raises:

@@ -94,7 +94,7 @@ class VectorInput(InputKind):
         if kinds == {list}:
             rows = instances
         elif kinds <= {list, dict}:
-            rows = [self._ordered(v, n) if type(v) is dict else v for n, v in enumerate(instances)]
+            rows = [self._in_model_order(v, n) if type(v) is dict else v for n, v in enumerate(instances)]
         else:
             n = next(n for n, value in enumerate(instances) if type(value) not in (list, dict))
             wanted = "expected a list of numbers or an object with a number for each feature"
@@ -102,7 +102,7 @@ class VectorInput(InputKind):
         if set(map(len, rows)) != {size}:
             n = next(n for n, row in enumerate(rows) if len(row) != size)
             problem = f"instances[{n}] has {plural(len(rows[n]), 'value')}"
-            raise InputError("wrong_shape", f"{problem}; the model takes {self._wanted()}")
+            raise InputError("wrong_shape", f"{problem}; the model takes {self._expected()}")
         flat = list(chain.from_iterable(rows)) if len(rows) > 1 else rows[0]
 
         def place(row: int, column: int) -> str:
@@ -118,13 +118,13 @@ class VectorInput(InputKind):
     def from_values(self, numbers: Sequence[Any], rows: int, name: str, limits: Limits = NO_LIMITS) -> Inputs:
         return self._of_values(numbers, rows, lambda row, column: f"the input {name!r} at {self._at(row, column)}")
 
-    def checked(self, rows: npt.NDArray[Any], name: str) -> Inputs:
+    def check_rows(self, rows: npt.NDArray[Any], name: str) -> Inputs:
         with np.errstate(over="ignore"):
             values: Inputs = rows.astype(self.dtype, copy=False)
         refused = np.isinf(values) if self.missing else ~np.isfinite(values)
         if refused.any():
             row, column = (int(i) for i in np.unravel_index(int(refused.argmax()), rows.shape))
-            raise self._refused(float(rows[row, column]), f"{name} at {self._at(row, column)}")
+            raise self._refusal(float(rows[row, column]), f"{name} at {self._at(row, column)}")
         if self.missing and (absent := np.isnan(values)).any():  # NaN has many forms; equal inputs have equal bytes
             values = np.where(absent, self.dtype.type(np.nan), values)
         return values
@@ -157,7 +157,7 @@ class VectorInput(InputKind):
         """Types of JSON values that may be numbers of a vector."""
         return frozenset({int, float, NoneType} if self.missing else {int, float})
 
-    def _ordered(self, instance: dict[str, Any], n: int) -> tuple[Any, ...]:
+    def _in_model_order(self, instance: dict[str, Any], n: int) -> tuple[Any, ...]:
         try:
             if len(instance) == len(self.features):
                 return self._values_of(instance)
@@ -167,7 +167,7 @@ class VectorInput(InputKind):
 
     def _wrong_names(self, names: list[str], place: str, noun: str) -> InputError:
         """Build the error for names that are not those of the features, each once. `noun` describes them."""
-        model = f"the model takes {self._listed()}"
+        model = f"the model takes {self._feature_list()}"
         if twice := [name for name, count in Counter(names).items() if count > 1]:
             return InputError("invalid_instances", f"{place} has the {noun} {short(twice[0])} twice; {model}")
         if unknown := [name for name in names if name not in self.features]:
@@ -191,10 +191,10 @@ class VectorInput(InputKind):
                     return row_values
         for k, value in enumerate(values):
             if self._problem(value):
-                raise self._refused(value, place(*divmod(k, len(self.features))))
+                raise self._refusal(value, place(*divmod(k, len(self.features))))
         raise AssertionError("one of the values is wrong")
 
-    def _refused(self, value: Any, place: str) -> InputError:
+    def _refusal(self, value: Any, place: str) -> InputError:
         return InputError("invalid_instances", f"{place} is {self._problem(value)}")
 
     def _problem(self, value: Any) -> str:
@@ -218,20 +218,20 @@ class VectorInput(InputKind):
         def rows_shape(shape: tuple[int, ...]) -> tuple[int, ...]:
             if shape[-1:] != self.shape or len(shape) > 2:
                 problem = f"the array has the shape {short(list(shape))}"
-                raise InputError("wrong_shape", f"{problem}; the model takes N x {self._wanted()}")
+                raise InputError("wrong_shape", f"{problem}; the model takes N x {self._expected()}")
             count = 1 if len(shape) == 1 else shape[0]
             self.check_count(count, limits)
             return (count, *self.shape)
 
         of_bools = "Send true and false as 1 and 0: array.astype(numpy.float32)"
-        return self.checked(npy.read(body, rows_shape, best="float32", of_bools=of_bools), "the array")
+        return self.check_rows(npy.read(body, rows_shape, best="float32", of_bools=of_bools), "the array")
 
     def _csv(self, body: bytes, limits: Limits) -> Inputs:
         """Read a CSV whose header names the features in any order."""
         columns, every, _ = table.columns_of(body, self.features)
         if sorted(columns) != sorted(self.features):
             raise self._wrong_names(columns, "the header", "column")
-        rows, count = table.kept_of(every, limits.rows)
+        rows, count = table.take_rows(every, limits.rows)
         self.check_count(count, limits)
         cells = list(chain.from_iterable(row for _, row in rows))
         if columns != self.features:
@@ -246,10 +246,10 @@ class VectorInput(InputKind):
     def _at(self, row: int, column: int) -> str:
         return f"[{row}, {column}] ({self.features[column]!r})"
 
-    def _wanted(self) -> str:
-        return f"{plural(len(self.features), 'number')}, in this order: {self._listed()}"
+    def _expected(self) -> str:
+        return f"{plural(len(self.features), 'number')}, in this order: {self._feature_list()}"
 
-    def _listed(self) -> str:
+    def _feature_list(self) -> str:
         shown = ", ".join(repr(name) for name in self.features[:SHOWN])
         more = len(self.features) - SHOWN
         return f"{shown} and {more:,} more" if more > 0 else shown
