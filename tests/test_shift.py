@@ -150,7 +150,7 @@ def test_logits_that_are_not_there_or_not_whole(under_shift: Any, tmp_path: Path
     assert [path.name for path in shifted.folder.iterdir()] == ["shift.json"]
     with pytest.raises(FileError, match="holds no logits of corrupted rows; run the shift stage first"):
         shifted_logits.read(shifted.folder)
-    with pytest.raises(FileError, match="is not whole"):
+    with pytest.raises(FileError, match="is not complete"):
         shifted_logits.read(tmp_path / "nowhere")
 
 

@@ -86,7 +86,7 @@ class Parser(argparse.ArgumentParser):
         return arguments
 
     def error(self, message: str) -> NoReturn:
-        self.exit(2, f"error: {message}\n{self.prog} --help lists what there is\n")
+        self.exit(2, f"error: {message}\n{self.prog} --help lists the options and commands\n")
 
 
 def main(prog: str, commands: Mapping[str, Command], words: Sequence[str], *, default: str = "") -> int:

@@ -39,7 +39,9 @@ def read_json(path: Path) -> Any:
     try:
         return json.loads(path.read_text(encoding="utf-8"))
     except ValueError as error:
-        raise FileError(f"{path} is not whole JSON ({error}); write it again, for a stage's file: dvc repro") from None
+        raise FileError(
+            f"{path} is not complete JSON ({error}); write it again, or run dvc repro if a stage wrote it"
+        ) from None
 
 
 def read_npz(path: Path) -> dict[str, npt.NDArray[Any]]:
@@ -53,8 +55,8 @@ def read_npz(path: Path) -> dict[str, npt.NDArray[Any]]:
         with path.open("rb") as opened, np.load(opened, allow_pickle=False) as file:
             return dict(file)
     except (zipfile.BadZipFile, zlib.error, EOFError, KeyError, TypeError, ValueError) as error:
-        cure = "write it with np.savez, for a stage's file: dvc repro"
-        raise FileError(f"{path} is not a whole .npz file without Python objects ({error}); {cure}") from None
+        cure = "write it with np.savez, or run dvc repro if a stage wrote it"
+        raise FileError(f"{path} is not a complete .npz file without Python objects ({error}); {cure}") from None
 
 
 @contextmanager

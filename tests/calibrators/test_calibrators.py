@@ -508,7 +508,7 @@ def test_a_class_without_rows_is_named(name: str) -> None:
     logits, labels = drawn(200, 4)
     seen = labels != 2
     note = calibrators.fit(logits[seen], labels[seen], name).warnings[-1]
-    assert note == "The rows of the fit never hold class 2: nothing was learned about it."
+    assert note == "The rows of the fit never hold class 2: the fit holds no information about it."
     assert not any("never hold" in note for note in calibrators.fit(logits, labels, name).warnings)
 
 

@@ -152,7 +152,7 @@ def test_few_wrong_rows_are_not_enough_for_weights_of_each_class() -> None:
         calibrator = calibrators.select(z[:rows], labels[:rows], candidates=("identity", "structured_matrix"))
         assert calibrator.calibrator.name == name
     line = calibrators.select(z[:100], labels[:100], candidates=("identity", "structured_matrix")).table[1]
-    assert line.passed_over is None or line.passed_over.endswith("too few for weights of each class; 20 are needed")
+    assert line.passed_over is None or line.passed_over.endswith("too few for weights for each class; 20 are needed")
 
 
 def test_rows_that_are_separated_are_passed_over() -> None:
@@ -161,7 +161,7 @@ def test_rows_that_are_separated_are_passed_over() -> None:
     calibrator = calibrators.select(z, labels, candidates=("vector", "structured_vector"))
     assert (z.argmax(axis=1) != labels).sum() >= 20
     assert calibrator.calibrator.name == "structured_vector"
-    assert calibrator.table[0].passed_over == "its fit separates the rows: it has no doubt left about any"
+    assert calibrator.table[0].passed_over == "its fit separates the rows: it leaves no doubt about any row"
 
 
 def test_the_chosen_line_says_why() -> None:

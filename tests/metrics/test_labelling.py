@@ -137,7 +137,7 @@ def test_delays_that_are_harmless_and_not(truth: str) -> None:
         delay = rng.exponential(1, 5_000) / np.where(a, 1, factor)
         fast = delay <= np.median(delay)
         result = label_delay(CalibrationSums.from_top(c[fast], a[fast]), CalibrationSums.from_top(c[~fast], a[~fast]))
-        assert ("wrong answers come sooner" in result.reading) == (result.warning and result.difference < 0)
+        assert ("wrong answers arrive sooner" in result.reading) == (result.warning and result.difference < 0)
         return result.warning
 
     assert sum(warned(1) for _ in range(100)) <= 4
@@ -148,7 +148,7 @@ def test_delay_without_doubt() -> None:
     certain = CalibrationSums.from_top([1.0] * 3, [1] * 3)
     delay = label_delay(certain, certain)
     assert (delay.z, delay.p_value, delay.warning) == (0, 1, False)
-    assert delay.reading == "No more than chance has shown between labels that came fast and labels that came slowly."
+    assert delay.reading == "Fast and slow labels show no significant difference."
 
 
 def test_sensitivity_by_hand() -> None:

@@ -62,8 +62,8 @@ def test_two_strata_by_hand() -> None:
     assert (estimate.heaviest, estimate.unlabelled, estimate.crowded) == pytest.approx((0.05, 0, 0.5))
     assert ece(sums) == pytest.approx((10 * 0.1 + 50 * 0.2) / 60)  # what the labels alone would say
     assert estimate.reading == (
-        "These labels say as much as 33 chosen at random would. 50% of the answers share one cell, inside which a"
-        " choice cannot be mended."
+        "These labels are as informative as 33 randomly chosen ones. 50% of the answers share one cell, in which no"
+        " selection can be corrected."
     )
 
 
@@ -153,7 +153,7 @@ def test_strata_without_labels_are_spoken_for_by_their_neighbours() -> None:
     estimate = weighted_ece(sums, counts(answers))
     assert estimate.unlabelled == pytest.approx(2 / 8)
     assert estimate.interval.ece == pytest.approx(3 / 8 * 0.39 + 5 / 8 * 0.91)  # .65 joins .61, .85 joins .91
-    assert "25% of the answers have confidences of which no label is known." in estimate.reading
+    assert "25% of the answers have confidences without any label." in estimate.reading
     assert sorted(many for _, many in twin.spoken_for(answers, [0.61, 0.91])) == [3, 5]
 
 

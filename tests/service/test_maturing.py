@@ -39,7 +39,7 @@ def test_the_setting_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("45d", "'45d' is no window; expected MODEL=WINDOW"),
+        ("45d", "'45d' is not a window; expected MODEL=WINDOW"),
         ("fraud=45", "units are s, m, h and d"),
         ("fraud=45d:fine", "no label means 'fine'; allowed are ok and unknown"),
         ("fraud=0d", "a window of 0d; allowed are 1s to 3653d"),

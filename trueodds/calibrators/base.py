@@ -321,9 +321,9 @@ def row_warnings(calibrator: Calibrator, logits_NC: Logits, labels_N: Labels) ->
         notes.append(f"The calibrator raises the NLL on the rows of its fit from {was[1]:.4f} to {now[1]:.4f}.")
     if after[1] < SEPARATED < before[1]:
         notes.append(
-            f"The calibrator separates the {len(labels_N):,} rows of its fit (NLL {now[1]:.1e}): its probabilities of"
-            " other rows are too sure. Use 'temperature' or 'structured_vector', or more rows."
+            f"The calibrator separates the {len(labels_N):,} rows of its fit (NLL {now[1]:.1e}): its probabilities for"
+            " other rows will be over-confident. Use 'temperature' or 'structured_vector', or more rows."
         )
     if calibrator.classes is not None and (which := unseen_classes(labels_N, calibrator.classes)):
-        notes.append(f"The rows of the fit never hold class {which}: nothing was learned about it.")
+        notes.append(f"The rows of the fit never hold class {which}: the fit holds no information about it.")
     return tuple(notes)

@@ -20,7 +20,7 @@ MEASURES = (ERROR, NLL, BRIER, SQUARED)
 WORDS = {ERROR: "error", NLL: "NLL", BRIER: "Brier score", SQUARED: "squared calibration error"}
 SCALES = {ERROR: (100, " points", 2), NLL: (1, "", 4), BRIER: (1, "", 4), SQUARED: (1e4, " squared points", 2)}
 """Factor, unit and decimals of each measure in sentences."""
-ONE_SEED = "one seed, which speaks of two nets, not of two methods"
+ONE_SEED = "one seed, which compares two nets, not two methods"
 
 
 @dataclass(frozen=True, eq=False)

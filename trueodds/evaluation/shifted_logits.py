@@ -99,7 +99,7 @@ def read(folder: Path) -> ShiftedLogits:
         arrays = read_npz(folder / CLEAN)
         clean = Logits(arrays["logits"], arrays["labels"])
     except (FileNotFoundError, KeyError, TypeError) as error:
-        raise FileError(f"{folder} is not whole ({error}); {CURE}") from None
+        raise FileError(f"{folder} is not complete ({error}); {CURE}") from None
     return ShiftedLogits(folder, description, clean)
 
 

@@ -141,7 +141,7 @@ def read_npy(path: Path) -> npt.NDArray[Any]:
             array = np.lib.format.read_array(file, allow_pickle=False)
     except (EOFError, ValueError) as error:
         cure = "write numbers or text with np.save"
-        raise FileError(f"{path} is not a whole .npy file without Python objects ({error}); {cure}") from None
+        raise FileError(f"{path} is not a complete .npy file without Python objects ({error}); {cure}") from None
     return np.asarray(array)
 
 
@@ -246,7 +246,7 @@ def _floats(path: Path, name: str, cells: Sequence[str], row_N: Sequence[int]) -
     for row, number in zip(row_N, found, strict=True):
         if isinstance(number, str):
             problem = f"{path}, row {row:,}, column {name!r} holds {short(number)}"
-            allowed = "allowed are numbers, and nothing for a missing one"
+            allowed = "allowed are numbers, and an empty cell for a missing one"
             raise FileError(f"{problem}; {allowed}{table.comma_cure(number)}")
     return np.array(found, np.float64)
 
@@ -260,7 +260,7 @@ def _parquet(path: Path) -> Any:
     try:
         return parquet.ParquetFile(path)
     except ArrowInvalid as error:
-        raise FileError(f"{path} is no Parquet file ({error})") from None
+        raise FileError(f"{path} is not a Parquet file ({error})") from None
 
 
 def _read_parquet(path: Path, numbers: Sequence[str], texts: Sequence[str]) -> tuple[dict[str, Array], Cells]:

@@ -66,7 +66,7 @@ def check_cells(cells: Array) -> Array:
         k = int(possible.argmin())
         held = ", ".join(f"{name} {value:g}" for name, value in zip(COLUMNS, cells[:, k], strict=True))
         raise ValueError(
-            f"cell {k} holds {held}, which no rows give: 0 <= correct <= count, and a mean confidence"
+            f"cell {k} holds {held}, which no rows can give: 0 <= correct <= count, and a mean confidence"
             f" in ({k}/{CELLS}, {k + 1}/{CELLS}]"
         )
     return clear_empty_cells(cells)

@@ -67,12 +67,12 @@ def read_matures(text: str) -> Matures:
         match = _ENTRY.fullmatch(word)
         if match is None:
             raise ValueError(
-                f"{short(word)} is no window; expected MODEL=WINDOW or MODEL=WINDOW:ok, such as {EXAMPLE}; units are"
+                f"{short(word)} is not a window; expected MODEL=WINDOW or MODEL=WINDOW:ok, such as {EXAMPLE}; units are"
                 " s, m, h and d"
             )
         model, number, unit, means = match.groups()
         if means is not None and means not in get_args(UnlabelledMeans):
-            raise ValueError(f"{short(word)} says that no label means {means!r}; allowed are ok and unknown")
+            raise ValueError(f"{short(word)} gives a missing label the meaning {means!r}; allowed are ok and unknown")
         window_ms = int(number) * UNITS_MS[unit]
         if not 0 < window_ms <= LONGEST_MS:
             raise ValueError(f"{short(word)} is a window of {number}{unit}; allowed are 1s to {LONGEST_MS // DAY_MS}d")

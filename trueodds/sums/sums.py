@@ -174,7 +174,7 @@ class CalibrationSums:
         if impossible.any():
             k = int(impossible.argmax())
             left = f"{correct[k]:g} right of {count[k]:g} rows"
-            raise ValueError(f"cell {k} would be left with {left}: what is taken out is not in these sums")
+            raise ValueError(f"cell {k} would be left with {left}: subtract only rows that are in these sums")
         return CalibrationSums(clear_empty_cells(cells))
 
     def __eq__(self, other: object) -> bool:

@@ -125,8 +125,8 @@ def _first_sound(
     first = next(filter(sound, ranked), None)
     if first is None:
         name, options = pairs[ranked[0]]
-        return folds.fit(name, options), ranked[0], {}, "nothing else is sound either"
-    over = f", {len(passed)} of less passed over" if passed else ""
+        return folds.fit(name, options), ranked[0], {}, "no candidate is sound"
+    over = f", {len(passed)} with a lower NLL passed over" if passed else ""
     if rows < PLENTY:
         return fits[first], first, passed, f"the least of {len(held_out)}{over}"
     alike = [i for i in ranked if i not in passed and _alike(held_out[i].nll_N, held_out[first].nll_N)]
@@ -147,21 +147,21 @@ def _first_sound(
 def _too_little(name: str, nll_N: Array, plain_N: Array | None, wrong: int) -> str | None:
     """Return why these rows are not enough evidence for this calibrator, or None if they are."""
     if not registry.get(name).is_regularised and wrong < ENOUGH:
-        return f"{wrong} wrong rows are too few for weights of each class; {ENOUGH} are needed"
+        return f"{wrong} wrong rows are too few for weights for each class; {ENOUGH} are needed"
     if plain_N is None or name == Identity.name:
         return None
     gain, error = mean_and_error(plain_N - nll_N)
     if gain > (1 if wrong >= ENOUGH else 2) * error or gain * len(nll_N) > EVIDENCE:
         return None
     within = "one standard error" if wrong >= ENOUGH else f"two standard errors ({wrong} wrong rows)"
-    return f"no calibration is {gain:.4f} +- {error:.4f} behind: within {within}"
+    return f"its NLL is only {gain:.4f} +- {error:.4f} below that without calibration: within {within}"
 
 
 def _unsound(calibrator: Calibrator, folds: Folds) -> str | None:
     if calibrator.at_bound:
         return "its fit on all rows stopped at a bound"
     if separates(calibrator, folds.logits_NC, folds.labels_N):
-        return "its fit separates the rows: it has no doubt left about any"
+        return "its fit separates the rows: it leaves no doubt about any row"
     return None
 
 

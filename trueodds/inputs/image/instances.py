@@ -87,7 +87,7 @@ class Reading:
             self.used += width * height
             if self.used > self.limits.pixels:
                 limit = f"{self.used:,} pixels; the limit is {self.limits.pixels:,}"
-                message = f"{name} takes the images of this call to {limit}. Send fewer or smaller images in one call"
+                message = f"{name} brings the images of this call to {limit}. Send fewer or smaller images in one call"
                 raise InputTooLargeError("image_too_large", message)
             if not self.scaling and (height, width) != (rows, columns):
                 wanted = f"the model takes {rows} x {columns} (height x width). Scale it to that size first"

@@ -131,7 +131,9 @@ def _check_still(image: Image.Image) -> None:
     """Refuse several frames or pages, because it is unknown which of them the label describes."""
     if image.format not in ("PNG", "JPEG", "MPO") and getattr(image, "is_animated", False):
         what = "pages" if image.format == "TIFF" else "frames"
-        raise PictureError(f"the {image.format} has several {what}; expected one: save the one that is meant by itself")
+        raise PictureError(
+            f"the {image.format} has several {what}; expected one: save the right one as a separate file"
+        )
     if image.format == "TIFF" and image.mode in ("F", "I"):
         raise PictureError(f"the TIFF has pixels of 32 bits (mode {image.mode}); convert it to 8 or 16 bits")
 

@@ -261,7 +261,7 @@ class TextInput(InputKind):
     def decode(self, data: bytes, name: str) -> Inputs:
         size = self.dtype.itemsize
         if len(data) % size or not size <= len(data) <= size * (1 + self.max_tokens):
-            raise InputError("wrong_shape", f"{name} has {len(data)} bytes, no tokens of a text")
+            raise InputError("wrong_shape", f"{name} has {len(data)} bytes, which are not the tokens of a text")
         row = np.full((1, *self.shape), self.pad_id, self.dtype)
         row[0, : len(data) // size] = np.frombuffer(data, self.dtype)
         return self.check_rows(row, name)
@@ -294,7 +294,9 @@ class TextInput(InputKind):
                 sizes += len(text.encode())
             except UnicodeEncodeError as error:
                 problem = f"{place(n)} holds half a surrogate pair as character {error.start + 1}"
-                raise InputError("invalid_instances", f"{problem}, which is no text; send whole characters") from None
+                raise InputError(
+                    "invalid_instances", f"{problem}, which is not text; send complete characters"
+                ) from None
         if sizes > limits.characters:
             raise InputTooLargeError(
                 "too_many_characters", f"{sizes:,} bytes of texts; the limit is {limits.characters:,}"

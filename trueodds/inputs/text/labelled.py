@@ -38,7 +38,10 @@ def of_table(path: Path, label: str, *, setting: str) -> LabelledTexts:
         MissingExtraError: The file is Parquet and pyarrow is not installed.
     """
     header = columns.names(path)
-    for name, cure in ((COLUMN, "call that of the texts so"), (label, f"name the column of the labels: {setting}")):
+    for name, cure in (
+        (COLUMN, "give the column of the texts this name"),
+        (label, f"name the column of the labels: {setting}"),
+    ):
         if name not in header:
             problem = f"{path} has no column {name!r}; it has {columns_listed(header)}"
             raise FileError(f"{problem}; {cure}.{nearest(name, header)}")

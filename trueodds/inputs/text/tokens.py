@@ -158,7 +158,7 @@ def _read(data: bytes) -> Tokenizer:
         with _failures():
             return Tokenizer.from_str(data.decode())
     except ValueError as error:
-        message = f"the tokenizer is none of Hugging Face's tokenizer.json: {error}; write it by Tokenizer.save"
+        message = f"the tokenizer is not in Hugging Face's tokenizer.json format: {error}; write it with Tokenizer.save"
         raise UnreadableError("invalid_tokenizer", message) from None
 
 

@@ -150,7 +150,7 @@ class RiskEProcess(StoredState, AnytimeTest):
         payoffs = payoffs_of(self.risk)
         rate_K = actual * payoffs.log_wrong_K + (1 - actual) * payoffs.log_right_K
         if rate_K.max() <= 0:  # the rate is so close to the promise that no bet gains on average
-            raise ValueError(f"actual is {actual!r}; it is too near {self.risk:g} for any bet, name a larger one")
+            raise ValueError(f"actual is {actual!r}; it is too close to {self.risk:g} for any bet; give a larger one")
         laid = float(log_laid(np.array([self.labels + 1]))[0])
         wealth_K = np.logaddexp(-np.inf if self.log_wealth is None else np.array(self.log_wealth), laid)
         needed = math.log(len(ODDS) / alpha)

@@ -166,11 +166,13 @@ def _check(
     if bad_N.any():
         raise ValueError(f"correct holds {right_N[bad_N][0]}; allowed are 0, 1, and NaN where there is no label")
     if not (np.isfinite(price_N) & (price_N > 0)).all():
-        raise ValueError("cost holds what is not a positive number; give what each answer costs if it is wrong")
+        raise ValueError(
+            "cost holds a value that is not a positive number; give the cost of each answer if it is wrong"
+        )
     check_level(confidence)
     most = float(price_N.max())
     if not 0 < risk < most:
-        unit = "(0, 1)" if cost_N is None else f"(0, {most:g}): no answer costs more than the dearest error"
+        unit = "(0, 1)" if cost_N is None else f"(0, {most:g}): no answer costs more than the most expensive error"
         raise ValueError(f"risk is {risk!r}; allowed is {unit}")
     return c_N, right_N, price_N
 

@@ -44,7 +44,7 @@ class Costs:
         """
         for name, cost in (("miss", self.miss), ("alarm", self.alarm)):
             if not (math.isfinite(cost) and cost > 0):
-                raise ValueError(f"the cost {name} is {cost!r}; allowed are positive numbers: what one costs")
+                raise ValueError(f"the cost {name} is {cost!r}; allowed are positive numbers")
         if max(self.miss, self.alarm) > (CELLS - 1) * min(self.miss, self.alarm):
             raise ValueError(
                 f"the costs miss={self.miss:g} and alarm={self.alarm:g} call for an alert above {self.threshold:.6g};"

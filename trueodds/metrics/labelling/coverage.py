@@ -33,7 +33,7 @@ class ChoiceOfLabels:
         >>> answers = metrics.CalibrationSums.from_top([0.9, 0.8, 0.6, 0.7] * 300, [True, True, False, True] * 300)
         >>> labelled = metrics.CalibrationSums.from_top([0.9, 0.8, 0.6, 0.7] * 100, [True, True, False, True] * 100)
         >>> metrics.choice_of_labels(labelled, answers.cells[0]).reading
-        'The labelled answers are as confident as a fair choice of all answers would be.'
+        'The labelled answers are as confident as a random choice of all answers.'
     """
 
     chi_square: float
@@ -47,11 +47,8 @@ class ChoiceOfLabels:
     def reading(self) -> str:
         """The result as a sentence."""
         if self.warning:
-            return (
-                "The labelled answers are not as confident as all answers are, by more than chance at 99 looks in 100:"
-                " they may not stand for them."
-            )
-        return "The labelled answers are as confident as a fair choice of all answers would be."
+            return "The labelled answers may not represent all answers: their confidences differ, significantly at the 1% level."
+        return "The labelled answers are as confident as a random choice of all answers."
 
 
 @dataclass(frozen=True)
@@ -78,11 +75,11 @@ class LabelDelay:
     def reading(self) -> str:
         """The result as a sentence."""
         if not self.warning:
-            return "No more than chance has shown between labels that came fast and labels that came slowly."
+            return "Fast and slow labels show no significant difference."
         sooner = "wrong" if self.difference < 0 else "right"
         return (
-            f"Labels of {sooner} answers come sooner, by more than chance at 99 looks in 100: what is known today may"
-            " not be the whole truth."
+            f"The labels so far may not represent all labels: labels of {sooner} answers arrive sooner, significantly at"
+            " the 1% level."
         )
 
 
@@ -120,7 +117,7 @@ class Sensitivity:
         bound = ", as far as there are answers without labels" if self.impossible >= 0.01 else ""
         return (
             f"If wrong answers are {self.ratio:g} times as likely to be labelled{bound}, accuracy is"
-            f" {self.accuracy:.1%} and the ECE {self.ece:.3f}. Whatever the answers without labels are, accuracy lies"
+            f" {self.accuracy:.1%} and the ECE {self.ece:.3f}. Whatever the missing labels are, accuracy lies"
             f" between {self.lowest_accuracy:.1%} (all wrong) and {self.highest_accuracy:.1%} (all right)."
         )
 

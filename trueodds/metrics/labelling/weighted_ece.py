@@ -72,10 +72,10 @@ class FullestCell:
         where = f"{self.share:.1%} of the answers have confidences from {self.lower:.4f} to {self.upper:.4f}, one cell:"
         if self.refused:
             return (
-                f"{where} their number does not tell which of them got labels, so nothing can be weighted by it. Give"
-                " each answer's chance of getting a label (its propensity), or choose at random which get one."
+                f"{where} counts do not tell which of them have labels, so weighting by counts is impossible. Give each"
+                " answer's probability of getting a label (its propensity), or choose at random which get one."
             )
-        return f"{where} which of those get labels is neither seen nor mended."
+        return f"{where} a selection of labels within it is neither detected nor corrected."
 
 
 @dataclass(frozen=True)
@@ -114,13 +114,15 @@ class WeightedEce:
     @property
     def reading(self) -> str:
         """The result as sentences."""
-        notes = [f"These labels say as much as {self.effective_n:,.0f} chosen at random would."]
+        notes = [f"These labels are as informative as {self.effective_n:,.0f} randomly chosen ones."]
         if self.heavy:
-            notes.append(f"One of them alone has {self.heaviest:.0%} of the weight, so the next ones may change much.")
+            notes.append(
+                f"One label has {self.heaviest:.0%} of the weight, so the next ones may change the estimates a lot."
+            )
         if self.unlabelled >= 0.01:
-            notes.append(f"{self.unlabelled:.0%} of the answers have confidences of which no label is known.")
+            notes.append(f"{self.unlabelled:.0%} of the answers have confidences without any label.")
         if self.crowded > CROWDED:
-            notes.append(f"{self.crowded:.0%} of the answers share one cell, inside which a choice cannot be mended.")
+            notes.append(f"{self.crowded:.0%} of the answers share one cell, in which no selection can be corrected.")
         return " ".join(notes)
 
 

@@ -47,7 +47,7 @@ class CalibrationTest:
         if self.p_value >= 0.05:
             return f"The gaps are no larger than chance makes them (p = {self.p_value:.2g})."
         if self.pattern == "impossible":
-            return "An answer that was called certain was wrong: not calibrated."
+            return "An answer with a confidence of 0 or 1 was wrong, so the model is not calibrated."
         return f"The gaps are more than chance (p = {self.p_value:.2g})."
 
 
