@@ -84,8 +84,8 @@ def overfitting(
         return ()
     return (
         f"The calibrator has {calibrator.free_parameters:,} free parameters for {rows:,} rows, fewer than {SCARCE} rows"
-        " for each: it may be badly calibrated on other rows, which so few held-out rows cannot show. Use 'temperature',"
-        " or more rows.",
+        " for each: it may be badly calibrated on other rows, which so few held-out rows cannot show. Use"
+        " 'temperature', or more rows.",
     )
 
 

@@ -47,7 +47,10 @@ class ChoiceOfLabels:
     def reading(self) -> str:
         """The result as a sentence."""
         if self.warning:
-            return "The labelled answers may not represent all answers: their confidences differ, significantly at the 1% level."
+            return (
+                "The labelled answers may not represent all answers: their confidences differ, significantly at the 1%"
+                " level."
+            )
         return "The labelled answers are as confident as a random choice of all answers."
 
 
@@ -78,8 +81,8 @@ class LabelDelay:
             return "Fast and slow labels show no significant difference."
         sooner = "wrong" if self.difference < 0 else "right"
         return (
-            f"The labels so far may not represent all labels: labels of {sooner} answers arrive sooner, significantly at"
-            " the 1% level."
+            f"The labels so far may not represent all labels: labels of {sooner} answers arrive sooner,"
+            " significantly at the 1% level."
         )
 
 
