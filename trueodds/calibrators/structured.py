@@ -21,8 +21,8 @@ RIDGE = Number(1e-6, 1e6)
 class StructuredVector(Vector):
     """Structured vector scaling (SVS), p = softmax((I + diag(v)) z~ / T + b).
 
-    T is the fit of `Temperature` under the same `shrinkage`. Then the NLL + C/N (intercept |b|^2 + diagonal |v|^2) is
-    minimised over v and b, to a gradient of 1e-9. `weight_C` is (1 + v) / T. The penalty regularises the parameters of
+    T is the fit of `Temperature` under the same `shrinkage`. Then the fit minimises
+    `NLL + C/N (intercept |b|^2 + diagonal |v|^2)` over v and b, to a gradient of 1e-9. `weight_C` is (1 + v) / T. The penalty regularises the parameters of
     a class without rows, so such a class is allowed. Options of `fit`:
 
     - diagonal: Strength of the penalty on v (1).
@@ -74,7 +74,7 @@ class StructuredVector(Vector):
 class StructuredMatrix(Matrix):
     """Structured matrix scaling (SMS), p = softmax((I + diag(v) + M) z~ / T + b), where M has a zero diagonal.
 
-    The penalty is C/N (intercept |b|^2 + diagonal |v|^2) + C (C-1)/N off_diagonal |M|^2. `weight_CC` is the whole
+    The penalty is `C/N (intercept |b|^2 + diagonal |v|^2) + C (C-1)/N off_diagonal |M|^2`. `weight_CC` is the whole
     matrix, divided by T. Options of `fit` are those of `StructuredVector` and
 
     - off_diagonal: Strength of the penalty on M (1).

@@ -97,14 +97,14 @@ def uncertainty(rows: Sequence[Row], height: float) -> Panel:
     The numbers stand in a row above, apart from each other, because many calibrators are at nearly the same point.
     Lines go straight up and bend in the free band between, so that none crosses another line or another point.
     """
-    shown = [(one.values, row) for row, one in enumerate(rows) if isinstance(one, Measurement)]
-    shown.sort(key=lambda one: one[0]["mean_entropy"])
-    scale, across = Scale(_top(rows, "ece_estimate", "ece_upper"), TOP, height), _across(shown)
+    points = [(one.values, row) for row, one in enumerate(rows) if isinstance(one, Measurement)]
+    points.sort(key=lambda one: one[0]["mean_entropy"])
+    scale, across = Scale(_top(rows, "ece_estimate", "ece_upper"), TOP, height), _across(points)
     parts = [scale.grid(LEFT, across.end), across.grid(TOP, scale.bottom)]
-    for leader, (_, row) in zip(leaders(shown, across, scale), shown, strict=True):
+    for leader, (_, row) in zip(leaders(points, across, scale), points, strict=True):
         parts.append(f'<path class="edge" d="{line(leader)}"/>')
         parts.append(f'<text class="m" x="{n(leader[-1][0])}" y="{n(leader[-1][1] - 4)}">{row + 1}</text>')
-    for values, row in shown:
+    for values, row in points:
         x, kind = across(values["mean_entropy"]), _class(row)
         parts.append(
             f'<path class="{kind}" d="M{n(x)} {n(scale(values["ece_lower"]))}V{n(scale(values["ece_upper"]))}"/>'
@@ -119,9 +119,9 @@ def uncertainty(rows: Sequence[Row], height: float) -> Panel:
     return Panel(across.end + 10, scale.bottom + 44, "\n".join(parts))
 
 
-def _across(shown: Sequence[tuple[dict[str, float], int]]) -> Across:
+def _across(points: Sequence[tuple[dict[str, float], int]]) -> Across:
     """Return the scale of the entropies with 8% of space at either end, logarithmic if they are far apart."""
-    least, most = shown[0][0]["mean_entropy"], shown[-1][0]["mean_entropy"]
+    least, most = points[0][0]["mean_entropy"], points[-1][0]["mean_entropy"]
     if 0 < WIDE * least < most:
         room = (most / least) ** 0.08
         return Across(least / room, most * room, LEFT, PLANE, logarithmic=True)
@@ -129,13 +129,13 @@ def _across(shown: Sequence[tuple[dict[str, float], int]]) -> Across:
     return Across(max(least - room, 0.0), most + room, LEFT, PLANE)
 
 
-def leaders(shown: Sequence[tuple[dict[str, float], int]], across: Across, scale: Scale) -> list[list[Point]]:
+def leaders(points: Sequence[tuple[dict[str, float], int]], across: Across, scale: Scale) -> list[list[Point]]:
     """Return a line from each interval's upper end to its number above the plot."""
-    x_K = [across(values["mean_entropy"]) for values, _ in shown]
+    x_K = [across(values["mean_entropy"]) for values, _ in points]
     places = apart([(x - across.x) / across.width for x in x_K])
     return [
         [(x, scale(values["ece_upper"])), (x, scale.y), (across.x + across.width * place, scale.y - BAND)]
-        for x, place, (values, _) in zip(x_K, places, shown, strict=True)
+        for x, place, (values, _) in zip(x_K, places, points, strict=True)
     ]
 
 

@@ -58,7 +58,7 @@ class End:
 
 def run(function: str, words: Sequence[str], limits: ProcessLimits) -> End:
     """Call `function` (`module:name`) with `words` in a process that ends with this one, and wait for its end."""
-    taken, given = os.pipe()
+    reader, given = os.pipe()
     folders = os.pathsep.join(folder or str(Path.cwd()) for folder in sys.path)
     try:
         process = subprocess.Popen(
@@ -69,11 +69,11 @@ def run(function: str, words: Sequence[str], limits: ProcessLimits) -> End:
     finally:
         os.close(given)
     try:
-        return _watch(process, taken, limits)
+        return _watch(process, reader, limits)
     finally:
         process.kill()
         process.wait()
-        os.close(taken)
+        os.close(reader)
 
 
 def step(words: str) -> None:
@@ -110,13 +110,13 @@ def _say(line: bytes) -> None:
             os.write(int(descriptor), line)
 
 
-def _watch(process: subprocess.Popen[bytes], taken: int, limits: ProcessLimits) -> End:
+def _watch(process: subprocess.Popen[bytes], reader: int, limits: ProcessLimits) -> End:
     doing, began, rest, is_open = "", time.monotonic(), b"", True
     while process.poll() is None:
         if not is_open:
             time.sleep(_POLL_SECONDS)
-        elif select.select([taken], [], [], _POLL_SECONDS)[0]:
-            data = os.read(taken, 65536)
+        elif select.select([reader], [], [], _POLL_SECONDS)[0]:
+            data = os.read(reader, 65536)
             *lines, rest = (rest + data).split(b"\n")
             for line in lines:
                 began = time.monotonic()

@@ -140,12 +140,12 @@ def threshold(
         raise ValueError(f"groups {names_N.shape} must be a vector of one name for each of {len(c_N):,} answers")
     names, code_N = np.unique(names_N.astype(str), return_inverse=True)
     alpha, each = (1 - confidence) / len(names), 1 - (1 - confidence) / len(names)
-    found = []
+    results = []
     for code, name in enumerate(names.tolist()):
         own_N = code_N == code
         one = _of_group(c_N[own_N], right_N[own_N], price_N[own_N], risk, alpha, each)
-        found.append(replace(one, group=name))
-    return _combine(found, risk, confidence)
+        results.append(replace(one, group=name))
+    return _combine(results, risk, confidence)
 
 
 def _check(
@@ -275,24 +275,24 @@ def _more(loss_L: Array, risk: float, alpha: float, binary: bool, needed: int) -
     return math.ceil(round(more * 10**digits, 6)) * 10**-digits if digits < 0 else math.ceil(more)
 
 
-def _combine(found: list[ActingThreshold], risk: float, confidence: float) -> ActingThreshold:
+def _combine(results: list[ActingThreshold], risk: float, confidence: float) -> ActingThreshold:
     """Combine the results of the groups. Each group keeps its own threshold."""
     reasons: tuple[Reason, ...] = ("certified", "too_few", "none")
-    answers, acted = sum(one.answers for one in found), sum(one.acted for one in found)
-    acting = round(sum(one.share * one.answers for one in found))
+    answers, acted = sum(one.answers for one in results), sum(one.acted for one in results)
+    acting = round(sum(one.share * one.answers for one in results))
     lower, upper = binomial_interval(acting, answers, level=confidence) if acting else (0.0, 0.0)
     return ActingThreshold(
         threshold=None,
         risk=risk,
         confidence=confidence,
         answers=answers,
-        labels=sum(one.labels for one in found),
+        labels=sum(one.labels for one in results),
         acted=acted,
-        wrong=sum(one.wrong for one in found),
-        loss=sum(one.loss * one.acted for one in found) / max(acted, 1),
+        wrong=sum(one.wrong for one in results),
+        loss=sum(one.loss * one.acted for one in results) / max(acted, 1),
         share=acting / answers,
         share_lower=float(lower),
         share_upper=float(upper),
-        reason=next(reason for reason in reasons if any(one.reason == reason for one in found)),
-        groups=tuple(found),
+        reason=next(reason for reason in reasons if any(one.reason == reason for one in results)),
+        groups=tuple(results),
     )
