@@ -79,8 +79,8 @@ class Affine(Calibrator):
 class BiasCorrectedTemperature(Affine):
     """Bias-corrected temperature scaling, p = softmax(z / T + b), mean b = 0, T in the range of `Temperature`.
 
-    T and b together minimise the NLL, the prior of `Temperature` and `intercept/N |b|^2`. The problem is convex in (1/T,
-    b) and solved to a gradient of 1e-9. shrinkage = intercept = 0 is the paper's formula. Options of `fit`:
+    T and b together minimise the NLL, the prior of `Temperature` and `intercept/N |b|^2`. The problem is convex in
+    (1/T, b) and solved to a gradient of 1e-9. shrinkage = intercept = 0 is the paper's formula. Options of `fit`:
 
     - shrinkage: Number of wrong pseudo-rows in the prior (2).
     - intercept: Strength of the penalty on b (1).

@@ -22,8 +22,8 @@ class StructuredVector(Vector):
     """Structured vector scaling (SVS), p = softmax((I + diag(v)) z~ / T + b).
 
     T is the fit of `Temperature` under the same `shrinkage`. Then the fit minimises
-    `NLL + C/N (intercept |b|^2 + diagonal |v|^2)` over v and b, to a gradient of 1e-9. `weight_C` is (1 + v) / T. The penalty regularises the parameters of
-    a class without rows, so such a class is allowed. Options of `fit`:
+    `NLL + C/N (intercept |b|^2 + diagonal |v|^2)` over v and b, to a gradient of 1e-9. `weight_C` is (1 + v) / T. The
+    penalty regularises the parameters of a class without rows, so such a class is allowed. Options of `fit`:
 
     - diagonal: Strength of the penalty on v (1).
     - intercept: Strength of the penalty on b (1).
