@@ -143,7 +143,7 @@ def test_answers_too_unlikely_to_be_chosen_may_outweigh_the_others() -> None:
     estimate = inverse_probability_ece(*rows, one)
     assert (estimate.interval.lower, estimate.heavy) == (0, True)
     assert estimate.heaviest == pytest.approx(10 / 109)
-    assert "One of them alone has 9% of the weight" in estimate.reading
+    assert "One label has 9% of the weight" in estimate.reading
     assert inverse_probability_ece(*rows, one, counts([0.9] * 500 + [0.95] * 500)).interval.lower > 0.2
 
 
