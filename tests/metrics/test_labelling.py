@@ -160,7 +160,7 @@ def test_sensitivity_by_hand() -> None:
     assert plain.reading == "If labels do not depend on whether the answer was right, the ECE is 0.133."
     assert doubled.reading == (
         "If wrong answers are 2 times as likely to be labelled, accuracy is 80.0% and the ECE 0.000. Whatever the"
-        " answers without labels are, accuracy lies between 6.7% (all wrong) and 96.7% (all right)."
+        " missing labels are, accuracy lies between 6.7% (all wrong) and 96.7% (all right)."
     )
 
 
