@@ -181,7 +181,7 @@ COLUMNS = "a,b,label\n"
         ("t.csv", "label\n1\n", "has no column but 'label'"),
         ("t.csv", COLUMNS, "holds no rows"),
         ("t.txt", "", "ends in .txt; allowed are an .npz with x and y, a folder of class folders, a .csv"),
-        ("t.npz", "zip", "is not a whole .npz file"),
+        ("t.npz", "zip", "is not a complete .npz file"),
     ],
 )
 def test_tables_that_hold_no_rows(name: str, text: str, message: str, tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ def check_entries(entries: Iterable[str]) -> None:
         ConfigError: An entry is neither `all` nor a calibrator's name with valid options of its fit.
 
     Examples:
-        >>> check_compared(["vector", "temperature objective=ece bins=10"])
+        >>> check_entries(["vector", "temperature objective=ece bins=10"])
     """
     for entry in entries:
         name, options = name_and_options(entry)

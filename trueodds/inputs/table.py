@@ -36,7 +36,7 @@ def escape(cell: str) -> str:
     `unescape` restores every text.
 
     Examples:
-        >>> escaped("=1+1"), escaped("-1"), escaped("cat")
+        >>> escape("=1+1"), escape("-1"), escape("cat")
         ("'=1+1", '-1', 'cat')
     """
     return f"'{cell}" if _would_run(cell) else cell
@@ -46,7 +46,7 @@ def unescape(cell: str) -> str:
     """Restore the text that `escape` was given.
 
     Examples:
-        >>> unescaped("'=1+1"), unescaped("'n' Roll")
+        >>> unescape("'=1+1"), unescape("'n' Roll")
         ('=1+1', "'n' Roll")
     """
     return cell[1:] if cell[:1] == "'" and _would_run(cell[1:]) else cell

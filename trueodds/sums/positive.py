@@ -143,9 +143,9 @@ def sums_of_top(sums: CalibrationSums) -> CalibrationSums:
     NLL is the same. The Brier score is over both classes: twice that of p(positive).
 
     Examples:
-        >>> from trueodds.sums.positive import PositiveClass, folded
+        >>> from trueodds.sums.positive import PositiveClass, sums_of_top
         >>> sums = PositiveClass.sums_of(np.array([0.9, 0.3]), np.array([True, False]))
-        >>> metrics.accuracy(folded(sums)), round(metrics.mean_confidence(folded(sums)), 3)
+        >>> metrics.accuracy(sums_of_top(sums)), round(metrics.mean_confidence(sums_of_top(sums)), 3)
         (1.0, 0.8)
     """
     half = CELLS // 2
