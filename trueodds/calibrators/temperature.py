@@ -50,7 +50,7 @@ class Temperature(Calibrator):
     - softness: T of the memberships in the soft-binned objectives (.01).
     - order: p of the soft-binned objectives (2).
 
-    **nll** minimises sum_n -ln p_n,y + (shrinkage / e) mean_n sum_k -q_nk ln p_nk with q = softmax(z). e is the
+    `nll` minimises sum_n -ln p_n,y + (shrinkage / e) mean_n sum_k -q_nk ln p_nk with q = softmax(z). e is the
     expected share of wrong rows, mean (1 - max q), or the observed share if that is larger. The second term is the
     conjugate prior of the exponential family softmax(beta z), beta = 1/T (Diaconis & Ylvisaker 1979, Annals of
     Statistics 7, 269). It adds pseudo-rows that the net labels itself, so many that `shrinkage` wrong ones are expected
@@ -59,14 +59,14 @@ class Temperature(Calibrator):
     shrinkage / (e N) per row, the derivative is mean_n [(1 + w) E_p z_n - z_n,y - w E_q z_n]. Newton steps inside a
     bracket find its root to a relative 1e-12. The other objectives are published methods without a prior.
 
-    **brier** minimises the Brier score, which is not convex. It takes the best of 54 temperatures in geometric steps
+    `brier` minimises the Brier score, which is not convex. It takes the best of 54 temperatures in geometric steps
     over the range, then the root of the derivative between its neighbours.
 
-    **ece** and **adaptive_ece** take the best of T = .1, .2, .. 10 by the top label's ECE with equal-width or
+    `ece` and `adaptive_ece` take the best of T = .1, .2, .. 10 by the top label's ECE with equal-width or
     equal-count bins. If several are best, the smallest T counts. If the temperature of least NLL is outside [.2, 10],
     the grid is multiplied by the power of ten below that temperature.
 
-    **sb_ece** and **sb_ece_label** minimise the soft-binned ECE by bins and by rows, scanned and refined like "brier",
+    `sb_ece` and `sb_ece_label` minimise the soft-binned ECE by bins and by rows, scanned and refined like "brier",
     to 1e-6.
 
     The fit on c z is c T, for any c > 0. This is exact for "nll" without shrinkage, "brier" and the soft-binned
