@@ -15,7 +15,7 @@ from pipeline.studies.measuring import DEVICE, SEED, Row, Setting, fitted, leave
 from pipeline.studies.runs import Place
 from trueodds.calibrators import FitError
 from trueodds.evaluation import paired_differences as differences
-from trueodds.evaluation.paired_differences import LEVEL, MEASURES, Scores, TestedDifference
+from trueodds.evaluation.paired_differences import LEVEL, MEASURES, RowScores, TestedDifference
 from trueodds.metrics.significance.differences import Difference, holm, of_seeds
 
 MANY = 10
@@ -87,14 +87,14 @@ def _baseline(study: Study, done: Sequence[Place], by_seed: Mapping[Any, Place])
     return {p.run.overrides.get(SEED): p for p in done if p.run.matches({**rest, **study.baseline})}
 
 
-def _scores(place: Place, entry: str) -> Scores | None:
+def _scores(place: Place, entry: str) -> RowScores | None:
     """Scores of the test rows; None where the validation rows do not determine the calibrator."""
     val, test = place.logits()
     try:
         p_NC = fitted(val, entry)(test.logits_NC)
     except FitError:
         return None
-    return Scores.of_probabilities(p_NC, test.labels_N)
+    return RowScores.of_probabilities(p_NC, test.labels_N)
 
 
 def times(study: Study, table: Sequence[Row]) -> list[str]:

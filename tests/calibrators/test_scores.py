@@ -15,7 +15,7 @@ from tests.calibrators.test_calibrators import Array, Labels, drawn
 from trueodds import calibrators
 from trueodds.calibrators import Calibrator, FitError
 from trueodds.calibrators.isotonic import _steps
-from trueodds.calibrators.score_curves import Curves
+from trueodds.calibrators.score_curves import ScoreCurves
 from trueodds.calibrators.spline import recalibration
 from trueodds.sums.inputs import softmax
 
@@ -31,8 +31,8 @@ FORMS: list[tuple[str, dict[str, Any]]] = [
 ]
 
 
-def curves(calibrator: Calibrator) -> Curves:
-    assert isinstance(calibrator, Curves)
+def curves(calibrator: Calibrator) -> ScoreCurves:
+    assert isinstance(calibrator, ScoreCurves)
     return calibrator
 
 
@@ -43,7 +43,7 @@ def coarse(n: int, classes: int, seed: int = 0) -> tuple[Array, Labels]:
     return np.round(z), labels
 
 
-def restored(calibrator: Curves, score: float, which: int = 0) -> float:
+def restored(calibrator: ScoreCurves, score: float, which: int = 0) -> float:
     return float(calibrator._curve(np.array([score]), which)[0])
 
 

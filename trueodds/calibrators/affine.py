@@ -26,7 +26,7 @@ from trueodds.calibrators.base import (
     frozen_array,
     softmax_over,
 )
-from trueodds.calibrators.checks import Check, Number
+from trueodds.calibrators.checks import Number, OptionCheck
 from trueodds.calibrators.fitting.multinomial import Multinomial
 from trueodds.calibrators.fitting.objectives import Rows
 from trueodds.calibrators.temperature import SHRINKAGE, Bound, bound_notes, check_temperature, range_of, solve_nll
@@ -95,7 +95,7 @@ class BiasCorrectedTemperature(Affine):
     """
 
     name: ClassVar[str] = "bias_corrected_temperature"
-    checks: ClassVar[Mapping[str, Check]] = {"shrinkage": Number(0.0, 1e6), "intercept": Number(0.0, 1e6)}
+    checks: ClassVar[Mapping[str, OptionCheck]] = {"shrinkage": Number(0.0, 1e6), "intercept": Number(0.0, 1e6)}
     is_regularised: ClassVar[bool] = True
 
     temperature: float
@@ -213,7 +213,7 @@ class Matrix(Affine):
     """
 
     name: ClassVar[str] = "matrix"
-    checks: ClassVar[Mapping[str, Check]] = {"off_diagonal": PENALTY, "intercept": PENALTY}
+    checks: ClassVar[Mapping[str, OptionCheck]] = {"off_diagonal": PENALTY, "intercept": PENALTY}
 
     weight_CC: npt.ArrayLike
     bias_C: npt.ArrayLike

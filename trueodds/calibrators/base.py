@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 import numpy.typing as npt
 
-from trueodds.calibrators.checks import Check, check_number
+from trueodds.calibrators.checks import OptionCheck, check_number
 from trueodds.errors import UserError
 from trueodds.sums.inputs import TELLING_ROWS, Array, check_labels, check_logits, check_no_mask, without_tensors
 from trueodds.sums.losses import nll_of
@@ -60,7 +60,7 @@ class Calibrator(ABC):
     name: ClassVar[str]
     is_regularised: ClassVar[bool] = False
     """Whether it has no parameter, or a prior regularises all. A fit on a few wrong rows then does little harm."""
-    checks: ClassVar[Mapping[str, Check]] = {}
+    checks: ClassVar[Mapping[str, OptionCheck]] = {}
     """Check of the value of each option of `fit`, by the option's name."""
     readers: ClassVar[Mapping[str, tuple[str, ...]]] = {}
     """Options that only some objectives use, each with these objectives."""

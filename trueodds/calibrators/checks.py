@@ -35,7 +35,7 @@ def check_number(option: str, value: object, low: float, high: float, *, whole: 
         )
 
 
-class Check(Protocol):
+class OptionCheck(Protocol):
     """Check of an option's value."""
 
     def __call__(self, option: str, value: object) -> None:
@@ -43,7 +43,7 @@ class Check(Protocol):
 
 
 @dataclass(frozen=True)
-class Choice:
+class OneOf:
     """Check that a value is one of some names."""
 
     names: tuple[str, ...]

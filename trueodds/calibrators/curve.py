@@ -11,7 +11,7 @@ import numpy.typing as npt
 from scipy.special import expit
 
 from trueodds.calibrators.base import Calibrator, FitError, Labels, Logits, frozen_array, row_blocks
-from trueodds.calibrators.checks import Check, Number
+from trueodds.calibrators.checks import Number, OptionCheck
 from trueodds.calibrators.fitting.newton import minimise
 from trueodds.calibrators.held_out import FOLDS, stratified_folds
 from trueodds.calibrators.score_curves import with_top
@@ -41,7 +41,7 @@ class TopCurve(Calibrator):
     The base's top class stays on top: p_top is never below the next one's share.
     """
 
-    checks: ClassVar[Mapping[str, Check]] = {"pieces": Number(2, 100, whole=True)}
+    checks: ClassVar[Mapping[str, OptionCheck]] = {"pieces": Number(2, 100, whole=True)}
     base_kind: ClassVar[type[Calibrator]]
 
     base: Calibrator

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from trueodds.calibrators.base import Calibrator, Labels, Logits, frozen_array, row_blocks
-from trueodds.calibrators.checks import Check, Choice, Number
+from trueodds.calibrators.checks import Number, OneOf, OptionCheck
 from trueodds.calibrators.fitting.newton import minimise
 from trueodds.calibrators.temperature import SHRINKAGE, Bound, Temperature, bound_notes, check_temperature
 from trueodds.sums.inputs import Array, softmax
@@ -53,7 +53,7 @@ class EnsembleTemperature(Calibrator):
 
     name: ClassVar[str] = "ensemble_temperature"
     is_regularised: ClassVar[bool] = True
-    checks: ClassVar[Mapping[str, Check]] = {"objective": Choice(("nll", "brier")), "shrinkage": Number(0.0, 1e6)}
+    checks: ClassVar[Mapping[str, OptionCheck]] = {"objective": OneOf(("nll", "brier")), "shrinkage": Number(0.0, 1e6)}
     readers: ClassVar[Mapping[str, tuple[str, ...]]] = {"shrinkage": ("nll",)}
 
     temperature: float

@@ -10,8 +10,8 @@ import numpy as np
 from scipy.special import gammaln
 
 from trueodds.calibrators.base import Labels, Logits
-from trueodds.calibrators.checks import Check, Choice, Number
-from trueodds.calibrators.score_curves import Curves, columns, curve_fields
+from trueodds.calibrators.checks import Number, OneOf, OptionCheck
+from trueodds.calibrators.score_curves import ScoreCurves, columns, curve_fields
 from trueodds.sums.inputs import Array
 
 PRIOR = 2.0
@@ -23,7 +23,7 @@ NEGLIGIBLE = 1e-9
 
 
 @dataclass(frozen=True, eq=False)
-class Histogram(Curves):
+class Histogram(ScoreCurves):
     """Histogram binning: the calibrated score is the share of hits in its bin.
 
     Options of `fit`:
@@ -47,9 +47,9 @@ class Histogram(Curves):
     """
 
     name: ClassVar[str] = "histogram"
-    checks: ClassVar[Mapping[str, Check]] = {
-        "form": Choice(("top_label", "one_vs_rest")),
-        "binning": Choice(("width", "mass")),
+    checks: ClassVar[Mapping[str, OptionCheck]] = {
+        "form": OneOf(("top_label", "one_vs_rest")),
+        "binning": OneOf(("width", "mass")),
         "bins": Number(1, 10_000, whole=True),
     }
 
@@ -95,7 +95,7 @@ def _shares(score_N: Array, hit_N: Array, inner_B: Array) -> Array:
 
 
 @dataclass(frozen=True, eq=False)
-class BBQ(Curves):
+class BBQ(ScoreCurves):
     """Bayesian binning into quantiles (BBQ): the average of equal-count histograms of all sizes.
 
     The weight of each is its marginal likelihood.
@@ -119,7 +119,7 @@ class BBQ(Curves):
     """
 
     name: ClassVar[str] = "bbq"
-    checks: ClassVar[Mapping[str, Check]] = {"form": Choice(("top_label", "one_vs_rest"))}
+    checks: ClassVar[Mapping[str, OptionCheck]] = {"form": OneOf(("top_label", "one_vs_rest"))}
 
     @classmethod
     def fit(

@@ -10,13 +10,13 @@ import numpy as np
 from scipy.optimize import isotonic_regression
 
 from trueodds.calibrators.base import Labels, Logits, row_blocks
-from trueodds.calibrators.checks import Check, Choice
-from trueodds.calibrators.score_curves import Curves, columns, curve_fields
+from trueodds.calibrators.checks import OneOf, OptionCheck
+from trueodds.calibrators.score_curves import ScoreCurves, columns, curve_fields
 from trueodds.sums.inputs import Array, softmax
 
 
 @dataclass(frozen=True, eq=False)
-class Isotonic(Curves):
+class Isotonic(ScoreCurves):
     """Isotonic regression: the rising step function of least squared error, by pool-adjacent-violators.
 
     Options of `fit`:
@@ -41,7 +41,7 @@ class Isotonic(Curves):
     """
 
     name: ClassVar[str] = "isotonic"
-    checks: ClassVar[Mapping[str, Check]] = {"form": Choice(("one_vs_rest", "pooled"))}
+    checks: ClassVar[Mapping[str, OptionCheck]] = {"form": OneOf(("one_vs_rest", "pooled"))}
 
     def __post_init__(self) -> None:
         super().__post_init__()

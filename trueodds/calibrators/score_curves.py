@@ -25,7 +25,7 @@ CURE = "use form='{form}', a calibrator that needs no row of each class ('temper
 
 
 @dataclass(frozen=True, eq=False)
-class Curves(Calibrator):
+class ScoreCurves(Calibrator):
     """Base of p_k = f(q_k) for scores q = softmax(z), normalised. f is a curve with knots x and values y.
 
     - form "one_vs_rest": one curve per class; the row is divided by its sum (a row of zeros keeps q).

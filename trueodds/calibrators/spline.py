@@ -10,8 +10,8 @@ import numpy as np
 from scipy.interpolate import CubicSpline
 
 from trueodds.calibrators.base import Labels, Logits
-from trueodds.calibrators.checks import Check, Choice, Number
-from trueodds.calibrators.score_curves import Curves, columns, curve_fields
+from trueodds.calibrators.checks import Number, OneOf, OptionCheck
+from trueodds.calibrators.score_curves import ScoreCurves, columns, curve_fields
 from trueodds.sums.inputs import Array
 
 STORED = 1024
@@ -21,7 +21,7 @@ LEAST = 1e-300
 
 
 @dataclass(frozen=True, eq=False)
-class Spline(Curves):
+class Spline(ScoreCurves):
     """Spline calibration, f(c) = c + h'(t(c)).
 
     h is the natural cubic spline with `pieces` equidistant knots that is nearest, in least squares, to the cumulative
@@ -44,8 +44,8 @@ class Spline(Curves):
     """
 
     name: ClassVar[str] = "spline"
-    checks: ClassVar[Mapping[str, Check]] = {
-        "form": Choice(("top_label", "one_vs_rest")),
+    checks: ClassVar[Mapping[str, OptionCheck]] = {
+        "form": OneOf(("top_label", "one_vs_rest")),
         "pieces": Number(3, 100, whole=True),
     }
 

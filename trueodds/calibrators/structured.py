@@ -10,7 +10,7 @@ import numpy as np
 
 from trueodds.calibrators.affine import Matrix, Vector, scale_logits
 from trueodds.calibrators.base import Labels, Logits
-from trueodds.calibrators.checks import Check, Number
+from trueodds.calibrators.checks import Number, OptionCheck
 from trueodds.calibrators.fitting.multinomial import Multinomial
 from trueodds.calibrators.temperature import SHRINKAGE
 
@@ -45,7 +45,7 @@ class StructuredVector(Vector):
     """
 
     name: ClassVar[str] = "structured_vector"
-    checks: ClassVar[Mapping[str, Check]] = {"diagonal": RIDGE, "intercept": RIDGE, "shrinkage": Number(0.0, 1e6)}
+    checks: ClassVar[Mapping[str, OptionCheck]] = {"diagonal": RIDGE, "intercept": RIDGE, "shrinkage": Number(0.0, 1e6)}
 
     @property
     def free_parameters(self) -> int:
@@ -89,7 +89,7 @@ class StructuredMatrix(Matrix):
     """
 
     name: ClassVar[str] = "structured_matrix"
-    checks: ClassVar[Mapping[str, Check]] = {
+    checks: ClassVar[Mapping[str, OptionCheck]] = {
         "diagonal": RIDGE,
         "off_diagonal": RIDGE,
         "intercept": RIDGE,

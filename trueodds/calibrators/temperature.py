@@ -10,7 +10,7 @@ import numpy as np
 from scipy.optimize import brentq, minimize_scalar
 
 from trueodds.calibrators.base import Calibrator, Labels, Logits, row_blocks, softmax_over
-from trueodds.calibrators.checks import Check, Choice, Number, check_choice
+from trueodds.calibrators.checks import Number, OneOf, OptionCheck, check_choice
 from trueodds.calibrators.fitting import objectives
 from trueodds.sums.inputs import Array
 
@@ -90,8 +90,8 @@ class Temperature(Calibrator):
 
     name: ClassVar[str] = "temperature"
     is_regularised: ClassVar[bool] = True
-    checks: ClassVar[Mapping[str, Check]] = {
-        "objective": Choice(objectives.NAMES),
+    checks: ClassVar[Mapping[str, OptionCheck]] = {
+        "objective": OneOf(objectives.NAMES),
         "shrinkage": Number(0.0, 1e6),
         "bins": Number(1, 1000, whole=True),
         "softness": Number(1e-6, 10.0),

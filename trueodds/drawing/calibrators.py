@@ -11,8 +11,8 @@ from scipy.optimize import isotonic_regression
 from trueodds.drawing.axis import Across, Point, Scale, line, n, nice_top
 from trueodds.drawing.classes import AFTER as CIRCLE
 from trueodds.drawing.classes import LEAST
-from trueodds.drawing.picture import LETTER, Entry, Panel, picture
-from trueodds.evaluation.measurement import FailedFit, Measurement, Settings
+from trueodds.drawing.picture import LETTER, LegendEntry, Panel, picture
+from trueodds.evaluation.measurement import EvaluationSettings, FailedFit, Measurement
 
 WIDE = 3
 """Multiple of the least entropy beyond which the scale is logarithmic."""
@@ -32,7 +32,9 @@ DIAMOND = "M0 -4.5l4.5 4.5-4.5 4.5-4.5-4.5z"
 Row = Measurement | FailedFit
 
 
-def comparison(before: Measurement, after: Measurement, others: Sequence[Row], settings: Settings, title: str) -> str:
+def comparison(
+    before: Measurement, after: Measurement, others: Sequence[Row], settings: EvaluationSettings, title: str
+) -> str:
     """Draw a forest plot of the ECE (left) and the ECE against average uncertainty (right), as a picture for a file.
 
     The forest plot shows the plug-in ECE (hollow), the estimate (full; too high if the error is in few bins) with its
@@ -44,12 +46,13 @@ def comparison(before: Measurement, after: Measurement, others: Sequence[Row], s
     """
     rows = [before, after, *others]
     height = max(ROW * len(rows), LEAST_HEIGHT)
+    interval = f'<path class="other" d="M0 6H18"/><path class="other" transform="translate(9 6)" d="{CIRCLE}"/>'
+    plain = f'<path class="other hollow" transform="translate(9 6)" d="{DIAMOND}"/>'
     legend = (
-        Entry(f'<path class="other" d="M0 6H18"/><path class="other" transform="translate(9 6)" d="{CIRCLE}"/>',
-              f"estimate with {settings.level:.0%} interval"),
-        Entry(f'<path class="other hollow" transform="translate(9 6)" d="{DIAMOND}"/>', f"ECE, {settings.bins} bins"),
-        Entry('<path class="chance" d="M0 0h18v12h-18z"/>', "where 95% of calibrated models lie"),
-    )  # fmt: skip
+        LegendEntry(interval, f"estimate with {settings.level:.0%} interval"),
+        LegendEntry(plain, f"ECE, {settings.bins} bins"),
+        LegendEntry('<path class="chance" d="M0 0h18v12h-18z"/>', "where 95% of calibrated models lie"),
+    )
     return picture(title, [_forest(rows, height), uncertainty(rows, height)], legend)
 
 

@@ -8,7 +8,7 @@ from html import escape
 import numpy as np
 
 from trueodds.drawing.axis import LEFT, WIDTH, Across, Scale, line, n, nice_top
-from trueodds.drawing.picture import Entry, Panel, picture
+from trueodds.drawing.picture import LegendEntry, Panel, picture
 from trueodds.evaluation.measurement import Measurement
 
 NAMED = 15
@@ -23,9 +23,9 @@ LEAST = 1e-4
 BEFORE, AFTER = "M-4 -4h8v8h-8z", "M-4.5 0a4.5 4.5 0 1 0 9 0a4.5 4.5 0 1 0 -9 0z"
 """A square and a circle around their place."""
 LEGEND = (
-    Entry(f'<path class="before hollow" transform="translate(9 6)" d="{BEFORE}"/>', "ECE before"),
-    Entry(f'<path class="after" transform="translate(9 6)" d="{AFTER}"/>', "ECE after"),
-    Entry('<path class="chance" d="M0 0h18v12h-18z"/>', "noise floor (mean)"),
+    LegendEntry(f'<path class="before hollow" transform="translate(9 6)" d="{BEFORE}"/>', "ECE before"),
+    LegendEntry(f'<path class="after" transform="translate(9 6)" d="{AFTER}"/>', "ECE after"),
+    LegendEntry('<path class="chance" d="M0 0h18v12h-18z"/>', "noise floor (mean)"),
 )
 
 

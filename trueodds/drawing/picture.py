@@ -52,7 +52,7 @@ class Panel:
 
 
 @dataclass(frozen=True)
-class Entry:
+class LegendEntry:
     """Entry of a legend."""
 
     mark: str
@@ -60,7 +60,7 @@ class Entry:
     text: str
 
 
-def picture(title: str, panels: Sequence[Panel], legend: Sequence[Entry] = ()) -> str:
+def picture(title: str, panels: Sequence[Panel], legend: Sequence[LegendEntry] = ()) -> str:
     """Frame the panels as a file, in light or dark colours. It has no CSS variables, which only browsers support."""
     width = sum(panel.width for panel in panels) + MARGIN * (len(panels) + 1)
     lines = wrap(title, round((width - 2 * MARGIN) / (1.3 * LETTER)))
@@ -102,7 +102,7 @@ def _rules() -> str:
     return f"{with_colours(LIGHT)}@media (prefers-color-scheme:dark){{{with_colours(DARK)}}}"
 
 
-def _legend(legend: Sequence[Entry], width: float, y: float) -> tuple[list[str], float]:
+def _legend(legend: Sequence[LegendEntry], width: float, y: float) -> tuple[list[str], float]:
     """Arrange the entries in lines as wide as the picture, and return y below them."""
     parts, x = [], MARGIN
     for entry in legend:

@@ -8,8 +8,8 @@ from html import escape
 from typing import NamedTuple
 
 from trueodds.drawing.axis import LEFT, Tick, n
-from trueodds.drawing.picture import HATCHING, Entry, Panel, picture
-from trueodds.evaluation.measurement import Measurement, Settings
+from trueodds.drawing.picture import HATCHING, LegendEntry, Panel, picture
+from trueodds.evaluation.measurement import EvaluationSettings, Measurement
 from trueodds.metrics import Bins, binomial_interval
 
 TOP, SIDE = 26.0, 420.0
@@ -66,7 +66,7 @@ class Column(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Reliability:
+class ReliabilityDiagram:
     """Geometry of a diagram. Each path holds all bins, so a page with a thousand bins stays small."""
 
     ranges: int
@@ -128,7 +128,7 @@ aria-label="Reliability diagram">
 <text class="label" x="{LEFT}" y="{TOP - 11}">{self.axes.occurs}</text>"""
 
 
-def reliability(columns: Sequence[Column], ranges: int, axes: Axes = TOP_LABEL) -> Reliability:
+def reliability(columns: Sequence[Column], ranges: int, axes: Axes = TOP_LABEL) -> ReliabilityDiagram:
     """Build bars, whiskers, gaps and histogram of the occupied bins.
 
     `ranges` is the number of bins, including empty ones.
@@ -137,7 +137,7 @@ def reliability(columns: Sequence[Column], ranges: int, axes: Axes = TOP_LABEL) 
     strip_bottom = bottom + SPACE + STRIP
     most = max((one.rows for one in columns), default=0)
     ticks = [(Tick(_x(k / 5), f"{20 * k}%"), Tick(_y(k / 5), f"{20 * k}%")) for k in range(6)]
-    return Reliability(
+    return ReliabilityDiagram(
         ranges=ranges,
         bottom=bottom,
         strip_bottom=strip_bottom,
@@ -162,14 +162,14 @@ def columns_of(bins: Bins, level: float) -> list[Column]:
 
 
 LEGEND = (
-    Entry('<path class="accuracy" d="M0 0h18v12h-18z"/>', "share of right answers"),
-    Entry('<path class="over" d="M0 0h18v12h-18z"/>', "over-confident by"),
-    Entry('<path class="under" d="M0 0h18v12h-18z"/>', "under-confident by"),
-    Entry('<path class="diagonal" d="M0 12L18 0"/>', "right as often as it says"),
+    LegendEntry('<path class="accuracy" d="M0 0h18v12h-18z"/>', "share of right answers"),
+    LegendEntry('<path class="over" d="M0 0h18v12h-18z"/>', "over-confident by"),
+    LegendEntry('<path class="under" d="M0 0h18v12h-18z"/>', "under-confident by"),
+    LegendEntry('<path class="diagonal" d="M0 12L18 0"/>', "right as often as it says"),
 )
 
 
-def before_and_after(before: Measurement, after: Measurement, settings: Settings, title: str) -> str:
+def before_and_after(before: Measurement, after: Measurement, settings: EvaluationSettings, title: str) -> str:
     """Draw both reliability diagrams as a picture for a file.
 
     The captions give the ECE, its estimate (too high if the error is in few bins) with its interval, the noise floor
@@ -188,7 +188,7 @@ def before_and_after(before: Measurement, after: Measurement, settings: Settings
         )
         diagram = reliability(columns_of(bins, settings.level), len(bins.count_B))
         panels.append(Panel(*BOX, diagram.content(), caption))
-    interval = Entry('<path class="whisker" d="M9 0V12m-3.5 0h7m-7-12h7"/>', f"{settings.level:.0%} interval")
+    interval = LegendEntry('<path class="whisker" d="M9 0V12m-3.5 0h7m-7-12h7"/>', f"{settings.level:.0%} interval")
     return picture(title, panels, [*LEGEND, interval])
 
 

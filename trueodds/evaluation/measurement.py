@@ -23,7 +23,7 @@ OF_THE_TOP_LABEL = ("accuracy", "error_rate", "mean_confidence")
 """Names in a summary of sums that do not apply to p(positive)."""
 
 
-class Settings(Protocol):
+class EvaluationSettings(Protocol):
     """Settings of the evaluation."""
 
     @property
@@ -70,7 +70,7 @@ def measure(
     calibrator: Calibrator,
     logits_NC: npt.ArrayLike,
     labels_N: npt.ArrayLike,
-    settings: Settings,
+    settings: EvaluationSettings,
     positive: PositiveClass | None = None,
     counts_NC: npt.ArrayLike | None = None,
 ) -> Measurement:
@@ -83,7 +83,7 @@ def measure_probabilities(
     name: str,
     p_NC: Array,
     labels_N: npt.ArrayLike,
-    settings: Settings,
+    settings: EvaluationSettings,
     positive: PositiveClass | None = None,
     counts_NC: npt.ArrayLike | None = None,
     *,
@@ -133,7 +133,7 @@ def measure_probabilities(
 
 
 def _uncertainty(
-    sums: CalibrationSums, cells: ClassCells, p_NC: Array, labels_N: npt.ArrayLike, settings: Settings
+    sums: CalibrationSums, cells: ClassCells, p_NC: Array, labels_N: npt.ArrayLike, settings: EvaluationSettings
 ) -> dict[str, float]:
     """Compute confidence limits of the other values at `settings.level`, and the values of calibrated probabilities."""
     bins, level = settings.bins, settings.level
@@ -157,7 +157,7 @@ def _uncertainty(
     }
 
 
-def _squared_error(p_NC: Array, labels_N: npt.ArrayLike, settings: Settings) -> dict[str, float]:
+def _squared_error(p_NC: Array, labels_N: npt.ArrayLike, settings: EvaluationSettings) -> dict[str, float]:
     """Compute the squared calibration error with its limits; NaN if there are too few rows."""
     name, ends = "squared_calibration_error", ("lower", "upper")
     if len(p_NC) < FEWEST:
@@ -175,7 +175,7 @@ def _improvement(before_NC: Array, p_NC: Array, labels_N: npt.ArrayLike, level: 
 
 
 def positive_values(
-    positive: PositiveClass, p_NC: Array, labels_N: npt.ArrayLike, settings: Settings
+    positive: PositiveClass, p_NC: Array, labels_N: npt.ArrayLike, settings: EvaluationSettings
 ) -> dict[str, Any]:
     """Return the name of the positive class and the metrics of its probability in [0, 1].
 

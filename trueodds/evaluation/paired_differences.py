@@ -24,7 +24,7 @@ ONE_SEED = "one seed, which compares two nets, not two methods"
 
 
 @dataclass(frozen=True, eq=False)
-class Scores:
+class RowScores:
     """Scores of each of N rows, for one net."""
 
     error_N: Array
@@ -36,7 +36,7 @@ class Scores:
     """Whether the event of that probability occurred."""
 
     @classmethod
-    def of_probabilities(cls, p_NC: Array, labels_N: npt.NDArray[np.integer]) -> Scores:
+    def of_probabilities(cls, p_NC: Array, labels_N: npt.NDArray[np.integer]) -> RowScores:
         """Score probabilities of all classes. The confidence is that of the top label."""
         p_NC = p_NC.astype(np.float64, copy=False)
         correct_N, true_N = p_NC.argmax(axis=1) == labels_N, p_NC[np.arange(len(p_NC)), labels_N]
@@ -45,20 +45,20 @@ class Scores:
         return cls((~correct_N).astype(np.float64), nll_of(true_N), brier_N, confidence_N, correct_N)
 
     @classmethod
-    def of_confidence(cls, confidence_N: Array, correct_N: npt.NDArray[np.bool_]) -> Scores:
+    def of_confidence(cls, confidence_N: Array, correct_N: npt.NDArray[np.bool_]) -> RowScores:
         """Score the top label alone, as a probability of being right: NLL in nats, and Brier score in [0, 1]."""
         true_N = np.where(correct_N, confidence_N, 1 - confidence_N)
         return cls((~correct_N).astype(np.float64), nll_of(true_N), (1 - true_N) ** 2, confidence_N, correct_N)
 
     @classmethod
-    def of_positive(cls, p_N: Array, positive_N: npt.NDArray[np.bool_]) -> Scores:
+    def of_positive(cls, p_N: Array, positive_N: npt.NDArray[np.bool_]) -> RowScores:
         """Score p(positive) in [0, 1]. The error is that of the more probable class."""
         of_p = cls.of_confidence(p_N, positive_N)
         return cls(((p_N > 0.5) != positive_N).astype(np.float64), of_p.nll_N, of_p.brier_N, p_N, positive_N)
 
 
 def differences(
-    ours: Sequence[Scores], theirs: Sequence[Scores], *, bins: int = 15, level: float = 0.95
+    ours: Sequence[RowScores], theirs: Sequence[RowScores], *, bins: int = 15, level: float = 0.95
 ) -> dict[str, Difference]:
     """Test each measure, ours minus theirs. Seed s of ours is paired with seed s of theirs, and row n with row n.
 

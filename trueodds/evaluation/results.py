@@ -14,7 +14,7 @@ from scipy.special import stdtrit
 from trueodds import calibrators
 from trueodds.calibrators import Calibrator, FitError, Identity
 from trueodds.evaluation.entries import ALL, check_entries, name_and_options
-from trueodds.evaluation.measurement import FailedFit, Measurement, Settings, measure, panel_values
+from trueodds.evaluation.measurement import EvaluationSettings, FailedFit, Measurement, measure, panel_values
 from trueodds.files import write_json
 from trueodds.inputs.table import write as write_csv
 from trueodds.logits import Logits
@@ -30,7 +30,7 @@ class Results:
     after: Measurement
     others: list[Measurement | FailedFit]
     calibrator: Calibrator
-    settings: Settings
+    settings: EvaluationSettings
     panel: dict[str, float] | None = None
     """Part of the error that the votes of people alone explain, if votes are known (`panel_values`)."""
 
@@ -49,7 +49,7 @@ def evaluate(
     calibrator: Calibrator,
     validation: Logits,
     test: Logits,
-    settings: Settings,
+    settings: EvaluationSettings,
     positive: PositiveClass | None = None,
     counts_NC: npt.ArrayLike | None = None,
 ) -> Results:
@@ -77,7 +77,7 @@ def measure_others(
     after: Calibrator,
     validation: Logits,
     test: Logits,
-    settings: Settings,
+    settings: EvaluationSettings,
     positive: PositiveClass | None = None,
     counts_NC: npt.ArrayLike | None = None,
 ) -> list[Measurement | FailedFit]:
@@ -126,7 +126,7 @@ def table_of(
     after: Measurement,
     others: Iterable[Measurement | FailedFit],
     calibrator: Calibrator,
-    settings: Settings,
+    settings: EvaluationSettings,
 ) -> dict[str, Any]:
     """Return the content of metrics.json."""
     was, now, n = before.values, after.values, after.sums.n

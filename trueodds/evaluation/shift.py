@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from trueodds import metrics
 from trueodds.calibrators import Calibrator, FitError, Identity
-from trueodds.evaluation.measurement import Settings
+from trueodds.evaluation.measurement import EvaluationSettings
 from trueodds.evaluation.results import fit_others
 from trueodds.evaluation.shifted_logits import ShiftedLogits
 from trueodds.files import write_json
@@ -66,7 +66,7 @@ class ShiftResults:
     severities: tuple[int, ...]
     description: dict[str, Any]
     """Origin of the images (`trueodds.evaluation.shifted_logits`)."""
-    settings: Settings
+    settings: EvaluationSettings
 
     def write(self, folder: Path) -> None:
         """Write shift.json (means by severity, with limits) and shift.csv (each corruption) into `folder`."""
@@ -91,7 +91,9 @@ class ShiftResults:
         return rows
 
 
-def evaluate(calibrator: Calibrator, validation: Logits, shifted: ShiftedLogits, settings: Settings) -> ShiftResults:
+def evaluate(
+    calibrator: Calibrator, validation: Logits, shifted: ShiftedLogits, settings: EvaluationSettings
+) -> ShiftResults:
     """Evaluate the corrupted rows without `calibrator`, with it, and with each of `settings.compare`.
 
     All calibrators are fitted on clean rows.

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from trueodds import metrics
-from trueodds.drawing.reliability import TOP_LABEL, Axes, Column, Reliability, reliability
+from trueodds.drawing.reliability import TOP_LABEL, Axes, Column, ReliabilityDiagram, reliability
 from trueodds.metrics import Bins, CalibrationSums, Costs, DecisionCost
 from trueodds.reports import words
 from trueodds.reports.data import memoised
@@ -197,7 +197,7 @@ def _rows(table: Bins, level: float) -> list[Bin]:
     return rows
 
 
-def diagram_of(bins: Sequence[Bin], axes: Axes = TOP_LABEL) -> Reliability:
+def diagram_of(bins: Sequence[Bin], axes: Axes = TOP_LABEL) -> ReliabilityDiagram:
     """Lay out the reliability diagram of a report's bins."""
     means = ("mean_confidence", "accuracy", "accuracy_lower", "accuracy_upper")
     columns = [Column(b.lo, b.hi, b.count, *(getattr(b, name) or 0.0 for name in means)) for b in bins if b.count]

@@ -18,7 +18,7 @@ rows).
 """
 
 
-class Tally:
+class SumsTally:
     """Sums under construction, block by block. `np.add.at` is 1.5 times as fast as `np.bincount`."""
 
     def __init__(self) -> None:

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from trueodds.sums.bins import CELLS, EDGES, cell_of
 from trueodds.sums.inputs import Array
-from trueodds.sums.sums import CalibrationSums, Groups
+from trueodds.sums.sums import CalibrationSums, CellGroups
 
 COARSE = 50
 """Number of equal cells that are cut, those up to 1/60."""
@@ -58,12 +58,12 @@ class FineSums(CalibrationSums):
         columns = (None, p_N[low_N], np.asarray(positive_N, np.float64)[low_N])
         return cls(sums.cells, np.stack([np.bincount(fine_L, column, FINE) for column in columns]).astype(np.float64))
 
-    def groups(self) -> Groups:
+    def groups(self) -> CellGroups:
         """Return the occupied fine cells, then the occupied equal ones."""
         above = CalibrationSums(np.where(np.arange(CELLS) < COARSE, 0.0, self.cells)).groups()
         cell_G = np.flatnonzero(self.fine[0])
         below = (*self.fine[:, cell_G], FINE_EDGES[cell_G + 1])
-        return Groups(*(np.concatenate(parts) for parts in zip(below, above, strict=True)))
+        return CellGroups(*(np.concatenate(parts) for parts in zip(below, above, strict=True)))
 
     def __add__(self, other: CalibrationSums) -> CalibrationSums:
         if isinstance(other, FineSums):

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from trueodds.errors import unknown
 from trueodds.sums.bins import CELLS, EDGES, Bins, check_bins
-from trueodds.sums.cells import COLUMNS, Tally, check_cells, clear_empty_cells
+from trueodds.sums.cells import COLUMNS, SumsTally, check_cells, clear_empty_cells
 from trueodds.sums.inputs import Array, as_numbers, is_number, is_whole
 from trueodds.sums.losses import brier_of, nll_of
 from trueodds.sums.rows import ROWS, top_rows
@@ -26,7 +26,7 @@ _BLOB = struct.Struct("<4sBH")
 _MAGIC = b"tosu"
 
 
-class Groups(NamedTuple):
+class CellGroups(NamedTuple):
     """Neighbouring groups of rows: their counts, sums of confidence and of correctness, and upper edges."""
 
     count_G: Array
@@ -77,7 +77,7 @@ class CalibrationSums:
         Raises:
             ValueError: An argument is invalid. The message states what was given and what is allowed.
         """
-        tally = Tally()
+        tally = SumsTally()
         for confidence, correct, true, squares in top_rows(probabilities_NC, labels_N, scores=scores):
             nll, brier = None, None
             if scores:
@@ -111,7 +111,7 @@ class CalibrationSums:
             raise ValueError(f"confidence {confidence.shape} and correct {correct.shape} must be vectors of one length")
         n = len(confidence)
         losses = [_losses(nll_N, "nll", n, np.inf), _losses(brier_N, "brier", n, MOST_BRIER)]
-        tally = Tally()
+        tally = SumsTally()
         for start in range(0, len(confidence), ROWS):
             rows = slice(start, start + ROWS)
             block, right = confidence[rows].astype(np.float64, copy=False), correct[rows]
@@ -187,11 +187,11 @@ class CalibrationSums:
         """Number of rows."""
         return int(self.cells[0].sum())
 
-    def groups(self) -> Groups:
+    def groups(self) -> CellGroups:
         """Return the occupied cells in ascending order."""
         cell_G = np.flatnonzero(self.cells[0])
         count_G, confidence_G, correct_G = self.cells[:3, cell_G]
-        return Groups(count_G, confidence_G, correct_G, EDGES[cell_G + 1])
+        return CellGroups(count_G, confidence_G, correct_G, EDGES[cell_G + 1])
 
     @property
     def has_scores(self) -> bool:

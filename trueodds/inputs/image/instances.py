@@ -48,7 +48,7 @@ SCHEMAS: Sequence[Mapping[str, Any]] = (
 
 
 @dataclass
-class Reading:
+class ImageReading:
     """Reading of one call's images. It counts the pixels of encoded images against the limit."""
 
     shape: tuple[int, int, int]

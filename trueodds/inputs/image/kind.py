@@ -18,7 +18,7 @@ from trueodds.inputs import npy
 from trueodds.inputs.errors import InputError
 from trueodds.inputs.image import instances, pictures
 from trueodds.inputs.image.formats import ALLOWED
-from trueodds.inputs.image.instances import Reading
+from trueodds.inputs.image.instances import ImageReading
 from trueodds.inputs.image.pictures import Interpolation, Pixels, Scaling
 from trueodds.inputs.kind import NO_LIMITS, SMALL, Format, InputKind, Limits
 from trueodds.texts import plural, short
@@ -149,8 +149,8 @@ class ImageInput(InputKind):
         """Scaling of encoded images to the size; None: they must have the size."""
         return Scaling(self.height, self.crop, self.interpolation) if self.resized else None
 
-    def _reading(self, limits: Limits) -> Reading:
-        return Reading(self.shape, self.scaling, limits)
+    def _reading(self, limits: Limits) -> ImageReading:
+        return ImageReading(self.shape, self.scaling, limits)
 
     def _raw(self, body: bytes, limits: Limits) -> Pixels:
         """One byte a pixel value, images one after the other, each in rows x columns x channels."""
