@@ -311,11 +311,11 @@ def check_names(params: Params, card: Mapping[str, Any] | None = None) -> None:
         DataError: `evaluation.shift` is set and the rows are not images.
     """
     from pipeline import calibrate
-    from trueodds.evaluation.entries import check_compared
+    from trueodds.evaluation.entries import check_entries
 
     make_plan(params, card)
     calibrate.check(params.calibration)
-    check_compared(params.evaluation.compare)
+    check_entries(params.evaluation.compare)
     if params.evaluation.shift is not None:
         from pipeline import data
         from pipeline import shift as shifted
