@@ -54,7 +54,7 @@ def checked(x: npt.NDArray[Any], features: Sequence[str], name: str) -> Vectors:
     if x.dtype.kind not in "fiub" or x.shape[1:] != kind.shape:
         raise DataError(f"{name} is {x.dtype} of shape {x.shape}; expected numbers (rows, {len(features)})")
     try:
-        return kind.checked(x, name)
+        return kind.check_rows(x, name)
     except InputError as error:
         raise DataError(str(error)) from None
 

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from pipeline.training.state import Epoch, TrainingState
-from trueodds.files import written
+from trueodds.files import atomic_write
 
 log = logging.getLogger("pipeline.training")
 
@@ -64,7 +64,7 @@ class Checkpoint:
         started = time.monotonic()
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
-            with written(self.folder / "state.pt") as aside, aside.open("wb") as file:
+            with atomic_write(self.folder / "state.pt") as aside, aside.open("wb") as file:
                 torch.save(state.to_dict(epoch), file)
         except OSError as error:
             cure = "The training goes on; a kill costs what is done since the last checkpoint. Free some space"
