@@ -1,4 +1,4 @@
-"""Penalties with their weights: when they are in force, and how often they acted."""
+"""Penalties with their weights: when they act, and a tally of how often they were not 0."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 Penalty = Callable[[Tensor, Tensor], Tensor]
-"""(logits_NC, labels_N) -> a scalar, added to the mean of the primary loss with its weight."""
+"""Function (logits_NC, labels_N) -> scalar, added with its weight to the mean of the primary loss."""
 
 
 When = Literal["joint", "separate", "interleaved"]
@@ -18,34 +18,40 @@ Schedule = Literal["constant", "ramp", "decay"]
 
 
 class Tally:
-    """At how many of its steps a penalty was not 0, and its mean; summed on the device, which nothing waits for."""
+    """Count of the steps at which a penalty was not 0, and its mean.
+
+    The sums stay on the device, so no step waits for them.
+    """
 
     def __init__(self) -> None:
         self.steps = 0
         self._sums: Tensor | None = None
 
     def add(self, value: Tensor) -> None:
+        """Add the value of one step."""
         value = value.detach().double()
         sums = torch.stack([(value != 0).double(), value])
         self.steps += 1
         self._sums = sums if self._sums is None else self._sums + sums
 
     def read(self) -> tuple[int, float]:
-        """(steps where it was not 0, mean over all of them), read back from the device; without steps zeros."""
+        """Return (steps at which it was not 0, mean over all steps), read from the device; zeros without steps."""
         acted, total = (0.0, 0.0) if self._sums is None else self._sums.tolist()
         return int(acted), total / max(self.steps, 1)
 
     def state(self) -> tuple[int, Tensor | None]:
+        """Return the counts for a checkpoint."""
         return self.steps, self._sums
 
     def restore(self, state: tuple[int, Tensor | None]) -> None:
+        """Restore a `state`."""
         self.steps, self._sums = state
 
 
 class Balance:
-    """Running means of a loss and of a penalty, both positive, over the steps of a run; on the device.
+    """Running means of a loss and of a penalty over the steps of a run, both of absolute values; on the device.
 
-    m <- decay m + (1 - decay) |x|, from the first step's values on.
+    m <- decay m + (1 - decay) |x|. The first step's values start the means.
     """
 
     DECAY = 0.99
@@ -55,7 +61,7 @@ class Balance:
         self._means_2: Tensor | None = None
 
     def factor(self, loss: Tensor, penalty: Tensor, counted: bool) -> Tensor:
-        """m(loss) / m(penalty), at most 1,000, with this step's values; counted: the means keep them."""
+        """Return m(loss) / m(penalty), at most 1,000, this step included. If `is_step`, the means keep this step."""
         now_2 = torch.stack([loss.detach(), penalty.detach()]).abs().double()
         means_2 = now_2 if self._means_2 is None else torch.lerp(now_2, self._means_2.to(now_2.device), self.DECAY)
         if counted:
@@ -63,38 +69,48 @@ class Balance:
         return self._ratio(means_2).to(loss.dtype)
 
     def read(self) -> float | None:
-        """The factor of the last step, read back from the device; None: there was none."""
+        """Return the factor of the last step, read from the device, or None if there was no step."""
         return None if self._means_2 is None else float(self._ratio(self._means_2))
 
     def _ratio(self, means_2: Tensor) -> Tensor:
+        """Return the factor for these means."""
         tiny = torch.finfo(means_2.dtype).tiny
         return means_2[0] / torch.maximum(means_2[1], means_2[0] / self.MOST).clamp_min(tiny)
 
     def state(self) -> Tensor | None:
+        """Return the means for a checkpoint."""
         return self._means_2
 
     def restore(self, state: Tensor | None) -> None:
+        """Restore a `state`."""
         self._means_2 = state
 
 
 @dataclass(frozen=True)
 class Weighted:
-    """A penalty with its weight, in force from `start`, a fraction of the run, on (survey, Training strategies).
+    """A penalty with its weight. It acts from the fraction `start` of the run on (survey, Training strategies).
 
-    schedule: the weight at the fraction t of the run (survey, Multi-objective optimization): constant, weight; ramp,
-    weight (t - start) / (1 - start), from 0 up to the whole; decay, weight (1 - t) / (1 - start), from the whole to 0.
-
-    when joint: weight x penalty is part of the objective.
-    when separate: its gradient is taken alone and added at `weight` times the norm of the objective's gradient, so that
-    neither dominates (`pipeline.methods.gradients`).
-    when interleaved: after each `every`-th step it has a step of its own, weight x penalty on a held-out batch, with
-    the same optimizer and clipping, the net in training mode and the rows not augmented. Without weight decay, which
-    the step before has applied: a run decays its weights as often as one without the penalty.
-
-    relative (of joint ones): the weight adapts to the run. It is multiplied by m(L) / m(|penalty|), at most 1,000, with
-    L the mean primary loss and m the running means of `Balance`: the weighted penalty stays at about `weight` times
-    the primary loss, whatever the penalty's own scale. A constant for the gradient. (The survey names adaptive
-    weights without a rule; this one is this project's.)
+    Attributes:
+        penalty: The function.
+        weight: The weight, beta.
+        start: Fraction of the run after which it acts.
+        when: joint: weight x penalty is a term of the objective. separate: its gradient is computed alone, and added at
+            `weight` times the norm of the objective's gradient, so that neither dominates
+            (`pipeline.methods.gradients`). interleaved: after each `every`-th step it takes a step of its own, with
+            weight x penalty on a held-out batch. That step uses the same optimizer and clipping, the net in training
+            mode, and rows without augmentation. It has no weight decay, because the step before has applied it: a run
+            decays its weights as often as one without the penalty.
+        every: Number of steps between two interleaved steps.
+        name: Name of the penalty.
+        schedule: Weight at the fraction t of the run (survey, Multi-objective optimization). constant: weight. ramp:
+            weight (t - start) / (1 - start), from 0 to the whole. decay: weight (1 - t) / (1 - start), from the whole
+            to 0.
+        relative: Whether the weight of a joint penalty is multiplied by m(L) / m(|penalty|), at most 1,000. L is the
+            mean primary loss and m are the running means of `Balance`. So the weighted penalty stays at about `weight`
+            times the primary loss, whatever its own scale. The factor is a constant for the gradient. (The survey names
+            adaptive weights without a rule; this rule is this project's.)
+        tally: Count of the steps at which it was not 0.
+        balance: Running means for `relative`.
     """
 
     penalty: Penalty
@@ -109,10 +125,11 @@ class Weighted:
     balance: Balance = field(default_factory=Balance, compare=False, repr=False)
 
     def at(self, progress: float) -> float:
-        """The weight at a fraction of the run at which the penalty is in force.
+        """Return the weight at a fraction of the run at which the penalty acts.
 
-        >>> [Weighted(lambda z, y: z.sum(), 2.0, 0.5, schedule="ramp").at(t) for t in (0.5, 0.75, 1.0)]
-        [0.0, 1.0, 2.0]
+        Examples:
+            >>> [Weighted(lambda z, y: z.sum(), 2.0, 0.5, schedule="ramp").at(t) for t in (0.5, 0.75, 1.0)]
+            [0.0, 1.0, 2.0]
         """
         if self.schedule == "constant" or self.start == 1:
             return self.weight
@@ -120,14 +137,14 @@ class Weighted:
         return self.weight * (ramp if self.schedule == "ramp" else 1 - ramp)
 
     def value(self, logits_NC: Tensor, labels_N: Tensor, counted: bool = True) -> Tensor:
-        """The penalty, not weighted; counted where gradients are on: then it is a step of training."""
+        """Return the penalty without its weight. If `is_step` and gradients are on, the tally counts it."""
         value = self.penalty(logits_NC, labels_N)
         if counted and torch.is_grad_enabled():
             self.tally.add(value)
         return value
 
     def joined(self, logits_NC: Tensor, labels_N: Tensor, progress: float, loss: Tensor, counted: bool) -> Tensor:
-        """The term of a joint penalty in the objective, where the mean primary loss is `loss`."""
+        """Return the term of a joint penalty in the objective, where `loss` is the mean primary loss."""
         value = self.value(logits_NC, labels_N, counted)
         weight = self.at(progress)
         if not self.relative:
@@ -135,17 +152,17 @@ class Weighted:
         return weight * self.balance.factor(loss, value, counted and torch.is_grad_enabled()) * value
 
     def figures(self) -> dict[str, float | None]:
-        """relative_<penalty>: of a relative one, the weight of the last step beside a constant schedule."""
+        """Return relative_<penalty>, for a relative penalty: its weight at the last step of a constant schedule."""
         if not self.relative:
             return {}
         factor = self.balance.read()
         return {f"relative_{self.name}": None if factor is None else self.weight * factor}
 
     def state(self) -> dict[str, Any]:
-        """For a checkpoint."""
+        """Return the state for a checkpoint."""
         return {"tally": self.tally.state(), "balance": self.balance.state()}
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Take up a `state` again."""
+        """Restore a `state`."""
         self.tally.restore(state["tally"])
         self.balance.restore(state["balance"])

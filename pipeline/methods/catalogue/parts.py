@@ -1,4 +1,4 @@
-"""Losses, penalties and changes to labels and batches by name, with the limits of their options and their sources."""
+"""Table of losses, penalties and other parts by name, with their sources and the limits of their options."""
 
 from __future__ import annotations
 
