@@ -60,7 +60,7 @@ def test_published_rows_are_those_of_the_severity(tmp_path: Path) -> None:
 def test_without_files_images_are_computed() -> None:
     source = source_of(None, (images(), labels()), COMMON, 3)
     assert isinstance(source, Computed) and source.origin["table"] == "cifar"
-    assert "frost is of generated textures" in source.origin["note"]
+    assert "frost uses generated textures" in source.origin["note"]
     some = np.array([4, 9])
     np.testing.assert_array_equal(source.images("frost", 2, some), corrupt(images(), "frost", 2, seed=3)[some])
     assert Computed(images(2, 64), 0).origin["table"] == IMAGENET.name
@@ -87,7 +87,7 @@ def damaged(folder: Path, what: str) -> None:
     [
         (
             "missing",
-            r"fog\.npy does not exist; take it from zenodo.*shift_options\.corruptions, or move the folder away",
+            r"fog\.npy does not exist; get it from zenodo.*shift_options\.corruptions, or move the folder away",
         ),
         ("cut", r"fog\.npy is not a whole \.npy file"),
         (
@@ -152,8 +152,8 @@ def test_options_are_put_in_order() -> None:
         ),
         ({"corruptions": []}, r"shift_options\.corruptions = \[\]; allowed is a list of names, such as \[fog, snow\]"),
         ({"corruptions": 3}, r"shift_options\.corruptions = 3; allowed is a list of names"),
-        ({"severities": [6]}, r"severity 6 of a corruption; allowed are 1 to 5"),
-        ({"severities": [0, 1]}, r"severity 0 .*the images as they are, is measured anyway"),
+        ({"severities": [6]}, r"severity 6 of a corruption is unknown; allowed are 1 to 5"),
+        ({"severities": [0, 1]}, r"severity 0 .*the unchanged images, is always measured"),
         ({"severities": 3}, r"shift_options\.severities = 3; allowed is a list of whole numbers from 1 to 5"),
         ({"rows": 1}, r"shift_options\.rows = 1; allowed is a whole number from 2"),
         ({"seed": -1}, r"shift_options\.seed = -1; allowed is a whole number from 0"),

@@ -100,7 +100,7 @@ def test_what_is_no_corruption_is_named() -> None:
         ConfigError, match=r"unknown corruption 'fogg'; allowed: gaussian_noise, .* Did you mean 'fog'\?"
     ):
         check(["fogg"])
-    with pytest.raises(ConfigError, match="severity 6 of a corruption; allowed are 1 to 5"):
+    with pytest.raises(ConfigError, match="severity 6 of a corruption is unknown; allowed are 1 to 5"):
         corrupt(photo(8), "fog", 6)
 
 

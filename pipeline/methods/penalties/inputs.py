@@ -20,7 +20,7 @@ def checked(logits_NC: Tensor, labels_N: Tensor, *, rows: int = 1) -> Tensor:
     """
     if logits_NC.ndim != 2 or labels_N.shape != logits_NC.shape[:1] or logits_NC.shape[1] < 2:
         shapes = f"logits {tuple(logits_NC.shape)} and labels {tuple(labels_N.shape)}"
-        raise ValueError(f"{shapes} do not match; expected (N, C) and (N,) with C at least 2")
+        raise ValueError(f"{shapes} do not fit; expected (N, C) and (N,) with C at least 2")
     if len(labels_N) < rows:
         reason = "it compares pairs of rows; raise batch_size" if rows > 1 else "an empty batch has no mean"
         raise ValueError(f"logits have {len(labels_N)} rows; this penalty needs at least {rows}, because {reason}")
