@@ -154,7 +154,7 @@ def test_fewer_validations_change_no_weight(digits: DataSet, tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"validate_every": 2, "selection": "val_nll"}, "selection val_nll looks at the validation rows"),
+        ({"validate_every": 2, "selection": "val_nll"}, "selection val_nll needs the validation rows"),
         ({"validate_every": 2, "method": "adafocal"}, "method adafocal learns from the validation rows"),
         ({"compile": "graphs"}, "CUDA graphs need a CUDA device"),
     ],
@@ -204,9 +204,9 @@ def test_a_compiled_body_of_texts_has_one_graph_for_all_lengths(monkeypatch: pyt
     ("kind", "settings", "message"),
     [
         ("text", {"compile": "graphs"}, "holds texts of many lengths; set compile: features"),
-        ("tree", {"compile": "features"}, "holds trees, each of a shape of its own; set it to off"),
+        ("tree", {"compile": "features"}, "holds trees of different shapes; set it to off"),
         ("image", {"compile": "graphs", "method": "flg"}, "set compile: features"),
-        ("image", {"compile": "graphs", "method": "mmce_separate"}, "mmce goes through the net once more"),
+        ("image", {"compile": "graphs", "method": "mmce_separate"}, "mmce passes through the net again"),
         (
             "image",
             {"compile": "features", "method": "flg", "method_options": {"lookahead": "all"}},

@@ -117,7 +117,7 @@ def test_a_killed_process_goes_on_to_the_same_files(words: list[str], workspace:
     assert not Path("artifacts/logits.npz").exists()
     command = [sys.executable, "-m", "pipeline", "train"]
     again = subprocess.run(command, env=env, capture_output=True, text=True, check=True)
-    assert re.search(r"going on after epoch \d+ of 10( and \d+ steps of the next)? from", again.stderr), again.stderr
+    assert re.search(r"continuing after epoch \d+ of 10( and \d+ steps of the next)? from", again.stderr), again.stderr
     files = ("logits.npz", "model/network/weights.safetensors")
     resumed = {name: Path("artifacts", name).read_bytes() for name in files}
     stages.train(config.load())
@@ -240,7 +240,9 @@ def test_the_best_epoch_is_taken_and_said_and_survives_a_stop(
     assert best.settings["selection"] == {"rule": rule, "epoch": least["epoch"]}
     errors = (best.logits["val"].argmax(1) != digits.arrays["val"][1]).mean()
     assert errors == pytest.approx(least["val_error"])
-    assert best.settings["notes"][0].startswith(f"The validation rows chose the weights: epoch {least['epoch']} of 4")
+    assert best.settings["notes"][0].startswith(
+        f"The validation rows selected the weights: epoch {least['epoch']} of 4"
+    )
     assert last.settings["selection"] == {"rule": "last", "epoch": 4} and last.settings["notes"] == []
 
 

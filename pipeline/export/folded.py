@@ -1,4 +1,4 @@
-"""A graph with its calibrator folded in: rows in, calibrated probabilities out, for those who serve elsewhere."""
+"""Export of a graph that contains its calibrator, for use without this package: rows in, probabilities out."""
 
 from __future__ import annotations
 
@@ -13,18 +13,24 @@ from trueodds.inputs import InputKind
 
 
 def fold(model: Path, calibrator: Calibrator, out: Path, inputs: Inputs, kind: InputKind | None = None) -> None:
-    """Write `out`: the graph of `model` with the calibrator behind its logits; its one output is `probabilities`.
+    """Write to `out` the graph of `model` with the calibrator after its logits; its only output is `probabilities`.
 
-    softmax(W z + b) is computed in float64 and given as float32, for people who serve without this package. The result
-    is compared with the calibrator itself on up to 256 of the rows `inputs`, of this kind (None: as the graph takes
-    them).
+    softmax(W z + b) is computed in float64 and returned as float32. The result is compared with the calibrator itself
+    on up to 256 rows.
+
+    Args:
+        model: ONNX file of the net.
+        calibrator: A calibrator that is affine in the logits.
+        out: File to write.
+        inputs: Rows for the comparison.
+        kind: Kind of the rows; None if they are already as the graph takes them.
 
     Raises:
-        FoldError: a calibrator that is not affine in the logits, a graph without one output of C logits or folded
-            already, no rows, or a probability that differs by more than 1e-6.
+        FoldError: The calibrator is not affine in the logits, the graph does not have one output of C logits or has its
+            calibrator already, there are no rows, or a probability differs by more than 1e-6.
     """
     if not len(inputs):
-        raise FoldError("inputs is empty; the folded graph is checked on rows: give at least one")
+        raise FoldError("inputs is empty; the folded graph is checked on rows, so give at least one")
     graph = folded(model, calibrator)
     logits = next(node for node in graph.graph.node if node.name.startswith(PREFIX)).input[0]
     some = inputs[:CHECKED_ROWS]

@@ -146,7 +146,7 @@ def test_interleaved_steps_are_those_of_a_plain_loop(
         (
             "ce+mmce",
             {"every": 2},
-            "option every of .* with when: interleaved only, and when of mmce is joint; set when: interleaved, or",
+            "option every of .* only with when: interleaved, and when of mmce is joint; set when: interleaved, or",
         ),
         ("ce+mmce", {"when": "interleaved", "every": 0}, r"every = 0 .* allowed is 1 to"),
         ("ce+augmix+mixup", {}, "mixup mixes images that augmix has views of; leave one out"),
@@ -190,7 +190,7 @@ def test_a_penalty_that_never_acted_is_said(
     of_parts = [notes[line] for line in expected if line in notes]
     assert settings["notes"][-len(of_parts) or len(settings["notes"]) :] == of_parts
     assert settings["notes"][: len(settings["notes"]) - len(of_parts)] == (
-        ["Training learned from the 100 held-out rows, too."] if "interleaved" in name else []
+        ["Training also used the 100 held-out rows."] if "interleaved" in name else []
     )
     assert all(note in caplog.text for note in of_parts)
     for part, steps, acted in expected:
@@ -242,5 +242,5 @@ def test_a_relative_weight_makes_the_scale_of_a_penalty_no_matter() -> None:
 
 
 def test_a_relative_weight_is_for_joint_penalties() -> None:
-    with pytest.raises(ConfigError, match=r"option relative .* has an effect with when: joint only"):
+    with pytest.raises(ConfigError, match=r"option relative .* has an effect only with when: joint"):
         methods.build("mmce_separate", relative=True)
