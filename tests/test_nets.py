@@ -142,7 +142,7 @@ def one_step(name: str, options: dict[str, int], lookahead: tuple[str, ...]) -> 
         method.meta.check(net, rows)
         batch = ForwardPass.of(net, rows, labels, labels, 0.0)
         for meta in method.meta.due(1):
-            meta.learn(method, net, batch, (rows, labels), Descent(0.1, summed=False, clip=0.0))
+            meta.learn(method, net, batch, (rows, labels), Descent(0.1, is_sum=False, clip=0.0))
         torch.autograd.backward(method.objective(batch))
     assert all(p.grad is not None and bool(torch.isfinite(p.grad).all()) for p in net.parameters())
 

@@ -10,7 +10,7 @@ from typing import get_args
 from pipeline import methods
 from pipeline.cli import common
 from pipeline.methods.compose import META, META_CHOICES, PENALTY
-from pipeline.methods.weighted import When
+from pipeline.methods.weighted_penalty import When
 from pipeline.training.recipes import RECIPES
 from trueodds import calibrators
 from trueodds.cli import Subparsers

@@ -50,7 +50,7 @@ def resolve(spec: str, options: Mapping[str, OptionValue]) -> Composition:
       held-out rows).
     - `every`: the number of steps between two interleaved steps.
     - `schedule`: constant, ramp (from 0 to beta at the end of the run) or decay (from beta to 0).
-    - `relative`: whether the weight follows the size of the primary loss (`pipeline.methods.weighted.Weighted`).
+    - `relative`: whether the weight follows the size of the primary loss (`pipeline.methods.weighted_penalty`).
 
     A part that learns by looking ahead has the options of `pipeline.methods.meta.meta_learner.MetaLearner`. The penalty
     in its outer loss has its own options, such as `sece.bandwidth`. If the method also adds that penalty, both use

@@ -8,7 +8,7 @@ from torch import Tensor
 from pipeline.methods.gaps import equal_mass, mean_gaps, top
 from pipeline.methods.learner import Split
 from pipeline.methods.method import START, Moment
-from pipeline.methods.targets import expected, of_target, one_minus, power
+from pipeline.methods.targets import expectation, of_target, one_minus, power
 
 SWITCH = 0.2  # a |gamma| below it changes sign: focal becomes inverse focal, or the reverse
 LEAST, GREATEST = -2.0, 20.0
@@ -59,7 +59,7 @@ class AdaFocal:
         p = log_p.exp()
         gamma = self.exponent(p.detach())
         weight = power(torch.where(gamma < 0, 1 + p, one_minus(log_p)), gamma.abs())
-        return expected(-(weight.detach() if self.gra else weight) * log_p, targets)
+        return expectation(-(weight.detach() if self.gra else weight) * log_p, targets)
 
     def learn(self, logits_NC: Tensor, labels_N: Tensor) -> None:
         """Update the bins' edges and gammas from validation rows."""

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from pipeline.data.vision import torchvision
-from pipeline.methods.operations import IDENTITY, Drawn, Policy
+from pipeline.methods.operations import IDENTITY, Draws, Policy
 
 VIEWS = 3
 DEPTH = 3
@@ -51,8 +51,8 @@ class AugMix:
         mixed = VIEWS - 1 if self.jsd else 1
         policy = self._policy((height, width))
         chains_MNCHW = images_NCHW.repeat(mixed * self.width, 1, 1, 1)
-        for drawn in self._chains(policy, n, mixed * self.width, generator):
-            chains_MNCHW = policy.apply(chains_MNCHW, drawn)
+        for draws in self._chains(policy, n, mixed * self.width, generator):
+            chains_MNCHW = policy.apply(chains_MNCHW, draws)
         chains_VWNCHW = chains_MNCHW.view(mixed, self.width, *images_NCHW.shape)
         views = []
         for chains_WNCHW in chains_VWNCHW:
@@ -63,17 +63,17 @@ class AugMix:
             views.append(mixture.to(torch.uint8).permute(0, 2, 3, 1))
         return torch.cat([images_NHWC, *views]) if self.jsd else views[0]
 
-    def _chains(self, policy: Policy, n: int, chains: int, generator: torch.Generator) -> list[Drawn]:
+    def _chains(self, policy: Policy, n: int, chains: int, generator: torch.Generator) -> list[Draws]:
         """Draw the operations of all chains, one `Draws` per step; a chain has none after its last step."""
         groups = -(-n // self.group)
         place_M = (torch.arange(chains).view(-1, 1) * groups + torch.arange(n) // self.group).flatten()
         depth_G = torch.randint(1, DEPTH + 1, (chains * groups,), generator=generator)
         steps = []
         for step in range(DEPTH):
-            drawn = policy.draw(chains * groups, generator, first=0, count=self.severity)
+            draws = policy.draw(chains * groups, generator, first=0, count=self.severity)
             over_G = depth_G <= step
-            operation_G = drawn.operation_N.masked_fill(over_G, policy.names.index(IDENTITY))
-            steps.append(Drawn(operation_G, drawn.magnitude_N.masked_fill(over_G, 0.0))[place_M])
+            operation_G = draws.operation_N.masked_fill(over_G, policy.names.index(IDENTITY))
+            steps.append(Draws(operation_G, draws.magnitude_N.masked_fill(over_G, 0.0))[place_M])
         return steps
 
     def _weights(self, n: int, generator: torch.Generator, device: torch.device) -> tuple[Tensor, Tensor]:

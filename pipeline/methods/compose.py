@@ -13,7 +13,7 @@ from pipeline.config import OptionValue
 from pipeline.methods.composition import Component, Composition, Role
 from pipeline.methods.looking_ahead import Meta, outer_penalty
 from pipeline.methods.meta.outer import NAMES as OUTER
-from pipeline.methods.weighted import Schedule, When
+from pipeline.methods.weighted_penalty import Schedule, When
 from trueodds.errors import ConfigError, unknown
 
 PENALTY: dict[str, OptionValue] = {
@@ -111,46 +111,46 @@ def compose(
     first, *added = spec.split("+")
     preset = presets.get(first, Preset(first, ""))
     named = preset.parts.split("+")
-    chosen = _chosen(spec, [*named, *added], parts, presets)
-    published = {name: chosen[name] for name in named}  # a preset's `beta` belongs to the preset's own penalty
-    if (outer := _outer(chosen, {**preset.options, **options})) in parts:
-        chosen.setdefault(outer, replace(parts[outer], role="outer"))
-    values: dict[str, dict[str, OptionValue]] = {name: {} for name in chosen}
-    for owners, settings in ((published, preset.options), (chosen, options)):
+    members = _members(spec, [*named, *added], parts, presets)
+    published = {name: members[name] for name in named}  # a preset's `beta` belongs to the preset's own penalty
+    if (outer := _outer(members, {**preset.options, **options})) in parts:
+        members.setdefault(outer, replace(parts[outer], role="outer"))
+    values: dict[str, dict[str, OptionValue]] = {name: {} for name in members}
+    for owners, settings in ((published, preset.options), (members, options)):
         for name, value in settings.items():
             owner, option = _owner(spec, name, owners)
-            _check_value(spec, option, value, chosen[owner])
+            _check_value(spec, option, value, members[owner])
             values[owner][option] = value
     for full in options:
-        owner, option = _owner(spec, full, chosen)
-        _check_effect(spec, option, owner, chosen[owner], values[owner])
-    views = [name for name, part in chosen.items() if part.role == "views"]
-    if views and "mixup" in chosen:
+        owner, option = _owner(spec, full, members)
+        _check_effect(spec, option, owner, members[owner], values[owner])
+    views = [name for name, part in members.items() if part.role == "views"]
+    if views and "mixup" in members:
         raise ConfigError(f"method {spec!r}: mixup mixes images that {views[0]} has views of; leave one out")
-    resolved = {name: {**part.settings(), **values[name]} for name, part in chosen.items()}
-    for name in [name for name, part in chosen.items() if part.role == "meta"]:
-        _check_meta(spec, name, chosen, values)
-        if chosen[name].gives_gamma:
+    resolved = {name: {**part.settings(), **values[name]} for name, part in members.items()}
+    for name in [name for name, part in members.items() if part.role == "meta"]:
+        _check_meta(spec, name, members, values)
+        if members[name].gives_gamma:
             del resolved[named[0]]["gamma"]
     return Composition(
         spec,
         tuple(
             Component(name, part.function, part.role, resolved[name], part.learner, part.exponent, part.per_class)
-            for name, part in chosen.items()
+            for name, part in members.items()
         ),
         preset.recipe,
     )
 
 
 def _check_meta(
-    spec: str, name: str, chosen: Mapping[str, Part], values: Mapping[str, Mapping[str, OptionValue]]
+    spec: str, name: str, members: Mapping[str, Part], values: Mapping[str, Mapping[str, OptionValue]]
 ) -> None:
     """Raise ConfigError if the meta part `name` cannot be combined with the other parts."""
-    primary, *added = chosen
-    if several := [other for other in added if chosen[other].role == "meta" and other != name]:
+    primary, *added = members
+    if several := [other for other in added if members[other].role == "meta" and other != name]:
         raise ConfigError(f"method {spec!r}: {name} and {several[0]} both look a step ahead; name one of them")
-    if chosen[name].gives_gamma:
-        takers = [other for other, part in chosen.items() if part.exponent is not None]
+    if members[name].gives_gamma:
+        takers = [other for other, part in members.items() if part.exponent is not None]
         if not takers:
             raise ConfigError(
                 f"method {spec!r}: {name} sets gamma for each row, and {primary} has no gamma; use focal,"
@@ -158,8 +158,8 @@ def _check_meta(
             )
         if "gamma" in values[primary]:
             raise ConfigError(f"method {spec!r}: {name} sets gamma for each row; leave the option gamma out")
-    joint = [p for p in added if chosen[p].role == "penalty" and values[p].get("when", "joint") == "joint"]
-    if chosen[name].weighs and not joint:
+    joint = [p for p in added if members[p].role == "penalty" and values[p].get("when", "joint") == "joint"]
+    if members[name].weighs and not joint:
         raise ConfigError(
             f"method {spec!r}: {name} learns the weights of joint penalties, and the method has none; add one, such"
             f" as ce+mmce+{name}"
@@ -194,7 +194,7 @@ def _check_effect(spec: str, option: str, name: str, part: Part, values: Mapping
         )
 
 
-def _chosen(spec: str, names: list[str], parts: Mapping[str, Part], presets: Mapping[str, Preset]) -> dict[str, Part]:
+def _members(spec: str, names: list[str], parts: Mapping[str, Part], presets: Mapping[str, Preset]) -> dict[str, Part]:
     """Return the parts with these names, the primary loss first."""
     first, *rest = names
     if first not in parts or parts[first].role != "primary":
@@ -211,20 +211,20 @@ def _chosen(spec: str, names: list[str], parts: Mapping[str, Part], presets: Map
     return {name: parts[name] for name in (first, *rest)}
 
 
-def _outer(chosen: Mapping[str, Part], options: Mapping[str, OptionValue]) -> str:
+def _outer(members: Mapping[str, Part], options: Mapping[str, OptionValue]) -> str:
     """Return the name of the penalty in the outer loss, or an empty text if there is none."""
-    for name in (name for name, part in chosen.items() if part.role == "meta"):
+    for name in (name for name, part in members.items() if part.role == "meta"):
         return outer_penalty(str(options.get(f"{name}.outer", options.get("outer", META["outer"]))))
     return ""
 
 
-def _owner(spec: str, name: str, chosen: Mapping[str, Part]) -> tuple[str, str]:
+def _owner(spec: str, name: str, members: Mapping[str, Part]) -> tuple[str, str]:
     """Return the part that an option belongs to, and the option's name in that part."""
-    owners = {f"{part}.{option}": (part, option) for part in chosen for option in chosen[part].settings()}
+    owners = {f"{part}.{option}": (part, option) for part in members for option in members[part].settings()}
     if name in owners:
         return owners[name]
     homonyms = [full for full, (_, option) in owners.items() if option == name]
-    if of_terms := [full for full in homonyms if chosen[owners[full][0]].role != "outer"]:
+    if of_terms := [full for full in homonyms if members[owners[full][0]].role != "outer"]:
         homonyms = of_terms
     if not homonyms:
         raise unknown(f"option of method {spec!r}:", name, dict.fromkeys(option for _, option in owners.values()))

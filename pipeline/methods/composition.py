@@ -12,7 +12,7 @@ from torch import Tensor
 
 from pipeline.methods.looking_ahead import Meta, outer_penalty
 from pipeline.methods.method import Method, Moment, PrimaryLoss
-from pipeline.methods.weighted import Weighted
+from pipeline.methods.weighted_penalty import WeightedPenalty
 from trueodds.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -41,14 +41,14 @@ class Component:
     per_class: tuple[str, ...] = ()
 
     @property
-    def own(self) -> dict[str, OptionValue]:
+    def own_options(self) -> dict[str, OptionValue]:
         """Options that belong to this part alone."""
         shared = SHARED.get(self.role, ())
         return {name: value for name, value in self.options.items() if name not in shared}
 
     def bind(self) -> Callable[..., Any]:
         """Return the function with its options, or an instance of the class."""
-        own = self.own
+        own = self.own_options
         return self.function(**own) if isinstance(self.function, type) else functools.partial(self.function, **own)
 
     def check_classes(self, classes: int) -> None:
@@ -65,7 +65,7 @@ class Component:
         """Return the function (p_y, moment) -> gamma of each row, or None if the loss has no gamma."""
         return None if self.exponent is None else functools.partial(self.exponent, **self.options)
 
-    def trained(self, outer_options: Mapping[str, OptionValue], penalties: Sequence[str]) -> Meta:
+    def make_learner(self, outer_options: Mapping[str, OptionValue], penalties: Sequence[str]) -> Meta:
         """Return the learner of a meta part.
 
         Args:
@@ -107,10 +107,10 @@ class Composition:
         method = Method(
             self.name,
             _with_moment(loss),
-            penalties=tuple(_weighted(part) for part in added if part.role == "penalty"),
+            penalties=tuple(_weigh(part) for part in added if part.role == "penalty"),
             labels=tuple(part.bind() for part in added if part.role == "labels"),  # type: ignore[misc]
             views=next((part.bind() for part in added if part.role == "views"), None),  # type: ignore[arg-type]
-            meta=next((self._learned(part) for part in added if part.role == "meta"), Meta()),
+            meta=next((self._make_learner(part) for part in added if part.role == "meta"), Meta()),
             exponent=getattr(loss, "exponent", None) or primary.exponents(),
         )
         if net is not None:
@@ -119,11 +119,13 @@ class Composition:
             method.meta.attach(net)
         return method
 
-    def _learned(self, meta: Component) -> Meta:
+    def _make_learner(self, meta: Component) -> Meta:
         """Return the learner of a meta part with the options of its outer penalty."""
         outer = outer_penalty(str(meta.options["outer"]))
-        options = next((part.own for part in self.components if part.name == outer), {})
-        return meta.trained(options, [part.name for part in self.components if part.options.get("when") == "joint"])
+        options = next((part.own_options for part in self.components if part.name == outer), {})
+        return meta.make_learner(
+            options, [part.name for part in self.components if part.options.get("when") == "joint"]
+        )
 
     @property
     def has_views(self) -> bool:
@@ -165,10 +167,10 @@ class Composition:
         return {"name": self.name, "parts": {part.name: dict(part.options) for part in self.components}}
 
 
-def _weighted(part: Component) -> Weighted:
+def _weigh(part: Component) -> WeightedPenalty:
     """Return a penalty with its weight."""
     beta, start, when, every, schedule, relative = (part.options[name] for name in WEIGHTING)
-    return Weighted(part.bind(), beta, start, when, every, part.name, schedule, relative)  # type: ignore[arg-type]  # checked
+    return WeightedPenalty(part.bind(), beta, start, when, every, part.name, schedule, relative)  # type: ignore[arg-type]  # checked
 
 
 def _with_moment(function: Callable[..., Any]) -> PrimaryLoss:

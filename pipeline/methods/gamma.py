@@ -136,7 +136,7 @@ def p_zero(gamma: float) -> float:
     return float(brentq(log_ratio, 1e-12, 0.5, xtol=1e-15))
 
 
-def scheduled(values: Sequence[float]) -> Rule:
+def schedule_rule(values: Sequence[float]) -> Rule:
     """Return the rule with values[0] until the first change, values[1] until the second, and then values[2]."""
 
     def rule(p: Tensor, stage: int) -> float:
@@ -145,7 +145,7 @@ def scheduled(values: Sequence[float]) -> Rule:
     return rule
 
 
-def steps(values: Sequence[float], edges: Sequence[float], *, closed: bool) -> Rule:
+def step_rule(values: Sequence[float], edges: Sequence[float], *, closed: bool) -> Rule:
     """Return the rule with values[i] for p between edges[i - 1] and edges[i].
 
     If `closed`, an edge itself belongs to the lower step.
@@ -176,12 +176,12 @@ def _table(device: torch.device, dtype: torch.dtype) -> Tensor:
 
 
 RULES: dict[str, Rule] = {
-    "fls531": scheduled((5.0, 3.0, 1.0)),
-    "fls532": scheduled((5.0, 3.0, 2.0)),
-    "fla53": steps((5.0, 3.0), (0.19,), closed=True),
-    "fla532": steps((5.0, 3.0, 2.0), (0.19, 0.5), closed=True),
-    "flsd53": steps((5.0, 3.0), (0.2,), closed=False),
-    "flsd52": steps((5.0, 3.0, 2.0), (0.2, 0.5), closed=False),
+    "fls531": schedule_rule((5.0, 3.0, 1.0)),
+    "fls532": schedule_rule((5.0, 3.0, 2.0)),
+    "fla53": step_rule((5.0, 3.0), (0.19,), closed=True),
+    "fla532": step_rule((5.0, 3.0, 2.0), (0.19, 0.5), closed=True),
+    "flsd53": step_rule((5.0, 3.0), (0.2,), closed=False),
+    "flsd52": step_rule((5.0, 3.0, 2.0), (0.2, 0.5), closed=False),
     "lambert": continuous,
 }
 """Rules that the option `gamma` may name instead of being a number."""

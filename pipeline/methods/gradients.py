@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 
-def nothing(_gradients: Sequence[Tensor]) -> None:
+def add_nothing(_gradients: Sequence[Tensor]) -> None:
     """Do nothing: with one process there are no gradients to add up."""
 
 
@@ -16,7 +16,7 @@ def backward(
     objective: Tensor,
     apart: Sequence[tuple[float, Tensor]],
     net: nn.Module,
-    add_up: Callable[[Sequence[Tensor]], None] = nothing,
+    add_up: Callable[[Sequence[Tensor]], None] = add_nothing,
 ) -> None:
     """Write g + sum_j weight_j |g| h_j / |h_j| into the `grad` of every parameter.
 
@@ -36,7 +36,7 @@ def backward(
     parameters = [parameter for parameter in net.parameters() if parameter.requires_grad]
     if not apart:
         torch.autograd.backward(objective)
-        if add_up is not nothing:
+        if add_up is not add_nothing:
             for parameter in parameters:
                 if parameter.grad is None:
                     parameter.grad = torch.zeros_like(parameter)

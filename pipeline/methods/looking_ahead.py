@@ -26,22 +26,22 @@ class Descent:
 
     Attributes:
         rate: Learning rate.
-        summed: Whether losses are summed over the batch instead of averaged.
+        is_sum: Whether losses are summed over the batch instead of averaged.
         clip: Largest norm of the gradient; 0 means no clipping.
     """
 
     rate: float
-    summed: bool
+    is_sum: bool
     clip: float
 
 
 class TrainingLoss(Protocol):
     """Protocol of the loss that trains a net; `pipeline.methods.method.Method` implements it."""
 
-    def terms(self, batch: Batch, *, counted: bool) -> list[Tensor]:
+    def terms(self, batch: Batch, *, is_step: bool) -> list[Tensor]:
         """Return the terms of the objective.
 
-        The first term is the one that meta parameters shape. `counted` says that they belong to a training step, so
+        The first term is the one that meta parameters shape. `is_step` says that they belong to a training step, so
         that tallies count them.
         """
         ...

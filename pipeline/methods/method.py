@@ -12,7 +12,7 @@ from torch import Tensor
 from pipeline.methods.batch import Batch, identity
 from pipeline.methods.learner import Learner, learners_due
 from pipeline.methods.looking_ahead import Meta
-from pipeline.methods.weighted import Weighted, When
+from pipeline.methods.weighted_penalty import WeightedPenalty, When
 from trueodds.errors import ConfigError
 
 
@@ -89,7 +89,7 @@ class Method:
 
     name: str
     primary: PrimaryLoss
-    penalties: tuple[Weighted, ...] = ()
+    penalties: tuple[WeightedPenalty, ...] = ()
     labels: tuple[Labels, ...] = ()
     views: Views | None = None
     meta: Meta = field(default_factory=Meta)
@@ -154,10 +154,10 @@ class Method:
         shaped, *rest = self.terms(batch)
         return sum(rest, start=shaped)
 
-    def terms(self, batch: Batch, *, counted: bool = True) -> list[Tensor]:
+    def terms(self, batch: Batch, *, is_step: bool = True) -> list[Tensor]:
         """Return the terms of the objective.
 
-        The first term is the one that meta parameters shape. `counted` says that they belong to a training step, so
+        The first term is the one that meta parameters shape. `is_step` says that they belong to a training step, so
         that tallies count them.
         """
         labels, rows = batch.labels, len(batch.labels)
@@ -170,7 +170,7 @@ class Method:
             shaped = shaped + penalty
         terms = []
         for term in self._in_force("joint", batch.progress):
-            value = term.joined(logits, labels, batch.progress, loss, counted)
+            value = term.joint_term(logits, labels, batch.progress, loss, is_step)
             if (factor := self.meta.factor(term.name)) is None:
                 terms.append(value)
             else:
@@ -184,11 +184,11 @@ class Method:
         terms = self._in_force("separate", progress)
         return [(term.at(progress), term.value(logits_NC[: len(labels_N)], labels_N)) for term in terms]
 
-    def due(self, step: int, progress: float) -> list[Weighted]:
+    def due(self, step: int, progress: float) -> list[WeightedPenalty]:
         """Return the interleaved penalties that take a step after step number `step` of the run, from 1 on."""
         return [term for term in self._in_force("interleaved", progress) if step % term.every == 0]
 
-    def _in_force(self, when: When, progress: float) -> list[Weighted]:
+    def _in_force(self, when: When, progress: float) -> list[WeightedPenalty]:
         """Return the penalties of this kind whose start has passed."""
         return [term for term in self.penalties if term.when == when and progress >= term.start]
 
@@ -259,7 +259,7 @@ class Method:
                 notes.append(f"The penalty {term.name} never acted: {what}.")
         return notes
 
-    def acted(self) -> list[dict[str, Any]]:
+    def penalty_tallies(self) -> list[dict[str, Any]]:
         """Return a line for each penalty.
 
         A line has its name, its weight, its steps, the steps at which it was not 0, and its mean before weighting.

@@ -24,14 +24,14 @@ GEOMETRIC = ("ShearX", "ShearY", "TranslateX", "TranslateY", "Rotate")
 
 
 @dataclass(frozen=True)
-class Drawn:
+class Draws:
     """Operation of each image (an index into the policy's names), and its magnitude; on the CPU."""
 
     operation_N: Tensor
     magnitude_N: Tensor
 
-    def __getitem__(self, index: Any) -> Drawn:
-        return Drawn(self.operation_N[index], self.magnitude_N[index])
+    def __getitem__(self, index: Any) -> Draws:
+        return Draws(self.operation_N[index], self.magnitude_N[index])
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class Policy:
         signed = torch.tensor([signed for _, signed in space.values()])
         return cls(transform, (*space, IDENTITY), torch.stack(table), signed)
 
-    def draw(self, n: int, generator: torch.Generator, *, first: int, count: int) -> Drawn:
+    def draw(self, n: int, generator: torch.Generator, *, first: int, count: int) -> Draws:
         """Draw an operation and a magnitude for n images.
 
         The magnitude is one of `count` from number `first` on, and negative half the time if the operation is signed.
@@ -67,13 +67,13 @@ class Policy:
         level_N = first + torch.randint(count, (n,), generator=generator)
         negative_N = (torch.rand(n, generator=generator) <= 0.5) & self.signed_K[operation_N]
         magnitude_N = self.magnitude_KB[operation_N, level_N]
-        return Drawn(operation_N, torch.where(negative_N, -magnitude_N, magnitude_N))
+        return Draws(operation_N, torch.where(negative_N, -magnitude_N, magnitude_N))
 
-    def apply(self, images_NCHW: Tensor, drawn: Drawn) -> Tensor:
+    def apply(self, images_NCHW: Tensor, draws: Draws) -> Tensor:
         """Apply to each uint8 image its operation; return uint8."""
         is_moved_K = torch.tensor([name in GEOMETRIC for name in self.names])
-        is_moved_N = is_moved_K[drawn.operation_N]
-        key_2N = torch.stack([drawn.operation_N.double(), drawn.magnitude_N.double()])
+        is_moved_N = is_moved_K[draws.operation_N]
+        key_2N = torch.stack([draws.operation_N.double(), draws.magnitude_N.double()])
         keys_2G, group_N, counts_G = torch.unique(
             key_2N.masked_fill(is_moved_N, -1.0), dim=1, return_inverse=True, return_counts=True
         )
@@ -83,7 +83,7 @@ class Policy:
         for (operation, magnitude), count in zip(keys_2G.T.tolist(), counts_G.tolist(), strict=True):
             part = images[begin : begin + count]
             made.append(
-                self._moved(part, drawn[order_N[begin : begin + count]])
+                self._warp(part, draws[order_N[begin : begin + count]])
                 if operation < 0
                 else self._one(part, self.names[int(operation)], magnitude)
             )
@@ -98,10 +98,10 @@ class Policy:
         )
         return done
 
-    def _moved(self, images_NCHW: Tensor, drawn: Drawn) -> Tensor:
+    def _warp(self, images_NCHW: Tensor, draws: Draws) -> Tensor:
         """Apply geometric operations as torchvision's `affine_image` does, with a matrix for each image."""
         n, _, height, width = images_NCHW.shape
-        pairs = zip(drawn.operation_N.tolist(), drawn.magnitude_N.tolist(), strict=True)
+        pairs = zip(draws.operation_N.tolist(), draws.magnitude_N.tolist(), strict=True)
         theta = [_inverse(self.names[operation], magnitude, height, width) for operation, magnitude in pairs]
         theta_N32 = torch.tensor(theta).view(n, 2, 3).transpose(1, 2) / torch.tensor([0.5 * width, 0.5 * height])
         theta_N32 = theta_N32.to(images_NCHW.device)
@@ -159,11 +159,11 @@ def randaugment(
     transform: Any = v2.RandAugment(num_ops=operations)
     policy = Policy.of(transform, transform._AUGMENTATION_SPACE, transform.num_magnitude_bins, size)
 
-    def augmented(images_NCHW: Tensor, generator: torch.Generator, n: int, share: Callable[[Tensor], Tensor]) -> Tensor:
+    def augment(images_NCHW: Tensor, generator: torch.Generator, n: int, share: Callable[[Tensor], Tensor]) -> Tensor:
         """Draw for a batch of n rows and augment the rows of a share."""
         for _ in range(operations):
-            drawn = policy.draw(n, generator, first=transform.magnitude, count=1)
-            images_NCHW = policy.apply(images_NCHW, drawn[share(torch.arange(n))])
+            draws = policy.draw(n, generator, first=transform.magnitude, count=1)
+            images_NCHW = policy.apply(images_NCHW, draws[share(torch.arange(n))])
         return images_NCHW
 
-    return augmented
+    return augment

@@ -20,14 +20,14 @@ def of_target(values_NC: Tensor, targets: Tensor) -> Tensor:
     return values_NC.gather(1, targets.unsqueeze(1)).squeeze(1) if targets.ndim == 1 else values_NC
 
 
-def expected(values: Tensor, targets: Tensor) -> Tensor:
+def expectation(values: Tensor, targets: Tensor) -> Tensor:
     """Return the mean of values from `of_target` (N,): v_y for class indices, sum_k t_k v_k for distributions."""
     return values if targets.ndim == 1 else (targets * values).sum(1)
 
 
 def per_class(values_NC: Tensor, targets: Tensor) -> Tensor:
     """Return v_y for class indices, sum_k t_k v_k for distributions; (N,)."""
-    return expected(of_target(values_NC, targets), targets)
+    return expectation(of_target(values_NC, targets), targets)
 
 
 def of_class(value: float | Sequence[float], logits_NC: Tensor, targets: Tensor) -> Tensor | float:

@@ -213,7 +213,7 @@ def _trained(
     """Return the net with the selected weights, its logits, and the settings for its card."""
     net, method, selection = state.net, state.method, state.selection
     selection.take(net)
-    penalties = method.acted()
+    penalties = method.penalty_tallies()
     for line in penalties:
         log.info("penalty %(name)s: not 0 at %(acted)d of its %(steps)d steps, mean %(mean).4g x beta %(beta)g", line)
     for note in method.notes():

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from pipeline.methods.batch import ForwardPass
-from pipeline.methods.gradients import backward, nothing
+from pipeline.methods.gradients import add_nothing, backward
 from pipeline.methods.looking_ahead import Descent, Meta
 from pipeline.methods.method import Method
 from pipeline.nets.net import Net
@@ -177,7 +177,7 @@ class TrainingState:
 
     def look_ahead(self, meta: Meta, batch: ForwardPass, held_out: tuple[Tensor, Tensor]) -> None:
         """Take a meta step before the training step that it looks ahead to."""
-        descent = Descent(self.rate, summed=self.recipe.reduction == "sum", clip=self.recipe.clip)
+        descent = Descent(self.rate, is_sum=self.recipe.reduction == "sum", clip=self.recipe.clip)
         self._leak = meta.learn(self.method, self.net, batch, held_out, descent)
 
     def descend(
@@ -207,7 +207,7 @@ class TrainingState:
             loss = loss * labels
         elif rows is not None:
             loss = loss * (labels / rows)
-        backward(loss, apart, self.net, nothing if self.processes.world == 1 else self._add_up)
+        backward(loss, apart, self.net, add_nothing if self.processes.world == 1 else self._add_up)
         learning = [parameter for parameter in self.net.parameters() if parameter.requires_grad]
         for parameter, leak in zip(learning, self._leak, strict=bool(self._leak)):
             parameter.grad = leak if parameter.grad is None else parameter.grad + leak

@@ -15,11 +15,11 @@ from pipeline.methods import penalties
 from pipeline.methods.batch import ForwardPass
 from pipeline.methods.looking_ahead import Descent, outer_penalty
 from pipeline.methods.meta.gamma_net import POSITIVE, GammaNet
-from pipeline.methods.meta.histogram import LearnedHistogram
-from pipeline.methods.meta.learner import MetaLearner
+from pipeline.methods.meta.learned_histogram import LearnedHistogram
+from pipeline.methods.meta.learned_weights import LearnedWeights
 from pipeline.methods.meta.lookahead import logit_tangent
+from pipeline.methods.meta.meta_learner import MetaLearner
 from pipeline.methods.meta.outer import OuterLoss
-from pipeline.methods.meta.weights import LearnedWeights
 from pipeline.methods.method import Method
 from pipeline.nets.net import Net
 from tests.reference_meta import outer_after

@@ -14,7 +14,7 @@ from pipeline import data, methods, nets
 from pipeline.config import Data, OptionValue, Training
 from pipeline.methods import penalties
 from pipeline.methods.gradients import backward
-from pipeline.methods.weighted import Weighted, When
+from pipeline.methods.weighted_penalty import WeightedPenalty, When
 from pipeline.training.batches import Batches
 from pipeline.training.recipes import resolve
 from tests.methods.batches import batch
@@ -199,7 +199,7 @@ def test_a_penalty_that_never_acted_is_said(
 
 def test_a_tally_counts_what_is_not_0_where_gradients_are_on() -> None:
     values = iter([0.0, 0.5, 0.0, -2.0, 1.0])
-    term = Weighted(lambda logits, labels: torch.tensor(next(values)))
+    term = WeightedPenalty(lambda logits, labels: torch.tensor(next(values)))
     for _ in range(4):
         term.value(torch.zeros(2, 2), torch.zeros(2, dtype=torch.int64))
     with torch.no_grad():
@@ -237,8 +237,8 @@ def test_a_relative_weight_makes_the_scale_of_a_penalty_no_matter() -> None:
     assert losses[0].item() == pytest.approx(2 * methods.build("ce").loss(logits, labels).item())
     slopes = [torch.autograd.grad(loss, logits)[0] for loss in losses]
     assert torch.allclose(slopes[0], slopes[1], rtol=1e-10)
-    term = Weighted(lambda z, y: z.sum() * 0, 1.0, relative=True)
-    assert term.joined(logits, labels, 0.0, torch.tensor(2.0), counted=True).item() == 0
+    term = WeightedPenalty(lambda z, y: z.sum() * 0, 1.0, relative=True)
+    assert term.joint_term(logits, labels, 0.0, torch.tensor(2.0), is_step=True).item() == 0
 
 
 def test_a_relative_weight_is_for_joint_penalties() -> None:

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from pipeline.methods.gamma import resolve
 from pipeline.methods.method import START, Moment
-from pipeline.methods.targets import constant, expected, of_target, one_minus, power
+from pipeline.methods.targets import constant, expectation, of_target, one_minus, power
 
 
 def bsce(
@@ -50,4 +50,4 @@ def bsce(
         rest = (powers_NC.sum(1, keepdim=True) - powers_NC).clamp_min(0)
     exponent = resolve(gamma, log_p.exp(), moment)
     weight = power(rest + power(one_minus(log_p), norm), exponent / norm)
-    return expected(-constant(weight, gra) * log_p, targets)
+    return expectation(-constant(weight, gra) * log_p, targets)

@@ -12,7 +12,7 @@ from pipeline.methods.gaps import binned_error
 from pipeline.methods.learner import Split
 from pipeline.methods.losses.cross_entropy import cross_entropy
 from pipeline.methods.method import START, Moment
-from pipeline.methods.targets import expected, of_target, one_minus, power
+from pipeline.methods.targets import expectation, of_target, one_minus, power
 from trueodds.errors import ConfigError
 
 BINS = 15  # of the ECE that selects the strength of the noise
@@ -93,7 +93,7 @@ class Consistency:
         if self.variant == "official":
             log_p = of_target(torch.log_softmax(logits_NC, 1), targets)
             weight = power(1 - of_target(self._shares(logits_NC.detach()), targets), self.gamma)
-            return expected(-weight * log_p, targets)
+            return expectation(-weight * log_p, targets)
         return power(self._inconsistency(logits_NC, moment), self.gamma) * cross_entropy(logits_NC, targets)
 
     def learn(self, logits_NC: Tensor, labels_N: Tensor) -> None:

@@ -8,7 +8,7 @@ from torch.nn import functional as F
 
 from pipeline.methods.gamma import resolve
 from pipeline.methods.method import START, Moment
-from pipeline.methods.targets import constant, expected, of_target, one_minus, power
+from pipeline.methods.targets import constant, expectation, of_target, one_minus, power
 
 
 def dual_focal(
@@ -60,13 +60,13 @@ def dual_focal(
     if variant == "survey":
         log_rest = _log_without_rival(log_p_NC, targets)
         second = constant(power(log_rest.exp(), gamma2), gra) * log_rest
-        return expected(-alpha1 * constant(power(own, exponent), gra) * log_p - alpha2 * second, targets)
+        return expectation(-alpha1 * constant(power(own, exponent), gra) * log_p - alpha2 * second, targets)
     below = _next_below(log_p_NC.exp(), targets)
     if variant == "official":
         weight = power(own + constant(below, gra), exponent)
     else:
         weight = constant(power(own + below, exponent), gra)
-    return expected(-weight * log_p, targets)
+    return expectation(-weight * log_p, targets)
 
 
 def _next_below(p_NC: Tensor, targets: Tensor) -> Tensor:

@@ -11,7 +11,7 @@ from pipeline.methods.gaps import class_errors, equal_mass, equal_width, mean_ga
 from pipeline.methods.learner import Split
 from pipeline.methods.losses.cross_entropy import cross_entropy
 from pipeline.methods.method import START, Moment
-from pipeline.methods.targets import expected, of_target
+from pipeline.methods.targets import expectation, of_target
 
 
 class Gaps(NamedTuple):
@@ -69,7 +69,7 @@ class EceCE:
             return cross_entropy(logits_NC, targets)
         log_p = of_target(torch.log_softmax(logits_NC, 1), targets)
         gap = self._gap(log_p.detach().exp(), targets, self.gaps)
-        return expected(-(1 - moment.progress + moment.progress * gap) * log_p, targets)
+        return expectation(-(1 - moment.progress + moment.progress * gap) * log_p, targets)
 
     def learn(self, logits_NC: Tensor, labels_N: Tensor) -> None:
         """Compute the gaps from labelled rows."""

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from pipeline.methods.gamma import CHANGES, resolve
 from pipeline.methods.method import START, Moment
-from pipeline.methods.targets import constant, expected, of_class, of_target, one_minus, power
+from pipeline.methods.targets import constant, expectation, of_class, of_target, one_minus, power
 
 
 def focal(
@@ -53,4 +53,4 @@ def focal(
     log_p = of_target(torch.log_softmax(logits_NC, 1), targets)
     exponent = resolve(gamma, log_p.exp(), moment, (first_change, second_change))
     weight = power(one_minus(log_p), exponent)
-    return expected(-of_class(alpha, logits_NC, targets) * constant(weight, gra) * log_p, targets)
+    return expectation(-of_class(alpha, logits_NC, targets) * constant(weight, gra) * log_p, targets)

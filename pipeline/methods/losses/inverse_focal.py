@@ -7,7 +7,7 @@ from torch import Tensor
 
 from pipeline.methods.gamma import resolve
 from pipeline.methods.method import START, Moment
-from pipeline.methods.targets import constant, expected, of_target
+from pipeline.methods.targets import constant, expectation, of_target
 
 
 def inverse_focal(
@@ -40,4 +40,4 @@ def inverse_focal(
     log_p = of_target(torch.log_softmax(logits_NC, 1), targets)
     p = log_p.exp()
     weight = (1 + p) ** resolve(gamma, p, moment)
-    return expected(-constant(weight, gra) * log_p, targets)
+    return expectation(-constant(weight, gra) * log_p, targets)

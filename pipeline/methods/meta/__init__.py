@@ -6,9 +6,9 @@ held-out rows, after the step that the net is about to take. It then moves phi d
 """
 
 from pipeline.methods.meta.gamma_net import GammaNet
-from pipeline.methods.meta.histogram import LearnedHistogram
-from pipeline.methods.meta.smoothing import LearnedSmoothing
+from pipeline.methods.meta.learned_histogram import LearnedHistogram
+from pipeline.methods.meta.learned_smoothing import LearnedSmoothing
+from pipeline.methods.meta.learned_weights import LearnedWeights
 from pipeline.methods.meta.unit_l2 import UnitL2
-from pipeline.methods.meta.weights import LearnedWeights
 
 __all__ = ["GammaNet", "LearnedHistogram", "LearnedSmoothing", "LearnedWeights", "UnitL2"]

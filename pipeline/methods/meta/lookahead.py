@@ -60,7 +60,7 @@ def through_head(
     """
     inputs, labels = held_out
     theta = [net.head.weight, net.head.bias]
-    inner = _Inner.of(method, net, theta, batch, descent.summed)
+    inner = _Inner.of(method, net, theta, batch, descent.is_sum)
     features_ND = batch.features.detach()
     g = inner.by_weights((inner.by_logits_NC.mT @ features_ND, inner.by_logits_NC.sum(0)))
     with torch.no_grad(), separate_buffers(net):
@@ -85,7 +85,7 @@ def through_all(
     inputs, labels = held_out
     named = {name: parameter for name, parameter in net.named_parameters() if parameter.requires_grad}
     theta = list(named.values())
-    inner = _Inner.of(method, net, theta, batch, descent.summed)
+    inner = _Inner.of(method, net, theta, batch, descent.is_sum)
     along = torch.autograd.grad(batch.logits, theta, inner.by_logits_NC, retain_graph=True, materialize_grads=True)
     g = inner.by_weights(along)
     with torch.no_grad(), separate_buffers(net):
@@ -98,7 +98,7 @@ def through_all(
     return LookAhead(inner.gradient(phi, tangent_NC, v, descent.rate), before, after.detach())
 
 
-def as_their_code(
+def as_public_code(
     method: TrainingLoss, net: Net, phi: Tensors, batch: ForwardPass, held_out: tuple[Tensor, Tensor], outer: OuterLoss,
     descent: Descent,
 ) -> LookAhead:  # fmt: skip
@@ -110,7 +110,7 @@ def as_their_code(
     """
     inputs, labels = held_out
     theta = [net.head.weight, net.head.bias]
-    summed = len(batch.labels) * torch.stack(method.terms(batch, counted=False)).sum()
+    summed = len(batch.labels) * torch.stack(method.terms(batch, is_step=False)).sum()
     g = torch.autograd.grad(summed, theta, create_graph=True)
     ahead = [p - descent.rate * part for p, part in zip(theta, g, strict=True)]
     held_out_ND = net.features(inputs)
@@ -187,11 +187,11 @@ class _Inner:
     shaped_direct: Sequence[Tensor | None]
 
     @classmethod
-    def of(cls, method: TrainingLoss, net: Net, theta: Tensors, batch: ForwardPass, summed: bool) -> _Inner:
+    def of(cls, method: TrainingLoss, net: Net, theta: Tensors, batch: ForwardPass, is_sum: bool) -> _Inner:
         """Differentiate the terms of the training loss at the batch's logits."""
         at = batch.apart()
-        scale = len(batch.labels) if summed else 1
-        shaped, *rest = method.terms(at, counted=False)
+        scale = len(batch.labels) if is_sum else 1
+        shaped, *rest = method.terms(at, is_step=False)
         first, *direct = torch.autograd.grad(scale * shaped, [at.logits, *theta], create_graph=True, allow_unused=True)
         by_logits_NC = first.detach()
         if rest:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from pipeline.methods.penalties.inputs import checked, top
+from pipeline.methods.penalties.inputs import check_inputs, top
 
 
 def mdca(logits_NC: Tensor, labels_N: Tensor) -> Tensor:
@@ -29,7 +29,7 @@ def mdca(logits_NC: Tensor, labels_N: Tensor) -> Tensor:
         >>> mdca(torch.log(torch.tensor([[0.25, 0.75]])), torch.tensor([1]))
         tensor(0.2500)
     """
-    p_NC = torch.softmax(checked(logits_NC, labels_N), 1)
+    p_NC = torch.softmax(check_inputs(logits_NC, labels_N), 1)
     share_N = p_NC.new_full(labels_N.shape, 1 / len(p_NC))
     return (p_NC.mean(0).index_add(0, labels_N, share_N, alpha=-1)).abs().mean()
 
@@ -55,5 +55,5 @@ def dca(logits_NC: Tensor, labels_N: Tensor) -> Tensor:
         >>> dca(torch.log(torch.tensor([[0.25, 0.75]])), torch.tensor([1]))
         tensor(0.2500)
     """
-    c_N, a_N = top(checked(logits_NC, labels_N), labels_N)
+    c_N, a_N = top(check_inputs(logits_NC, labels_N), labels_N)
     return (a_N - c_N).mean().abs()

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from pipeline.methods.penalties.inputs import checked, correct
+from pipeline.methods.penalties.inputs import check_inputs, correct
 
 STEPS = 12  # worst of 600 random batches (logits of spread 30, nearly all wrong): 3e-7 nats left to gain
 SHARES = (1.0, 0.5, 0.25, 0.1, 0.01, 0.0)
@@ -39,7 +39,7 @@ def beta_joint(logits_NC: Tensor, labels_N: Tensor) -> Tensor:
         >>> beta_joint(torch.log(torch.tensor([[0.1, 0.9]] * 20)), torch.tensor([0, 1] * 10)) > 0.1
         tensor(True)
     """
-    logits = checked(logits_NC, labels_N)
+    logits = check_inputs(logits_NC, labels_N)
     log_p_NC = torch.log_softmax(logits, 1)
     answer_N1 = logits.detach().argmax(1, keepdim=True)
     log_c_N = log_p_NC.gather(1, answer_N1).squeeze(1)

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from pipeline.methods.penalties.inputs import checked, one_of, positive, root, soft_correct, top
+from pipeline.methods.penalties.inputs import check_inputs, one_of, positive, root, soft_correct, top
 
 MOST_ORDER = 10  # above it, the powers of small gaps underflow in float32
 
@@ -62,7 +62,7 @@ def sb_ece(
     positive(bins=bins, temperature=temperature)
     if not 1 <= order <= MOST_ORDER:
         raise ValueError(f"order is {order}; allowed are numbers from 1 to {MOST_ORDER}")
-    c_N, a_N = top(checked(logits_NC, labels_N), labels_N)
+    c_N, a_N = top(check_inputs(logits_NC, labels_N), labels_N)
     low = 1 / logits_NC.shape[1] if variant == "official" else 0.0
     member_NB = (_sigmoid_edges if membership == "sigmoid" else gaussian_memberships)(c_N, low, bins, temperature)
     size_B = member_NB.sum(0).clamp_min(torch.finfo(c_N.dtype).tiny)
@@ -132,7 +132,7 @@ def dece(
     """
     one_of("membership", membership, ("softmax", "sigmoid"))
     positive(bins=bins, temperature=temperature)
-    p_NC = torch.softmax(logits := checked(logits_NC, labels_N), 1)
+    p_NC = torch.softmax(logits := check_inputs(logits_NC, labels_N), 1)
     c_N, _ = top(logits, labels_N, p_NC)
     member_NB = (_sigmoid_edges if membership == "sigmoid" else _cuts)(c_N, 0.0, bins, temperature)
     return ((soft_correct(p_NC, labels_N, temperature) - c_N) @ member_NB).abs().sum() / len(c_N)
@@ -164,7 +164,7 @@ def soft_histogram(logits_NC: Tensor, labels_N: Tensor, *, bins: int = 15) -> Te
         tensor(0.2500)
     """
     positive(bins=bins)
-    c_N, a_N = top(checked(logits_NC, labels_N), labels_N)
+    c_N, a_N = top(check_inputs(logits_NC, labels_N), labels_N)
     place_N = (c_N * bins - 0.5).clamp(0, bins - 1)
     member_NB = torch.relu(1 - (place_N.unsqueeze(1) - torch.arange(bins, device=c_N.device)).abs())
     return ((a_N - c_N) @ member_NB).abs().sum() / len(c_N)
@@ -195,7 +195,7 @@ def brier_reliability(logits_NC: Tensor, labels_N: Tensor, *, bins: int = 15) ->
         tensor(0.1250)
     """
     positive(bins=bins)
-    p_NC = torch.softmax(checked(logits_NC, labels_N), 1)
+    p_NC = torch.softmax(check_inputs(logits_NC, labels_N), 1)
     classes = p_NC.shape[1]
     inner = torch.arange(1, bins, device=p_NC.device, dtype=p_NC.dtype) / bins
     cell_NC = torch.bucketize(p_NC.detach(), inner) + bins * torch.arange(classes, device=p_NC.device)

@@ -9,7 +9,7 @@ import torch
 from scipy.interpolate import CubicSpline
 from torch import Tensor
 
-from pipeline.methods.penalties.inputs import checked, one_of, positive, top
+from pipeline.methods.penalties.inputs import check_inputs, one_of, positive, top
 
 
 def ks(logits_NC: Tensor, labels_N: Tensor, *, bins: int = 6, variant: str = "plain") -> Tensor:
@@ -40,7 +40,7 @@ def ks(logits_NC: Tensor, labels_N: Tensor, *, bins: int = 6, variant: str = "pl
     """
     one_of("variant", variant, ("plain", "spline"))
     positive(bins=bins)
-    c_N, a_N = top(checked(logits_NC, labels_N), labels_N)
+    c_N, a_N = top(check_inputs(logits_NC, labels_N), labels_N)
     sorted_N, order_N = torch.sort(c_N)
     with torch.no_grad():
         group_N = torch.cat([order_N.new_zeros(1), (sorted_N.diff() > 0).cumsum(0)])

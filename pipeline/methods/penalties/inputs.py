@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 
-def checked(logits_NC: Tensor, labels_N: Tensor, *, rows: int = 1) -> Tensor:
+def check_inputs(logits_NC: Tensor, labels_N: Tensor, *, rows: int = 1) -> Tensor:
     """Check the inputs and return the logits, raised to float32 from half precision.
 
     Kernels and bins are narrower than the steps of half precision near 1.
@@ -45,10 +45,10 @@ def positive(**options: float) -> None:
         raise ValueError(f"bins is {bins}; allowed are whole numbers from 1 up")
 
 
-def one_of(name: str, value: str, allowed: Sequence[str]) -> None:
+def one_of(name: str, value: str, choices: Sequence[str]) -> None:
     """Raise ValueError unless `value` is one of the choices."""
-    if value not in allowed:
-        raise ValueError(f"{name} is {value!r}; allowed: {', '.join(map(repr, allowed))}")
+    if value not in choices:
+        raise ValueError(f"{name} is {value!r}; allowed: {', '.join(map(repr, choices))}")
 
 
 def correct(logits_NC: Tensor, labels_N: Tensor) -> Tensor:

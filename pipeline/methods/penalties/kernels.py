@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from pipeline.methods.penalties.inputs import checked, one_of, positive, root, soft_correct, top
+from pipeline.methods.penalties.inputs import check_inputs, one_of, positive, root, soft_correct, top
 
 RANK_TEMPERATURE = 0.01
 
@@ -46,7 +46,7 @@ def mmce(
     """
     one_of("variant", variant, ("paper", "official"))
     positive(bandwidth=bandwidth)
-    c_N, a_N = top(checked(logits_NC, labels_N, rows=2), labels_N)
+    c_N, a_N = top(check_inputs(logits_NC, labels_N, rows=2), labels_N)
     right, wrong = a_N.sum(), (1 - a_N).sum()
     if weighted:
         power = 2 if variant == "official" else 1
@@ -85,7 +85,7 @@ def sece(logits_NC: Tensor, labels_N: Tensor, *, bandwidth: float = 0.01, varian
     """
     one_of("variant", variant, ("soft", "hard"))
     positive(bandwidth=bandwidth)
-    p_NC = torch.softmax(logits := checked(logits_NC, labels_N, rows=2), 1)
+    p_NC = torch.softmax(logits := check_inputs(logits_NC, labels_N, rows=2), 1)
     c_N, a_N = top(logits, labels_N, p_NC)
     if variant == "soft":
         a_N = soft_correct(p_NC, labels_N, RANK_TEMPERATURE)

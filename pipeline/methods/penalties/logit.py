@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from pipeline.methods.penalties.inputs import checked, one_of
+from pipeline.methods.penalties.inputs import check_inputs, one_of
 
 
 def margin(logits_NC: Tensor, labels_N: Tensor, *, margin: float = 10.0, variant: str = "paper") -> Tensor:
@@ -39,7 +39,7 @@ def margin(logits_NC: Tensor, labels_N: Tensor, *, margin: float = 10.0, variant
     one_of("variant", variant, ("paper", "official"))
     if not 0 <= margin < math.inf:
         raise ValueError(f"margin is {margin}; allowed are numbers from 0 up")
-    logits = checked(logits_NC, labels_N)
+    logits = check_inputs(logits_NC, labels_N)
     excess_N = torch.relu(logits.max(1, keepdim=True).values - logits - margin).sum(1)
     return (excess_N / logits.shape[1] if variant == "official" else excess_N).mean()
 
@@ -74,7 +74,7 @@ def cpc(logits_NC: Tensor, labels_N: Tensor, *, bdc: float = 0.1, bec: float = 1
     for name, weight in (("bdc", bdc), ("bec", bec)):
         if not 0 <= weight < math.inf:
             raise ValueError(f"{name} is {weight}; allowed are numbers from 0 up")
-    logits = checked(logits_NC, labels_N)
+    logits = check_inputs(logits_NC, labels_N)
     classes = logits.shape[1]
     true_N1 = logits.gather(1, labels_N.unsqueeze(1))
     duel_NC = logits - true_N1

@@ -7,7 +7,7 @@ import math
 import torch
 from torch import Tensor
 
-from pipeline.methods.penalties.inputs import checked, correct, positive, top
+from pipeline.methods.penalties.inputs import check_inputs, correct, positive, top
 
 LEAST_COUNT = 1e-10  # of accurate certain and inaccurate uncertain rows; without them AvUC is infinite
 
@@ -32,7 +32,7 @@ def entropy(logits_NC: Tensor, labels_N: Tensor) -> Tensor:
         >>> entropy(torch.tensor([[0.0, 0.0]]), torch.tensor([1]))
         tensor(-0.6931)
     """
-    return -_entropy(torch.log_softmax(checked(logits_NC, labels_N), 1)).mean()
+    return -_entropy(torch.log_softmax(check_inputs(logits_NC, labels_N), 1)).mean()
 
 
 def avuc(logits_NC: Tensor, labels_N: Tensor, *, kappa: float = 0.5) -> Tensor:
@@ -118,7 +118,7 @@ def s_avuc(logits_NC: Tensor, labels_N: Tensor, *, kappa: float = 0.5, temperatu
     positive(temperature=temperature)
     if not 0 < kappa < 1:
         raise ValueError(f"kappa is {kappa}; allowed are numbers between 0 and 1, a share of the greatest entropy")
-    log_p_NC = torch.log_softmax(logits := checked(logits_NC, labels_N), 1)
+    log_p_NC = torch.log_softmax(logits := check_inputs(logits_NC, labels_N), 1)
     h_N = _entropy(log_p_NC)
     a_N = correct(logits, labels_N)
     t_N = soft_uncertainty(h_N / math.log(logits.shape[1]), kappa, temperature)
@@ -143,7 +143,7 @@ def soft_uncertainty(share_N: Tensor, kappa: float, temperature: float) -> Tenso
 def _avuc(logits_NC: Tensor, labels_N: Tensor, kappa: float, *, stop: bool) -> Tensor:
     """Return AvUC; with `stop` no gradient flows through the confidence."""
     positive(kappa=kappa)
-    log_p_NC = torch.log_softmax(logits := checked(logits_NC, labels_N), 1)
+    log_p_NC = torch.log_softmax(logits := check_inputs(logits_NC, labels_N), 1)
     h_N = _entropy(log_p_NC)
     c_N, a_N = top(logits, labels_N, log_p_NC.exp())
     if stop:

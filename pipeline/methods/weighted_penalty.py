@@ -17,7 +17,7 @@ When = Literal["joint", "separate", "interleaved"]
 Schedule = Literal["constant", "ramp", "decay"]
 
 
-class Tally:
+class PenaltyTally:
     """Count of the steps at which a penalty was not 0, and its mean.
 
     The sums stay on the device, so no step waits for them.
@@ -60,11 +60,11 @@ class Balance:
     def __init__(self) -> None:
         self._means_2: Tensor | None = None
 
-    def factor(self, loss: Tensor, penalty: Tensor, counted: bool) -> Tensor:
+    def factor(self, loss: Tensor, penalty: Tensor, is_step: bool) -> Tensor:
         """Return m(loss) / m(penalty), at most 1,000, this step included. If `is_step`, the means keep this step."""
         now_2 = torch.stack([loss.detach(), penalty.detach()]).abs().double()
         means_2 = now_2 if self._means_2 is None else torch.lerp(now_2, self._means_2.to(now_2.device), self.DECAY)
-        if counted:
+        if is_step:
             self._means_2 = means_2
         return self._ratio(means_2).to(loss.dtype)
 
@@ -87,7 +87,7 @@ class Balance:
 
 
 @dataclass(frozen=True)
-class Weighted:
+class WeightedPenalty:
     """A penalty with its weight. It acts from the fraction `start` of the run on (survey, Training strategies).
 
     Attributes:
@@ -121,14 +121,14 @@ class Weighted:
     name: str = ""
     schedule: Schedule = "constant"
     relative: bool = False
-    tally: Tally = field(default_factory=Tally, compare=False, repr=False)
+    tally: PenaltyTally = field(default_factory=PenaltyTally, compare=False, repr=False)
     balance: Balance = field(default_factory=Balance, compare=False, repr=False)
 
     def at(self, progress: float) -> float:
         """Return the weight at a fraction of the run at which the penalty acts.
 
         Examples:
-            >>> [Weighted(lambda z, y: z.sum(), 2.0, 0.5, schedule="ramp").at(t) for t in (0.5, 0.75, 1.0)]
+            >>> [WeightedPenalty(lambda z, y: z.sum(), 2.0, 0.5, schedule="ramp").at(t) for t in (0.5, 0.75, 1.0)]
             [0.0, 1.0, 2.0]
         """
         if self.schedule == "constant" or self.start == 1:
@@ -136,20 +136,20 @@ class Weighted:
         ramp = (progress - self.start) / (1 - self.start)
         return self.weight * (ramp if self.schedule == "ramp" else 1 - ramp)
 
-    def value(self, logits_NC: Tensor, labels_N: Tensor, counted: bool = True) -> Tensor:
+    def value(self, logits_NC: Tensor, labels_N: Tensor, is_step: bool = True) -> Tensor:
         """Return the penalty without its weight. If `is_step` and gradients are on, the tally counts it."""
         value = self.penalty(logits_NC, labels_N)
-        if counted and torch.is_grad_enabled():
+        if is_step and torch.is_grad_enabled():
             self.tally.add(value)
         return value
 
-    def joined(self, logits_NC: Tensor, labels_N: Tensor, progress: float, loss: Tensor, counted: bool) -> Tensor:
+    def joint_term(self, logits_NC: Tensor, labels_N: Tensor, progress: float, loss: Tensor, is_step: bool) -> Tensor:
         """Return the term of a joint penalty in the objective, where `loss` is the mean primary loss."""
-        value = self.value(logits_NC, labels_N, counted)
+        value = self.value(logits_NC, labels_N, is_step)
         weight = self.at(progress)
         if not self.relative:
             return weight * value
-        return weight * self.balance.factor(loss, value, counted and torch.is_grad_enabled()) * value
+        return weight * self.balance.factor(loss, value, is_step and torch.is_grad_enabled()) * value
 
     def figures(self) -> dict[str, float | None]:
         """Return relative_<penalty>, for a relative penalty: its weight at the last step of a constant schedule."""

@@ -110,7 +110,7 @@ class MetaLearner(Meta):
     ) -> ahead.LookAhead:
         """Return the look-ahead of the variant and of the layers that were chosen."""
         if self._official:
-            return ahead.as_their_code(method, net, phi, batch, held_out, self.outer, descent)
+            return ahead.as_public_code(method, net, phi, batch, held_out, self.outer, descent)
         through = ahead.through_all if self._whole else ahead.through_head
         with batch.random.again():
             return through(method, net, phi, batch, held_out, self.outer, descent)

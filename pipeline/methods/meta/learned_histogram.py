@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from pipeline.methods.meta.part import MetaPart
-from pipeline.methods.penalties.inputs import checked, top
+from pipeline.methods.penalties.inputs import check_inputs, top
 from pipeline.nets.net import Net
 
 WIDEST = 10.0
@@ -49,7 +49,7 @@ class LearnedHistogram(MetaPart):
         """Return the weighted penalty, a scalar."""
         if not hasattr(self, "centre_B"):
             raise ValueError("learned_histogram has no bins yet; build the method with a net: Composition.build(net)")
-        c_N, a_N = top(checked(logits_NC, labels_N), labels_N)
+        c_N, a_N = top(check_inputs(logits_NC, labels_N), labels_N)
         edge = 0.5 / self._bins
         distance_NB = (c_N.clamp(edge, 1 - edge).unsqueeze(1) - self.centre_B.to(c_N.dtype)).abs()
         member_NB = torch.relu(1 - self._bins * distance_NB * torch.exp(-self.log_width_B.to(c_N.dtype)))
