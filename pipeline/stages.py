@@ -37,7 +37,7 @@ def fetch(params: Params) -> None:
     """Data set -> data/arrays.npz, card.json, checks.json, and label_counts.npz, which may be empty."""
     from pipeline import data
     from pipeline.data import label_counts
-    from pipeline.data.splitting.parts import OF_RECIPES
+    from pipeline.data.splitting.sampling import OF_RECIPES
 
     DATA.mkdir(parents=True, exist_ok=True)
     dataset = data.load(params.data, OF_RECIPES.get(params.training.recipe), scratch=DATA)
@@ -78,7 +78,7 @@ def planned(params: Params, card: Mapping[str, Any] | None = None) -> dict[str, 
         from pipeline.training import imported
 
         return imported.plan_of(params.training, params.data.path, kind)
-    from pipeline.data.splitting.parts import OF_RECIPES
+    from pipeline.data.splitting.sampling import OF_RECIPES
     from pipeline.training.resolution import plan_of
 
     if card is not None:

@@ -163,7 +163,7 @@ def test_every_recipe_can_be_named_and_every_setting_is_a_leaf() -> None:
 
 @pytest.mark.parametrize("name", [name for name, named in RECIPES.items() if not named.recipe.net])
 def test_a_recipe_without_a_net_needs_one_named(name: str) -> None:
-    words = rf"recipe '{name}' has no net of its own: .* {re.escape(RECIPES[name].paper_nets)}; .* such as net: "
+    words = rf"recipe '{name}' has no net of its own; .* {re.escape(RECIPES[name].paper_nets)}\. .* such as net: "
     cures: dict[Kind, str] = {"image": "resnet8", "vector": "mlp"}
     for kind, cure in cures.items():
         with pytest.raises(ConfigError, match=words + cure):
@@ -187,9 +187,9 @@ def test_the_schedules() -> None:
 @pytest.mark.parametrize(
     ("leaves", "message"),
     [
-        ({"optimizer": "adam", "momentum": 0.5}, r"momentum = 0\.5 is for optimizer sgd, and optimizer is adam; leave"),
-        ({"recipe": "newsgroups", "nesterov": True}, "nesterov = True is for optimizer sgd, and optimizer is adam"),
-        ({"schedule": "cosine", "milestones": [0.5]}, r"milestones = \(0\.5,\) is for schedule step"),
+        ({"optimizer": "adam", "momentum": 0.5}, r"momentum = 0\.5 needs optimizer sgd, and optimizer is adam; leave"),
+        ({"recipe": "newsgroups", "nesterov": True}, "nesterov = True needs optimizer sgd, and optimizer is adam"),
+        ({"schedule": "cosine", "milestones": [0.5]}, r"milestones = \(0\.5,\) needs schedule step"),
         ({"nesterov": True, "momentum": 0.0}, "nesterov is true, but momentum is 0"),
     ],
 )

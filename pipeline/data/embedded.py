@@ -31,6 +31,6 @@ def read_table(name: str) -> Raw:
 
     table = {"breast_cancer": datasets.load_breast_cancer, "wine": datasets.load_wine}[name]()
     features, classes = (tuple(map(str, names)) for names in (table.feature_names, table.target_names))
-    x, y = vectors.checked(table.data, features, name), table.target.astype(np.int64)
+    x, y = vectors.to_vectors(table.data, features, name), table.target.astype(np.int64)
     test, train = balanced(y, TEST_ROWS[name], seed=0)
     return Raw(x[train], y[train], x[test], y[test], classes, features=features)

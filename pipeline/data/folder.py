@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from pipeline.data.raw import DataError, ImageFiles, Labels, Raw, checked
+from pipeline.data.raw import DataError, ImageFiles, Labels, Raw, check_raw
 from trueodds.inputs.image.formats import ALLOWED, SUFFIXES, readable
 from trueodds.inputs.image.pictures import upright_size
 from trueodds.processes.progress import bar
@@ -73,7 +73,7 @@ def raw_of(
         *rows["train"], x_test, y_test, classes, image_size is not None,
         x_val=x_val, y_val=y_val, benchmark_val=benchmark_val,
     )  # fmt: skip
-    return checked(raw, str(folder))
+    return check_raw(raw, str(folder))
 
 
 def images_in(folder: Path) -> list[Path]:
@@ -110,7 +110,7 @@ def _survey(folder: Path, files: Sequence[Path], image_size: int | None) -> tupl
     """Return (height, width, channels) of the rows, from the headers; unreadable files are reported later."""
     sizes: dict[tuple[int, int], Path] = {}
     grey = True
-    with bar(len(files), "look at headers", "image") as shown:
+    with bar(len(files), "look at headers", "image") as progress:
         for path in files:
             try:
                 with Image.open(path, formats=readable()) as image:
@@ -118,7 +118,7 @@ def _survey(folder: Path, files: Sequence[Path], image_size: int | None) -> tupl
                     grey &= image.mode in ("1", "L", "LA", "I", "I;16")
             except (OSError, Image.DecompressionBombError):
                 pass
-            shown.update()
+            progress.update()
     if not sizes:
         raise DataError(f"{folder}: none of its {len(files):,} images can be read; allowed is a whole {ALLOWED}")
     if image_size is None and len(sizes) > 1:

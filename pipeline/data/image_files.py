@@ -41,13 +41,13 @@ class Unreadable:
         """Raise one DataError for all of them if they are more than `share` of the files."""
         if len(self.reasons) > share * self.total:
             cure = f"fix or remove them, or raise data.unreadable_share (now {share:g}) to leave them out"
-            raise DataError(f"{folder}: {self._counted()} cannot be read; {cure}:\n" + "\n".join(self._lines("  ")))
+            raise DataError(f"{folder}: {self._count()} cannot be read; {cure}:\n" + "\n".join(self._lines("  ")))
 
     def note(self) -> str:
         """Return the sentence for the card."""
-        return f"{self._counted()} could not be read and were left out: {'; '.join(self._lines(''))}."
+        return f"{self._count()} could not be read and were left out: {'; '.join(self._lines(''))}."
 
-    def _counted(self) -> str:
+    def _count(self) -> str:
         """Return the count as text."""
         return f"{len(self.reasons):,} of {self.total:,} images"
 
@@ -82,8 +82,8 @@ def gather(
     if not files:
         return arrays, []
     unreadable = Unreadable(sum(len(labels) for _, labels in files.values()))
-    with bar(unreadable.total, "read images", "image") as shown:
-        decoded = {split: _decoded(*part, unreadable, shown, scratch) for split, part in files.items()}
+    with bar(unreadable.total, "read images", "image") as progress:
+        decoded = {split: _decode(*part, unreadable, progress, scratch) for split, part in files.items()}
     folder = next(iter(files.values()))[0].folder
     unreadable.check(folder, unreadable_share)
     for split, (_, labels) in decoded.items():
@@ -93,8 +93,8 @@ def gather(
     return {split: arrays.get(split) or decoded[split] for split in parts if split in arrays or split in decoded}, notes
 
 
-def _decoded(
-    files: ImageFiles, labels_N: Labels, unreadable: Unreadable, shown: tqdm[Any], scratch: Path | None
+def _decode(
+    files: ImageFiles, labels_N: Labels, unreadable: Unreadable, progress: tqdm[Any], scratch: Path | None
 ) -> tuple[Inputs, Labels]:
     """Return the images that can be read, and their labels."""
     images_NHWC = mapped.empty(files.shape, np.uint8, scratch)
@@ -110,5 +110,5 @@ def _decoded(
         except (PictureError, OSError) as error:
             unreadable.add(files, path, error)
             kept[row] = False
-        shown.update()
+        progress.update()
     return images_NHWC[:place], labels_N[kept]

@@ -26,7 +26,7 @@ from trueodds.files import read_npz as read_whole
 Array = npt.NDArray[Any]
 MAPPED_FROM = 2**28
 """Size in bytes from which an array is memory-mapped; smaller arrays are held in memory."""
-KEPT = 2**26
+RELEASED_AT = 2**26
 """Bytes of pages of one array that may be touched before they are released."""
 AROUND = 2**16
 """Bytes that the system maps around a touched page, which a single random row therefore also touches."""
@@ -42,21 +42,21 @@ class Pages:
     Attributes:
         array: The array.
         around: Extra bytes that a row touches: AROUND for rows in random order, 0 for rows in sequence.
-        touched: Bytes touched since the last release.
+        touched_bytes: Bytes touched since the last release.
     """
 
     array: Array | None = None
     around: int = 0
-    touched: int = field(default=0, init=False)
+    touched_bytes: int = field(default=0, init=False)
 
     def touch(self, rows: int) -> None:
         """Count rows that were read or written."""
         if self.array is None or (mapping := _mapping(self.array)) is None:
             return
-        self.touched += rows * (self.array.nbytes // max(1, len(self.array)) + self.around)
-        if self.touched > KEPT:
+        self.touched_bytes += rows * (self.array.nbytes // max(1, len(self.array)) + self.around)
+        if self.touched_bytes > RELEASED_AT:
             mapping.madvise(mmap.MADV_DONTNEED)  # pages of a file lose nothing: writes are already its content
-            self.touched = 0
+            self.touched_bytes = 0
 
 
 def empty(shape: tuple[int, ...], dtype: npt.DTypeLike, scratch: Path | None) -> Array:

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pipeline.data import mapped, vectors
-from pipeline.data.raw import DataError, Kind, Raw, checked
+from pipeline.data.raw import DataError, Kind, Raw, check_raw
 from trueodds import files
 
 KEYS = ("x_train", "y_train", "x_test", "y_test", "class_names")
@@ -48,9 +48,9 @@ def read(path: Path) -> Raw:
     features = _features(path, arrays)
     x_train, x_test = arrays["x_train"], arrays.get("x_test")
     if features:
-        x_train = vectors.checked(x_train, features, f"{path}: x_train")
-        x_test = None if x_test is None else vectors.checked(x_test, features, f"{path}: x_test")
-    return checked(
+        x_train = vectors.to_vectors(x_train, features, f"{path}: x_train")
+        x_test = None if x_test is None else vectors.to_vectors(x_test, features, f"{path}: x_test")
+    return check_raw(
         Raw(
             x_train,
             arrays["y_train"].astype(np.int64),

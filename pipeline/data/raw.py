@@ -146,7 +146,7 @@ class Raw:
         x_test: Test rows; None if the data set has no test split.
         y_test: Their labels.
         classes: Names of the classes.
-        resized: Whether images are scaled to one size.
+        is_resized: Whether images are scaled to one size.
         features: Names of the columns of vectors; empty for other rows.
         x_val: Validation rows, if the data set has a validation split.
         y_val: Their labels.
@@ -159,7 +159,7 @@ class Raw:
     x_test: Rows | None
     y_test: Labels | None
     classes: tuple[str, ...]
-    resized: bool = False
+    is_resized: bool = False
     features: tuple[str, ...] = ()
     x_val: Rows | None = None
     y_val: Labels | None = None
@@ -174,7 +174,7 @@ class Raw:
         return "vector" if self.features else "image"
 
 
-def checked(raw: Raw, source: str) -> Raw:
+def check_raw(raw: Raw, source: str) -> Raw:
     """Return `raw` if its arrays match.
 
     Raises:

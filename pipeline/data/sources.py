@@ -15,14 +15,14 @@ from pipeline.config import Data
 from pipeline.data import cifar, embedded, folder, mapped, npz, tiny_imagenet, vectors
 from pipeline.data.dataset import DataSet, sha256
 from pipeline.data.image_files import gather
-from pipeline.data.raw import PIXELS, WORDS, DataError, Inputs, Kind, Labels, Raw, checked
+from pipeline.data.raw import PIXELS, WORDS, DataError, Inputs, Kind, Labels, Raw, check_raw
 from pipeline.data.splitting import groups
-from pipeline.data.splitting.checks import checked_split, thin_classes
-from pipeline.data.splitting.parts import Shares, draw
+from pipeline.data.splitting.checks import check_split, thin_classes
+from pipeline.data.splitting.sampling import Shares, draw
 from pipeline.data.texts import own as own_texts
 from pipeline.data.texts.archives import ARCHIVES
 from pipeline.data.texts.archives import find as find_archive
-from pipeline.data.texts.splits import Encoded, encode
+from pipeline.data.texts.splits import EncodedSplits, encode
 from trueodds.errors import nearest
 from trueodds.inputs import columns
 from trueodds.sums.positive import PositiveClass
@@ -106,7 +106,7 @@ def load(params: Data, shares: Shares | None = None, scratch: Path | None = None
         arrays, notes = encoded.arrays, encoded.notes
     else:
         arrays, notes = gather(parts, params.unreadable_share, scratch)
-    arrays, said, checks = checked_split(params, raw, parts, arrays, scratch)
+    arrays, said, checks = check_split(params, raw, parts, arrays, scratch)
     notes += said
     if val_is_test:
         arrays = {"train": arrays["train"], "val": arrays["test"], **arrays}
@@ -171,7 +171,7 @@ def _find(params: Data) -> Path | None:
 def _read(params: Data, path: Path | None) -> Raw:
     """Read the data set from its file or folder, or from its built-in source, and check params against it."""
     if path is None:
-        raw = checked(_BUILT_IN[params.dataset].read(params), params.dataset)
+        raw = check_raw(_BUILT_IN[params.dataset].read(params), params.dataset)
         log.info("%s: built-in source", params.dataset)
     else:
         raw = _read_own(params, path)
@@ -194,7 +194,7 @@ def _read_own(params: Data, path: Path) -> Raw:
     if path.is_dir() and tiny_imagenet.is_layout(path):
         return tiny_imagenet.read(path, params.image_size)
     if params.dataset in ARCHIVES:
-        return checked(ARCHIVES[params.dataset].read(path, params), str(path))
+        return check_raw(ARCHIVES[params.dataset].read(path, params), str(path))
     if path.is_dir():
         return own_texts.read_folder(path) if own_texts.is_folder(path) else folder.read(path, params.image_size)
     if path.suffix in columns.SUFFIXES and own_texts.is_table(path):
@@ -210,7 +210,7 @@ def _read_own(params: Data, path: Path) -> Raw:
 
 
 def _card(
-    params: Data, raw: Raw, arrays: dict[str, tuple[Inputs, Labels]], notes: list[str], encoded: Encoded | None
+    params: Data, raw: Raw, arrays: dict[str, tuple[Inputs, Labels]], notes: list[str], encoded: EncodedSplits | None
 ) -> dict[str, Any]:
     """Return the card of a data set."""
     name = params.dataset
@@ -233,7 +233,7 @@ def _of_images(raw: Raw, arrays: dict[str, tuple[Inputs, Labels]]) -> dict[str, 
     height, width, channels = (int(edge) for edge in raw.x_train.shape[1:])
     moments = _moments(arrays["train"][0])
     return {
-        "input": {"kind": "image", "height": height, "width": width, "channels": channels, "resized": raw.resized},
+        "input": {"kind": "image", "height": height, "width": width, "channels": channels, "resized": raw.is_resized},
         "normalise": {"mean": [mean for mean, _ in moments], "std": [std for _, std in moments]},
     }
 

@@ -37,11 +37,11 @@ def read_table(path: Path, label: str, group: str | None = None) -> Raw:
         names.sort(key=int)
     place = {name: k for k, name in enumerate(names)}
     y = np.array([place[name] for name in names_N.tolist()], dtype=np.int64)
-    rows = checked(x, features, str(path))
-    return raw.checked(Raw(rows, y, None, None, tuple(names), features=features), str(path))
+    rows = to_vectors(x, features, str(path))
+    return raw.check_raw(Raw(rows, y, None, None, tuple(names), features=features), str(path))
 
 
-def checked(x: npt.NDArray[Any], features: Sequence[str], name: str) -> Vectors:
+def to_vectors(x: npt.NDArray[Any], features: Sequence[str], name: str) -> Vectors:
     """Convert rows of numbers to float32, with NaN for a missing value.
 
     Args:

@@ -48,7 +48,7 @@ def test_counts_are_those_of_comparing_all_pairs(sizes: list[int], values: int, 
             assert found.same[part][other].other_label_N.tolist() == differs
     train = rows["train"]
     assert found.several_labels == sum(any(a == image and b != y for a, b in train) for image, y in train)
-    assert found.repeated == sum(any(a == image for a, _ in train[:k]) for k, (image, _) in enumerate(train))
+    assert found.repeats == sum(any(a == image for a, _ in train[:k]) for k, (image, _) in enumerate(train))
 
 
 @pytest.mark.parametrize(

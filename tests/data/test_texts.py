@@ -195,10 +195,10 @@ def test_texts_become_ids(tmp_path: Path) -> None:
     assert words.vectors_VD.tolist() == [[0, 0], [0, 0], [1, 2], [3, 4], [0, 0]]
     assert words.notes == ("The word vectors are those of glove.txt, 2 numbers each; it lacks 1 of 3 words.",)
     kind = TextInput(max_tokens=5, vocabulary_size=5).with_tokenizer(words.tokenizer.encode())
-    rows = encoding.encoded_texts(train, kind)
+    rows = encoding.encode_texts(train, kind)
     assert rows.dtype == np.int32 and rows.tolist() == [[4, 2, 3, 2, 3, 0], [4, 2, 4, 1, 4, 0], [0] * 6]
     last = kind.model_copy(update={"max_tokens": 2, "truncation_side": "left"})
-    assert encoding.encoded_texts(train, last).tolist() == [[4, 2, 3], [4, 1, 4], [0, 0, 0]]
+    assert encoding.encode_texts(train, last).tolist() == [[4, 2, 3], [4, 1, 4], [0, 0, 0]]
     assert Tokenizer.from_str(words.tokenizer).encode("A CAT").ids == [1, 3]
     drawn = encoding.of_texts(train, 5, None, seed=0)
     assert drawn.vectors_VD.shape == (5, 100) and not drawn.vectors_VD[0].any() and "are random" in drawn.notes[0]
@@ -213,7 +213,7 @@ def test_trees_become_nodes(tmp_path: Path) -> None:
     words = encoding.of_trees({"train": train, "test": test}, tmp_path / "glove.txt", seed=0)
     assert words.words == ("[PAD]", "[UNK]", "It", "is", "seen") and not words.tokenizer
     assert words.vectors_VD[[2, 4]].tolist() == [[1, 2], [3, 4]] and abs(words.vectors_VD[[1, 3]]).max() < 0.3
-    assert encoding.encoded_trees(test, words, 4).tolist() == [
+    assert encoding.encode_trees(test, words, 4).tolist() == [
         [[4, -1, -1, 2, 0], [1, -1, -1, 2, 0], [0, 0, 1, 0, 1], [-1] * 5]
     ]
     assert len(encoding.of_trees({"train": train, "test": test}, None, seed=0).words) == 4

@@ -12,7 +12,7 @@ import torch
 from pipeline import data
 from pipeline.config import Data, OptionValue, Training
 from pipeline.data import DataSet
-from pipeline.data.splitting.parts import OF_RECIPES
+from pipeline.data.splitting.sampling import OF_RECIPES
 from pipeline.figures.training import draw
 from pipeline.methods.meta import GammaNet
 from pipeline.training.measuring.epoch import TrainingError, spread

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from pipeline.data.corruptions.filters import Floats, Generators, correlated, disk, gaussian, motion, zoomed
+from pipeline.data.corruptions.filters import Floats, Generators, correlate, disk, gaussian, motion, zoom
 from pipeline.data.corruptions.tables import Parameters
 from pipeline.data.raw import Images
 
@@ -19,7 +19,7 @@ def defocus_blur(images_NHWC: Images, parameters: Parameters, generators: Genera
 
     Parameters, in pixels: the radius of the disk that a point becomes, and the standard deviation of its edge.
     """
-    return correlated(images_NHWC / 255.0, disk(*parameters)).clip(0, 1) * 255
+    return correlate(images_NHWC / 255.0, disk(*parameters)).clip(0, 1) * 255
 
 
 def motion_blur(images_NHWC: Images, parameters: Parameters, generators: Generators) -> Floats:
@@ -40,7 +40,7 @@ def zoom_blur(images_NHWC: Images, parameters: Parameters, generators: Generator
     end, step = parameters
     factors = np.arange(1, end, step)
     x_NHWC = images_NHWC / 255.0
-    total_NHWC = x_NHWC + sum(zoomed(x_NHWC, float(factor)) for factor in factors)
+    total_NHWC = x_NHWC + sum(zoom(x_NHWC, float(factor)) for factor in factors)
     return (total_NHWC / (len(factors) + 1)).clip(0, 1) * 255
 
 

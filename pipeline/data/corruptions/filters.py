@@ -40,7 +40,7 @@ def disk(radius: float, sigma: float) -> Floats:
     return kernel
 
 
-def correlated(images_NHWC: Floats, kernel_KK: Floats) -> Floats:
+def correlate(images_NHWC: Floats, kernel_KK: Floats) -> Floats:
     """Filter each channel with a symmetric kernel of odd edge; mirror the image at the centres of its outer pixels."""
     reach = len(kernel_KK) // 2
     height, width = images_NHWC.shape[1:3]
@@ -91,7 +91,7 @@ def zoom_matrix(size: int, factor: float) -> Floats:
     return matrix[trim : trim + size]
 
 
-def zoomed(images_NHWC: Floats, factor: float) -> Floats:
+def zoom(images_NHWC: Floats, factor: float) -> Floats:
     """Enlarge the middle of each image by `factor`, at the image's own size."""
     across = np.einsum("ij,njwc->niwc", zoom_matrix(images_NHWC.shape[1], factor), images_NHWC, optimize=True)
     out: Floats = np.einsum("ij,nhjc->nhic", zoom_matrix(images_NHWC.shape[2], factor), across, optimize=True)

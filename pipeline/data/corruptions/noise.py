@@ -12,14 +12,14 @@ from pipeline.data.corruptions.tables import Parameters
 from pipeline.data.raw import Images
 
 
-def _drawn(generators: Generators, shape: tuple[int, ...], scale: float) -> Floats:
+def _normal(generators: Generators, shape: tuple[int, ...], scale: float) -> Floats:
     """Draw normal noise for each image from its own generator."""
     return np.stack([generator.normal(size=shape, scale=scale) for generator in generators])
 
 
 def gaussian_noise(images_NHWC: Images, parameters: Parameters, generators: Generators) -> Floats:
     """Add noise: x + e with e ~ N(0, s^2); parameter: s, a fraction of white."""
-    noise_NHWC = _drawn(generators, images_NHWC.shape[1:], *parameters)
+    noise_NHWC = _normal(generators, images_NHWC.shape[1:], *parameters)
     return (images_NHWC / 255.0 + noise_NHWC).clip(0, 1) * 255
 
 
@@ -45,4 +45,4 @@ def impulse_noise(images_NHWC: Images, parameters: Parameters, generators: Gener
 def speckle_noise(images_NHWC: Images, parameters: Parameters, generators: Generators) -> Floats:
     """Add noise to brighter pixels more: x + x e with e ~ N(0, s^2); parameter: s."""
     x_NHWC = images_NHWC / 255.0
-    return (x_NHWC + x_NHWC * _drawn(generators, images_NHWC.shape[1:], *parameters)).clip(0, 1) * 255
+    return (x_NHWC + x_NHWC * _normal(generators, images_NHWC.shape[1:], *parameters)).clip(0, 1) * 255

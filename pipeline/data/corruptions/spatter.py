@@ -54,7 +54,7 @@ def _light(liquid_HW: Bytes) -> Floats:
     edge_HW = edges(liquid_HW)
     far = ndimage.distance_transform_edt(~edge_HW) if edge_HW.any() else np.full(liquid_HW.shape, FARTHEST)
     distance_HW = np.floor(_box(np.minimum(far, FARTHEST))).astype(np.uint8)
-    embossed = ndimage.correlate(equalised(distance_HW).astype(np.float64), EMBOSS, mode="mirror").clip(0, 255)
+    embossed = ndimage.correlate(equalise(distance_HW).astype(np.float64), EMBOSS, mode="mirror").clip(0, 255)
     light: Floats = liquid_HW * np.round(_box(embossed))
     return light / light.max() if light.any() else light
 
@@ -65,7 +65,7 @@ def _box(values_HW: Floats) -> Floats:
     return mean
 
 
-def equalised(values_HW: Bytes) -> Bytes:
+def equalise(values_HW: Bytes) -> Bytes:
     """Equalise grey levels, so that their cumulative counts rise evenly from 0 to 255; keep a single level."""
     counts = np.bincount(values_HW.ravel(), minlength=256)
     rising = np.cumsum(counts) - counts[counts > 0][0]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from pipeline.data.corruptions.filters import Floats, Generators, motion, zoomed
+from pipeline.data.corruptions.filters import Floats, Generators, motion, zoom
 from pipeline.data.corruptions.tables import Parameters
 from pipeline.data.corruptions.textures import ice, plasma, power_of_two
 from pipeline.data.raw import Images
@@ -30,7 +30,7 @@ def snow(images_NHWC: Images, parameters: Parameters, generators: Generators) ->
     for generator in generators:
         fields.append(generator.normal(mean, spread, images_NHWC.shape[1:3]))
         angles.append(generator.uniform(-135, -45))
-    flakes_NHW1 = zoomed(np.stack(fields)[..., None], enlargement)
+    flakes_NHW1 = zoom(np.stack(fields)[..., None], enlargement)
     flakes_NHW1[flakes_NHW1 < least] = 0
     flakes_NHW1 = np.floor(flakes_NHW1.clip(0, 1) * 255)
     fallen = [motion(image, radius, sigma, angle) for image, angle in zip(flakes_NHW1, angles, strict=True)]

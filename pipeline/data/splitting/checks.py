@@ -17,7 +17,7 @@ from pipeline.config import Data
 from pipeline.data.image_files import Part
 from pipeline.data.raw import PIXELS, WORDS, DataError, Inputs, Labels, Raw, Rows, TextRows, TreeRows, Vectors
 from pipeline.data.splitting import duplicates, groups
-from pipeline.data.splitting.parts import groups_of
+from pipeline.data.splitting.sampling import groups_of
 from trueodds.evaluation.splits import Index
 from trueodds.texts import listed
 
@@ -45,7 +45,7 @@ _WITHOUT = {
 }
 
 
-class Checked(NamedTuple):
+class SplitChecks(NamedTuple):
     """Result of the checks.
 
     Attributes:
@@ -59,13 +59,13 @@ class Checked(NamedTuple):
     table: dict[str, Any]
 
 
-def checked_split(
+def check_split(
     params: Data,
     raw: Raw,
     parts: dict[str, Part],
     arrays: dict[str, tuple[Inputs, Labels]],
     scratch: Path | None,
-) -> Checked:
+) -> SplitChecks:
     """Search for duplicates, shared groups and leaking columns; leave duplicates out if `params` say so.
 
     Raises:
@@ -92,7 +92,7 @@ def checked_split(
         notes += column_notes(telling)
     if leaves_out:
         arrays = duplicates.leave_out(arrays, found, params.dataset, scratch)
-    return Checked(arrays, notes, table)
+    return SplitChecks(arrays, notes, table)
 
 
 def _words_of(parts: Mapping[str, Part]) -> dict[str, Rows]:
@@ -143,9 +143,9 @@ def telling_columns(x_ND: Vectors, labels_N: Labels, features: Sequence[str]) ->
     return found
 
 
-def column_notes(found: dict[str, list[str]]) -> list[str]:
+def column_notes(columns: dict[str, list[str]]) -> list[str]:
     """Return a sentence for each kind of column that was found."""
-    return [f"Columns {_COLUMNS[kind].format(listed(names))}." for kind, names in found.items() if names]
+    return [f"Columns {_COLUMNS[kind].format(listed(names))}." for kind, names in columns.items() if names]
 
 
 def _is_ordered(column_N: npt.NDArray[np.float32]) -> bool:
@@ -168,17 +168,17 @@ def thin_classes(classes: Sequence[str], labels: Mapping[str, npt.NDArray[np.int
     counts = {split: np.bincount(labels_N, minlength=len(classes)) for split, labels_N in labels.items()}
     notes = []
     if len(single := np.flatnonzero(sum(counts.values()) == 1)):
-        notes.append(f"The data has a single row of {_named(classes, single)}: only one split has it.")
+        notes.append(f"The data has a single row of {_class_names(classes, single)}: only one split has it.")
     for split, words in _WITHOUT.items():
         if len(without := np.flatnonzero(counts[split] == 0)):
-            notes.append(words.format(_named(classes, without)))
+            notes.append(words.format(_class_names(classes, without)))
     if len(few := np.flatnonzero((counts["val"] > 0) & (counts["val"] < FEW))):
-        said = f"Fewer than {FEW} validation rows are left of {_named(classes, few)}"
+        said = f"Fewer than {FEW} validation rows are left of {_class_names(classes, few)}"
         notes.append(f"{said}: calibrators and class-wise metrics are unreliable for them. Raise data.validation_size.")
     return notes
 
 
-def _named(classes: Sequence[str], which: Index) -> str:
+def _class_names(classes: Sequence[str], which: Index) -> str:
     """Return the names of classes, at most NAMED."""
     names = ", ".join(classes[k] for k in which[:NAMED])
     more = f" and {len(which) - NAMED:,} more" if len(which) > NAMED else ""

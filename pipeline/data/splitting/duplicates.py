@@ -31,7 +31,7 @@ Mask = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
-class Shared:
+class Overlap:
     """Rows of a part that are also in an earlier part, and those of them that have another label there."""
 
     is_there_N: Mask
@@ -48,7 +48,7 @@ class Duplicates:
 
     Attributes:
         rows: Number of rows of each part.
-        repeated: Number of training rows that repeat another one.
+        repeats: Number of training rows that repeat another one.
         several_labels: Number of training rows that occur under several labels.
         same: Part -> earlier part -> equal rows.
         alike: Part -> earlier part -> near duplicates that are not equal; empty if `distance` is None.
@@ -56,27 +56,27 @@ class Duplicates:
     """
 
     rows: dict[str, int]
-    repeated: int
+    repeats: int
     several_labels: int
-    same: dict[str, dict[str, Shared]]
-    alike: dict[str, dict[str, Shared]] = field(default_factory=dict)
+    same: dict[str, dict[str, Overlap]]
+    alike: dict[str, dict[str, Overlap]] = field(default_factory=dict)
     distance: int | None = None
 
     def left_out(self, part: str) -> Mask:
         """Return the mask of a part's rows that are in an earlier part, equal or near."""
-        masks = [shared.is_there_N for found in (self.same, self.alike) for shared in found.get(part, {}).values()]
+        masks = [overlap.is_there_N for found in (self.same, self.alike) for overlap in found.get(part, {}).values()]
         return np.asarray(np.any([np.zeros(self.rows[part], dtype=bool), *masks], axis=0))
 
     def to_json(self, leave_out: bool) -> dict[str, Any]:
         """Return the counts as `fetch` writes them."""
         parts: dict[str, Any] = {
-            "train": {"rows": self.rows["train"], "repeated": self.repeated, "several_labels": self.several_labels}
+            "train": {"rows": self.rows["train"], "repeated": self.repeats, "several_labels": self.several_labels}
         }
         for part in list(self.rows)[1:]:
             entry: dict[str, Any] = {"rows": self.rows[part], "duplicates": int(self.left_out(part).sum())}
             entry["left_out"] = entry["duplicates"] if leave_out else 0
-            entry |= {f"in_{other}": shared.counts() for other, shared in self.same[part].items()}
-            entry |= {f"near_{other}": shared.counts() for other, shared in self.alike.get(part, {}).items()}
+            entry |= {f"in_{other}": overlap.counts() for other, overlap in self.same[part].items()}
+            entry |= {f"near_{other}": overlap.counts() for other, overlap in self.alike.get(part, {}).items()}
             parts[part] = entry
         return parts | ({} if self.distance is None else {"distance": self.distance})
 
@@ -93,9 +93,9 @@ class Duplicates:
         for found, where in ((self.same, "among"), (self.alike, f"near duplicates (distance {self.distance}) of")):
             for part, others in found.items():
                 lines += [
-                    self._line(part, other, shared, where)
-                    for other, shared in others.items()
-                    if shared.counts()["rows"]
+                    self._line(part, other, overlap, where)
+                    for other, overlap in others.items()
+                    if overlap.counts()["rows"]
                 ]
         for part in self.same:
             if leave_out and (count := int(self.left_out(part).sum())):
@@ -105,9 +105,9 @@ class Duplicates:
             lines.append(REMEDY)
         return lines
 
-    def _line(self, part: str, other: str, shared: Shared, where: str) -> str:
+    def _line(self, part: str, other: str, overlap: Overlap, where: str) -> str:
         """Return the sentence about one pair of parts."""
-        count, others = shared.counts().values()
+        count, others = overlap.counts().values()
         of = f"{count:,} of {self.rows[part]:,} {NAMES[part]} rows"
         return f"Duplicates, {where} the {NAMES[other]} rows: {of}, {others:,} of them with another label."
 
@@ -126,13 +126,13 @@ def find(rows: Mapping[str, Rows], labels: Mapping[str, Labels], distance: int |
     distinct, code_N = np.unique(hashed_N, return_inverse=True)
     codes = dict(zip(order, np.split(code_N, np.cumsum(list(counts.values()))[:-1]), strict=True))
     classes = 1 + max(int(labels[part].max()) for part in order)
-    same: dict[str, dict[str, Shared]] = {part: {} for part in order[1:]}
+    same: dict[str, dict[str, Overlap]] = {part: {} for part in order[1:]}
     labels_V = {part: _labels_of(codes[part], labels[part], len(distinct), classes) for part in order}
     for k, part in enumerate(order):
         for other in order[:k]:
             is_there_N = labels_V[other][codes[part]] > 0
             own_N = np.isin(codes[part] * classes + labels[part], codes[other] * classes + labels[other])
-            same[part][other] = Shared(is_there_N, is_there_N & (labels_V[other][codes[part]] > own_N))
+            same[part][other] = Overlap(is_there_N, is_there_N & (labels_V[other][codes[part]] > own_N))
     train = codes["train"]
     alike = {} if distance is None else _alike(rows, labels, order, same, distance)
     several = int((labels_V["train"][train] > 1).sum())
@@ -140,7 +140,7 @@ def find(rows: Mapping[str, Rows], labels: Mapping[str, Labels], distance: int |
 
 
 def leave_out(
-    arrays: Mapping[str, tuple[Inputs, Labels]], found: Duplicates, name: str, scratch: Path | None
+    arrays: Mapping[str, tuple[Inputs, Labels]], duplicates: Duplicates, name: str, scratch: Path | None
 ) -> dict[str, tuple[Inputs, Labels]]:
     """Return the parts without the rows that are in an earlier one.
 
@@ -155,7 +155,7 @@ def leave_out(
     """
     kept = dict(arrays)
     for part, (x, y) in arrays.items():
-        out_N = found.left_out(part)
+        out_N = duplicates.left_out(part)
         if part == "train" or not out_N.any():
             continue
         if (left := int((~out_N).sum())) < FEWEST:
@@ -205,15 +205,15 @@ def _alike(
     rows: Mapping[str, Rows],
     labels: Mapping[str, Labels],
     order: Sequence[str],
-    same: Mapping[str, Mapping[str, Shared]],
+    same: Mapping[str, Mapping[str, Overlap]],
     distance: int,
-) -> dict[str, dict[str, Shared]]:
+) -> dict[str, dict[str, Overlap]]:
     """Return near duplicates that are not equal rows, for each part and earlier part."""
     hashed = {part: near.hashes(cast(Images, rows[part])) for part in order}
-    alike: dict[str, dict[str, Shared]] = {part: {} for part in order[1:]}
+    alike: dict[str, dict[str, Overlap]] = {part: {} for part in order[1:]}
     for k, part in enumerate(order):
         for other in order[:k]:
             place_N, bits_N = near.nearest(hashed[part], hashed[other])
             is_near_N = (bits_N <= distance) & ~same[part][other].is_there_N
-            alike[part][other] = Shared(is_near_N, is_near_N & (labels[other][place_N] != labels[part]))
+            alike[part][other] = Overlap(is_near_N, is_near_N & (labels[other][place_N] != labels[part]))
     return alike

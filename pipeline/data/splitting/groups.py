@@ -77,12 +77,12 @@ def of_arrays(raw: Raw, path: Path, name: str) -> Raw:
         if missing := [array for array in wanted.values() if array not in file.files]:
             problem = f"data.group_column is {name!r}, and {path} has no array {missing[0]}"
             raise DataError(f"{problem}; it has {listed(file.files)}. Add it, one group per row, or set it to null")
-        held = {split: np.asarray(file[array]) for split, array in wanted.items()}
-    for split, array in held.items():
+        names = {split: np.asarray(file[array]) for split, array in wanted.items()}
+    for split, array in names.items():
         if array.shape != (rows[split],):
             expected = f"expected ({rows[split]},), one group per row"
             raise DataError(f"{path}: {wanted[split]} has shape {array.shape}; {expected}")
-    return replace(raw, groups=_coded(held))
+    return replace(raw, groups=_numbers_of(names))
 
 
 def of_folder(raw: Raw, folder: Path, name: str) -> Raw:
@@ -97,14 +97,14 @@ def of_folder(raw: Raw, folder: Path, name: str) -> Raw:
             f"data.group_column is {name!r}, and {folder} is a folder; allowed is {FOLDER!r}, for images in"
             " train/<class>/<group>/. Set it to null, or use a table with a column of groups"
         )
-    held = {}
+    names = {}
     for split, x in files.items():
         inside = [path.relative_to(folder).parts for path in x.paths]
         if apart := [parts for parts in inside if len(parts) < 4]:  # <split>/<class>/<group>/.../<image>
             problem = f"{folder / Path(*apart[0])} is not in the folder of a group (data.group_column: {FOLDER})"
             raise DataError(f"{problem}; expected {folder}/{apart[0][0]}/<class>/<group>/{apart[0][-1]}")
-        held[split] = np.array([parts[2] for parts in inside])
-    return replace(raw, groups=_coded(held))
+        names[split] = np.array([parts[2] for parts in inside])
+    return replace(raw, groups=_numbers_of(names))
 
 
 def draw(
@@ -164,22 +164,22 @@ def _commonest(labels_N: npt.NDArray[np.int64], code_N: Index, groups: int) -> n
     return class_G
 
 
-def _fill(groups: Index, rows_G: npt.NDArray[np.int64], wanted: float, is_drawn_G: npt.NDArray[np.bool_]) -> float:
+def _fill(groups: Index, rows_G: npt.NDArray[np.int64], size: float, is_drawn_G: npt.NDArray[np.bool_]) -> float:
     """Mark groups, in their order, that fit into `size` rows, and one more if that comes nearer.
 
     Return the rows that are still missing; the number is negative if too many were drawn.
     """
     for group in groups:
-        if rows_G[group] <= wanted:
+        if rows_G[group] <= size:
             is_drawn_G[group] = True
-            wanted -= float(rows_G[group])
+            size -= float(rows_G[group])
     left = groups[~is_drawn_G[groups]]
     if len(left):
-        best = left[np.abs(rows_G[left] - wanted).argmin()]
-        if abs(rows_G[best] - wanted) < abs(wanted):
+        best = left[np.abs(rows_G[left] - size).argmin()]
+        if abs(rows_G[best] - size) < abs(size):
             is_drawn_G[best] = True
-            wanted -= float(rows_G[best])
-    return wanted
+            size -= float(rows_G[best])
+    return size
 
 
 def counts(groups: Mapping[str, Groups]) -> dict[str, dict[str, int]]:
@@ -213,8 +213,8 @@ def _inputs(raw: Raw) -> dict[str, Any]:
     return {split: x for split, x in every.items() if x is not None}
 
 
-def _coded(held: Mapping[str, npt.NDArray[Any]]) -> dict[str, Groups]:
+def _numbers_of(names: Mapping[str, npt.NDArray[Any]]) -> dict[str, Groups]:
     """Replace group names by numbers that hold for all splits."""
-    _, code_N = np.unique(np.concatenate(list(held.values())), return_inverse=True)
-    cuts = np.cumsum([len(names) for names in held.values()])[:-1]
-    return dict(zip(held, np.split(code_N.astype(np.int64), cuts), strict=True))
+    _, code_N = np.unique(np.concatenate(list(names.values())), return_inverse=True)
+    cuts = np.cumsum([len(array) for array in names.values()])[:-1]
+    return dict(zip(names, np.split(code_N.astype(np.int64), cuts), strict=True))

@@ -65,7 +65,7 @@ def notes(params: Data) -> list[str]:
     return []
 
 
-def find(name: str, places: list[Path], fetched: Path) -> Path:
+def find(name: str, places: list[Path], downloaded: Path) -> Path:
     """Return the folder of a data set: the first that exists below `places`, or its download below `downloaded`.
 
     Raises:
@@ -80,9 +80,9 @@ def find(name: str, places: list[Path], fetched: Path) -> Path:
     if archive.download is None:
         raise DataError(f"{problem}; {cure}")
     members = archive.download.members
-    home = fetched if members[0] in archive.folders else fetched / archive.folders[0]
+    home = downloaded if members[0] in archive.folders else downloaded / archive.folders[0]
     try:
         downloads.fetch(archive.download, home, cure)
     except DataError as error:
         raise DataError(f"{problem}; {error}") from None
-    return home / members[0] if home is fetched else home
+    return home / members[0] if home is downloaded else home

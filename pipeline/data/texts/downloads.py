@@ -95,11 +95,11 @@ def _get(url: str, path: Path) -> str:
     digest = hashlib.sha256()
     with urllib.request.urlopen(url, timeout=SECONDS) as answer, path.open("wb") as file:
         size = int(answer.headers.get("content-length") or 0)
-        with bar(-(-size // BLOCK), "download", "MB") as shown:
+        with bar(-(-size // BLOCK), "download", "MB") as progress:
             while block := answer.read(BLOCK):
                 file.write(block)
                 digest.update(block)
-                shown.update()
+                progress.update()
     return digest.hexdigest()
 
 

@@ -33,7 +33,7 @@ BLOCK = 1000
 
 
 @dataclass(frozen=True)
-class Words:
+class Vocabulary:
     """Vocabulary of a model.
 
     Attributes:
@@ -72,7 +72,7 @@ def _knows_no_word() -> Tokenizer:
     return tokenizer_of([PAD, UNKNOWN])
 
 
-def of_texts(train: TextRows, size: int, embeddings: Path | None, seed: int) -> Words:
+def of_texts(train: TextRows, size: int, embeddings: Path | None, seed: int) -> Vocabulary:
     """Return the `size` most frequent words of the training texts, PAD and UNKNOWN included; ties by first appearance.
 
     An unknown word, and a word without an embedding, has the vector 0, as in the focal paper's code. (That code leaves
@@ -89,10 +89,10 @@ def of_texts(train: TextRows, size: int, embeddings: Path | None, seed: int) -> 
     common = [word for word, _ in counts.most_common(size - 2)]
     words = (PAD, UNKNOWN, *common)
     vectors, notes = _vectors(words, embeddings, seed, scale=0.0)
-    return Words(words, vectors, tokenizer_of(words).to_str(), notes)
+    return Vocabulary(words, vectors, tokenizer_of(words).to_str(), notes)
 
 
-def of_trees(splits: Mapping[str, TreeRows], embeddings: Path | None, seed: int) -> Words:
+def of_trees(splits: Mapping[str, TreeRows], embeddings: Path | None, seed: int) -> Vocabulary:
     """Return the words of the training trees, and those words of other trees that have an embedding.
 
     Other words are UNKNOWN. A word without an embedding has a random vector, N(-.05, .05^2), as in the focal paper's
@@ -111,20 +111,20 @@ def of_trees(splits: Mapping[str, TreeRows], embeddings: Path | None, seed: int)
         others = [word for word in others if word in known or word.lower() in known]
     words = (PAD, UNKNOWN, *own, *others)
     vectors, notes = _vectors(words, embeddings, seed, scale=0.05)
-    return Words(words, vectors, notes=notes)
+    return Vocabulary(words, vectors, notes=notes)
 
 
-def encoded_texts(rows: TextRows, kind: TextInput) -> TokenRows:
+def encode_texts(rows: TextRows, kind: TextInput) -> TokenRows:
     """Return the texts as arrays of ids, and show a progress bar."""
     parts = []
-    with bar(len(rows.texts), "tokenize", "text") as shown:
+    with bar(len(rows.texts), "tokenize", "text") as progress:
         for begin in range(0, len(rows.texts), BLOCK):
             parts.append(kind.of_texts(rows.texts[begin : begin + BLOCK]))
-            shown.update(len(parts[-1]))
+            progress.update(len(parts[-1]))
     return np.concatenate(parts)
 
 
-def encoded_trees(rows: TreeRows, words: Words, most_nodes: int) -> Nodes:
+def encode_trees(rows: TreeRows, words: Vocabulary, most_nodes: int) -> Nodes:
     """Return trees as int32 (N, most_nodes, 5).
 
     The columns of a node are word id (PAD_ID for an inner node), indices of its children (-1 for a leaf), label (-1

@@ -13,7 +13,7 @@ from pipeline.data.raw import DataError
 Vector = npt.NDArray[np.float32]
 
 
-def read(path: Path, wanted: Collection[str]) -> tuple[dict[str, Vector], int]:
+def read(path: Path, words: Collection[str]) -> tuple[dict[str, Vector], int]:
     """Read the vectors of some words, and the width of all vectors, which is that of the first line.
 
     A word may contain spaces (glove.840B has such words). If two lines have the same word, the first one counts.
@@ -27,7 +27,7 @@ def read(path: Path, wanted: Collection[str]) -> tuple[dict[str, Vector], int]:
             f"data.embeddings is {str(path)!r}, which does not exist; name a file such as glove.6B.100d.txt"
             " (https://nlp.stanford.edu/projects/glove), or null for random vectors"
         )
-    found: dict[str, Vector] = {}
+    vectors: dict[str, Vector] = {}
     width = 0
     for number, line in _lines(path):
         cells = line.rstrip("\r\n").split(" ")
@@ -40,11 +40,11 @@ def read(path: Path, wanted: Collection[str]) -> tuple[dict[str, Vector], int]:
                 f"{path}, line {number:,}: the word {cells[0][:40]!r} has {had} numbers, and earlier words {width};"
                 " all must have one width. Remove the line, or download the file again"
             )
-        if word in wanted and word not in found:
-            found[word] = _vector(path, number, cells[-width:])
+        if word in words and word not in vectors:
+            vectors[word] = _vector(path, number, cells[-width:])
     if not width:
         raise DataError(f"{path} is empty; expected one line per word: the word and its numbers")
-    return found, width
+    return vectors, width
 
 
 def table(

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from pipeline.data.raw import DataError, Labels, Raw, TextRows, checked
+from pipeline.data.raw import DataError, Labels, Raw, TextRows, check_raw
 from trueodds.files import FileError
 from trueodds.inputs import columns
 from trueodds.inputs.image.formats import SUFFIXES
@@ -56,7 +56,7 @@ def read_folder(folder: Path) -> Raw:
     x_train, y_train = _split(folder / "train", classes)
     x_val, y_val = _optional(folder / "val", classes)
     x_test, y_test = _optional(folder / "test", classes)
-    return checked(Raw(x_train, y_train, x_test, y_test, classes, x_val=x_val, y_val=y_val), str(folder))
+    return check_raw(Raw(x_train, y_train, x_test, y_test, classes, x_val=x_val, y_val=y_val), str(folder))
 
 
 def read_table(path: Path, label: str, group: str | None = None) -> Raw:
@@ -77,7 +77,7 @@ def read_table(path: Path, label: str, group: str | None = None) -> Raw:
         log.warning("%s: columns other than %s and %s are ignored: %s", path, COLUMN, label, listed(others))
     place = {name: k for k, name in enumerate(found.classes)}
     y = np.array([place[name] for name in found.labels], dtype=np.int64)
-    return checked(Raw(TextRows(found.texts), y, None, None, found.classes), str(path))
+    return check_raw(Raw(TextRows(found.texts), y, None, None, found.classes), str(path))
 
 
 def _optional(folder: Path, classes: Sequence[str]) -> tuple[TextRows, Labels] | tuple[None, None]:

@@ -16,7 +16,7 @@ from trueodds.inputs import TextInput
 _KEPT = {"right": "first", "left": "last"}
 
 
-class Encoded(NamedTuple):
+class EncodedSplits(NamedTuple):
     """Encoded splits.
 
     Attributes:
@@ -27,12 +27,14 @@ class Encoded(NamedTuple):
     """
 
     arrays: dict[str, tuple[Inputs, Labels]]
-    words: encoding.Words
+    words: encoding.Vocabulary
     entry: dict[str, Any]
     notes: list[str]
 
 
-def encode(parts: Mapping[str, tuple[Any, Labels, Index | None]], kind: Kind, params: Data, fetched: Path) -> Encoded:
+def encode(
+    parts: Mapping[str, tuple[Any, Labels, Index | None]], kind: Kind, params: Data, downloaded: Path
+) -> EncodedSplits:
     """Encode the rows of each split.
 
     Args:
@@ -47,16 +49,16 @@ def encode(parts: Mapping[str, tuple[Any, Labels, Index | None]], kind: Kind, pa
     rows = {split: x if index is None else x.take(index) for split, (x, _, index) in parts.items()}
     labels = {split: y if index is None else y[index] for split, (_, y, index) in parts.items()}
     if kind == "text":
-        inputs, words, entry, notes = _texts(rows, params, _embeddings(params, fetched))
+        inputs, words, entry, notes = _texts(rows, params, _embeddings(params, downloaded))
     else:
-        inputs, words, entry, notes = _trees(rows, params, _embeddings(params, fetched))
+        inputs, words, entry, notes = _trees(rows, params, _embeddings(params, downloaded))
     every = [*archives.notes(params), *notes, *words.notes]
-    return Encoded({split: (inputs[split], labels[split]) for split in parts}, words, entry, every)
+    return EncodedSplits({split: (inputs[split], labels[split]) for split in parts}, words, entry, every)
 
 
 def _texts(
     rows: Mapping[str, TextRows], params: Data, embeddings: Path | None
-) -> tuple[dict[str, Inputs], encoding.Words, dict[str, Any], list[str]]:
+) -> tuple[dict[str, Inputs], encoding.Vocabulary, dict[str, Any], list[str]]:
     """Encode texts."""
     words = encoding.of_texts(rows["train"], params.vocabulary_size, embeddings, params.split_seed)
     kind = TextInput(
@@ -68,7 +70,7 @@ def _texts(
     inputs: dict[str, Inputs] = {}
     notes = []
     for split, texts in rows.items():
-        inputs[split] = encoding.encoded_texts(texts, kind)
+        inputs[split] = encoding.encode_texts(texts, kind)
         if cut := len(kind.remarks(inputs[split])):
             notes.append(
                 f"{cut:,} of {len(texts.texts):,} {split} texts are cut to their"
@@ -79,11 +81,11 @@ def _texts(
 
 def _trees(
     rows: Mapping[str, TreeRows], params: Data, embeddings: Path | None
-) -> tuple[dict[str, Inputs], encoding.Words, dict[str, Any], list[str]]:
+) -> tuple[dict[str, Inputs], encoding.Vocabulary, dict[str, Any], list[str]]:
     """Encode trees."""
     words = encoding.of_trees(rows, embeddings, params.split_seed)
     most = max(len(tree.words) for trees in rows.values() for tree in trees.trees)
-    inputs: dict[str, Inputs] = {s: encoding.encoded_trees(trees, words, most) for s, trees in rows.items()}
+    inputs: dict[str, Inputs] = {s: encoding.encode_trees(trees, words, most) for s, trees in rows.items()}
     entry = {
         "kind": "tree",
         "node_classes": list(rows["train"].node_classes),
@@ -92,7 +94,7 @@ def _trees(
     return inputs, words, entry, []
 
 
-def _embeddings(params: Data, fetched: Path) -> Path | None:
+def _embeddings(params: Data, downloaded: Path) -> Path | None:
     """Return the file of embeddings: as named, below TRUEODDS_DATA, or downloaded if it is one of GloVe's."""
     if params.embeddings is None:
         return None
@@ -104,5 +106,5 @@ def _embeddings(params: Data, fetched: Path) -> Path | None:
     if params.embeddings not in downloads.GLOVE:
         return path
     cure = "put the file into a folder and name that: data.embeddings, or TRUEODDS_DATA=<folder>"
-    downloads.fetch(downloads.GLOVE[params.embeddings], fetched, cure)
-    return fetched / path
+    downloads.fetch(downloads.GLOVE[params.embeddings], downloaded, cure)
+    return downloaded / path

@@ -22,7 +22,7 @@ SOURCE = "zenodo.org/records/2535967 (CIFAR-10-C) or 3555552 (CIFAR-100-C)"
 Index = npt.NDArray[np.intp]
 
 
-class Source(Protocol):
+class ImageSource(Protocol):
     """Protocol of a source of corrupted images."""
 
     @property
@@ -34,7 +34,7 @@ class Source(Protocol):
 
 
 @dataclass(frozen=True)
-class Published:
+class PublishedImages:
     """The published files: <corruption>.npy with five blocks of all test images, one block per severity."""
 
     folder: Path
@@ -52,7 +52,7 @@ class Published:
 
 
 @dataclass(frozen=True)
-class Computed:
+class ComputedImages:
     """Corruptions computed by `corrupt`, with the table for the images' size."""
 
     clean_NHWC: Images
@@ -83,7 +83,7 @@ def find(dataset: str, data_path: str) -> Path | None:
     return next((folder for place in places if (folder := place / FOLDERS[dataset]).is_dir()), None)
 
 
-def source_of(folder: Path | None, test: tuple[Images, Labels], names: Sequence[str], seed: int) -> Source:
+def source_of(folder: Path | None, test: tuple[Images, Labels], names: Sequence[str], seed: int) -> ImageSource:
     """Return the published files in `folder`, after a check, or the computed corruptions if `folder` is None.
 
     Raises:
@@ -91,7 +91,7 @@ def source_of(folder: Path | None, test: tuple[Images, Labels], names: Sequence[
     """
     images_NHWC, labels_N = test
     if folder is None:
-        return Computed(images_NHWC, seed)
+        return ComputedImages(images_NHWC, seed)
     shape = (len(SEVERITIES) * len(labels_N), *images_NHWC.shape[1:])
     stored = _read(folder / LABELS)
     _check(folder / LABELS, stored, shape[:1])
@@ -102,7 +102,7 @@ def source_of(folder: Path | None, test: tuple[Images, Labels], names: Sequence[
         )
     for name in names:
         _check(folder / f"{name}.npy", _read(folder / f"{name}.npy"), shape, np.dtype(np.uint8))
-    return Published(folder, len(labels_N))
+    return PublishedImages(folder, len(labels_N))
 
 
 def _read(path: Path) -> npt.NDArray[Any]:
