@@ -15,7 +15,7 @@ from pipeline.config import Data, Training
 from pipeline.training.checkpoint import Checkpoint
 from pipeline.training.recipe import Recipe
 from pipeline.training.resolution import plan_of
-from pipeline.training.state import Epoch, TrainingState
+from pipeline.training.training_state import Epoch, TrainingState
 from tests.test_train import equal
 from tests.training_runs import stopped, train
 

@@ -14,7 +14,7 @@ from pipeline import nets
 from pipeline.data.raw import LABEL, Tree, TreeRows
 from pipeline.data.texts import sst
 from pipeline.data.texts.encoding import encode_trees, of_trees
-from pipeline.export.network import Servable, write_onnx
+from pipeline.export.to_bundle import Servable, write_onnx
 from pipeline.nets.gp_cnn import GPCNN
 from pipeline.nets.tree_lstm import TreeLSTM
 from tests import reference_nets

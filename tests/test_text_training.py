@@ -24,7 +24,7 @@ from pipeline.training import loop
 from pipeline.training.batches import Batches, node_labels, node_weights
 from pipeline.training.checkpoint import Checkpoint
 from pipeline.training.resolution import plan_of
-from pipeline.training.state import TrainingState
+from pipeline.training.training_state import TrainingState
 from service.models.model import Model
 from tests import reference_nets
 from trueodds import logits
@@ -166,9 +166,9 @@ def test_weights_of_nodes(workspace: Path) -> None:
     assert torch.equal(labels[weights == 1], torch.from_numpy(dataset.arrays["train"][1][:4]))
     batches = Batches.of(dataset, "train", torch.device("cpu"))
     assert batches.weights(nodes, 1.0) is None
-    inputs, of_nodes = next(batches.shuffled(10, torch.Generator()))
+    inputs, of_nodes = next(batches.shuffle(10, torch.Generator()))
     assert len(of_nodes) == int((inputs[..., LABEL] >= 0).sum()) and batches.rows_of(inputs) == len(inputs)
-    inputs, of_roots = next(batches.ordered(10))
+    inputs, of_roots = next(batches.in_order(10))
     assert torch.equal(of_roots, torch.from_numpy(dataset.arrays["train"][1][:10]))
 
 

@@ -26,7 +26,7 @@ from pipeline.training.measuring.curves import COLUMNS
 from pipeline.training.measuring.epoch import TrainingError
 from pipeline.training.recipe import Recipe
 from pipeline.training.recipes import RECIPES, resolve
-from pipeline.training.trained import Trained
+from pipeline.training.training_result import TrainingResult
 from tests.conftest import environment
 from tests.training_runs import plan, stopped, train
 from trueodds.errors import ConfigError
@@ -39,7 +39,7 @@ def digits(workspace: Path) -> DataSet:
     return data.load(Data(train_size=200))
 
 
-def equal(a: Trained, b: Trained) -> bool:
+def equal(a: TrainingResult, b: TrainingResult) -> bool:
     states = a.net.state_dict(), b.net.state_dict()
     same_weights = all(torch.equal(states[0][key], states[1][key]) for key in states[0])
     return same_weights and all(np.array_equal(a.logits[s], b.logits[s]) for s in ("val", "test"))

@@ -56,7 +56,7 @@ def resolve(
     """
     if name not in SHAPES:
         raise unknown("net", name, SHAPES)
-    return SHAPES[name].changed(width=width, depth=depth, dropout=dropout, resize=resize)
+    return SHAPES[name].with_options(width=width, depth=depth, dropout=dropout, resize=resize)
 
 
 def restore(settings: Mapping[str, Any]) -> Shape:

@@ -33,19 +33,19 @@ def initialise_convolutions(net: nn.Module) -> None:
             nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
 
 
-def pooled(images_NCHW: Tensor) -> Tensor:
+def mean_pool(images_NCHW: Tensor) -> Tensor:
     """Return the mean over the pixels (N, C), in float32."""
-    return single(images_NCHW).mean(dim=(2, 3))
+    return at_least_float32(images_NCHW).mean(dim=(2, 3))
 
 
-class Single(nn.Module):
-    """The function `single` as a layer."""
+class AtLeastFloat32(nn.Module):
+    """The function `at_least_float32` as a layer."""
 
     def forward(self, x: Tensor) -> Tensor:
         """Return x in float32 or better."""
-        return single(x)
+        return at_least_float32(x)
 
 
-def single(x: Tensor) -> Tensor:
+def at_least_float32(x: Tensor) -> Tensor:
     """Return bfloat16 as float32; return more precise types unchanged."""
     return x.float() if x.dtype == torch.bfloat16 else x

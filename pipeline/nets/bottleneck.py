@@ -13,7 +13,7 @@ from itertools import pairwise
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from pipeline.nets.blocks import convolution, pooled, shortcut, single
+from pipeline.nets.blocks import at_least_float32, convolution, mean_pool, shortcut
 from pipeline.nets.net import Net, StagedShape
 
 EXPANSION = 4
@@ -70,7 +70,7 @@ class BottleneckResNet(Net):
     def features(self, inputs: Tensor) -> Tensor:
         """Return the pooled maps of each image (N, D)."""
         x = self.stages(F.relu(self.norm(self.stem(inputs))))
-        return pooled(x) if self.pool == 1 else F.adaptive_avg_pool2d(single(x), self.pool).flatten(1)
+        return mean_pool(x) if self.pool == 1 else F.adaptive_avg_pool2d(at_least_float32(x), self.pool).flatten(1)
 
 
 SHAPES = (

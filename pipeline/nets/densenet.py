@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from pipeline.nets.blocks import convolution, pooled
+from pipeline.nets.blocks import convolution, mean_pool
 from pipeline.nets.net import Net, StagedShape
 
 
@@ -83,7 +83,7 @@ class DenseNet(Net):
 
     def features(self, inputs: Tensor) -> Tensor:
         """Return the pooled maps of each image (N, D)."""
-        return pooled(F.relu(self.norm(self.stages(self.stem(inputs)))))
+        return mean_pool(F.relu(self.norm(self.stages(self.stem(inputs)))))
 
 
 SHAPES = (

@@ -73,21 +73,21 @@ class GPCNN(WordNet):
         ids_NL = _words_last(inputs)
         # Only the CPU knows lengths: on a GPU each group would wait for it, and a compiled graph would end there.
         by_length = inputs.device.type == "cpu" and not torch.compiler.is_compiling()
-        pooled_ND = self._pooled_by_length(ids_NL) if by_length else self._pooled(ids_NL)
+        pooled_ND = self._max_pool_by_length(ids_NL) if by_length else self._max_pool(ids_NL)
         outputs_ND: Tensor = self.dropout(F.relu(self.hidden(pooled_ND)))
         return outputs_ND
 
-    def _pooled_by_length(self, ids_NL: Tensor) -> Tensor:
-        """Return the same as `_pooled`, for TOGETHER texts of similar length at a time, with less padding."""
+    def _max_pool_by_length(self, ids_NL: Tensor) -> Tensor:
+        """Return the same as `_max_pool`, for TOGETHER texts of similar length at a time, with less padding."""
         length_N = (ids_NL > 0).sum(1)
         order_N = torch.argsort(length_N, stable=True)
         parts = []
         for rows in torch.split(order_N, TOGETHER):
             longest = int(length_N[rows[-1]])
-            parts.append(self._pooled(ids_NL[rows, ids_NL.shape[1] - longest :]))
+            parts.append(self._max_pool(ids_NL[rows, ids_NL.shape[1] - longest :]))
         return torch.cat(parts)[torch.argsort(order_N)]
 
-    def _pooled(self, ids_NL: Tensor) -> Tensor:
+    def _max_pool(self, ids_NL: Tensor) -> Tensor:
         """Return the maximum over each text of the last convolution's outputs (N, width)."""
         ids_NL = F.pad(ids_NL, (SEEN, 0))
         x_NDL = F.embedding(ids_NL, self.vectors).transpose(1, 2)

@@ -90,7 +90,7 @@ class Shape(ABC):
             classes: Number of classes.
         """
 
-    def changed(self, **options: Any) -> Self:
+    def with_options(self, **options: Any) -> Self:
         """Return the shape with the options that are not None.
 
         Raises:
@@ -123,7 +123,7 @@ class StagedShape(Shape):
     def __post_init__(self) -> None:
         object.__setattr__(self, "depth", tuple(self.depth))  # from JSON it is a list
 
-    def changed(self, **options: Any) -> Self:
+    def with_options(self, **options: Any) -> Self:
         """Return the shape with the options that are not None; `depth` is one number for every stage."""
         depth = options.get("depth")
-        return super().changed(**{**options, "depth": None if depth is None else (depth,) * len(self.depth)})
+        return super().with_options(**{**options, "depth": None if depth is None else (depth,) * len(self.depth)})

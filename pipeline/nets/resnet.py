@@ -12,7 +12,7 @@ from itertools import pairwise
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from pipeline.nets.blocks import convolution, initialise_convolutions, pooled, shortcut
+from pipeline.nets.blocks import convolution, initialise_convolutions, mean_pool, shortcut
 from pipeline.nets.net import Net, StagedShape
 
 
@@ -64,7 +64,7 @@ class ResNet(Net):
     def features(self, inputs: Tensor) -> Tensor:
         """Return the pooled maps of each image (N, D)."""
         x = self.stages(F.relu(self.norm(self.stem(inputs))))
-        return pooled(x)
+        return mean_pool(x)
 
 
 SHAPES = (

@@ -16,7 +16,7 @@ from torch.nn import functional as F
 
 from pipeline.data.raw import Kind
 from pipeline.data.vision import torchvision
-from pipeline.nets.blocks import Single
+from pipeline.nets.blocks import AtLeastFloat32
 from pipeline.nets.net import Net, Shape
 from trueodds.errors import ConfigError
 
@@ -58,7 +58,7 @@ class TorchvisionNet(Net):
         assert isinstance(head, nn.Linear)
         _replace(body, shape.last, nn.Identity())
         if (pooling := getattr(body, "avgpool", None)) is not None:
-            _replace(body, "avgpool", nn.Sequential(Single(), pooling))
+            _replace(body, "avgpool", nn.Sequential(AtLeastFloat32(), pooling))
         self.shape, self.body, self.head = shape, body, head
 
     def features(self, inputs: Tensor) -> Tensor:

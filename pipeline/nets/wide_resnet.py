@@ -17,7 +17,7 @@ from typing import Literal
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from pipeline.nets.blocks import convolution, initialise_convolutions, pooled, shortcut
+from pipeline.nets.blocks import convolution, initialise_convolutions, mean_pool, shortcut
 from pipeline.nets.net import Net, StagedShape
 
 STEM = 16
@@ -39,7 +39,7 @@ class WideResNetShape(StagedShape):
 
     def build(self, inside: int, classes: int) -> WideResNet:
         """Build the net."""
-        block = {"after": After, "before": Before}[self.order]
+        block = {"after": NormAfter, "before": NormBefore}[self.order]
         return WideResNet(inside, classes, block, width=self.width, depth=self.depth, dropout=self.dropout)
 
 
@@ -50,7 +50,7 @@ class WideBlock(nn.Module, ABC):
 
     def __init__(self, inside: int, outside: int, stride: int, dropout: float) -> None:
         super().__init__()
-        self.norm1 = nn.BatchNorm2d(self.normalised(inside, outside))
+        self.norm1 = nn.BatchNorm2d(self.norm_width(inside, outside))
         self.conv1 = convolution(inside, outside, 3, stride)
         self.norm2 = nn.BatchNorm2d(outside)
         self.dropout = nn.Dropout(dropout)
@@ -59,7 +59,7 @@ class WideBlock(nn.Module, ABC):
 
     @staticmethod
     @abstractmethod
-    def normalised(inside: int, outside: int) -> int:
+    def norm_width(inside: int, outside: int) -> int:
         """Return the number of channels of the first norm."""
 
     @abstractmethod
@@ -67,11 +67,11 @@ class WideBlock(nn.Module, ABC):
         """Apply the block."""
 
 
-class After(WideBlock):
+class NormAfter(WideBlock):
     """Block in the order convolution, norm, ReLU."""
 
     @staticmethod
-    def normalised(inside: int, outside: int) -> int:
+    def norm_width(inside: int, outside: int) -> int:
         """Return the number of channels of the first norm."""
         return outside
 
@@ -81,13 +81,13 @@ class After(WideBlock):
         return F.relu(self.norm2(self.conv2(y)) + self.shortcut(x))
 
 
-class Before(WideBlock):
+class NormBefore(WideBlock):
     """Block in the order norm, ReLU, convolution."""
 
     norm_of_shortcut = False
 
     @staticmethod
-    def normalised(inside: int, outside: int) -> int:
+    def norm_width(inside: int, outside: int) -> int:
         """Return the number of channels of the first norm."""
         return inside
 
@@ -115,7 +115,7 @@ class WideResNet(Net):
         super().__init__()
         widths = [STEM, *(width * 2**stage for stage in range(len(depth)))]
         self.stem = convolution(channels, STEM, 3)
-        self.normalises_last = block is Before
+        self.normalises_last = block is NormBefore
         if not self.normalises_last:
             self.norm = nn.BatchNorm2d(STEM)
         layers: list[nn.Module] = []
@@ -135,8 +135,8 @@ class WideResNet(Net):
         """Return the pooled maps of each image (N, D)."""
         x = self.stem(inputs)
         if self.normalises_last:
-            return pooled(F.relu(self.norm(self.stages(x))))
-        return pooled(self.stages(F.relu(self.norm(x))))
+            return mean_pool(F.relu(self.norm(self.stages(x))))
+        return mean_pool(self.stages(F.relu(self.norm(x))))
 
 
 def _initialise_as_tensorflow(net: nn.Module) -> None:

@@ -82,15 +82,15 @@ class Unchanged(Normaliser):
         return rows
 
 
-def normalised(data: DataSet, settings: Mapping[str, Any]) -> DataSet:
+def with_moments(data: DataSet, settings: Mapping[str, Any]) -> DataSet:
     """Return the data set with the moments that the initial weights were trained with, if the settings have some."""
     if "normalise" not in settings:
         return data
     return replace(data, card={**data.card, "normalise": settings["normalise"]})
 
 
-ORDERED_VALUES = 500 * 92 * 92 * 3
-"""Values of rows in a batch of `ordered`; a net's intermediate results take many times the memory of its rows."""
+VALUES_AT_ONCE = 500 * 92 * 92 * 3
+"""Values of rows in a batch of `in_order`; a net's intermediate results take many times the memory of its rows."""
 FREE_SHARE = 0.5
 """Share of the device's free memory below which a split is stored on the device."""
 NORMALISERS: dict[Kind, type[Normaliser]] = {
@@ -141,8 +141,8 @@ class Augmentation:
         n = len(images_NHWC) if of is None else of
         if moves_N3 is None and (self.padding or self.flip):
             moves_N3 = self.moves(n, generator).to(images_NHWC.device)
-        images_NHWC = images_NHWC if moves_N3 is None else self._moved(images_NHWC, share(moves_N3))
-        images_NHWC = self._transformed(images_NHWC, generator, n, share)
+        images_NHWC = images_NHWC if moves_N3 is None else self._move(images_NHWC, share(moves_N3))
+        images_NHWC = self._transform(images_NHWC, generator, n, share)
         return images_NHWC if self.views is None else self.views(images_NHWC, generator)
 
     @property
@@ -156,7 +156,7 @@ class Augmentation:
         mirrored_N = torch.rand(n, 1, generator=generator).squeeze(1) < (0.5 if self.flip else 0.0)
         return torch.stack([*top_left_2N, mirrored_N], dim=1).to(torch.uint8)
 
-    def _moved(self, images_NHWC: Tensor, moves_N3: Tensor) -> Tensor:
+    def _move(self, images_NHWC: Tensor, moves_N3: Tensor) -> Tensor:
         """Crop and flip images by their moves."""
         n, height, width, _ = images_NHWC.shape
         pad, device = self.padding, images_NHWC.device
@@ -168,7 +168,7 @@ class Augmentation:
         image_N11 = torch.arange(n, device=device).view(n, 1, 1)  # one gather does crop and flip
         return padded[image_N11, rows_NH.unsqueeze(2), columns_NW.unsqueeze(1)]
 
-    def _transformed(self, images_NHWC: Tensor, generator: torch.Generator, n: int, share: Share) -> Tensor:
+    def _transform(self, images_NHWC: Tensor, generator: torch.Generator, n: int, share: Share) -> Tensor:
         """Apply random resized crops and RandAugment."""
         if not self.crop_scale and not self.randaugment:
             return images_NHWC
@@ -197,8 +197,8 @@ class Augmentation:
 class Batches:
     """One split. A batch has the net's inputs (float32, or ids of words) and int64 labels.
 
-    Only images are augmented; `augment` does not change other rows. Nets learn from trees node by node: `shuffled`
-    yields the labels of all labelled nodes, tree by tree in post-order, and `ordered` yields those of the roots.
+    Only images are augmented; `augment` does not change other rows. Nets learn from trees node by node: `shuffle`
+    yields the labels of all labelled nodes, tree by tree in post-order, and `in_order` yields those of the roots.
 
     Attributes:
         rows: The rows, on the device unless the split is too large for it.
@@ -240,7 +240,7 @@ class Batches:
         augment = augment or Augmentation()
         return cls(rows, labels_N, normalise, augment, pages, kind == "tree", lengths_N=lengths_N)
 
-    def joined(self, other: Batches) -> Batches:
+    def append(self, other: Batches) -> Batches:
         """Return these rows followed by those of `other`, which are treated the same."""
         rows, labels = (
             torch.cat([self.rows, other.rows.to(self.rows.device)]),
@@ -256,7 +256,7 @@ class Batches:
         return len(self.labels_N)
 
     def rows_of(self, inputs: Tensor) -> int | None:
-        """Return the number of rows in a batch of `shuffled`; None if there is one row per label."""
+        """Return the number of rows in a batch of `shuffle`; None if there is one row per label."""
         return len(inputs) if self.of_nodes else None
 
     def weights(self, inputs: Tensor, below_root: float) -> Tensor | None:
@@ -267,8 +267,8 @@ class Batches:
         """Return the number of batches in one shuffled epoch."""
         return -(-len(self) // batch_size)
 
-    def shuffled(
-        self, batch_size: int, generator: torch.Generator, *, done: int = 0, state: Tensor | None = None,
+    def shuffle(
+        self, batch_size: int, generator: torch.Generator, *, skip: int = 0, state: Tensor | None = None,
         share: Share = whole,
     ) -> Iterator[tuple[Tensor, Tensor]]:  # fmt: skip
         """Yield every row once, in the generator's order, augmented. Batches differ in size by at most one row.
@@ -279,7 +279,7 @@ class Batches:
         Args:
             batch_size: Largest number of rows in a batch.
             generator: Generator of the CPU.
-            done: Number of batches that have already been yielded.
+            skip: Number of batches to skip, because they have already been yielded.
             state: State of the generator after these. None is allowed if they drew nothing or drew ahead.
             share: Function that selects the rows of a batch that are made here. Random numbers are those of the whole
                 batch, and the labels are all of its labels.
@@ -294,26 +294,26 @@ class Batches:
             moves = list(drawn_N3.to(self.labels_N.device).tensor_split(len(parts)))
         elif state is not None:
             generator.set_state(state)
-        for index, here, moves_N3 in list(zip(parts, on_host, moves, strict=True))[done:]:
+        for index, here, moves_N3 in list(zip(parts, on_host, moves, strict=True))[skip:]:
             rows = self._cut(self._on_device(self.rows[share(index)]), here)
             labels = node_labels(rows) if self.of_nodes else self.labels_N[index.to(self.labels_N.device)]
             yield self.normalise(self.augment(rows, generator, moves_N3, of=len(index), share=share)), labels
 
-    def endless(self, batch_size: int, generator: torch.Generator, *, done: int = 0) -> Iterator[tuple[Tensor, Tensor]]:
-        """Yield `shuffled` batches without end.
+    def repeat(self, batch_size: int, generator: torch.Generator, *, skip: int = 0) -> Iterator[tuple[Tensor, Tensor]]:
+        """Yield `shuffle` batches without end.
 
-        Rows must not be augmented: then the first `done` batches can be skipped without making them.
+        Rows must not be augmented: then the first `skip` batches can be skipped without making them.
         """
-        passes, done = divmod(done, self.steps(batch_size))
+        passes, skip = divmod(skip, self.steps(batch_size))
         for _ in range(passes):
             torch.randperm(len(self), generator=generator)
         while True:
-            yield from self.shuffled(batch_size, generator, done=done)
-            done = 0
+            yield from self.shuffle(batch_size, generator, skip=skip)
+            skip = 0
 
-    def ordered(self, batch_size: int) -> Iterator[tuple[Tensor, Tensor]]:
+    def in_order(self, batch_size: int) -> Iterator[tuple[Tensor, Tensor]]:
         """Yield every row once, in order, without augmentation; batches of images above 92 x 92 pixels are smaller."""
-        size = min(batch_size, max(1, ORDERED_VALUES // max(1, self.rows[0].numel())))
+        size = min(batch_size, max(1, VALUES_AT_ONCE // max(1, self.rows[0].numel())))
         for begin, (rows, labels) in zip(
             range(0, len(self), size),
             zip(torch.split(self.rows, size), torch.split(self.labels_N, size), strict=True),
@@ -353,7 +353,7 @@ class SplitBatches:
     val: Batches
     test: Batches
     held_out: Batches | None
-    joined: bool = False
+    trains_on_held_out: bool = False
     """Whether the held-out rows are among the training rows."""
 
     @classmethod
@@ -382,9 +382,9 @@ class SplitBatches:
         """
         augmentation = Augmentation(recipe.padding, recipe.flip, recipe.crop_scale, recipe.randaugment, views)
         train = replace(Batches.of(data, "train", device, augmentation), draws_ahead=draws_ahead)
-        joined = recipe.held_out == "official" and not held_out and HELD_OUT in data.arrays
-        if joined:
-            train = train.joined(Batches.of(data, HELD_OUT, device))
+        trains_on_held_out = recipe.held_out == "official" and not held_out and HELD_OUT in data.arrays
+        if trains_on_held_out:
+            train = train.append(Batches.of(data, HELD_OUT, device))
         val, test = (Batches.of(data, split, device) for split in ("val", "test"))
         apart = Batches.of(data, HELD_OUT, device) if held_out else None
         for rows in filter(None, (train, apart)):
@@ -398,21 +398,21 @@ class SplitBatches:
                 f"all {len(apart)} held-out rows have one class, from which calibration cannot be learned; raise"
                 " data.held_out_size"
             )
-        return cls(train, val, test, apart, joined)
+        return cls(train, val, test, apart, trains_on_held_out)
 
     def notes(self) -> list[str]:
         """Return notes for the model's card: which rows were learned from besides the training rows."""
-        if self.joined:
+        if self.trains_on_held_out:
             return ["The held-out rows were training rows (training.held_out: official)."]
         if self.held_out is None:
             return []
         return [f"Training also used the {len(self.held_out):,} held-out rows."]
 
-    def held_out_rows(self, batch_size: int, seed: int, *, done: int) -> Iterator[tuple[Tensor, Tensor]]:
+    def held_out_rows(self, batch_size: int, seed: int, *, skip: int) -> Iterator[tuple[Tensor, Tensor]]:
         """Yield batches of held-out rows without augmentation, in an order of their own.
 
         They have a generator of their own, so that training rows draw the same numbers with and without them.
         """
         if self.held_out is None:
             return iter(())
-        return self.held_out.endless(batch_size, torch.Generator().manual_seed(seed + (1 << 52)), done=done)
+        return self.held_out.repeat(batch_size, torch.Generator().manual_seed(seed + (1 << 52)), skip=skip)

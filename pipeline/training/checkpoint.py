@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from pipeline.training.state import Epoch, TrainingState
+from pipeline.training.training_state import Epoch, TrainingState
 from trueodds.files import written
 
 log = logging.getLogger("pipeline.training")

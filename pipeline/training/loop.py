@@ -18,14 +18,14 @@ from pipeline.training.batches import SplitBatches
 from pipeline.training.checkpoint import EVERY, SHARE, Checkpoint
 from pipeline.training.machine.device import device_of, repeatable
 from pipeline.training.machine.processes import ALONE, Processes
-from pipeline.training.machine.speed import accelerated
+from pipeline.training.machine.speed import accelerate
 from pipeline.training.measuring import curves
 from pipeline.training.measuring.epoch import measure
 from pipeline.training.measuring.outputs import outputs
 from pipeline.training.plan import Plan, fingerprint
 from pipeline.training.start.beginning import Beginning
-from pipeline.training.state import Row, TrainingState
-from pipeline.training.trained import Trained
+from pipeline.training.training_result import TrainingResult
+from pipeline.training.training_state import Row, TrainingState
 from trueodds.errors import ConfigError
 from trueodds.processes.progress import bar
 
@@ -40,7 +40,7 @@ def train(
     every: float = EVERY,
     share: float = SHARE,
     processes: Processes = ALONE,
-) -> Trained:
+) -> TrainingResult:
     """Train a net as `plan` says. A run that was killed continues from its last checkpoint to the same weights.
 
     On one machine and with one number of threads, the result on the CPU is repeatable bit for bit. On CUDA it may
@@ -56,7 +56,7 @@ def train(
             plan and gets the same result. The first one writes checkpoints and shows the progress bar.
 
     Returns:
-        The net, its logits and its history. `Trained.write` writes them as files.
+        The net, its logits and its history. `TrainingResult.write` writes them as files.
 
     Raises:
         WeightsError: The initial weights cannot be read or downloaded, or belong to another net.
@@ -95,7 +95,7 @@ def train(
         beginning.rows, device, recipe, method.views, held_out=bool(plan.method.held_out_parts),
         draws_ahead=not method.draws,
     )  # fmt: skip
-    method.meta.check(net, next(batches.train.ordered(2))[0])
+    method.meta.check(net, next(batches.train.in_order(2))[0])
     # The name of the folder says what is measured and on which device; the model's card does not.
     key = fingerprint({**settings, "device": device.type, "curves": plan.curves, "epoch_metrics": plan.epoch_metrics})
     checkpoint = Checkpoint(checkpoints / key[:16], every=every if processes.is_first else math.inf, share=share)
@@ -118,15 +118,15 @@ def train(
         )
     with (
         repeatable(device, recipe.threads),
-        accelerated(net, recipe, device),
-        bar(total, "train", "step", done=state.steps_done(steps), hidden=not processes.is_first) as shown,
+        accelerate(net, recipe, device),
+        bar(total, "train", "step", done=state.steps_done(steps), hidden=not processes.is_first) as progress_bar,
     ):
         while len(state.history) < recipe.epochs:
             epoch, before = state.begin_epoch(plan.seed), steps * len(state.history)
-            held_out = batches.held_out_rows(recipe.batch_size, epoch.seed, done=epoch.held_out)
+            held_out = batches.held_out_rows(recipe.batch_size, epoch.seed, skip=epoch.held_out)
             net.train()
-            for inputs, labels in batches.train.shuffled(
-                recipe.batch_size, epoch.generator, done=epoch.steps, state=epoch.resumed, share=processes.share
+            for inputs, labels in batches.train.shuffle(
+                recipe.batch_size, epoch.generator, skip=epoch.steps, state=epoch.resumed, share=processes.share
             ):
                 progress = (before + epoch.steps) / total
                 state.set_rate(progress)
@@ -150,7 +150,7 @@ def train(
                     inputs, labels = epoch.next(held_out)
                     value = term.value(net.head(features_of(processes.share(inputs), len(labels))), labels)
                     state.descend(term.at(progress) * value, len(labels), decay=False)
-                shown.update()
+                progress_bar.update()
                 if method.validates_after(before + epoch.steps):
                     val = outputs(net, batches.val, progress)
                     method.after_validation(val.logits, val.labels, step=before + epoch.steps)
@@ -160,10 +160,10 @@ def train(
             state.agree()
             row = measure(plan, state, epoch, batches, rows_folder)
             state.end_epoch(row)
-            shown.set_postfix_str(_standing(row, recipe.epochs), refresh=False)
+            progress_bar.set_postfix_str(_standing(row, recipe.epochs), refresh=False)
             if processes.is_first:
                 checkpoint.save(state, last=len(state.history) == recipe.epochs)
-    trained = _trained(beginning, plan, state, batches, settings, checkpoint, rows_folder)
+    trained = _result(beginning, plan, state, batches, settings, checkpoint, rows_folder)
     processes.wait()  # before the first one removes the checkpoint that all read
     return trained
 
@@ -201,7 +201,7 @@ def _standing(row: Row, epochs: int) -> str:
     return f"epoch {row['epoch']}/{epochs} {split} error {row[f'{split}_error']:.3f} NLL {row[f'{split}_nll']:.3f}"
 
 
-def _trained(
+def _result(
     beginning: Beginning,
     plan: Plan,
     state: TrainingState,
@@ -209,7 +209,7 @@ def _trained(
     settings: dict[str, Any],
     checkpoint: Checkpoint,
     rows_folder: Path,
-) -> Trained:
+) -> TrainingResult:
     """Return the net with the selected weights, its logits, and the settings for its card."""
     net, method, selection = state.net, state.method, state.selection
     selection.take(net)
@@ -234,4 +234,4 @@ def _trained(
     splits = {"val": batches.val, "test": batches.test}
     logits = {name: outputs(net, split).logits.cpu().numpy() for name, split in splits.items()}
     rows = curves.read_rows(rows_folder, plan.curves)
-    return Trained(beginning.net.eval().cpu(), logits, state.history, rows, settings, checkpoint)
+    return TrainingResult(beginning.net.eval().cpu(), logits, state.history, rows, settings, checkpoint)

@@ -14,7 +14,7 @@ from pipeline.training.recipe import Recipe
 
 
 @dataclass(frozen=True)
-class Start:
+class InitialWeights:
     """Initial weights, as a plan names them.
 
     Attributes:
@@ -51,7 +51,7 @@ class Plan:
     device: str
     curves: tuple[int, ...]
     code: Mapping[str, str]
-    start: Start | None = None
+    start: InitialWeights | None = None
     epoch_metrics: tuple[str, ...] = ()
 
     @property

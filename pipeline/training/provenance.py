@@ -41,14 +41,14 @@ def code_hashes(modules: Iterable[str]) -> dict[str, str]:
     while waiting:
         file = waiting.pop()
         if file not in hashes and file not in left_out:
-            name, hashed, imported = _scanned(file, file.stat().st_mtime_ns)
+            name, hashed, imported = _scan(file, file.stat().st_mtime_ns)
             hashes[file] = name, hashed
             waiting += imported
     return dict(sorted(hashes.values()))
 
 
 @cache
-def _scanned(file: Path, changed_ns: int) -> tuple[str, str, tuple[Path, ...]]:
+def _scan(file: Path, changed_ns: int) -> tuple[str, str, tuple[Path, ...]]:
     """Return name, hash and imports of a file. Cached, because a study plans hundreds of runs that share most files."""
     tree = ast.parse(file.read_bytes())
     return file.relative_to(ROOT).as_posix(), code_hash(tree), tuple(_imports(tree))

@@ -260,11 +260,11 @@ def resolve(
     return recipe
 
 
-def _refuse_idle(recipe: Recipe, changes: dict[str, object], leaves: tuple[str, ...], key: str, needed: str) -> None:
+def _refuse_idle(recipe: Recipe, changes: dict[str, object], leaves: tuple[str, ...], key: str, value: str) -> None:
     """Raise ConfigError for a setting that would have no effect, unless it is the recipe's own."""
     for leaf in leaves:
-        if leaf in changes and getattr(recipe, key) != needed:
+        if leaf in changes and getattr(recipe, key) != value:
             raise ConfigError(
-                f"training.{leaf} = {changes[leaf]!r} needs {key} {needed}, and {key} is {getattr(recipe, key)};"
-                f" leave {leaf} null, or set {key}: {needed}"
+                f"training.{leaf} = {changes[leaf]!r} needs {key} {value}, and {key} is {getattr(recipe, key)};"
+                f" leave {leaf} null, or set {key}: {value}"
             )

@@ -67,11 +67,11 @@ def plan_of(training: Training, dataset: str, kind: Kind, *, held_out: bool) -> 
     return Plan(shape, recipe, method, training.seed, training.device, epochs, code, start, measured)
 
 
-def _check_freezing(recipe: Recipe, shape: Shape, started: bool) -> None:
+def _check_freezing(recipe: Recipe, shape: Shape, has_start: bool) -> None:
     """Raise ConfigError if frozen layers would have random weights, or settings of freezing contradict each other."""
     if recipe.freeze == freezing.NOTHING and not recipe.head_epochs:
         return
-    if not started:
+    if not has_start:
         keeps = f"training.freeze is {recipe.freeze}, head_epochs {recipe.head_epochs}"
         raise ConfigError(
             f"{keeps}: some layers would keep random weights; set training.start to initial weights,"

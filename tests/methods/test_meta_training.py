@@ -16,7 +16,7 @@ from pipeline.data.splitting.sampling import OF_RECIPES
 from pipeline.figures.training import draw
 from pipeline.methods.meta import GammaNet
 from pipeline.training.measuring.epoch import TrainingError, spread
-from pipeline.training.trained import write_epochs
+from pipeline.training.training_result import write_epochs
 from tests.training_runs import stopped, train
 from trueodds.errors import ConfigError
 from trueodds.files import write_npz

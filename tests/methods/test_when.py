@@ -104,7 +104,7 @@ def test_interleaved_steps_are_those_of_a_plain_loop(
         return orders[-1][0]
 
     monkeypatch.setattr(torch, "randperm", recorded)
-    monkeypatch.setattr("pipeline.training.batches.Augmentation._moved", lambda _self, images, _generator: images)
+    monkeypatch.setattr("pipeline.training.batches.Augmentation._move", lambda _self, images, _generator: images)
     result = train(digits, training, tmp_path / "c")
     held_out_orders = [order for (order,) in orders if len(order) == 100]
     train_orders = [order for (order,) in orders if len(order) == 200]

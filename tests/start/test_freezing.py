@@ -17,7 +17,7 @@ from pipeline.data import DataSet
 from pipeline.training.plan import Plan
 from pipeline.training.start import features
 from pipeline.training.start.freezing import freeze
-from pipeline.training.trained import Trained
+from pipeline.training.training_result import TrainingResult
 from tests.training_runs import plan, stopped, train
 from trueodds.errors import ConfigError
 
@@ -41,7 +41,7 @@ def short(path: Path, **leaves: Any) -> Training:
     return Training(**{"epochs": 2, "width": 4, "start": str(path), **leaves})
 
 
-def changed(trained: Trained, start: Path) -> set[str]:
+def changed(trained: TrainingResult, start: Path) -> set[str]:
     """The modules of which some weight or statistic is no longer the start's."""
     from safetensors.torch import load_file
 

@@ -16,7 +16,7 @@ from pipeline import data, nets
 from pipeline.config import Data, Training
 from pipeline.data import DataSet
 from pipeline.data.vision import torchvision
-from pipeline.training.plan import Start
+from pipeline.training.plan import InitialWeights
 from pipeline.training.start import pretrained
 from pipeline.training.start.beginning import Beginning
 from pipeline.training.start.pretrained import WeightsError, find, load, read
@@ -81,7 +81,7 @@ def test_weights_of_another_net(tmp_path: Path) -> None:
     words = r"w\.pt does not hold weights of this net \(\d+ names differ: stem\.weight is 8 x 1 x 3 x 3, here 4 x 1 x 3"
     with pytest.raises(WeightsError, match=words + r".* and \d+ more\); set training\.net, width and depth"):
         load(drawn(), wide, "w.pt")
-    with pytest.raises(WeightsError, match=r"shortcut\.1\.weight is missing; .*; stages\.3\.conv1\.weight is not a name of"):
+    with pytest.raises(WeightsError, match=r"shortcut\.1\.weight is missing; .*; stages\.3\.conv1\.weight is not a"):
         load(drawn(), deep, "d.pt")
     with pytest.raises(
         WeightsError, match=r"10 names differ: .*stem\.weight is missing.*a is none of its own|names differ"
@@ -104,7 +104,7 @@ def test_what_is_not_a_file_of_weights(tmp_path: Path) -> None:
         find("none.pt")
     pickled, cut, listed = (tmp_path / name for name in ("pickled.pt", "cut.safetensors", "listed.pt"))
     torch.save(drawn(), pickled)
-    with pytest.raises(WeightsError, match=r"pickled\.pt contains more than weights, which is refused .*state_dict alone"):
+    with pytest.raises(WeightsError, match=r"pickled\.pt contains more than weights, which is .*state_dict alone"):
         read(find(str(pickled)))
     cut.write_bytes(b"\x00" * 30)
     with pytest.raises(WeightsError, match=r"cut\.safetensors is not a complete file of weights"):
@@ -120,7 +120,7 @@ def test_what_is_not_a_file_of_weights(tmp_path: Path) -> None:
 
 def test_torchvisions_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     full = "torchvision:ResNet18_Weights.IMAGENET1K_V1"
-    assert find("torchvision:resnet18") == find(full) == Start(full, "f37072fd")
+    assert find("torchvision:resnet18") == find(full) == InitialWeights(full, "f37072fd")
     with pytest.raises(ConfigError, match=r"'torchvision:resnet81', and torchvision has no .* mean 'resnet18'"):
         find("torchvision:resnet81")
     with pytest.raises(ConfigError, match="torchvision has no such weights"):

@@ -53,7 +53,7 @@ def launch(processes: int, words: Sequence[str]) -> int:
 
 
 @contextmanager
-def said_once(world: int, rank: int) -> Iterator[None]:
+def single_message(world: int, rank: int) -> Iterator[None]:
     """End this process without a message if another one of the `world` processes has already printed the reason."""
     if world == 1:
         yield

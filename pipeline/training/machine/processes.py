@@ -145,7 +145,7 @@ class _Gather(torch.autograd.Function):
 
 
 @contextmanager
-def joined(device: str) -> Iterator[Processes]:
+def join(device: str) -> Iterator[Processes]:
     """Join the processes that torchrun started, with NCCL on CUDA and Gloo on CPUs; without torchrun, yield ALONE.
 
     On CUDA each process takes the device of its local rank.

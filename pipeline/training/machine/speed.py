@@ -32,7 +32,7 @@ def check(recipe: Recipe, device: torch.device) -> None:
 
 
 @contextmanager
-def accelerated(net: Net, recipe: Recipe, device: torch.device) -> Iterator[None]:
+def accelerate(net: Net, recipe: Recipe, device: torch.device) -> Iterator[None]:
     """Replace `net.features` in training mode by the version that the recipe's `precision` and `compile` ask for.
 
     In evaluation mode `net.features` stays the plain version. So measurements, checkpoints and calibration use what the
@@ -48,7 +48,7 @@ def accelerated(net: Net, recipe: Recipe, device: torch.device) -> Iterator[None
     if recipe.precision == "bfloat16":
         fast = _in_bfloat16(fast, device.type)
     if recipe.compile != "off":
-        fast = _of_any_length(fast) if isinstance(net, WordNet) else _compiled(fast, recipe.compile == "graphs")
+        fast = _compile_any_length(fast) if isinstance(net, WordNet) else _compile(fast, recipe.compile == "graphs")
     if fast is plain:
         yield
         return
@@ -74,7 +74,7 @@ def _in_bfloat16(plain: Features, device: str) -> Features:
     return features
 
 
-def _of_any_length(plain: Features) -> Features:
+def _compile_any_length(plain: Features) -> Features:
     """Compile for texts N x L: one graph for every L, and at most two for L = 1."""
     compiled = torch.compile(plain)
 
@@ -86,7 +86,7 @@ def _of_any_length(plain: Features) -> Features:
     return features
 
 
-def _compiled(plain: Features, graphs: bool) -> Features:
+def _compile(plain: Features, graphs: bool) -> Features:
     """Compile for fixed shapes: the batches of an epoch have at most two sizes, so there are two graphs."""
     compiled = torch.compile(plain, dynamic=False, mode="reduce-overhead" if graphs else None)
     if not graphs:

@@ -114,9 +114,9 @@ def measure_rows(
         folder: Folder of the arrays.
         batch_size: Batch size of training.
     """
-    row = _named(TEST, dict.fromkeys(COLUMNS) if test is None else scores(test.logits, test.labels))
+    row = _prefix(TEST, dict.fromkeys(COLUMNS) if test is None else scores(test.logits, test.labels))
     if epoch not in epochs or test is None:
-        return {**row, **_named(CLEAN_TRAIN, dict.fromkeys(COLUMNS))}
+        return {**row, **_prefix(CLEAN_TRAIN, dict.fromkeys(COLUMNS))}
     clean = outputs(net, train, test.progress)
     assert clean.features is not None
     # Parts as large as a training batch, because one loss (mse, official) is divided by the number of rows.
@@ -127,7 +127,7 @@ def measure_rows(
     arrays = {**_rows(method, "train", clean), **_rows(method, "test", test)}
     folder.mkdir(parents=True, exist_ok=True)
     write_npz(_path(folder, epoch), {**arrays, "train_gradient_norm": torch.cat(norms).cpu().numpy()})
-    return {**row, **_named(CLEAN_TRAIN, scores(clean.logits, clean.labels))}
+    return {**row, **_prefix(CLEAN_TRAIN, scores(clean.logits, clean.labels))}
 
 
 def gradient_norms(
@@ -195,7 +195,7 @@ def _rows(method: Method, split: str, batch: Batch) -> Arrays:
     return {f"{split}_{name}": values_N.cpu().numpy() for name, values_N in values.items()}
 
 
-def _named(split: str, columns: dict[str, Any]) -> dict[str, Any]:
+def _prefix(split: str, columns: dict[str, Any]) -> dict[str, Any]:
     """Prefix the names of columns with the split."""
     return {f"{split}_{name}": value for name, value in columns.items()}
 

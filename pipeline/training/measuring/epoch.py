@@ -17,7 +17,7 @@ from pipeline.training.batches import SplitBatches
 from pipeline.training.measuring import curves
 from pipeline.training.measuring.outputs import outputs
 from pipeline.training.plan import Plan
-from pipeline.training.state import Epoch, Row, TrainingState
+from pipeline.training.training_state import Epoch, Row, TrainingState
 from trueodds.errors import UserError
 from trueodds.evaluation.improvement import refinement_nll
 from trueodds.metrics.binned import adaptive_ece, mce, sweep_ece

@@ -24,7 +24,8 @@ def outputs(net: Net, batches: Batches, progress: float = 1.0) -> Batch:
     net.eval()
     with torch.no_grad():
         parts = [
-            (net.features(inputs), labels_N) for inputs, labels_N in batches.ordered(ROWS[batches.labels_N.device.type])
+            (net.features(inputs), labels_N)
+            for inputs, labels_N in batches.in_order(ROWS[batches.labels_N.device.type])
         ]
         logits_NC = torch.cat([net.answers(features_ND) for features_ND, _ in parts])
     features_ND, labels_N = (torch.cat(part) for part in zip(*parts, strict=True))

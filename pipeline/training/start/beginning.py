@@ -12,7 +12,7 @@ import torch
 from pipeline.data.dataset import DataSet
 from pipeline.nets.net import Net
 from pipeline.nets.text import net_of
-from pipeline.training.batches import normalised
+from pipeline.training.batches import with_moments
 from pipeline.training.plan import Plan
 from pipeline.training.start import features, pretrained
 
@@ -57,7 +57,7 @@ class Beginning:
             settings["start"] = {"source": plan.start.source, "sha256": weights.sha256}
             if weights.normalise is not None:
                 settings["normalise"] = weights.normalise
-                data = normalised(data, settings)
+                data = with_moments(data, settings)
         net = net.to(device).to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # torch's stubs lack it
         if not plan.head_alone:
             return cls(net, net, data, settings, notes)

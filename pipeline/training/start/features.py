@@ -67,10 +67,10 @@ def _write(path: Path, batches: Batches, net: Net, width: int, split: str) -> No
     header = {"descr": descr, "fortran_order": False, "shape": (len(batches), width)}
     with written(path) as aside, aside.open("wb") as file:
         np.lib.format.write_array_header_1_0(file, header)
-        with torch.inference_mode(), bar(len(batches), f"features of {split}", "row") as shown:
-            for inputs, _ in batches.ordered(ROWS):
+        with torch.inference_mode(), bar(len(batches), f"features of {split}", "row") as progress_bar:
+            for inputs, _ in batches.in_order(ROWS):
                 file.write(net.features(inputs).cpu().numpy().astype(np.float32).tobytes())
-                shown.update(len(inputs))
+                progress_bar.update(len(inputs))
 
 
 def _key(data: DataSet, net: Net) -> str:

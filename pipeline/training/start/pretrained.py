@@ -19,7 +19,7 @@ from torch import Tensor
 
 from pipeline.data.vision import torchvision
 from pipeline.nets.net import Net
-from pipeline.training.plan import Start
+from pipeline.training.plan import InitialWeights
 from trueodds.errors import ConfigError, UserError, nearest
 from trueodds.files import naming
 
@@ -58,7 +58,7 @@ class Weights:
     note: str
 
 
-def find(source: str) -> Start:
+def find(source: str) -> InitialWeights:
     """Find the weights that params.yaml names, without a download.
 
     Raises:
@@ -66,17 +66,17 @@ def find(source: str) -> Start:
     """
     if source.startswith(TORCHVISION):
         entry = _entry(source)
-        return Start(f"{TORCHVISION}{entry}", _file_name(entry).rpartition("-")[2].partition(".")[0])
+        return InitialWeights(f"{TORCHVISION}{entry}", _file_name(entry).rpartition("-")[2].partition(".")[0])
     path = Path(source)
     if path.suffix not in SUFFIXES:
         cure = f"a file of weights ({', '.join(SUFFIXES)}), or {TORCHVISION}NAME such as {TORCHVISION}resnet18"
         raise ConfigError(f"training.start is {source!r}; allowed is {cure}")
     if not path.is_file():
         raise ConfigError(f"training.start is {source!r}, which does not exist; give the path of an existing file")
-    return Start(source, _digest(path))
+    return InitialWeights(source, _digest(path))
 
 
-def read(start: Start) -> Weights:
+def read(start: InitialWeights) -> Weights:
     """Read the weights; download torchvision's if they are not in the folder.
 
     Raises:
@@ -90,7 +90,7 @@ def read(start: Start) -> Weights:
         note = f"Training began with the weights of {path.name} (SHA-256 {digest}); their licence is unknown."
         return Weights(_state(path), digest, None, note)
     entry = _entry(start.source)
-    path = _fetched(entry)
+    path = _download(entry)
     digest = _digest(path)
     if not digest.startswith(start.sha256):
         raise WeightsError(
@@ -163,7 +163,7 @@ def _file_name(entry: Any) -> str:
     return str(entry.url).rpartition("/")[2]
 
 
-def _fetched(entry: Any) -> Path:
+def _download(entry: Any) -> Path:
     """Return the file of torchvision's weights; download it if it is missing."""
     folder = Path(os.environ.get(FOLDER) or "weights")
     path = folder / _file_name(entry)
@@ -206,9 +206,9 @@ def _digest(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def _fits(name: str, given: Tensor, own: Tensor) -> bool:
+def _fits(name: str, tensor: Tensor, own: Tensor) -> bool:
     """Return whether shapes are equal; for the head, whether the numbers of features are."""
-    return given.shape[1:] == own.shape[1:] if name in HEAD else given.shape == own.shape
+    return tensor.shape[1:] == own.shape[1:] if name in HEAD else tensor.shape == own.shape
 
 
 def _size(tensor: Tensor) -> str:

@@ -24,7 +24,7 @@ Row = dict[str, Any]
 """One epoch of history: column -> number, or None if nothing was measured."""
 
 
-class Selection:
+class WeightSelection:
     """The weights that a run ends with: the last epoch's (`last`), or those of the first epoch with the least `rule`.
 
     `rule` is a column of history.
@@ -105,10 +105,10 @@ class Epoch:
         random = self.generator.get_state()
         return {"steps": self.steps, "held_out": self.held_out, "generator": random, "outputs": self.outputs()}
 
-    def restore(self, saved: dict[str, Any]) -> None:
+    def restore(self, state: dict[str, Any]) -> None:
         """Restore a `to_dict`."""
-        self.steps, self.held_out, self.resumed = saved["steps"], saved["held_out"], saved["generator"].cpu()
-        self._outputs = [saved["outputs"]]
+        self.steps, self.held_out, self.resumed = state["steps"], state["held_out"], state["generator"].cpu()
+        self._outputs = [state["outputs"]]
 
 
 @dataclass
@@ -132,7 +132,7 @@ class TrainingState:
     net: Net
     optimizer: torch.optim.Optimizer
     method: Method
-    selection: Selection
+    selection: WeightSelection
     vectors: torch.optim.Optimizer | None = None
     history: list[Row] = field(default_factory=list)
     middle: dict[str, Any] | None = None
@@ -144,7 +144,7 @@ class TrainingState:
     def initial(cls, plan: Plan, net: Net) -> TrainingState:
         """Return the state before the first step of this net."""
         recipe = plan.recipe
-        selection, vectors = Selection(recipe.selection), recipe.vectors_optimizer_of(net)
+        selection, vectors = WeightSelection(recipe.selection), recipe.vectors_optimizer_of(net)
         return cls(recipe, net, recipe.optimizer_of(net), plan.method.build(net), selection, vectors)
 
     def begin_epoch(self, seed: int) -> Epoch:
@@ -243,14 +243,14 @@ class TrainingState:
             "middle": None if epoch is None else epoch.to_dict(),
         }
 
-    def restore(self, saved: dict[str, Any]) -> None:
+    def restore(self, state: dict[str, Any]) -> None:
         """Restore a `to_dict`."""
-        self.net.load_state_dict(saved["net"])
-        self.optimizer.load_state_dict(saved["optimizer"])
+        self.net.load_state_dict(state["net"])
+        self.optimizer.load_state_dict(state["optimizer"])
         self.rate = float(self.optimizer.param_groups[0]["lr"])
-        self.method.restore(saved["method"])
-        self.selection.restore(saved["selection"])
-        torch.set_rng_state(saved["rng"].cpu())
-        if saved["cuda_rng"] is not None:
-            torch.cuda.set_rng_state(saved["cuda_rng"].cpu())
-        self.history, self.middle = saved["history"], saved["middle"]
+        self.method.restore(state["method"])
+        self.selection.restore(state["selection"])
+        torch.set_rng_state(state["rng"].cpu())
+        if state["cuda_rng"] is not None:
+            torch.cuda.set_rng_state(state["cuda_rng"].cpu())
+        self.history, self.middle = state["history"], state["middle"]

@@ -36,7 +36,7 @@ class QuantisationError(UserError, RuntimeError):
     """The graph could not be quantised."""
 
 
-def refitting(name: str, settings: Calibration) -> Fit:
+def refit_with(name: str, settings: Calibration) -> Fit:
     """Return a function that fits a calibrator of this name.
 
     The options of `settings` are used if they belong to the same calibrator.

@@ -52,11 +52,11 @@ class Servable(nn.Module):
         normaliser = NORMALISERS[kind].of(moments, torch.device("cpu"))
         self.register_buffer("mean_C", normaliser.mean_C)
         self.register_buffer("std_C", normaliser.std_C)
-        self._normalised = {"image": self._pixels, "vector": self._features, "text": self._words}[kind]
+        self._normalise = {"image": self._pixels, "vector": self._features, "text": self._words}[kind]
 
     def forward(self, rows: Tensor) -> Tensor:
         """Return the logits (N, K) of rows."""
-        logits: Tensor = self.net(self._normalised(rows))
+        logits: Tensor = self.net(self._normalise(rows))
         return logits
 
     def _pixels(self, images_NHWC: Tensor) -> Tensor:
@@ -105,7 +105,7 @@ def export(
         ExportError: The service cannot take this kind of rows. Or onnxruntime and torch differ in a logit by more than
             1e-4 of the largest logit, or of 1 if that is larger.
     """
-    if reason := unserved(data_card):
+    if reason := reason_not_served(data_card):
         raise ExportError(reason)
     card = describe(data_card, training, metrics, calibrator, test)
     if tokenizer:
@@ -117,11 +117,11 @@ def export(
     with tempfile.TemporaryDirectory(prefix="trueodds-export-") as folder:
         model = Path(folder) / MODEL
         write_onnx(servable, card.input.feed(rows[:2], [card.input.tensor]), model)
-        logits_C = _checked(servable, rows, model, card.input)[0]
+        logits_C = _check_graph(servable, rows, model, card.input)[0]
         return _write(model, logits_C, calibrator, card, rows[0], out, validation)
 
 
-def unserved(data_card: dict[str, Any]) -> str:
+def reason_not_served(data_card: dict[str, Any]) -> str:
     """Return the reason why the service cannot take these data; "" if it can."""
     kind = data_card["input"]["kind"]
     if kind in SERVED:
@@ -238,7 +238,7 @@ def write_onnx(servable: Servable, example: Mapping[str, Inputs], path: Path) ->
     write_bytes(path, without_metadata(program.model_proto).SerializeToString(deterministic=True))
 
 
-def _checked(servable: nn.Module, rows: Inputs, path: Path, kind: InputKind) -> Any:
+def _check_graph(servable: nn.Module, rows: Inputs, path: Path, kind: InputKind) -> Any:
     """Return onnxruntime's logits for `rows`; raise ExportError if torch's differ."""
     logits_NC = run(path, "logits", rows, kind)
     with torch.inference_mode():

@@ -40,12 +40,12 @@ def plan_of(training: Training, data_path: str, kind: Kind) -> dict[str, Any]:
         ConfigError: The file does not exist, an option is unknown, or another setting of training is set.
         ModelFileError: The preprocessing is invalid.
     """
-    path = _checked(training, kind)
+    path = _check_settings(training, kind)
     if not path.resolve().is_relative_to(Path(data_path).resolve()):
         log.warning("DVC does not watch %s; after a change of it, run: dvc repro --force plan", path)
     return {
         "model": {"sha256": onnx_file.digest(path), "options": training.model_options},
-        "code": code_hashes(["pipeline.training.imported"]),
+        "code": code_hashes(["pipeline.training.imported_model"]),
     }
 
 
@@ -64,7 +64,7 @@ def score(training: Training, data: DataSet, folder: Path, logits_file: Path) ->
         LabelledRowsError: The model does not fit these rows.
     """
     kind: Kind = data.card["input"]["kind"]
-    path, names = _checked(training, kind), np.array(data.card["classes"])
+    path, names = _check_settings(training, kind), np.array(data.card["classes"])
     features = tuple(data.card["input"].get("features", ()))
     rows = {
         split: LabelledRows(
@@ -84,7 +84,7 @@ def score(training: Training, data: DataSet, folder: Path, logits_file: Path) ->
         log.warning(note)
     empty_network(folder)
     write_bytes(folder / IMPORTED, scored.model.data)
-    code = fingerprint(code_hashes(["pipeline.training.imported"]))
+    code = fingerprint(code_hashes(["pipeline.training.imported_model"]))
     notes = [*data.card["notes"], *scored.notes]
     origin = {"method": {"name": importer.METHOD}, "model": dict(scored.model.origin), "notes": notes}
     write_json(folder / SETTINGS, {**origin, "data_sha256": data.card["sha256"], "code_sha256": code})
@@ -100,7 +100,7 @@ def score_stored(training: Training, data: Path, folder: Path, logits_file: Path
     score(training, read(data), folder, logits_file)
 
 
-def _checked(training: Training, kind: Kind) -> Path:
+def _check_settings(training: Training, kind: Kind) -> Path:
     """Return the file that `training.model` names, after a check of all settings."""
     assert training.model is not None
     path, standard = Path(training.model), Training()

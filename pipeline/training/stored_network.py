@@ -40,7 +40,7 @@ def read_settings(folder: Path, data: DataSet) -> dict[str, Any]:
 
 
 def read_net(folder: Path, settings: dict[str, Any], data: DataSet) -> Net:
-    """Read the net that `pipeline.training.trained.Trained.write` wrote into `folder` with these settings.
+    """Read the net that `TrainingResult.write` (`pipeline.training.training_result`) wrote into `folder`.
 
     Raises:
         FileError: A file is missing or damaged, or belongs to another net.
@@ -67,7 +67,7 @@ def scorer(net: Net, data: DataSet) -> Callable[[Inputs], npt.NDArray[np.float32
         labels_N = np.zeros(len(rows), np.int64)  # a batch needs labels, but they are not used
         batches = Batches.of(replace(data, arrays={"test": (rows, labels_N)}), "test", device)
         with repeatable(device, 0), torch.inference_mode():
-            logits = [net(inputs).cpu() for inputs, _ in batches.ordered(ROWS)]
+            logits = [net(inputs).cpu() for inputs, _ in batches.in_order(ROWS)]
         logits_NK: npt.NDArray[np.float32] = torch.cat(logits).numpy()
         return logits_NK
 

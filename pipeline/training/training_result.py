@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Trained:
+class TrainingResult:
     """The result of a training run.
 
     Attributes:
