@@ -112,7 +112,7 @@ def test_an_epoch_is_every_row_once_in_even_batches() -> None:
 
 def test_mapped_rows_give_the_same_batches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(mapped, "MAPPED_FROM", 100)
-    monkeypatch.setattr(mapped, "KEPT", 0)  # pages go after every batch
+    monkeypatch.setattr(mapped, "RELEASED_AT", 0)  # pages go after every batch
     held, augment = batches(rows=10), Augmentation(2, True)
     x = mapped.take(held.rows.numpy(), np.arange(10), tmp_path)
     large = Batches.of(
@@ -154,9 +154,9 @@ def test_ordered_is_in_order() -> None:
 
 
 def test_large_images_are_passed_in_small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pipeline.training.batches.ORDERED_VALUES", 3 * 6 * 5 * 3)
+    monkeypatch.setattr("pipeline.training.batches.VALUES_AT_ONCE", 3 * 6 * 5 * 3)
     assert [len(labels) for _, labels in batches(rows=10).in_order(4)] == [3, 3, 3, 1]
-    monkeypatch.setattr("pipeline.training.batches.ORDERED_VALUES", 1)
+    monkeypatch.setattr("pipeline.training.batches.VALUES_AT_ONCE", 1)
     assert [len(labels) for _, labels in batches(rows=3).in_order(4)] == [1, 1, 1]
 
 

@@ -112,7 +112,7 @@ def test_images_that_are_too_small_for_a_net(name: str, least: int) -> None:
         net = nets.build(name, 3, 5).eval()
         assert net(torch.randn(2, 3, least, least + 7)).shape == (2, 5)
         with pytest.raises(
-            ConfigError, match=rf"'{name}' needs images of at least {least} pixels .* have 8 x 40; set training\.resize"
+            ConfigError, match=rf"'{name}' needs images of at least {least} pixels.* have 8 x 40; set training\.resize"
         ):
             net(torch.randn(2, 3, 8, 40))
 
