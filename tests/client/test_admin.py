@@ -148,7 +148,7 @@ def test_the_admin_key_comes_from_a_file_or_the_environment(
     monkeypatch.delenv(KEY_FILE)
     monkeypatch.setenv(KEY, hashed)
     with pytest.raises(
-        ConfigError, match=f"{KEY} holds the key's hash, for the service; here the key itself is needed"
+        ConfigError, match=f"{KEY} holds the key's hash, which is for the service; give the key itself"
     ):
         Client.from_environment(url)
 
