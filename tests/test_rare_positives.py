@@ -15,7 +15,7 @@ from trueodds.reports.page import render
 from trueodds.reports.table.form import Form
 from trueodds.reports.table.reading import read
 from trueodds.reports.table.report import report_of_answers
-from trueodds.reports.verdict.in_the_large import figure, rounded
+from trueodds.reports.verdict.in_the_large import figure, round_up
 from trueodds.reports.verdict.rules import beside
 from trueodds.reports.words import digits_of_rare, shares
 
@@ -110,7 +110,7 @@ def test_a_ratio_tolerance_that_cannot_be_used(tmp_path: Path, capsys: pytest.Ca
 def test_words() -> None:
     assert shares(0.02, 0.0056) == ["2.0%", "0.56%"] and shares(0.2, 0.1) == ["20%", "10%"]
     assert shares(0.201, 0.204) == ["20.1%", "20.4%"] and shares(0.9999, 1.0) == ["99.99%", "100.00%"]
-    assert [rounded(n) for n in (7, 21, 323, 47_123)] == [7, 21, 330, 48_000]
+    assert [round_up(n) for n in (7, 21, 323, 47_123)] == [7, 21, 330, 48_000]
     assert [figure(x) for x in (0.8333, 2.0, 12.3, 1234.5)] == ["0.83", "2.0", "12", "1,234"]
     assert [figure(x) for x in (1.23, 0.998, 1.005)] == ["1.23", "1.00", "1.00"], "1.2 would be within 1.2"
     assert [digits_of_rare(*x) for x in ((0.2, 0.1), (0.0056, 0.02), (0.0, 5e-4), (1e-9,), (None,))] == [1, 2, 3, 4, 1]

@@ -12,7 +12,7 @@ import pytest
 import trueodds
 from tests.test_table_report import table
 from trueodds import cli
-from trueodds.reports.table.acting import at_least, evenly_labelled
+from trueodds.reports.table.acting import at_least, sample_evenly
 from trueodds.reports.table.reading import read
 from trueodds.reports.table.report import report_of_answers
 
@@ -147,7 +147,7 @@ def test_labels_of_unlike_chances_become_one_random_sample(tmp_path: Path, capsy
     correct = [str(int(right)) if known else "" for right, known in zip(right_N, labelled_N, strict=True)]
     path = tmp_path / "exported.csv"
     table(path, {"confidence": confidence_N, "correct": correct, "propensity": propensity_N, "audit": names})
-    sample, words = evenly_labelled(read(path))
+    sample, words = sample_evenly(read(path))
     assert sample.labelled_N[acts_N].tolist() == drawn_N[acts_N].tolist()
     assert abs(sample.labelled_N[~acts_N].mean() - 0.25) < 4 * (0.25 * 0.75 / (~acts_N).sum()) ** 0.5
     found = trueodds.threshold(confidence_N, np.where(sample.labelled_N, right_N, np.nan))
@@ -164,7 +164,7 @@ def test_labels_of_unlike_chances_become_one_random_sample(tmp_path: Path, capsy
 def test_like_chances_leave_the_labels_as_they_are(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     table(tmp_path / "even.csv", columns(propensity=[0.3] * N))
     answers = read(tmp_path / "even.csv")
-    assert evenly_labelled(answers) == (answers, "")
+    assert sample_evenly(answers) == (answers, "")
     table(tmp_path / "bad.csv", columns(propensity=["often"] * N))
     assert run(tmp_path / "bad.csv") == 1
     assert "propensity holds 'often'; allowed is a chance of a label in (0, 1]" in capsys.readouterr().err

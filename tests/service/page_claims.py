@@ -399,7 +399,7 @@ TODO: list[tuple[str, Claim]] = [
     ),
     (
         rf"The alarm fired on [^.]* UTC, after {N} labels?\.",
-        lambda r, t: at(r, t) and bool(r.alarm and r.alarm.refuted and r.alarm.refuted.pages),
+        lambda r, t: at(r, t) and bool(r.alarm and r.alarm.refuted_null and r.alarm.refuted_null.pages),
     ),
     (
         rf"A notice, which calls nobody, was given on [^.]* UTC, after {N} labels?\.",
@@ -481,7 +481,7 @@ ALARM: list[tuple[str, Claim]] = [
         rf"(?:ALARM: i|Notice: i|I)n the answers that get labels p\((.*?)\) was wrong on the whole at some time:"
         rf" expected / observed (.*?) was not between {E} and {E}, or the mean of p\((.*?)\) more than {E} off their"
         rf" share\.",
-        lambda r, t: bool(r.positive and r.alarm and r.alarm.of_positive_fired and t[0] == r.positive.label),
+        lambda r, t: bool(r.positive and r.alarm and r.alarm.is_positive_refuted and t[0] == r.positive.label),
     ),
     (
         r"Had (?:its ECE|every range|it) been within that at every label, given what came before, at most 1 of [24]0"

@@ -26,7 +26,7 @@ from tests.service.page_parts import (
 )
 from trueodds import metrics
 from trueodds.metrics import CalibrationSums
-from trueodds.reports import Options, first_checks, report_of
+from trueodds.reports import ReportOptions, first_checks, report_of
 from trueodds.reports.options import TOLERANCE
 from trueodds.reports.schemas import Ece, KnownVersion, Report, Trend, TrendPoint, Window, WorstBin
 from trueodds.reports.schemas.alarm import Alarm, EvidencePoint
@@ -75,7 +75,7 @@ def report(labels: CalibrationSums, *, answers: int | None = None, bins: int = 1
     answers_C[0] += answers - labels.n
     stored, within = AnswerSums(answers_C, labels), bool(named["ece_upper"] <= TOLERANCE)
     verdict = verdict_of(stored, named, parts.get("alarm"), parts.get("advice"), within=within)
-    first = headline(verdict, stored, {**named, "bins": table}, Options(), TOLERANCE)
+    first = headline(verdict, stored, {**named, "bins": table}, ReportOptions(), TOLERANCE)
     cautions = ["The interval is for one look at this many labels: watching it after every label will cry wolf."]
     fields: dict[str, Any] = {
         **named,

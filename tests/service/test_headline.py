@@ -17,7 +17,7 @@ from tests.service.alarms import labels
 from tests.service.page_sentences import check_page
 from trueodds import metrics
 from trueodds.metrics import CalibrationSums
-from trueodds.reports import Options, Window, report_of
+from trueodds.reports import ReportOptions, Window, report_of
 from trueodds.reports.page.state import state_of
 from trueodds.reports.schemas import Bin, Finding, Labelling, Report, WeightedFigures
 from trueodds.reports.schemas.alarm import Advice, Alarm
@@ -53,7 +53,7 @@ class Stream:
 
     def look(self, **options: Any) -> Report:
         stored, alarm, advice = self.parts()
-        return report_of("m", "v", stored, Options(**options), alarm=alarm, advice=advice)
+        return report_of("m", "v", stored, ReportOptions(**options), alarm=alarm, advice=advice)
 
     def verdict(self) -> str:
         """As of `look`, from the few numbers that it takes; never green."""

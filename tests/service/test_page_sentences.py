@@ -21,7 +21,7 @@ from tests.service.page_sentences import check_page
 from tests.service.test_headline import SETTINGS, Stream
 from tests.service.tiny_bundle import CLASSES, pictures
 from trueodds.metrics import CalibrationSums
-from trueodds.reports import Options, report_of
+from trueodds.reports import ReportOptions, report_of
 from trueodds.reports.schemas import Report, Window
 from trueodds.sums.answers import AnswerSums
 
@@ -125,7 +125,7 @@ def test_a_window_without_labels_says_what_the_alarm_is_about() -> None:
     confidence_N = rng.uniform(0.5, 0.9, 600)
     stream.add(confidence_N, rng.random(600) < confidence_N - 0.2)
     _, alarm, advice = stream.parts()
-    nothing = report_of("m", "v", AnswerSums.zero(), Options(Window(tag="night")), alarm=alarm, advice=advice)
+    nothing = report_of("m", "v", AnswerSums.zero(), ReportOptions(Window(tag="night")), alarm=alarm, advice=advice)
     html = pages.render(nothing)
     check_page(html, nothing)
     assert "What follows is of all labels so far" in html and "The alarm fired on" in html

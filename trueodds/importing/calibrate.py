@@ -30,7 +30,7 @@ from trueodds.inputs.columns import read_npy
 from trueodds.inputs.vector import labelled
 from trueodds.logits import Logits
 from trueodds.metrics import softmax
-from trueodds.reports.table.evaluation import CalibrationReport, aligned, report
+from trueodds.reports.table.evaluation import CalibrationReport, align, report
 from trueodds.reports.words import decimal, span
 from trueodds.sums.inputs import Array, both_classes, check_labels, check_logits, logits_of
 from trueodds.texts import Places, plural
@@ -220,7 +220,7 @@ def _text(path: Path, source: LogitRows, comparison: Comparison) -> str:
     about = f"{path}: {plural(rows, 'row')}, {plural(classes, 'class', 'classes')}; {how}"
     passed = [f"  {line}" for line in comparison.passed_over]
     chosen = f"Chosen: {comparison.calibrator.name} ({comparison.reason}). {' '.join(notes)}"
-    return "\n".join([about, "", *aligned(lines, "<" * len(lines[0])), *problems, *passed, "", chosen])
+    return "\n".join([about, "", *align(lines, "<" * len(lines[0])), *problems, *passed, "", chosen])
 
 
 def _line(name: str, one: CalibrationReport) -> tuple[str, ...]:

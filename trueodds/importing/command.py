@@ -30,7 +30,7 @@ from trueodds.evaluation.measurement import Measurement, Problem
 from trueodds.importing import rows
 from trueodds.importing.options import PRESETS, Options, Preprocessing
 from trueodds.processes import limited
-from trueodds.reports.table.evaluation import aligned
+from trueodds.reports.table.evaluation import align
 from trueodds.texts import plural
 
 if TYPE_CHECKING:
@@ -240,7 +240,7 @@ def summary(outcome: Outcome) -> str:
         f" {plural(outcome.calibration, 'calibration row')}, {plural(results.after.sums.n, 'test row')}",
         *(f"note: {note}" for note in card.notes),
         "",
-        *aligned(rows, "<" * len(COLUMNS)),
+        *align(rows, "<" * len(COLUMNS)),
         "",
         *(f"{one.name} was chosen: {one.chosen}." for one in outcome.selection.table if one.chosen),
         *(f"{one.name} was passed over: {one.passed_over}." for one in outcome.selection.table if one.passed_over),
@@ -275,4 +275,4 @@ def _of_positive(named: Sequence[tuple[str, Measurement | Problem]]) -> list[str
     first = known[0][1]
     rows = [OF_POSITIVE, *((name, *_numbers(p, "mean_probability", "brier", "ece")) for name, p in known)]
     title = f"p({first['class']}), over all of 0 to 1; {first['prevalence']:.4f} of the test rows are {first['class']}"
-    return [title, *aligned(rows, "<" * len(OF_POSITIVE)), ""]
+    return [title, *align(rows, "<" * len(OF_POSITIVE)), ""]

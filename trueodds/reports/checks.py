@@ -1,4 +1,4 @@
-"""What to look at first where a model is off: since when, in which tag, in which class."""
+"""First checks for a model that is off: since when, in which tag, in which class."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from trueodds.reports.words import period, told_apart
 from trueodds.texts import plural
 
 SOUND = ("no_answers", "no_labels", "cannot_tell", "within_tolerance")
-"""Verdicts after which there is nothing to look for, unless an alarm has fired."""
+"""Verdicts that need no checks, unless an alarm has fired."""
 
 
 _OF_TOP_LABEL = "The more probable class: "
 
 
 def is_off(report: Report) -> bool:
-    """Whether there is something to look for: by the verdict, or by the alarm's evidence."""
+    """Return whether the verdict or the alarm's evidence shows an error."""
     return report.verdict not in SOUND or (report.alarm is not None and report.alarm.state != "quiet")
 
 
@@ -31,12 +31,18 @@ def first_checks(
     *,
     positive: bool = False,
 ) -> list[Check]:
-    """One sentence for each of them that has something to compare, with the window that shows it.
+    """Return one sentence each for time, tags and classes, as far as they can be compared, with the window to look at.
 
-    Since when: the periods, split where the gap changes by more than chance (`trueodds.metrics.changes`), with the view
-    of the segment that is the furthest off (none by minutes: windows are of whole hours). Tag and class: of those that
-    are off by more than chance, the clearest one. `positive`: the report speaks of p(positive), so the sentences say
-    that they are of the more probable class.
+    Time: the periods are split where the gap changes by more than chance (`trueodds.metrics.changes`). The window is
+    that of the segment that is furthest off. Trends by minute get no window, because windows consist of whole hours.
+
+    Tags and classes: the clearest one of those that are off by more than chance.
+
+    Args:
+        trend: Trend over time.
+        tags: Rows of the table by tag.
+        classes: Rows of the table by predicted class.
+        positive: The report is about p(positive). The sentences then say that they are about the more probable class.
     """
     checks = [
         _since(trend) if trend else None,
@@ -50,6 +56,7 @@ def first_checks(
 
 
 def _since(trend: Trend) -> Check | None:
+    """Compare the periods of a trend. None if fewer than two have labels."""
     points = sorted((p for p in trend.points if p.labelled), key=lambda p: utc(p.start))
     if len(points) < 2:
         return None
@@ -85,6 +92,7 @@ def _points(gap: float) -> str:
 
 
 def _clearest(about: str, name: str, rows: Sequence[Slice], field: str) -> Check | None:
+    """Name the row that is off most clearly. None if fewer than two have labels."""
     known = [row for row in rows if row.labelled]
     if len(known) < 2:
         return None
@@ -101,11 +109,15 @@ def _clearest(about: str, name: str, rows: Sequence[Slice], field: str) -> Check
 
 
 def clearness(row: Slice) -> float:
-    """How far its ECE is above what chance shows, times the square root of its labels: two labels show little."""
+    """Return the ECE above the noise floor's 95th percentile, times the square root of the number of labels.
+
+    The square root lowers the rank of rows with few labels.
+    """
     return ((row.ece or 0.0) - (row.floor_p95 or 0.0)) * math.sqrt(row.labelled)
 
 
 def _how(row: Slice) -> str:
+    """Describe the error of a row."""
     labels, ece = plural(row.labelled, "label"), row.ece or 0.0
     if direction_of(row.signed_gap or 0.0, ece) == "uneven":
         return f"whose calibration error is {ece:.3f}, where chance shows up to {row.floor_p95:.3f} ({labels})"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from trueodds.reports.options import Options
+from trueodds.reports.options import ReportOptions
 from trueodds.sums.answers import AnswerSums
 from trueodds.sums.bins import CELLS
 
@@ -40,8 +40,16 @@ OF_POSITIVE = {
 }
 
 
-def estimands(sums: AnswerSums, options: Options, *, positive: bool = False) -> dict[str, str]:
-    """By the report's names, and under "population" of which answers. `positive`: there are figures of p(positive)."""
+def estimands(sums: AnswerSums, options: ReportOptions, *, positive: bool = False) -> dict[str, str]:
+    """Return the estimand of each number by its name.
+
+    The entry "population" says which answers the numbers are about.
+
+    Args:
+        sums: Sums of the answers.
+        options: Window and cells of the report.
+        positive: Add the estimands of the figures of p(positive).
+    """
     window = options.window
     population = f"all answers {window.words}".strip()
     if window.last is not None:

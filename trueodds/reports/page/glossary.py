@@ -1,4 +1,4 @@
-"""Meanings of the page's words, for people who see them for the first time."""
+"""Glossary of the page's terms."""
 
 from __future__ import annotations
 
@@ -9,8 +9,10 @@ from trueodds.reports.schemas import Report
 
 @dataclass(frozen=True)
 class Term:
+    """A term, its meaning, and the estimand of its number."""
+
     key: str
-    """The field of the report whose estimand belongs to it."""
+    """Field of the report whose estimand belongs to the term."""
     name: str
     text: str
     estimand: str = ""
@@ -78,11 +80,11 @@ OF_POSITIVE = Term(
 OF_A_SERVER = ("Evidence", "Shadow")
 """Terms that the report of a table does not use."""
 ESTIMANDS_ELSEWHERE = ("error_rate", "ece_upper", "floor_p95", "ks_p_value", "calibration_p_value", "bins.accuracy")
-"""Estimands of numbers that the page shows beside another one."""
+"""Estimands of numbers that the page shows beside another number."""
 
 
 def glossary(report: Report) -> list[Term]:
-    """The terms, with what each number of the report is an estimate of; estimands without a term follow."""
+    """Return the terms with the estimand of each number. Estimands without a term follow at the end."""
     left = {key: text for key, text in report.estimands.items() if key not in ESTIMANDS_ELSEWHERE}
     every = TERMS if report.positive is None else (OF_POSITIVE, *TERMS)
     known = [term for term in every if not (report.one_look and term.name in OF_A_SERVER)]

@@ -1,4 +1,4 @@
-"""One word for how things stand, in an order in which the worst comes first."""
+"""State of a report in one word, with the worst state first."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ Name = Literal["alarm", "acknowledged", "off", "leans", "waiting", "fine"]
 
 @dataclass(frozen=True)
 class State:
-    """The name chooses colour and shape."""
+    """State of a report. Its name selects colour and shape."""
 
     name: Name
     word: str
     text: str
-    """One sentence for people who see this page for the first time."""
+    """Explanation in one sentence, for first-time readers."""
 
 
 _LESS, _MORE = "it is right less often than it says", "it is right more often than it says"
@@ -68,7 +68,10 @@ _STATES_OF_POSITIVE: dict[Verdict, State] = _STATES | {
 
 
 def state_of(report: Report) -> State:
-    """An alarm speaks of all labels since the version was first served; everything else of the window shown."""
+    """Return the state of a report.
+
+    An alarm is about all labels since the version was first served. All other states are about the window shown.
+    """
     alarm = "quiet" if report.alarm is None else report.alarm.state
     if alarm == "fired":
         return State("alarm", "Alarm", "Do not trust this model's percentages until somebody has looked into it.")

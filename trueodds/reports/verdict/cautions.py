@@ -1,4 +1,4 @@
-"""What to keep in mind beside a verdict."""
+"""Cautions that stand beside a verdict."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from trueodds.sums.answers import AnswerSums
 from trueodds.texts import plural
 
 MEASURED_FROM = 500
-"""Labels from which the coverage of the ECE interval was measured."""
+"""Number of labels from which on the coverage of the ECE interval was measured."""
 
 
 def cautions(
@@ -23,10 +23,16 @@ def cautions(
     positive: PositiveFigures | None = None,
     alarm: Alarm | None = None,
 ) -> list[str]:
-    """Sentences to keep in mind: warnings about the labels, and how much `tables` (classes, tags) show by chance.
+    """Return the cautions: warnings about the labels, and how many rows of `tables` are off by more than chance.
 
-    `positive`: of a model with a positive class; then they say that weighted figures and the alarm are of another
-    probability.
+    Args:
+        sums: Sums of the answers and their labels.
+        labelling: Checks of the labels.
+        tables: Rows by class and by tag.
+        one_look: The answers are those of a table.
+        positive: Figures of p(positive). The cautions then say that weighted figures and the alarm are about another
+            probability.
+        alarm: The alarm of a service.
     """
     n, sentences = sums.labelled.n, list[str]()
     of_top = " of the more probable class" if positive else ""
@@ -47,7 +53,7 @@ def cautions(
             f" Weighted to stand for all answers, the best estimate of the calibration error{of_top} is"
             f" {w.ece_estimate:.3f} ({w.ece_lower:.3f} to {w.ece_upper:.3f}) and the accuracy"
             f" {whole_percent(w.accuracy)}."
-            for w in labelling.weighted[-1:]  # by propensity, where that is known
+            for w in labelling.weighted[-1:]  # by propensity, if it is known
         )
         if labelling.crowded and labelling.crowded.refused and not instead:
             instead = f" {labelling.crowded.reading}"
@@ -58,7 +64,7 @@ def cautions(
         others = plural(sums.answers - n, "answer is", "answers are")
         sentences.append(
             f"The other {others} unknown: if wrong answers get their labels more often, or sooner, than right ones,"
-            f" these numbers mislead.{_doubled(labelling, of_top)}"
+            f" these numbers mislead.{_if_labelled_twice_as_often(labelling, of_top)}"
         )
     if positive and alarm:
         sentences.append(
@@ -76,7 +82,8 @@ def cautions(
     return sentences
 
 
-def _doubled(labelling: Labelling, of_top: str) -> str:
+def _if_labelled_twice_as_often(labelling: Labelling, of_top: str) -> str:
+    """Describe the figures if wrong answers were labelled twice as often."""
     doubled = next((s for s in labelling.sensitivity if s.ratio == 2), None)
     if doubled is None:
         return ""
