@@ -84,9 +84,9 @@ def test_its_page_leads_nowhere(report: Report) -> None:
 def test_the_words_of_nothing_name_no_service() -> None:
     """How to get answers and labels is said by whoever takes them."""
     none = report_of("answers.npz", "1", AnswerSums.zero())
-    assert none.headline == "Nothing has been asked yet."
+    assert none.headline == "The model has given no answers yet."
     assert "/" not in page.render(none, now=NOW).partition('<h2 id="now-title">')[2].partition("</h2>")[0]
     report = report_of("m", "v", AnswerSums.zero(), next_steps={"no_answers": "Send some."})
-    assert report.headline == "Nothing has been asked yet. Send some."
+    assert report.headline == "The model has given no answers yet. Send some."
     window = ReportOptions(Window(tag="night"))
     assert report_of("m", "v", AnswerSums.zero(), window).headline.startswith("There are no answers with tag night")

@@ -80,7 +80,7 @@ def test_fifty_labels_confirm_nothing_and_say_which_gap_they_would_have_shown() 
     passed = [one for one in found if not one.contradicted]
     assert len(passed) > 20 and not any(one.confirmed for one in passed)
     for one in passed:
-        assert "do not contradict what was expected" in one.reading and "This is one look" in one.reading
+        assert "do not contradict the expected accuracy" in one.reading and "This is one look" in one.reading
         assert one.visible_less is not None and one.visible_less > 0.1
         assert f"{100 * one.visible_less:.1f} points less often" in one.reading
     larger = [confirmation(trend_of("hour", hours(1, 50, rng, off=0.2), ReportOptions(bins=1))) for _ in range(60)]
@@ -93,7 +93,7 @@ def test_labels_confirm_where_the_gap_lies_within_the_tolerance() -> None:
     many = trend_of("hour", hours(4, 2500, rng), ReportOptions(bins=1))
     told = confirmation(many)
     assert told.confirmed and -0.02 < told.gap_lower < told.gap_upper < 0.02
-    assert "Labels confirm what was expected: the gap is within 2 points" in told.reading
+    assert "Labels confirm the expected accuracy: the gap is within 2 points" in told.reading
     narrow = confirmation(
         trend_of("hour", hours(4, 2500, np.random.default_rng(8)), ReportOptions(bins=1), tolerance=0.005)
     )
@@ -151,7 +151,7 @@ def test_the_drawing() -> None:
     assert alone is not None and alone.dots == [] and alone.whiskers.count("M") == 2
     assert expectation_diagram(Trend(unit="day", points=few[:1])) is None
     html = pages.render(full(trend=early))
-    assert "expectation-chart" in html and "trend-chart" not in html and "No label has come yet" in html
+    assert "expectation-chart" in html and "trend-chart" not in html and "There are no labels yet" in html
     assert expectation_diagram(Trend(unit="day", points=[])) is None
 
 

@@ -134,7 +134,7 @@ def test_bad_arrays(
         (["names.csv"], "unknown label 'hare'; allowed: cat, dog, 2."),
         (["none.csv"], "has no column 'label'"),
         (["one.csv", "--probabilities"], "has one column, 'spam', beside the labels; give one for each class"),
-        (["z.npy"], "z.npy holds one array; name the file of its labels: --labels labels.npy"),
+        (["z.npy"], "z.npy holds one array; give the file of its labels: --labels labels.npy"),
         (["z.npy", "--labels", "y.npy"], "y.npy does not exist; expected an .npz"),
         (["good.csv", "--labels", "y.npy"], "good.csv holds its labels; leave out --labels"),
         (["names.csv", "--onnx", "m.onnx", "--probabilities"], "leave out --probabilities"),

@@ -44,8 +44,8 @@ KNOWN = [
 
 
 def without_labels(answers: int = 0) -> Report:
-    words = "Nothing has been asked yet. Send inputs to POST /predict; every answer has an id."
-    waiting = f"{answers:,} answers, none with a label yet, so nobody knows how often the model is right."
+    words = "The model has given no answers yet. Send inputs to POST /predict; every answer has an id."
+    waiting = f"{answers:,} answers, none with a label yet, so the accuracy is unknown."
     return Report(
         model="street",
         version="4f1c09aa",
@@ -76,7 +76,10 @@ def report(labels: CalibrationSums, *, answers: int | None = None, bins: int = 1
     stored, within = AnswerSums(answers_C, labels), bool(named["ece_upper"] <= TOLERANCE)
     verdict = verdict_of(stored, named, parts.get("alarm"), parts.get("advice"), within=within)
     first = headline(verdict, stored, {**named, "bins": table}, ReportOptions(), TOLERANCE)
-    cautions = ["The interval is for one look at this many labels: watching it after every label will cry wolf."]
+    cautions = [
+        "The interval is for one look at this many labels: checked after every label, it will miss the true value at"
+        " some time."
+    ]
     fields: dict[str, Any] = {
         **named,
         "model": "street",

@@ -54,7 +54,9 @@ def test_labels_chosen_at_random_raise_no_doubt() -> None:
     assert expected and expected.accuracy == pytest.approx(0.75, abs=0.01)
     assert expected.answers == sums.answers - sums.labelled.n and expected.lower < expected.accuracy < expected.upper
     gap = metrics.signed_gap(sums.labelled)
-    assert expected.reading.endswith(f"if the others are as well, {expected.accuracy + gap:.1%} of them are.")
+    assert expected.reading.endswith(
+        f"If the same holds for the others, {expected.accuracy + gap:.1%} of them are right."
+    )
     assert labelling.delay is None and labelling.drift is None
 
 
@@ -161,7 +163,7 @@ def test_everything_labelled_leaves_nothing_to_guess() -> None:
     sums, _ = answered(1000, 1.0)
     part = report_of("m", "v", sums).labelling
     assert part.coverage == 1 and part.choice is None and part.weighted == [] and part.sensitivity == []
-    assert "nothing is left to guess" in part.coverage_reading
+    assert "all with labels" in part.coverage_reading
 
 
 def test_every_number_of_equal_mass() -> None:

@@ -66,19 +66,19 @@ def _since(trend: Trend) -> Check | None:
         [p.mean_confidence or 0.0 for p in points],
     )
     if len(parts) == 1:
-        return Check(about="time", reading=f"No {trend.unit} stands out as the one from which on it is off.")
+        return Check(about="time", reading=f"The error does not begin at any particular {trend.unit}.")
     starts = [None, *(points[part.first].start for part in parts[1:]), None]
     worst = max(range(len(parts)), key=lambda k: abs(parts[k].gap))
     window = Window(since=starts[worst], until=starts[worst + 1]) if trend.unit != "minute" else None
     before, first, *after = parts
     moments = [period(start, trend.unit) for start in starts if start]
     when = f"from {' to '.join(moments)} UTC" if after else f"from {moments[0]} UTC on"
-    split = f"the {trend.unit}s that tell them apart best" if after else f"the {trend.unit} that tells them apart best"
+    split = f"the {trend.unit}s that separate them best" if after else f"the {trend.unit} that separates them best"
     reading = (
         f"Answers {when} are right {_points(first.gap)} often than they say ({plural(first.labels, 'label')}),"
         f" those before {_points(before.gap)} often ({before.labels:,})"
         + "".join(f", those since {_points(part.gap)} often ({part.labels:,})" for part in after)
-        + f": {split}, at one look."
+        + f". They are split at {split}, at one look."
     )
     return Check(about="time", reading=reading, window=window)
 
@@ -98,8 +98,10 @@ def _clearest(about: str, name: str, rows: Sequence[Slice], field: str) -> Check
         return None
     marked = [row for row in known if row.more_than_chance]
     if not marked:
-        none = "Neither of both" if len(known) == 2 else f"None of {len(known)}"
-        return Check.model_validate({"about": about, "reading": f"{none} {name} alone is off by more than chance."})
+        none = "Neither of the 2" if len(known) == 2 else f"None of {len(known)}"
+        return Check.model_validate(
+            {"about": about, "reading": f"{none} {name} is off by more than chance on its own."}
+        )
     first = max(marked, key=clearness)
     every = "Both" if len(known) == 2 else f"All {len(known)}"
     count = every if len(marked) == len(known) else f"{len(marked)} of {len(known)}"
@@ -120,6 +122,6 @@ def _how(row: Slice) -> str:
     """Describe the error of a row."""
     labels, ece = plural(row.labelled, "label"), row.ece or 0.0
     if direction_of(row.signed_gap or 0.0, ece) == "uneven":
-        return f"whose calibration error is {ece:.3f}, where chance shows up to {row.floor_p95:.3f} ({labels})"
+        return f"whose calibration error is {ece:.3f}, while chance alone shows up to {row.floor_p95:.3f} ({labels})"
     says, right = told_apart(row.mean_confidence or 0.0, row.accuracy or 0.0)
-    return f"right {right} of the time where it says {says} ({labels})"
+    return f"right {right} of the time while it says {says} ({labels})"

@@ -151,19 +151,19 @@ def _cost_reading(label: str, cost: DecisionCost, nominal: float) -> str:
     """Describe the cost of the decisions in words."""
     limits = f"{words.level(nominal)} interval {words.span(cost.lower, cost.upper)}"
     sentences = [
-        f"A missed {label} at {cost.costs.miss:g} and a false alarm at {cost.costs.alarm:g} call for an alert above"
-        f" {words.percent(cost.at.threshold)}. There it costs {words.decimal(cost.cost)} a labelled answer ({limits});"
-        f" {words.decimal(cost.never)} without any alert, {words.decimal(cost.always)} with one at every answer."
+        f"If a missed {label} costs {cost.costs.miss:g} and a false alarm {cost.costs.alarm:g}, alert above"
+        f" {words.percent(cost.at.threshold)}. This costs {words.decimal(cost.cost)} per labelled answer ({limits});"
+        f" no alerts cost {words.decimal(cost.never)}, an alert at every answer {words.decimal(cost.always)}."
     ]
     saved = f"{words.level(nominal)} interval {words.span(cost.saving_lower, cost.saving_upper)}"
     if cost.saving_lower > 0:
         sentences.append(
-            f"{words.decimal(cost.saving)} of it ({saved}) comes of miscalibration: a recalibration would save it, or"
-            f" an alert above {words.percent(cost.best_threshold)}, which suits these labels best."
+            f"Miscalibration causes {words.decimal(cost.saving)} of this cost ({saved}). A recalibration would save it,"
+            f" and so would an alert above {words.percent(cost.best_threshold)}, the best threshold for these labels."
         )
     else:
         sentences.append(
-            f"That any of it comes of miscalibration is not shown ({words.decimal(cost.saving)}, {saved})."
+            f"The labels do not show that miscalibration causes any of it ({words.decimal(cost.saving)}, {saved})."
         )
     return " ".join(sentences)
 

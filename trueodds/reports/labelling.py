@@ -129,7 +129,7 @@ def _coverage(labels: int, answers: int) -> str:
     if not labels:
         return f"{plural(answers, 'answer')}, none with a label."
     if labels == answers:
-        return f"{plural(answers, 'answer')}, all with labels: nothing is left to guess."
+        return f"{plural(answers, 'answer')}, all with labels."
     share = labels / answers
     return (
         f"{labelled(labels, answers)} ({share:.2g}, 1 in {answers / labels:,.0f})."
@@ -147,8 +147,8 @@ def _expected_accuracy(sums: AnswerSums, level: float) -> ExpectedAccuracy:
         **asdict(expected),
         reading=(
             f"If their confidences hold, {share} {'is' if expected.answers == 1 else 'are'} right ({100 * level:.6g}%"
-            f" interval {limits}): as long as the model is calibrated on them and what the inputs mean has not changed,"
-            f" which no label has confirmed.{_gap_of_labelled(sums, expected.accuracy)}"
+            f" interval {limits}). This assumes that the model is calibrated on them and that the meaning of the inputs"
+            f" has not changed. No label has confirmed it.{_gap_of_labelled(sums, expected.accuracy)}"
         ),
     )
 
@@ -159,8 +159,8 @@ def _gap_of_labelled(sums: AnswerSums, expected: float) -> str:
         return ""
     gap = metrics.signed_gap(sums.labelled)
     return (
-        f" Those with a label are right {abs(100 * gap):.1f} points {'less' if gap < 0 else 'more'} often than they"
-        f" say; if the others are as well, {min(max(expected + gap, 0.0), 1.0):.1%} of them are."
+        f" Answers with a label are right {abs(100 * gap):.1f} points {'less' if gap < 0 else 'more'} often than they"
+        f" say. If the same holds for the others, {min(max(expected + gap, 0.0), 1.0):.1%} of them are right."
     )
 
 
@@ -171,12 +171,12 @@ def _drift(sums: AnswerSums, rows: int, counts: tuple[int, ...], validation_mean
     mean, chance = float(sums.answers_C @ CENTRE_C) / sums.answers, p_value(drift.p_value)
     both, of_rows = f"{mean:.1%} on average, {validation_mean:.1%} there", f"the {rows:,} validation rows"
     moved = (
-        f"Confidences are not those of {of_rows}: {both}, and {drift.distance:.1%} of the answers have moved across"
-        f" some confidence ({chance}). What was measured on the validation rows may no longer hold."
+        f"Confidences differ from those on {of_rows}: {both}; the share of answers above some confidence has changed by"
+        f" {drift.distance:.1%} ({chance}). Numbers measured on the validation rows may no longer hold."
     )
     same = (
-        f"Confidences are much as on {of_rows}: {both}; at most {drift.distance:.1%} of the answers have moved across"
-        f" any confidence ({chance}; a warning needs p < {SIGNIFICANT:g} and {LARGE:.0%})."
+        f"Confidences are similar to those on {of_rows}: {both}; the share of answers above any confidence has changed"
+        f" by at most {drift.distance:.1%} ({chance}; a warning needs p < {SIGNIFICANT:g} and {LARGE:.0%})."
     )
     return Drift(
         distance=drift.distance,
@@ -242,7 +242,7 @@ def _by_propensity(
         return None
     parts = rows.confidence_L[known_L], rows.correct_L[known_L], rows.propensity_L[known_L]
     estimate = metrics.inverse_probability_ece(*parts, answers, bins=bins, level=level)
-    of = f"From the {int(known_L.sum()):,} of the last {len(rows):,} labels whose answers came with a propensity."
+    of = f"From the {int(known_L.sum()):,} of the last {len(rows):,} labels whose answers have a propensity."
     return _figures("propensity", estimate, of)
 
 
@@ -250,8 +250,8 @@ def _figures(how: str, estimate: WeightedEce, of: str = "") -> WeightedFigures:
     """Collect the figures of a weighted estimate."""
     interval = estimate.interval
     conditions = {
-        "strata": "Right for all answers if being labelled depends on the confidence only.",
-        "propensity": "Right for all answers if the propensities given are.",
+        "strata": "Valid for all answers if getting a label depends only on the confidence.",
+        "propensity": "Valid for all answers if the given propensities are correct.",
     }
     return WeightedFigures.model_validate(
         {

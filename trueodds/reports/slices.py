@@ -24,8 +24,8 @@ from trueodds.texts import plural
 FALSE_DISCOVERY_RATE = 0.05
 """Largest expected share of calibrated rows among those marked as more than chance."""
 CONDITION = (
-    "Of answers without one it holds as long as the model stays calibrated and what the inputs mean stays the same (no"
-    " concept drift)."
+    "For answers without a label this holds as long as the model stays calibrated and the meaning of the inputs stays"
+    " the same (no concept drift)."
 )
 """Condition under which expectations hold for answers without a label."""
 
@@ -89,22 +89,22 @@ def _confirmation(
     less, more = visible_gaps(lower, upper, expected, n)
     outside = f"; {len(known) - within:,} outside, {chance_of(p_value)}" if within < len(known) else ""
     reading = (
-        f"In {within:,} of {plural(len(known), unit)} with labels, as many answers were right as confidences promised"
+        f"In {within:,} of {plural(len(known), unit)} with labels, the accuracy was as the confidences promised"
         f" ({percent_of(level)} range{outside}). Together, {expected:.1%} of {plural(n, 'label')} were expected"
         f" to be right ({percent_of(each)} range {lower:.1%} to {upper:.1%}), and {accuracy:.1%} are. "
     )
     if contradicted:
-        reading += "Labels contradict what was expected: do not rely on what is expected of answers without one."
+        reading += "Labels contradict the expected accuracy: do not rely on it for answers without a label."
     elif confirmed:
         reading += (
-            f"Labels confirm what was expected: the gap is within {100 * tolerance:g} points, {signed(least, '')} to"
-            f" {signed(most)} at {percent_of(level)}. {CONDITION}"
+            f"Labels confirm the expected accuracy: the gap is within {100 * tolerance:g} points, {signed(least, '')}"
+            f" to {signed(most)} at {percent_of(level)}. {CONDITION}"
         )
     else:
-        reading += f"So far labels do not contradict what was expected. {_visible(less, more)} {CONDITION}"
+        reading += f"So far labels do not contradict the expected accuracy. {_visible(less, more)} {CONDITION}"
     reading += (
-        f" This is one look: of looks at calibrated answers, {percent_of(1 - level)} contradict at most, and who looks"
-        " again and again will meet one."
+        f" This is one look: at most {percent_of(1 - level)} of looks at calibrated answers contradict, so with many"
+        " looks one of them will."
     )
     return Confirmation(
         periods=len(known),
@@ -130,8 +130,11 @@ def _visible(less: float | None, more: float | None) -> str:
     gaps = ((less, "less"), (more, "more"))
     shown = [f"{100 * gap:.1f} points {way} often" for gap, way in gaps if gap is not None]
     if not shown:
-        return "So few would have shown no gap at all."
-    return f"With a chance of 80% they would have shown it if answers were right {' or '.join(shown)}, not if by less."
+        return "So few labels could not have shown any gap."
+    words = " or ".join(shown)
+    return (
+        f"With a chance of 80% they would have shown it if answers were right {words}; smaller gaps could stay unseen."
+    )
 
 
 def _range(count_C: Array, confidence_C: Array, level: float) -> tuple[float, float]:

@@ -72,7 +72,7 @@ def unseen(nats: float | None) -> str:
     """Describe what the limits of the NLL leave out: the cost of one wrong answer at the highest confidence."""
     if nats is None:
         return ""
-    return f"not allowed for: one wrong answer at the surest confidence, unseen so far, would cost {nats:.1f} nats"
+    return f"not included: a wrong answer at the highest confidence, not seen so far, would cost {nats:.1f} nats"
 
 
 def digits_of(edges: Iterable[float]) -> int:

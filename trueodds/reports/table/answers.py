@@ -15,6 +15,7 @@ from trueodds.reports.table.classes import (
     check_alike,
     check_order,
     class_indices,
+    label_values,
     order_note,
 )
 from trueodds.sums.inputs import ROW_SUM_TOLERANCE, Array, check_probabilities, check_top

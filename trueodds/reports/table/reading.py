@@ -24,7 +24,7 @@ from trueodds.reports.table.answers import (
     of_confidence,
     of_probabilities,
 )
-from trueodds.reports.table.classes import bare_names, numbered, one_column, unlabelled_note
+from trueodds.reports.table.classes import bare_names, numeric_names, one_column, unlabelled_note
 from trueodds.reports.table.form import FORMS, Form, Scale
 from trueodds.sums.inputs import (
     BELOW_ZERO,
@@ -123,7 +123,7 @@ def _of_arrays(path: Path, arrays: Mapping[str, npt.NDArray[Any]], form: Form) -
         path.name,
         p_NC,
         labels,
-        classes or numbered(path.name, labels, p_NC.shape[-1], form.first_label),
+        classes or numeric_names(path.name, labels, p_NC.shape[-1], form.first_label),
         ordered=True,
         predicted=predicted,
         groups=groups,

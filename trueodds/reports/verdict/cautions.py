@@ -42,11 +42,11 @@ def cautions(
         return sentences
     if n < MEASURED_FROM:
         sentences.append(
-            f"Fewer than {MEASURED_FROM} labels: the interval's coverage was measured from {MEASURED_FROM} on,"
-            " so take it as a rough guide."
+            f"Fewer than {MEASURED_FROM} labels: the interval's coverage was measured for {MEASURED_FROM} and more,"
+            " so treat it as a rough guide."
         )
     if not one_look:
-        watching = "watching it after every label will cry wolf"
+        watching = "checked after every label, it will miss the true value at some time"
         sentences.append(f"The interval is for one look at this many labels: {watching}.")
     if labelling.choice and labelling.choice.warning:
         instead = "".join(
@@ -63,13 +63,14 @@ def cautions(
     if labelling.coverage is not None and n < sums.answers:
         others = plural(sums.answers - n, "answer is", "answers are")
         sentences.append(
-            f"The other {others} unknown: if wrong answers get their labels more often, or sooner, than right ones,"
-            f" these numbers mislead.{_if_labelled_twice_as_often(labelling, of_top)}"
+            f"The other {others} unknown: if wrong answers get labels more often, or sooner, than right ones, these"
+            f" numbers are biased.{_if_labelled_twice_as_often(labelling, of_top)}"
         )
     if positive and alarm:
         sentences.append(
-            f"Two alarms watch: one the number of {positive.label} that p({positive.label}) expects, the other the more"
-            f" probable class. Errors of p({positive.label}) that cancel in both do not show there."
+            f"There are two alarms: one is about the number of {positive.label} that p({positive.label}) expects,"
+            f" the other about the more probable class. Errors of p({positive.label}) that cancel in both remain"
+            " unseen."
         )
     for name, rows in tables.items():
         with_labels = [row for row in rows or [] if row.labelled]
@@ -77,7 +78,7 @@ def cautions(
             flagged = sum(row.more_than_chance for row in with_labels)
             sentences.append(
                 f"Of {len(with_labels)} {name}, {flagged} {'is' if flagged == 1 else 'are'} off by more than chance"
-                " (false discovery rate 5%: if all were calibrated, any would be marked at 1 look in 20 at most)."
+                " (false discovery rate 5%: if all were calibrated, any would be marked in at most 1 look in 20)."
             )
     return sentences
 
@@ -89,6 +90,6 @@ def _if_labelled_twice_as_often(labelling: Labelling, of_top: str) -> str:
         return ""
     bound = "as far as there are answers without labels, " if doubled.impossible >= 0.01 else ""
     return (
-        f" Were they labelled twice as often, {bound}the accuracy would be {whole_percent(doubled.accuracy)} and the"
+        f" If they were labelled twice as often, {bound}the accuracy would be {whole_percent(doubled.accuracy)} and the"
         f" calibration error{of_top} {doubled.ece:.3f}."
     )

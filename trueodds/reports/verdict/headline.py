@@ -15,19 +15,19 @@ from trueodds.reports.words import labelled, shares, whole_percent
 from trueodds.sums.answers import AnswerSums
 from trueodds.texts import plural
 
-_ONE_LOOK = "At 1 look in 20 chance alone passes that limit, and who looks often will meet one:"
+_ONE_LOOK = "Chance alone passes that limit at 1 look in 20, so with many looks it will:"
 _SETTLES = "only the alarm's evidence settles it."
 _ELSEWHERE = "only the alarm's evidence settles such a question, and it is about all labels so far."
 _REARMED = (
-    "The alarm had found an error before it was re-armed: only evidence of the labels since settles whether it lasts."
+    "The alarm had found an error before it was re-armed: only the evidence of later labels settles whether it lasts."
 )
-_ADVICE = "Scored one by one as they came, the labels say so."
+_ADVICE = "Scored in the order of their arrival, the labels show that recalibrating helps."
 MEANS: dict[str, str] = {
     "cannot_tell": "but errors that cancel out within a bin do not show, and an ECE of up to {upper:.3f} would fit"
     " these labels as well ({level}).",
     "within_tolerance": "it is within {tolerance:g} at 95%, for this one look ({level}).",
-    "off_at_times": "but at some time there was an error: the alarm's evidence, label by label as they came, shows it.",
-    "over_confident": "The model is over-confident: trust its percentages less than they say.",
+    "off_at_times": "but there was an error at some time: the alarm's evidence, label by label, shows it.",
+    "over_confident": "The model is over-confident: it is right less often than it says.",
     "under_confident": "The model is under-confident: it is right more often than it says.",
     "uneven": "The model is too sure in some ranges and not sure enough in others; the diagram shows where.",
     "leans_over_confident": "It leans to being over-confident.",
@@ -88,12 +88,12 @@ def headline(
     """
     window, next_step = options.window, (next_steps or {}).get(verdict)
     if verdict == "no_answers" and not window.is_everything:
-        return f"There are no answers {window.words}: widen the window, or ask for another class or tag."
+        return f"There are no answers {window.words}: choose a longer window, or another class or tag."
     if verdict == "no_answers":
-        return " ".join(filter(None, ("Nothing has been asked yet.", next_step)))
+        return " ".join(filter(None, ("The model has given no answers yet.", next_step)))
     if verdict == "no_labels":
         answers = plural(sums.answers, "answer")
-        unknown = f"{answers}, none with a label yet, so nobody knows how often the model is right."
+        unknown = f"{answers}, none with a label yet, so the accuracy is unknown."
         return " ".join(filter(None, (unknown, next_step)))
     if options.one_look:
         sentences = [_at_one_look(verdict, sums, figures, tolerance, positive, ratio_tolerance)]
@@ -208,7 +208,7 @@ def reading_at_one_look(
     """Explain a verdict on these figures at one look. `positive`: the figures are those of p(positive)."""
     p_value, whose = figures["calibration_p_value"], f" of p({positive.label})" if positive else ""
     p = words.p_value(p_value)
-    more = "more than chance" if p_value < SURE else "no larger than chance makes them"
+    more = "more than chance" if p_value < SURE else "no larger than chance alone makes them"
     if verdict == "within_tolerance":
         ratio = f", and expected / observed {allowed_range(ratio_tolerance)}" if positive else ""
         return f"The calibration error{whose} is within {tolerance:g} at 95%{ratio}. The gaps are {more} ({p})."

@@ -26,7 +26,7 @@ def ratio_words(positive: PositiveFigures) -> str:
     if positive.ratio_lower is None or positive.expected is None:
         return ""
     if not positive.expected and not positive.observed:
-        return f"no {positive.label} was expected, and none came"
+        return f"no {positive.label} was expected, and none was observed"
     if positive.ratio is None or positive.ratio_upper is None:
         return (
             f"none is {positive.label} where {figure(positive.expected)} were expected (expected / observed is"
@@ -49,11 +49,11 @@ def not_yet_known(positive: PositiveFigures, most: float) -> str:
     """Explain that the ratio is not known yet and how many positives are missing; "" if the ratio is not the reason."""
     if ratio_holds(positive, most):
         return ""
-    known = f"that expected / observed lies {allowed_range(most)} is not known yet"
+    known = f"it is not known yet whether expected / observed is {allowed_range(most)}"
     if positive.positives_to_come is None:
-        return f"{known}; more labels will tell"
-    labels = "" if positive.labels_to_come is None else f", some {plural(round_up(positive.labels_to_come), 'label')}"
-    return f"{known}: it takes about {round_up(positive.positives_to_come):,} more {positive.label}{labels}"
+        return f"{known}; more labels will show it"
+    labels = "" if positive.labels_to_come is None else f", about {plural(round_up(positive.labels_to_come), 'label')}"
+    return f"{known}: this needs about {round_up(positive.positives_to_come):,} more {positive.label}{labels}"
 
 
 def round_up(count: int) -> int:
