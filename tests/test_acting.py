@@ -99,7 +99,7 @@ def test_what_is_no_promise_is_refused(given: str, words: str) -> None:
         ({"tagz": {"day": 0.7}}, "has the key 'tagz', which is unknown"),
         ({"by": "tag", "groups": [{}]}, "its groups have no names or thresholds"),
         ({"risk": None, "mean_cost": 0.2}, "bounds a mean cost"),
-        ({"wrong": 800}, "must rise in this order"),
+        ({"wrong": 800}, "must increase in this order"),
     ],
 )
 def test_a_file_without_a_promise_is_refused(tmp_path: Path, changes: dict[str, Any], words: str) -> None:

@@ -125,7 +125,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.publish:
         models = open_models(arguments.publish)
         key = models.publish(bundle, why="imported").parts[-2:]
-        published = models.given
+        published = models.given_place
         print(f"Published: {models.address(*key)}", models.standing(*key), sep="\n")
     print(_next_step(bundle, published))
     return 0
@@ -212,7 +212,7 @@ def _classes(text: str) -> tuple[str, ...]:
 def _moved(written: Path, out: Path) -> Path:
     """Moves what was written to the folder `out`; returns the bundle's place there."""
     out.mkdir(exist_ok=True)
-    bundle = Bundle.load(written / BUNDLE).moved(out / BUNDLE)
+    bundle = Bundle.load(written / BUNDLE).move_to(out / BUNDLE)
     for file in written.iterdir():
         if file.is_file():
             file.replace(out / file.name)
