@@ -65,7 +65,7 @@ def test_its_numbers_are_those_of_the_card(bundle: Bundle) -> None:
     lower, upper = 1 - after["error_rate_upper"], 1 - after["error_rate_lower"]
     assert lower < after["accuracy"] < upper
     assert f"| {after['accuracy']:.4f} ({lower:.4f} to {upper:.4f}) |" in text
-    assert "On 400 test rows with intervals of 95%. Binned errors have 15 bins." in text
+    assert "Measured on 400 test rows with intervals of 95%. Binned errors have 15 bins." in text
     assert f"ECE of {after['floor_mean']:.4f} on average" in text and f"p = {after['calibration_p_value']:.3g}" in text
     curve = bundle.card.risk_coverage
     assert curve and (point := curve.at(0.9)).risk is not None

@@ -39,7 +39,7 @@ Step = tuple[str, bytes | None]
 
 
 @dataclass(frozen=True)
-class PublishedModel:
+class ModelRoles:
     """Versions and roles of a model. A role whose version does not exist is None; `Contents.problems` reports it."""
 
     versions: frozenset[str]
@@ -54,7 +54,7 @@ class Contents:
     """All models of a place, with their versions and roles."""
 
     default: Key | None = None
-    models: dict[str, PublishedModel] = field(default_factory=dict)
+    models: dict[str, ModelRoles] = field(default_factory=dict)
     identity: str | None = None
     """Id of this place, the same wherever it is mounted. None before the first publication."""
     problems: tuple[str, ...] = ()
@@ -142,12 +142,12 @@ class Listing:
         problems.append(f"{file} names {shown!r}, which is not a folder <name>/<version> in {self.place}")
         return None
 
-    def _model(self, name: str, default: Key | None, problems: list[str]) -> PublishedModel:
+    def _model(self, name: str, default: Key | None, problems: list[str]) -> ModelRoles:
         """Read versions and roles of a model."""
         roles: dict[str, str | None] = {role: self._role(name, role, problems) for role in ROLES}
         if roles[DEFAULT] is None and default and default[0] == name:
             roles[DEFAULT] = default[1]
-        return PublishedModel(self.models[name], **roles)
+        return ModelRoles(self.models[name], **roles)
 
     def _role(self, name: str, role: Role, problems: list[str]) -> str | None:
         """Read the version of a role. If it does not exist, this is added to `problems`."""

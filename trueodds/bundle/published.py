@@ -180,7 +180,8 @@ class PublishedModels:
         if self.version_of(name, RECALIBRATED) == version:
             return (
                 f"{this} is a calibrator for {default}, which answers for {name}: it is applied to the same logits"
-                f" without answering (/calibration-report?model={shadow_of(name, RECALIBRATED)}). {query} {judge}. {promote}"
+                f" without answering (/calibration-report?model={shadow_of(name, RECALIBRATED)}). {query} {judge}."
+                f" {promote}"
             )
         if self.version_of(name, WAITING) == version:
             return (

@@ -549,9 +549,7 @@ def _with_ids(instances: Iterable[Instance], ids: Iterable[str] | None) -> Itera
 
 
 def _chunks(rows: Iterable[tuple[Instance, str]], most: int) -> Iterator[list[tuple[Instance, str]]]:
-    """Yield the rows of one request after another: at most `most` rows and ROW_BYTES, or one row that needs its own
-    body.
-    """
+    """Yield the rows of each request: at most `most` rows and ROW_BYTES, or one row that needs its own body."""
     chunk: list[tuple[Instance, str]] = []
     size = 0
     for instance, id_ in rows:
