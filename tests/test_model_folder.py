@@ -276,7 +276,7 @@ def test_a_broken_bundle_is_not_published(models: PublishedModels, good: Path) -
 
 
 def test_the_name_default_is_taken(models: PublishedModels, tmp_path: Path) -> None:
-    with pytest.raises(BundleError, match="the name 'default' is taken"):
+    with pytest.raises(BundleError, match="the name 'default' is reserved"):
         models.publish(make_bundle(tmp_path / "b", lambda card: card.update(name="default")))
 
 

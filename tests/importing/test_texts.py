@@ -139,11 +139,11 @@ def test_a_model_of_fewer_positions_than_tokens_is_refused(place: Path, capsys: 
 @pytest.mark.parametrize(
     ("cut", "tokenizer", "config", "words"),
     [
-        (None, None, None, "neither tokenizer.json nor a tokenizer_config.json or config.json beside it states how many"),
+        (None, None, None, "neither tokenizer.json nor a tokenizer_config.json or config.json beside it states how"),
         (None, {"model_max_length": 1e30}, {}, "how many tokens the model reads; say it: --max-tokens N"),
         (64, None, {"max_position_embeddings": 32},
          "tokenizer.json truncates texts at 64 tokens; config.json gives the model positions for 32 tokens: these "),
-        (None, {"model_max_length": 512}, {"n_positions": 32}, "Give the number of tokens that it reads: --max-tokens 32"),
+        (None, {"model_max_length": 512}, {"n_positions": 32}, "Give the number of tokens that it reads: --max-tok"),
         (8, {"model_max_length": 512}, {"max_position_embeddings": 514, "model_type": "roberta"}, 8),
         (None, {"model_max_length": 512}, {"max_position_embeddings": 514, "model_type": "roberta"}, 512),
         (None, {"model_max_length": 513}, {"max_position_embeddings": 514, "model_type": "esm", "pad_token_id": 1},

@@ -17,7 +17,7 @@ from pydantic import TypeAdapter
 from trueodds.client import Client
 from trueodds.inputs import Input
 from trueodds.replay import ReplayError
-from trueodds.replay.source import Row, Signature
+from trueodds.replay.source import ModelSignature, Row
 from trueodds.replay.stream import Event
 
 
@@ -89,7 +89,7 @@ class Caller:
         self._predicting.close()
         self._labelling.close()
 
-    def signature(self) -> Signature:
+    def signature(self) -> ModelSignature:
         """Read the model's input and classes, as soon as the service answers. Sets `answering` to model and version.
 
         Raises:
@@ -111,7 +111,7 @@ class Caller:
             version = next(one.version for one in client.models() if one.model == model)
         self.answering = model, version
         self._is_there()
-        return Signature(kind, tuple(outputs["label"]["parameters"]["classes"]))
+        return ModelSignature(kind, tuple(outputs["label"]["parameters"]["classes"]))
 
     def predict(self, events: list[Event]) -> list[RowAnswer]:
         """Return the answers in the order of the events. Events that are sent again get the stored answers.
