@@ -96,7 +96,7 @@ def test_what_is_no_promise_is_refused(given: str, words: str) -> None:
         ({"threshold": None, "reason": "too_few"}, "no threshold is certified"),
         (
             {"by": "class", "threshold": None},
-            "one threshold for all answers, or one for each tag; choose it without --by",
+            "or one for each tag; choose it without --by",
         ),
         ({"by": "question", "threshold": None}, "or send each answer's question as its tag"),
         ({"tagz": {"day": 0.7}}, "has the key 'tagz', which is unknown"),

@@ -35,7 +35,7 @@ def test_a_class_swap_is_found(tmp_path: Path, capsys: pytest.CaptureFixture[str
     np.save(tmp_path / "p.npy", p_NC[:, [2, 0, 1]])  # the maker's columns: of its classes a, b, c
     assert imported(tmp_path) == 1
     error = capsys.readouterr().err
-    assert "its columns are those of the outputs in another order. If they are 'a', 'b', 'c', say --cl" in error
+    assert "its columns are those of the outputs in another order. If they are 'a', 'b', 'c', use --cl" in error
     assert "--classes b,c,a, the order of the model's outputs, and give --expected as a table whose header" in error
     (tmp_path / "p.csv").write_text("\n".join(["a,c,b", *(f"{a},{c},{b}" for b, c, a in p_NC)]) + "\n")
     table = ["--expected", str(tmp_path / "p.csv")]
@@ -60,7 +60,7 @@ def test_another_preprocessing_is_found(tmp_path: Path, capsys: pytest.CaptureFi
     assert imported(tmp_path, "--preprocess", "{mean: 0.5, std: 0.5}") == 0, capsys.readouterr().err
     np.save(tmp_path / "p.npy", np.load(tmp_path / "p.npy")[::-1])
     assert imported(tmp_path, "--preprocess", "unit") == 1
-    assert "no order of the classes explains it; compare the preprocessing" in capsys.readouterr().err
+    assert "no order of the classes explains it; check the preprocessing" in capsys.readouterr().err
 
 
 def test_logits_that_look_like_probabilities(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

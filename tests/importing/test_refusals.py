@@ -119,10 +119,10 @@ FILES = [
     (Linear("NCHW", 3).write, PIXELS[:, :3], UNIT, "takes rows of shape (4, 4, 3)"),
     (Linear("NCHW", 3).write, PIXELS / 255, UNIT, "allowed are whole numbers 0..255. Send pixels as they"),
     (Linear("NCHW", 3).write, X, UNIT, "expected images, N x height x width x channels (1 or 3), pixels"),
-    (Linear("NCHW", 3).write, PIXELS, preprocessed("{size: 8}"), "size is 8, and"),
+    (Linear("NCHW", 3).write, PIXELS, preprocessed("{size: 8}"), "size is 8, but"),
     (Linear("NCHW", 3).write, PIXELS, preprocessed("{mean: [0, 0]}"), "mean has 2 numbers"),
     (Linear("NHWC", 3, type="uint8").write, PIXELS, preprocessed("imagenet"),
-     "uint8 [?, 4, 4, 3], whole numbers, and --preprocess makes fractions, which would be cut off: leave --preprocess"),
+     "uint8 [?, 4, 4, 3], whole numbers, and --preprocess makes fractions, which would be cut off: remove --preprocess"),
     (Linear("NHWC", 3, type="uint8").write, PIXELS, preprocessed("{crop: 0.9}"),
      "if it has only a size or a crop, add {scale: 1}"),
     (Linear(type="int64").write, np.rint(X), preprocessed("{mean: 0.5}"), "and --preprocess makes fractions, which"),
@@ -260,16 +260,16 @@ ABC = ("a", "b", "c")
     ("given", "classes", "message"),
     [
         (of(np.array([0, 1, 2, 3] * 20)), (), "has the label '3', which is not a class; the classes are '0', '1', '2'"),
-        (of(np.array([0, 1, 2, 3] * 20)), ABC, "has the label 3, and the model has 3 classes; allowed are 0..2"),
+        (of(np.array([0, 1, 2, 3] * 20)), ABC, "has the label 3, but the model has 3 classes; allowed are 0..2"),
         (of(np.array([0, 1, 2] * 20)), ("10", "20", "30"), "has the label '0', which is not a class"),
-        (of(np.array([-1, 0, 1] * 20)), ABC, "has the label -1, and the model has 3 classes"),
+        (of(np.array([-1, 0, 1] * 20)), ABC, "has the label -1, but the model has 3 classes"),
         (of(np.array([*"abcd"] * 20)), ABC, "has the label 'd', which is not a class; the classes are 'a', 'b', 'c'"),
         (of(np.array([*"xyz"] * 20)), ABC, "has the label 'x', which is not a class"),
         (of(np.array([*"abc"] * 20)), (), "labels its rows 'a', 'b', 'c', and nothing says which output of"),
         (of(np.array([0, 1] * 20)), (), "has no row of 1 of 3 classes: '2'; add rows of them, or use --allow-unseen"),
         (labelled(classes=("a", "b")), (), "rows names 2 classes ('a', 'b'), and"),
         (labelled(), ("a", "b"), "--classes names 2 classes ('a', 'b'), and"),
-        (labelled(30), (), "holds 30 rows; at least 40 are needed: 20 a split"),
+        (labelled(30), (), "holds 30 rows; at least 40 are needed, 20 in each split"),
         (
             of((labels_of(Linear().logits(vectors(200)), 0.1) + 1) % 3),
             (),
@@ -325,7 +325,7 @@ def test_names_in_another_order_are_put_in_the_models(tmp_path: Path) -> None:
         UserError, match=r"table has no column 'income', which the model takes; .* Did you mean 'incom'"
     ):
         scored([0, 1, 2], "age", "incom", "debt")
-    with pytest.raises(UserError, match="table has the column 'id', which the model does not take; take it out"):
+    with pytest.raises(UserError, match="table has the column 'id', which the model does not take; remove it"):
         scored([0, 1, 2, 0], "age", "income", "debt", "id")
     with pytest.raises(UserError, match="table has no column 'debt'"):
         scored([0, 1], "age", "income")
