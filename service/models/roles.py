@@ -8,7 +8,7 @@ from service.models.engine import Engine
 from service.models.loader import Loader
 from service.models.shadow import Shadow
 from trueodds.bundle import MODEL, SLOTS, Contents, Key, Slot
-from trueodds.bundle.contents import PublishedModel
+from trueodds.bundle.contents import ModelRoles
 
 Place = tuple[str, Slot]
 """A model, and what is judged beside its answers."""
@@ -63,7 +63,7 @@ class Roles:
                     engine.shadows.remove(shadow)
             self._loader.end(shadow.close())
 
-    def misfits(self, model: str, published: PublishedModel) -> list[str]:
+    def misfits(self, model: str, published: ModelRoles) -> list[str]:
         """Why a model's shadow or recalibrated version is none, a sentence each; where either is loaded."""
         followed = self.defaults.get(model)
         texts = []
