@@ -1,4 +1,4 @@
-"""The application: `create_app(settings)` puts the packages' routes and the edge together."""
+"""The ASGI application: `create_app(settings)` combines the routes of all packages with the HTTP middleware."""
 
 from __future__ import annotations
 
@@ -43,18 +43,24 @@ from service.status.gauges import Gauges
 from service.store.housekeeping import keep_house
 
 VERSION = "0.1.0"
-DESCRIPTION = """Class probabilities that mean what they say, and a report that checks whether they still do.
+DESCRIPTION = """Serve calibrated class probabilities, and measure from labels whether they stay calibrated.
 
-1. `POST /predict` with images: every answer has an `id`. Or `POST /observe` with what another server has answered.
-2. `POST /feedback` with that `id` and the true label, as soon as it is known.
-3. `GET /calibration-report`: of all answers with 90% confidence, are 90% right?
+1. Send inputs to `POST /predict`. Every answer has an `id`. For a model on another server, send its answers to
+   `POST /observe` instead.
+2. Send the `id` and the true label to `POST /feedback` as soon as you know the label.
+3. Read `GET /calibration-report`. It compares the confidence with the observed accuracy: of all answers with a
+   confidence of 90%, are 90% correct?
 
-Bodies may be sent with `content-encoding: gzip` or `deflate`; what they unpack to counts against the limits.
+You may compress a body with `content-encoding: gzip` or `deflate`. The limits apply to its decompressed size.
 """
 
 
 def create_app(settings: Settings | None = None) -> FastAPI:
-    """The ASGI application; `settings` default to the environment. Opens its store when it is started."""
+    """Create the ASGI application. It opens its store at startup.
+
+    Args:
+        settings: The settings; read from the environment by default.
+    """
     runtime, parquet = Runtime(settings or Settings()), ParquetFiles()
 
     @asynccontextmanager
@@ -80,9 +86,9 @@ def create_app(settings: Settings | None = None) -> FastAPI:
         version=VERSION,
         description=DESCRIPTION,
         lifespan=lifespan,
-        redirect_slashes=False,  # the framework redirects to whatever host the caller names
-        redoc_url=None,  # its script fetches its vendor's logo
-        # Asking OpenTelemetry at every request whether it is there took 3% of the event loop's time.
+        redirect_slashes=False,  # the framework would redirect to any host that the caller names
+        redoc_url=None,  # its script loads the vendor's logo from the network
+        # The check for OpenTelemetry at every request took 3% of the event loop's time.
         telemetry={"tracing": False, "metrics": False, "logs": False},
     )
     app.state.runtime, app.state.keys = runtime, keys.Keys(runtime.settings)
@@ -115,7 +121,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
 
 @asynccontextmanager
 async def _background(*work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
-    """Runs the work until the block ends."""
+    """Run the coroutines until the block ends."""
     tasks = [asyncio.create_task(one) for one in work]
     try:
         yield
@@ -131,7 +137,7 @@ def _key(engine: Engine) -> tuple[str, str]:
 
 
 def _examples(runtime: Runtime) -> LiveExamples:
-    """Return examples for the model that answers now; raise ServiceError while there is none."""
+    """Return examples for the default model; raise ServiceError while there is none."""
     engine = runtime.engine
     infer_bodies = infer_schemas.examples(engine)
     return LiveExamples(

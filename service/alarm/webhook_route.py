@@ -1,4 +1,4 @@
-"""Routes that call webhooks: a test of them, and news of a recalibration that ended without a decision."""
+"""Routes that call webhooks: a test, and the report of a recalibration that ended without a decision."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ router = APIRouter()
 
 
 class WebhookTest(BaseModel):
-    webhook: str = Field(description="scheme, host and port of its URL; the rest may be a secret")
-    taken: bool = Field(description="whether it has answered 2xx")
+    webhook: str = Field(description="Scheme, host and port of its URL. The rest may be a secret.")
+    taken: bool = Field(description="Whether it answered 2xx.")
     problem: str | None
-    flow_run: str | None = Field(description="id of the Prefect flow run that it has started")
+    flow_run: str | None = Field(description="Id of the Prefect flow run that it started.")
 
 
 class AlarmTest(BaseModel):
@@ -32,7 +32,7 @@ class AlarmTest(BaseModel):
 
 
 class UndecidedBody(SignedBody):
-    """The recalibration that ended without a decision, who ran it, and why."""
+    """A recalibration that ended without a decision: who ran it, and why it ended."""
 
     model_config = ConfigDict(title="UndecidedRecalibration")
 
@@ -41,7 +41,7 @@ class UndecidedBody(SignedBody):
 
 
 def examples(version: Version) -> documentation.Examples:
-    """Bodies of a report that a recalibration of the version ended without a decision."""
+    """Return an example that reports a failed recalibration of the version."""
     report = {"model": version.model, "version": version.version, "who": "flow run", "why": "Failed: the disk is full"}
     return {json_body.JSON: {"a failed run": report}}
 
@@ -57,8 +57,9 @@ def examples(version: Version) -> documentation.Examples:
     },
 )
 async def try_webhooks(request: Request) -> Response:
-    """Send every webhook a test, of type `calibration-alarm-test`, in the way that an alarm takes. A Prefect deployment
-    gets a run with `dry_run`, which only looks whether all that it needs is there.
+    """Send a test message of type `calibration-alarm-test` to every webhook, in the same way as an alarm.
+
+    A Prefect deployment starts a run with `dry_run`. That run only checks that everything it needs is available.
     """
     runtime = runtime_of(request)
     version, address = runtime.engine.version, runtime.settings.address
@@ -72,8 +73,10 @@ async def try_webhooks(request: Request) -> Response:
     **signed_body.route(UndecidedBody, AlarmTest),
 )
 async def report_undecided(request: Request) -> Response:
-    """Say that an automatic recalibration has failed and no further run of it follows. It is counted, and every webhook
-    is told by news of type `recalibration-undecided`, except those that start a Prefect deployment.
+    """Report that an automatic recalibration has failed and that it will not be retried.
+
+    The service counts the failure. It sends a message of type `recalibration-undecided` to every webhook, except those
+    that start a Prefect deployment.
     """
     runtime = runtime_of(request)
     settings, expected = runtime.settings, "who and why, and maybe model and version"
@@ -87,7 +90,7 @@ async def report_undecided(request: Request) -> Response:
 
 
 async def _call(runtime: Runtime, hooks: Iterable[Webhook], body: dict[str, Any]) -> Response:
-    """The answer after a try of each webhook."""
+    """Call each webhook once and return the results."""
 
     async def attempt(hook: Webhook) -> WebhookTest:
         try:

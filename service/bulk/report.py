@@ -1,7 +1,7 @@
-"""Rows taken block by block, with a report of every row.
+"""Storing rows block by block, with a report on every row.
 
-Rows stand alone: a bad one does not keep the others from being stored. What is in memory is one block, however long
-the body is; the report of rows waits in a temporary file, because many clients read nothing before they have sent all.
+A bad row does not keep the others from being stored. Only one block is in memory, whatever the size of the body. The
+report waits in a temporary file, because many clients read nothing until they have sent everything.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from service.store import StoreError
 from trueodds.texts import plural
 
 IN_MEMORY = 1024**2
-"""Bytes of the report that are kept in memory."""
+"""Bytes of the report that stay in memory."""
 
 
 class _HasId(Protocol):
@@ -38,14 +38,14 @@ R = TypeVar("R", bound=_HasId)
 
 @dataclass
 class Report:
-    """The outcomes of the rows so far."""
+    """Outcomes of the rows so far."""
 
     lines: IO[bytes] | None
-    """One JSON object for each row, if they are wanted."""
+    """One JSON object per row, if the caller wants them."""
     outcomes: Counter[str] = field(default_factory=Counter)
-    """Rows by what became of them; `failed` of those that were refused."""
+    """Number of rows by outcome; `failed` counts the refused ones."""
     refusals: list[Refusal] = field(default_factory=list)
-    """The first of them."""
+    """The first refusals."""
     rows: int = 0
 
     def add(
@@ -54,7 +54,7 @@ class Report:
         outcomes: list[str | Refusal],
         beside: Callable[[R], Mapping[str, Any]] | None = None,
     ) -> None:
-        """Take the outcomes of the next rows; `beside` says more of a row that was not refused."""
+        """Add the outcomes of the next rows. `beside` returns further keys for a row that was not refused."""
         self.rows += len(outcomes)
         self.outcomes.update("failed" if isinstance(o, Refusal) else o for o in outcomes)
         refusals = [o for o in outcomes if isinstance(o, Refusal)]
@@ -81,16 +81,21 @@ async def take(
     rows_wanted: bool,
     beside: Callable[[R], Mapping[str, Any]] | None = None,
 ) -> Response:
-    """Store what the blocks hold; a summary, or with `rows_wanted` one line for each row.
+    """Store the rows of the blocks. Return a summary or, with `rows_wanted`, one line per row.
 
-    `store` says what became of each row that it gets, `beside` what else its line has; `count`
-    gets outcomes, and codes of refusals, with their numbers.
+    Args:
+        blocks: Blocks of rows.
+        store: Stores rows and returns their outcomes.
+        summary: Makes the summary of a report.
+        count: Receives each outcome or code of a refusal, with its number of rows.
+        rows_wanted: Whether to return a line per row.
+        beside: Returns further keys of a row's line.
 
     Raises:
-        ServiceError: a bad header (422), a body or a line that is too long (413), or the store failed (503). What was
-            stored before stays; sending all again is safe.
+        ServiceError: A bad header (422), a body or line that is too long (413), or the store failed (503). Rows that
+            were stored before stay; sending the whole body again is safe.
     """
-    report = Report(tempfile.SpooledTemporaryFile(IN_MEMORY) if rows_wanted else None)  # noqa: SIM115  closed once sent
+    report = Report(tempfile.SpooledTemporaryFile(IN_MEMORY) if rows_wanted else None)  # noqa: SIM115  closed when sent
     try:
         async with aclosing(blocks):
             async for rows in blocks:
@@ -122,11 +127,11 @@ async def _stored(
 
 
 def _interrupted(error: ServiceError, report: Report, summary: Callable[[Report], BaseModel]) -> ServiceError:
-    """The error with what became of the rows before it."""
+    """Return the error together with the outcomes of the rows before it."""
     if not report.rows and not isinstance(error, StoreError):
         return error
     taken = plural(report.rows, "row was", "rows were")
-    message = f"{error}. {taken} taken before; sending all again changes nothing about that"
+    message = f"{error}. {taken} processed before; you may send the whole body again"
     error_so_far = ServiceError(error.status, error.code, message, details=summary(report).model_dump())
     error_so_far.headers = error.headers
     return error_so_far

@@ -1,4 +1,4 @@
-"""The bodies of POST /observe, JSON and lines of JSON or CSV, as observations. No I/O."""
+"""Bodies of POST /observe as observations: JSON, and lines of JSON or CSV. No I/O."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from trueodds.errors import ConfigError
 from trueodds.texts import alike, as_name, short
 
 SHARED = ("model", "version", "classes", "positive", "tag", "shadow", "act_alone")
-"""What a JSON body may say of all its rows, beside `observations`."""
+"""Keys of a JSON body for all rows, beside `observations`."""
 TABLE = tuple(name for name in ALLOWED if name not in ("probabilities", "logits"))
-"""Columns of a table that are no classes."""
+"""Columns of a table that are not classes."""
 NO_CLASSES = ("label", "correct")
-"""Columns that are of true labels in other tables, and so are not taken for classes."""
+"""Columns for true labels in other tables. They are not taken for classes."""
 COLUMNS = (
-    "a header with id, and a column for each class, named as it, or confidence and predicted (or index); and maybe"
-    " model, version, tag, time and propensity. The true label goes to POST /feedback"
+    "a header with id, and either a column per class, named like it, or confidence and predicted (or index); optionally"
+    " model, version, tag, time and propensity. Send true labels to POST /feedback"
 )
 
 
@@ -34,7 +34,7 @@ _NUMBERS: dict[str, Callable[[str, str], float]] = {
     "propensity": number,
     "index": whole_number,
 }
-"""Columns of numbers, and how their cells are read."""
+"""Numeric columns, with the readers of their cells."""
 
 
 def shared_of(
@@ -46,10 +46,10 @@ def shared_of(
     shadow: bool,
     act_alone: str | None = None,
 ) -> Shared:
-    """What a query says of all rows; names of classes have commas between them, and quotes as in CSV.
+    """Return the values that a query gives for all rows. Class names are separated by commas and quoted as in CSV.
 
     Raises:
-        ServiceError: 422 for names that are none, or no tag.
+        ServiceError: 422 for invalid class names or an invalid tag.
     """
     names = None
     if classes is not None:
@@ -59,7 +59,7 @@ def shared_of(
             raise ServiceError(
                 422,
                 "invalid_parameter",
-                f"classes is {short(classes)}, which is not one line of CSV; send names with commas between them",
+                f"classes is {short(classes)}, which is not one line of CSV; separate the names by commas",
             ) from None
         names = check_classes([name.strip() for name in cells])
     promise = None if act_alone is None else promise_of(act_alone)
@@ -68,7 +68,7 @@ def shared_of(
 
 
 def promise_of(given: Any) -> ActAlone:
-    """A promise to act alone: a text such as threshold=.93,risk=.05,confidence=.95, or an object of these and `tags`.
+    """Read a promise to act alone: a text such as threshold=.93,risk=.05,confidence=.95, or an object with `tags` too.
 
     Raises:
         ServiceError: 422 for anything else.
@@ -80,7 +80,7 @@ def promise_of(given: Any) -> ActAlone:
 
 
 def check_classes(classes: Any) -> tuple[str, ...]:
-    """Names of classes, at least two, each once.
+    """Return class names: at least two, without repetition.
 
     Raises:
         ServiceError: 422 for anything else.
@@ -88,18 +88,18 @@ def check_classes(classes: Any) -> tuple[str, ...]:
     names = tuple(map(as_name, classes)) if isinstance(classes, list | tuple) else ()
     sound = all(isinstance(name, str) and name and name.isprintable() and name == name.strip() for name in names)
     if not sound or len(names) < 2 or len(set(names)) < len(names):
-        expected = "expected two names or more, each once and without blanks at its ends, in the order of the numbers"
+        expected = "expected at least two different names without blanks at their ends, in the order of the numbers"
         message = f"classes is {short(classes)}; {expected}"
         raise ServiceError(422, "invalid_parameter", message)
     return names
 
 
 def parse(tree: Any, shared: Shared) -> tuple[Shared, list[Observation]]:
-    """Rows of a JSON body: an observation, or `{"observations": [...]}` with what is said of all beside it.
+    """Read the rows of a JSON body: one observation, or `{"observations": [...]}` with values for all rows beside it.
 
     Raises:
-        ServiceError: a body of another shape.
-        RefusedRowsError: rows of another shape.
+        ServiceError: The body has another shape.
+        RefusedRowsError: Some rows have another shape.
     """
     if not isinstance(tree, dict):
         raise _shape_error(f"the body is {short(tree)}")
@@ -120,7 +120,7 @@ def _shared(tree: dict[str, Any], shared: Shared) -> Shared:
     beside = {key: tree[key] for key in SHARED if tree.get(key) is not None}
     for key in beside:
         if getattr(shared, key):
-            message = f"{key} stands beside observations and in the query; give it once"
+            message = f"{key} is given both beside observations and in the query; give it once"
             raise ServiceError(422, "invalid_parameter", message)
     if "classes" in beside:
         beside["classes"] = check_classes(beside["classes"])
@@ -131,7 +131,7 @@ def _shared(tree: dict[str, Any], shared: Shared) -> Shared:
     if "positive" in beside:
         beside["positive"] = as_name(beside["positive"])
         if not isinstance(beside["positive"], str):
-            raise _shape_error(f"positive is {short(beside['positive'])}; allowed is the name of one of two classes")
+            raise _shape_error(f"positive is {short(beside['positive'])}; expected the name of one of two classes")
     return replace(shared, **beside)
 
 
@@ -141,12 +141,12 @@ def _shape_error(problem: str) -> ServiceError:
 
 
 def json_lines(shared: Shared) -> JsonLines[Observation]:
-    """Observations, one JSON object a line."""
+    """Return a reader of observations with one JSON object per line."""
     return JsonLines(lambda number, value: observation_of(number, value, shared))
 
 
 def csv_lines(shared: Shared, form: str) -> CsvLines[Observation]:
-    """Observations in CSV with a column for each class, which hold what `form` says, or confidence and predicted."""
+    """Return a reader of observations in CSV: a column of `form` numbers per class, or confidence and predicted."""
 
     def read(row: int, cells: dict[str, str]) -> Observation | Refusal:
         value: dict[str, Any] = {name: cells[name] for name in TABLE if cells.get(name)}
@@ -165,9 +165,9 @@ def csv_lines(shared: Shared, form: str) -> CsvLines[Observation]:
 
 
 def header_of(cells: list[str]) -> list[str] | None:
-    """The names of a table's columns; None where they are not those of observations.
+    """Return the keys for a table's columns; None if they are not those of observations.
 
-    A key may be written in another way (ID, Predicted), as `names.alike` says. A column that can be a class is one.
+    Keys may be spelled differently (ID, Predicted); see `names.alike`. A column that can be a class is a class.
     """
     keys = {written: key for key, written in alike(TABLE, cells).items()}
     as_keys = [keys.get(cell, cell) for cell in cells]
@@ -178,7 +178,7 @@ def header_of(cells: list[str]) -> list[str] | None:
 
 
 def is_header(cells: list[str]) -> bool:
-    """Whether names are those of a table of observations."""
+    """Return whether the names are those of a table of observations."""
     names, unique = set(cells), len(set(cells)) == len(cells)
     classes = [name for name in cells if name not in TABLE]
     answers = not classes and "confidence" in names and ("predicted" in names) != ("index" in names)

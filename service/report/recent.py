@@ -1,4 +1,4 @@
-"""The labels that arrived last, kept in the process: a report reads only what is new since the one before."""
+"""Cache of the labels that arrived last, so that a report reads only the new ones."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ VERSIONS = 16
 
 
 class Recent:
-    """The last 5,000 labels, as they are now, of the versions that were reported last; 1 MB each."""
+    """The last 5,000 labels with their current values, for the versions that were reported last; 1 MB each."""
 
     def __init__(self, most: int = NEWEST) -> None:
         self._most = most
         self._known: OrderedDict[tuple[str, str], tuple[int, LabelBlock]] = OrderedDict()
-        """With the last voiding when they were read."""
+        """Labels by version, with the number of the last voiding at the time of the read."""
 
     async def labels(self, store: Store, version: Version) -> LabelBlock:
-        """The labels in the order of their arrival."""
+        """Return the last labels in the order of their arrival."""
         key = version.key
         voiding = await store.last_voiding(*key)
         read_at, known = self._known.get(key, (voiding, None))
@@ -33,7 +33,7 @@ class Recent:
             block = await store.read_labels(*key, last=self._most)
         else:
             new = await store.read_labels(*key, after=int(known.sequence_L[-1]), limit=self._most)
-            if len(new) == self._most:  # it may not be the end of the log
+            if len(new) == self._most:  # the log may have more
                 block = await store.read_labels(*key, last=self._most)
             else:
                 block = _joined(known, new, self._most)
@@ -46,7 +46,7 @@ class Recent:
 
 
 def selected(block: LabelBlock, rows_L: npt.NDArray[np.bool_]) -> LabelBlock:
-    """The labels for which `rows_L` is true."""
+    """Return the labels for which `rows_L` is true."""
     place = np.flatnonzero(rows_L)
 
     def some(part: Any) -> Any:
@@ -56,7 +56,7 @@ def selected(block: LabelBlock, rows_L: npt.NDArray[np.bool_]) -> LabelBlock:
 
 
 def _corrected(block: LabelBlock, now: LabelBlock) -> LabelBlock:
-    """The labels with those values that some of them have now; of others that have come meanwhile, none."""
+    """Return the labels with their corrected values. Corrections of labels outside the block are ignored."""
     known_L = np.isin(now.sequence_L, block.sequence_L)
     place = np.searchsorted(block.sequence_L, now.sequence_L[known_L])
     changed = {}

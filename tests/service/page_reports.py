@@ -44,7 +44,7 @@ KNOWN = [
 
 
 def without_labels(answers: int = 0) -> Report:
-    words = "Nothing has been asked yet. Send inputs to POST /predict; every answer has an id."
+    words = "Nothing has been asked yet. Send inputs to POST /predict. Every answer has an id."
     waiting = f"{answers:,} answers, none with a label yet, so nobody knows how often the model is right."
     return Report(
         model="street",

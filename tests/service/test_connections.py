@@ -73,7 +73,7 @@ def test_one_address_has_its_own_limit() -> None:
         first, second, third = (connected(stack, server.address) for _ in range(3))
         refused = received(third)
         assert refused.startswith(b"HTTP/1.1 503 ") and b"\r\nretry-after: 1\r\n" in refused
-        assert b"127.0.0.1 has more than 2 connections open, the limit of one address; close some" in refused
+        assert b"127.0.0.1 has more than 2 open connections, the limit per address; close some" in refused
         other = connected(stack, server.address, ADDRESSES[1])
         for client in (first, second, other):
             client.sendall(GET)

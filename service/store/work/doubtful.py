@@ -1,8 +1,8 @@
-"""Labels in doubt: out of the log and the sums until somebody says what they mean.
+"""Doubtful labels: they are outside the log and the sums until a person decides what they mean.
 
-Until schema 7 an integer label was a class's index in JSON and its name in CSV. Of classes "1" to "5" these differ, and
-the store does not know by which door a label came. Upgrading takes such labels out, as a voiding does, and keeps them
-here, each with those that it had replaced. A label that is confirmed comes back with all of these.
+Until schema 7, an integer label was a class's index in JSON and its name in CSV. For classes "1" to "5" these differ,
+and the store does not know in which format a label was sent. The upgrade removes such labels, like a voiding. It keeps
+them here together with the labels that they had replaced. Confirming a label restores all of them.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _WAITING = (
 
 
 def waiting(version: int) -> Work[int]:
-    """The number of answers of a version whose label is in doubt and that got no other since."""
+    """Count the answers of a version with a doubtful label and no other label since."""
     rows = yield Query(f"SELECT count(DISTINCT prediction) FROM doubtful WHERE version = $1 AND {_WAITING}", (version,))
     return int(rows[0][0])
 
@@ -45,8 +45,9 @@ def settle(
     *,
     dry_run: bool,
 ) -> Work[tuple[str, SettleCounts]]:
-    """Settle the labels in doubt of the first `limit` answers above the id `after`: the last id, and what became of
-    them. An answer is selected by any of its labels. The id is empty at the end.
+    """Settle the doubtful labels of the first `limit` answers above the id `after`.
+
+    An answer is selected if any of its labels is. Return the last id, which is empty at the end, and the counts.
     """
     if not dry_run:
         yield lock_of(version)
@@ -95,7 +96,7 @@ def _entries(version: int, ids: list[str]) -> Work[dict[str, list[_Entry]]]:
 
 
 def _read(entries: list[_Entry], classes: tuple[str, ...], decision: Decision) -> list[_Entry] | None:
-    """The labels of one answer as the decision reads them; None: one of them is no class."""
+    """Return the labels of one answer as the decision reads them; None if one of them is not a class."""
     if decision == "as_stored":
         return entries if all(0 <= entry.label < len(classes) for entry in entries) else None
     named = [names_of(classes).index(str(entry.label)) for entry in entries]
@@ -121,7 +122,7 @@ def _confirm(
 def settle_held(
     selection: LabelSelection, decision: Decision, known: KnownVersions, *, dry_run: bool
 ) -> Work[SettleCounts]:
-    """Settle the labels in doubt that wait for their predictions, by the names of the model's newest version."""
+    """Settle the doubtful labels that wait for their predictions, by the names of the model's newest version."""
     if not dry_run:
         yield Lock("SELECT key FROM models ORDER BY key FOR UPDATE")
     where, arguments = condition(selection, "held", "held.given_ms", 1)
@@ -149,7 +150,7 @@ def settle_held(
 
 
 def void(version: int, what: Voiding, *, dry_run: bool) -> Work[VoidCounts]:
-    """Forget the selected ones of the labels in doubt: how many answers have none any more."""
+    """Remove the selected doubtful labels. Return the number of answers that have none left."""
     if not dry_run:
         yield lock_of(version)
     where, arguments = condition(what.selection, "doubtful", "doubtful.given_ms", 2)
@@ -164,7 +165,7 @@ def void(version: int, what: Voiding, *, dry_run: bool) -> Work[VoidCounts]:
 
 
 def settlements(version: int) -> Work[list[Settlement]]:
-    """The settlements of labels of a version, in their order."""
+    """Return the settlements of a version's labels, in their order."""
     rows = yield Query(
         "SELECT decision, at_ms, who, why, sum(labels) FROM settlements WHERE version = $1"
         " GROUP BY decision, at_ms, who, why ORDER BY at_ms",

@@ -1,4 +1,4 @@
-"""Storing labels: the log of their arrival, what they change in the sums, and those that wait for their prediction."""
+"""Storing labels: their log, their effect on the sums, and labels that wait for their prediction."""
 
 from __future__ import annotations
 
@@ -52,28 +52,28 @@ CANDIDATES = (
 
 
 class Arrival(NamedTuple):
-    """When a label came, and with which import."""
+    """Time and import of a label."""
 
     at_ms: int
     import_id: str | None
     corrected_ms: int | None = None
-    """When another label was last replaced by it, of one that is copied to a shadow."""
+    """Time at which it last replaced another label; for a label that is copied to a shadow."""
     counted_ms: int | None = None
-    """When the window of its answer closed, of one that counts from then on."""
+    """Time at which the window of its answer closed; for a label that counts from then on."""
     assumed: bool = False
-    """Whether nobody gave it; see `work.windows`."""
+    """Whether nobody sent it and it was assumed; see `work.windows`."""
 
 
 def put(labels: list[Label], known: KnownVersions, arrival: Arrival, *, each: bool) -> Work[Plan]:
-    """Decide about the labels and write what was decided; nothing if one is refused, unless `each` stands alone.
+    """Decide about labels and write the result. Unless `each` is set, one refusal prevents all writes.
 
-    Labels of one version are written by one transaction at a time: so their sequence numbers have no holes and become
-    visible in their order, and nobody labels the same answer meanwhile.
+    Only one transaction at a time writes labels of a version. So their sequence numbers have no gaps and become visible
+    in order, and no answer is labelled twice at the same time.
     """
     ids = list(dict.fromkeys(label.id for label in labels if storable(label.id)))
     models = sorted({label.model for label in labels if label.model is not None})
     early = [label.id for label in labels if label.model is not None and not is_generated(label.id)]
-    if early:  # a prediction with an own id must not slip in between looking for it and holding its label
+    if early:  # no prediction with an own id may arrive between the look-up and holding its label
         yield Lock("SELECT key FROM models WHERE name = ANY($1) ORDER BY key FOR UPDATE", (models,))
     candidates, known = yield from candidates_of(ids, known)
     held = (yield from _held(early)) if early else {}
@@ -97,7 +97,7 @@ def put(labels: list[Label], known: KnownVersions, arrival: Arrival, *, each: bo
 
 
 def candidates_of(ids: list[str], known: KnownVersions) -> Work[tuple[dict[str, list[Candidate]], KnownVersions]]:
-    """The predictions of each id with their labels, which nobody changes meanwhile, and their versions."""
+    """Return the predictions of each id with their labels, and the versions. Both stay locked meanwhile."""
     yield Lock(
         "SELECT key FROM versions WHERE key IN (SELECT version FROM predictions WHERE id = ANY($1)) ORDER BY key"
         " FOR NO KEY UPDATE",
@@ -123,9 +123,9 @@ def _held(ids: list[str]) -> Work[dict[tuple[str, str], str | int]]:
 def write_changes(
     changes: Mapping[tuple[int, str], Change], known: KnownVersions, arrivals: Arrival | Mapping[str, Arrival]
 ) -> Work[None]:
-    """Write labels that are new or corrected, and their deltas. `arrivals`: that of all, or by id.
+    """Write new or corrected labels and their deltas. `arrivals` is one arrival for all, or one per id.
 
-    Those of answers whose window is open are kept until it closes.
+    Labels of answers whose window is open are kept aside until it closes.
     """
     by_version: dict[int, list[Change]] = {}
     early: dict[int, list[Change]] = {}
@@ -150,7 +150,7 @@ def write_changes(
 def _append(
     key: int, scored: Scored, fresh: int, arrivals: Arrival | Mapping[str, Arrival], maturity: Maturity | None
 ) -> Work[None]:
-    # Where silence is a label every answer gets one, so that no chance of getting one weighs.
+    # If a missing label counts as one, every answer has a label, so propensities must not weight them.
     always = maturity is not None and maturity.unlabelled_means == "ok"
     rows = yield Query(
         "UPDATE versions SET last_sequence = last_sequence + $2 WHERE key = $1 RETURNING last_sequence", (key, fresh)
@@ -163,7 +163,7 @@ def _append(
             continue
         sequence += 1
         arrival = _of(arrivals, c.id)
-        arrived = max(arrival.at_ms, c.created_ms)  # where clocks disagree
+        arrived = max(arrival.at_ms, c.created_ms)  # clocks may disagree
         corrected = arrival.corrected_ms
         if change.first != change.now and corrected is None:
             corrected = arrived
@@ -212,14 +212,14 @@ def _correct(key: int, scored: Scored, arrivals: Arrival | Mapping[str, Arrival]
 
 
 def stored(score_L: Array) -> list[float | None]:
-    """Scores as the log has them: NULL where they are not known, for SQLite has no NaN."""
+    """Return scores as the log stores them: NULL if unknown, because SQLite has no NaN."""
     return [None if math.isnan(score) else score for score in score_L.tolist()]
 
 
 def deltas_of(scored: Scored, positive: PositiveClass | None = None) -> tuple[deltas.DeltaRows, deltas.DeltaRows]:
-    """Two tables: corrected labels as they were, to take out, and all changes as they are now, to add.
+    """Return two tables: old values of corrected labels, to subtract, and current values of all changes, to add.
 
-    By p(positive) where a positive class is given.
+    With a positive class, they are by p(positive).
     """
     candidates = [change.candidate for change in scored.changes]
     columns = [np.array([getattr(c, name) for c in candidates]) for name in ("created_ms", "predicted", "tag_key")]

@@ -1,6 +1,6 @@
-"""Answers whose window is open, and the labels that come meanwhile: stored at once, counted when the window closes.
+"""Answers whose maturity window is open, and their labels. Both are stored at once and counted when it closes.
 
-Only versions with a maturity window have such answers; for all others nothing here is asked of the database.
+Only versions with a window have such answers. For all other versions this module costs no query.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ EARLY = ("version", "prediction", "label", "given_ms", "import_id")
 
 
 class Entry(NamedTuple):
-    """A label as it was given."""
+    """Label as it was sent."""
 
     label: int
     given_ms: int
@@ -26,7 +26,7 @@ class Entry(NamedTuple):
 
 
 def enrol(version: int, known: KnownVersions, answers: Iterable[tuple[str, int]], now_ms: int) -> Work[None]:
-    """Have new answers (id, created_ms) wait for their window to close, where their version has one."""
+    """Let new answers (id, created_ms) wait for their window to close, if their version has one."""
     maturity = known.versions[version].maturity
     if maturity is not None:
         rows = [(version, id_, maturity.due_ms(created_ms, now_ms)) for id_, created_ms in answers]
@@ -34,7 +34,7 @@ def enrol(version: int, known: KnownVersions, answers: Iterable[tuple[str, int]]
 
 
 def mark(candidates: dict[str, list[Candidate]], known: KnownVersions) -> Work[dict[str, list[Candidate]]]:
-    """The candidates, those whose window is open with the last label that came for them so far."""
+    """Return the candidates. Those with an open window carry the last label that has arrived for them."""
     ids: dict[int, list[str]] = {}
     for id_, same_id in candidates.items():
         for candidate in same_id:
@@ -60,7 +60,7 @@ def mark(candidates: dict[str, list[Candidate]], known: KnownVersions) -> Work[d
 
 
 def entries(version: int, ids: Sequence[str]) -> Work[dict[str, list[Entry]]]:
-    """The labels that came for answers whose window is open, by id, in their order."""
+    """Return the labels that arrived for answers with an open window, by id, in their order."""
     said: dict[str, list[Entry]] = {}
     if ids:
         rows = yield Query(
@@ -74,7 +74,7 @@ def entries(version: int, ids: Sequence[str]) -> Work[dict[str, list[Entry]]]:
 
 
 def keep(version: int, changes: Sequence[Change], given: dict[str, tuple[int, str | None]]) -> Work[None]:
-    """Store labels of answers whose window is open; `given`: when each came and with which import, by id."""
+    """Store labels of answers with an open window. `given` has the time and the import of each label by id."""
     rows = []
     for change in changes:
         id_ = change.candidate.id
@@ -85,16 +85,16 @@ def keep(version: int, changes: Sequence[Change], given: dict[str, tuple[int, st
 
 
 def forget(version: int, ids: list[str]) -> Work[None]:
-    """Have answers wait no longer."""
+    """Remove answers from those that wait."""
     yield Query("DELETE FROM early WHERE version = $1 AND prediction = ANY($2)", (version, ids))
     yield Query("DELETE FROM maturing WHERE version = $1 AND prediction = ANY($2)", (version, ids))
 
 
 def assumed_of(version: Version, predicted: int) -> int | None:
-    """The label that an answer counts with if nobody gave one; None where that means nothing.
+    """Return the label that an answer without one counts with; None if a missing label means nothing.
 
-    Of a model with a positive class it is the other one. Otherwise it is what was answered: nobody has complained. A
-    shadow's answers are seen by nobody, so there it is not known from them.
+    For a model with a positive class it is the other class. Otherwise it is the predicted class, because nobody has
+    complained. Nobody sees a shadow's answers, so a missing complaint says nothing about them.
     """
     if version.maturity is None or version.maturity.unlabelled_means != "ok":
         return None
@@ -104,7 +104,7 @@ def assumed_of(version: Version, predicted: int) -> int | None:
 
 
 def counts(version: int) -> Work[Matured]:
-    """Count a version's matured answers."""
+    """Count the matured answers of a version."""
     ((answers, assumed),) = yield Query("SELECT matured, assumed FROM versions WHERE key = $1", (version,))
     ((late,),) = yield Query("SELECT count(*) FROM labels WHERE version = $1 AND late = 1", (version,))
     return Matured(int(answers), int(assumed), int(late))

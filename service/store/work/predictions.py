@@ -1,4 +1,4 @@
-"""Storing answers: the rows, what they add to the sums, and the labels that came before them."""
+"""Storing answers: their rows, their contribution to the sums, and labels that arrived before them."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ COLUMNS = (
 def put_all(
     batches: list[tuple[PredictionBatch, list[int]]], known: KnownVersions, now_ms: int, *, each: bool
 ) -> Work[list[list[EarlierPrediction | None]]]:
-    """`put` for several batches, each with the keys of its tags.
+    """Store several batches; see `put`. Each batch comes with the keys of its tags.
 
     Raises:
-        ConflictsError: unless `each` row stands alone, an id came with another answer before; nothing is to be stored.
+        ConflictsError: Without `each`, an id was already used for another answer. The caller must store nothing.
     """
     outcomes = []
     for batch, tag_keys in batches:
@@ -52,7 +52,7 @@ def put_all(
 def put(
     batch: PredictionBatch, tag_keys: list[int], known: KnownVersions, now_ms: int
 ) -> Work[list[EarlierPrediction | None]]:
-    """Store the rows that are new; for the others, what was stored before."""
+    """Store the rows that are new. For the others, return what was stored before."""
     version = known.keys[batch.model, batch.version]
     model = known.model_of[version]
     rows = _rows(batch, model, version, tag_keys)
@@ -61,13 +61,14 @@ def put(
     if len(own) < len(rows):
         yield Insert("predictions", COLUMNS, [row for row in rows if row[-2] is None] if own else rows)
     if is_shadow(batch.model) and known.versions[version].is_observed:
-        # It may come before what it shadows, whose rows, with a held label, must not slip in between.
+        # A shadow's answer may precede the answer that it shadows. That answer, with a held label, must not be stored
+        # in between.
         yield Lock("SELECT key FROM models WHERE name = $1 FOR UPDATE", (shadowed_by(batch.model),))
     if own:
-        # Held labels of this model, and the labels that would be held, wait for this transaction; see labels.put.
+        # Held labels of this model, and labels to be held, wait for this transaction; see labels.put.
         yield Lock("SELECT key FROM models WHERE key = $1 FOR SHARE", (model,))
         firsts = {batch.ids[k]: k for k in reversed(own)}
-        # In the order of their ids: two workers that insert the same ones wait for each other in one direction only.
+        # Sorted by id, so that two workers that insert the same ids wait for each other in one direction only.
         inserted = yield InsertNew("predictions", COLUMNS, [rows[firsts[id_]] for id_ in sorted(firsts)])
         repeated = [k for k in own if firsts[batch.ids[k]] != k or batch.ids[k] not in inserted]
         if repeated:
@@ -127,8 +128,8 @@ def _earlier(ids: list[str], model: int) -> Work[dict[str, tuple[Any, ...]]]:
 
 
 def _compared(id_: str, digest: bytes | None, earlier: dict[str, tuple[Any, ...]]) -> EarlierPrediction:
-    if id_ not in earlier:  # retention took it between the two statements
-        raise RowsError(f"the answer of {id_} was removed at this very moment; try again")
+    if id_ not in earlier:  # retention removed it between the two statements
+        raise RowsError(f"the answer of {id_} was removed in this moment; try again")
     version, stored, logits, tag, propensity = earlier[id_]
     return EarlierPrediction(bytes(logits) if stored == digest else None, version, tag, propensity)
 
@@ -146,9 +147,9 @@ _VERSIONS_OF = (
 def _apply_labels_of_answers(
     batch: PredictionBatch, rows: list[tuple[Any, ...]], fresh: list[str], known: KnownVersions
 ) -> Work[None]:
-    """Label a shadow's rows, which come after the answers and maybe after their labels, which are theirs too.
+    """Label a shadow's rows with the labels of the answers that they shadow. The answers may already have labels.
 
-    Those who label the answers wait for their versions' rows, so none comes between reading and writing.
+    Transactions that label the answers wait for the rows of their versions, so none runs between reading and writing.
     """
     answered, ids, version = shadowed_by(batch.model), [row[0] for row in rows], known.keys[batch.model, batch.version]
     of = _VERSIONS_OF
@@ -180,7 +181,7 @@ def _apply_labels_of_answers(
 
 
 def _keep_labels_of_answers(fresh: list[str], answered: str, version: int, known: KnownVersions) -> Work[None]:
-    """Have new rows of a shadow whose window is open wait with the labels that people gave to the answers."""
+    """Keep the labels that people gave to the answers for new rows of a shadow, until the shadow's window closes."""
     where = f"WHERE prediction = ANY($1) AND version IN ({_VERSIONS_OF})"
     given = yield Query(
         f"SELECT prediction, version, label, given_ms, import_id FROM early {where} ORDER BY key", (fresh, answered)
@@ -199,7 +200,7 @@ def _keep_labels_of_answers(fresh: list[str], answered: str, version: int, known
 
 
 def _apply_held(model_name: str, ids: list[str], model: int, known: KnownVersions) -> Work[None]:
-    """Give predictions, and what shadows said, the labels that came before. One of no class of theirs stays held."""
+    """Give predictions, and their shadows' answers, the held labels. A label of an unknown class stays held."""
     yield from _apply_doubtful(ids, model)
     held = yield Query(
         "SELECT id, label, given_ms, import_id FROM held WHERE model = $1 AND id = ANY($2)", (model, ids)
@@ -216,7 +217,7 @@ def _apply_held(model_name: str, ids: list[str], model: int, known: KnownVersion
 
 
 def _apply_doubtful(ids: list[str], model: int) -> Work[None]:
-    """Keep held labels that are in doubt as labels in doubt of the predictions that have come."""
+    """Turn doubtful held labels into doubtful labels of the predictions that have arrived."""
     where = "model = $1 AND id = ANY($2) AND doubtful = 1"
     held = yield Query(f"SELECT id, label, given_ms, import_id FROM held WHERE {where}", (model, ids))
     if not held:

@@ -1,4 +1,4 @@
-"""From schema 6 (PostgreSQL: 5) to 8: deltas get a checksum and a sign, and labels that may be misread are in doubt."""
+"""Upgrade from schema 6 (PostgreSQL: 5) to 8: adds checksums and signs to deltas, and finds doubtful labels."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ class Doubt(NamedTuple):
     """Labels of a version that may have been misread."""
 
     labels: int
-    """They are out of every number until they are settled."""
+    """Labels that are in no number until they are settled."""
     only_sums: int
-    """They are still in the sums: retention has removed their rows, so nothing tells their part."""
+    """Labels that stay in the sums: retention has removed their rows, so their share is unknown."""
 
 
 def upgrade(restart: Restart) -> Work[dict[tuple[str, str], Doubt]]:
-    """Convert the rows, after the tables: the labels in doubt, by model and version."""
+    """Convert the rows after the tables are converted. Return the doubtful labels by model and version."""
     yield from _seal_deltas()
     return (yield from _mark((yield from load_versions(KnownVersions())), restart))
 
@@ -48,15 +48,15 @@ def _seal_deltas() -> Work[None]:
 
 
 def is_ambiguous(classes: tuple[str, ...]) -> bool:
-    """Whether an integer is the index of one class and the name of another: 1 of the classes "1" to "5"."""
+    """Return whether an integer is the index of one class and the name of another: 1 for the classes "1" to "5"."""
     names = names_of(classes)
     return any(names.index(str(index)) not in (None, index) for index in range(len(classes)))
 
 
 def _mark(known: KnownVersions, restart: Restart) -> Work[dict[tuple[str, str], Doubt]]:
-    """Take all labels of ambiguous versions out of the log and the sums; how many, by model and version.
+    """Take all labels of ambiguous versions out of the log and the sums. Return their number by model and version.
 
-    Labels that wait for a prediction and came as integers are marked where they are.
+    Held labels that were sent as integers are marked in their table.
     """
     marked: dict[tuple[str, str], Doubt] = {}
     for version, row in known.versions.items():

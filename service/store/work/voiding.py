@@ -1,7 +1,7 @@
-"""Voiding labels that should not have come: out of the log and the sums, as if they never had.
+"""Voiding: removes wrong labels from the log and the sums.
 
-A label that a voided one had replaced comes back; an answer without any other label has none. The log keeps its
-order: a label whose first form is voided keeps its place, and is taken there as what it was next.
+A label that a voided one had replaced is restored. An answer without any other label then has none. The log keeps its
+order: if the first form of a label is voided, its next form takes the same place in the log.
 """
 
 from __future__ import annotations
@@ -21,22 +21,22 @@ from service.store.work.versions import KnownVersions
 from trueodds.bundle.contents import shadows_of
 
 HELD = 0
-"""Stands for the version of held labels in the table of voidings: keys of versions begin with 1."""
+"""Version of held labels in the table of voidings. Real keys of versions begin with 1."""
 MOVED = 2000
-"""Labels that `move_out` takes at once."""
+"""Number of labels that `move_out` takes at once."""
 
 Restart = Mapping[str, Callable[[Any, int], tuple[Any, int] | None]]
-"""Functions that restart a state before a sequence number, by the names of states; see `states.restart`."""
+"""Functions that restart a state before a sequence number, by state name; see `states.restart`."""
 
 
 def selected_versions(selection: LabelSelection, known: KnownVersions) -> list[int]:
-    """Keys of the versions whose labels may be among the selected ones: a model's labels are its shadows' too."""
+    """Return the keys of versions that may have selected labels: those of the model and of its shadows."""
     models = None if selection.model is None else {selection.model, *shadows_of(selection.model)}
     return [key for key, version in known.versions.items() if models is None or version.model in models]
 
 
 def matching(version: int, selection: LabelSelection, after: int, limit: int) -> Work[list[int]]:
-    """The first `limit` sequence numbers above `after` of labels that are selected, or have replaced selected ones."""
+    """Read the first `limit` sequence numbers after `after` of labels that are selected or replaced selected ones."""
     now, arguments = condition(selection, "l", "coalesce(l.corrected_ms, l.arrived_ms)", 4)
     past, _ = condition(selection, "r", "r.given_ms", 4)
     rows = yield Query(
@@ -49,7 +49,7 @@ def matching(version: int, selection: LabelSelection, after: int, limit: int) ->
 
 
 def latest() -> Work[int]:
-    """When the label came that came last, by the clock of whoever took it (Unix milliseconds); 0 without any."""
+    """Read the arrival time of the last label in Unix milliseconds, by its receiver's clock; 0 without labels."""
     rows = yield Query(
         "SELECT max(arrived_ms) FROM labels UNION ALL SELECT max(corrected_ms) FROM labels"
         " UNION ALL SELECT max(given_ms) FROM held UNION ALL SELECT max(given_ms) FROM replaced"
@@ -58,7 +58,7 @@ def latest() -> Work[int]:
 
 
 def condition(selection: LabelSelection, table: str, given: str, first: int) -> tuple[str, list[str | int]]:
-    """The selection in SQL, and its arguments, whose numbers begin with `first`."""
+    """Return the selection as SQL, and its arguments, whose numbers begin with `first`."""
     parts, arguments = ["TRUE"], list[str | int]()
     for column, value in (
         (f"{table}.import_id =", selection.import_id),
@@ -72,10 +72,10 @@ def condition(selection: LabelSelection, table: str, given: str, first: int) -> 
 
 
 class _Entry(NamedTuple):
-    """A label that an answer has or had."""
+    """Label that an answer has or had."""
 
     key: int | None
-    """In the table of replaced labels; None: the label as it now is."""
+    """Key in the table of replaced labels; None for the current label."""
     label: int
     given_ms: int
     import_id: str | None
@@ -83,25 +83,25 @@ class _Entry(NamedTuple):
 
 @dataclass
 class _Plan:
-    """The changes of one block."""
+    """Changes of one block."""
 
     counts: VoidCounts = field(default_factory=VoidCounts)
     first: int | None = None
-    """The least sequence number of a label that goes, or came first as something else."""
+    """Smallest sequence number of a label that is removed or whose first form changes."""
     removed: list[tuple[str, int]] = field(default_factory=list)
     """Ids and sequence numbers."""
     relabelled: dict[str, int] = field(default_factory=dict)
-    """The labels that come back, by id."""
+    """Restored labels by id."""
     updates: list[tuple[str, int, int, int, int | None, int, str | None, int | None, int | None]] = field(
         default_factory=list
     )
     """Id, sequence, label, arrived_ms, corrected_ms, first_correct, import_id, assumed, late."""
     assumed: int = 0
-    """Answers that have no label in time any more, which counts as the version's setting says."""
+    """Number of answers that no longer have a label in time, and count with the model's default."""
     behind: list[tuple[int, str, int, int, None]] = field(default_factory=list)
-    """Rows that count as something else, because a later label has replaced them."""
+    """Rows for `replaced`: assumed labels that a later label has replaced."""
     past: list[int] = field(default_factory=list)
-    """Keys of replaced labels that go."""
+    """Keys of replaced labels to delete."""
 
     def changes_evidence_from(self, sequence: int) -> None:
         self.first = sequence if self.first is None else min(self.first, sequence)
@@ -110,9 +110,10 @@ class _Plan:
 def block(
     version: int, sequences: list[int], voiding: Voiding, known: KnownVersions, restart: Restart, *, dry_run: bool
 ) -> Work[VoidCounts]:
-    """Void the selected ones of these labels of a version, and have the state take those from there on again.
+    """Void the selected ones among these labels of a version, and restart the states before the first change.
 
-    Nobody labels answers of the version meanwhile; what has changed since `matching` is decided here.
+    Nobody labels answers of the version meanwhile. The selection is evaluated again, since labels may have changed
+    after `matching`.
     """
     if not dry_run:
         yield lock_of(version)
@@ -127,9 +128,9 @@ def block(
 
 
 def move_out(version: int, table: str, known: KnownVersions, restart: Restart) -> Work[int]:
-    """Move all labels of a version, with those that they replaced, out of the log and the sums, and count them.
+    """Move all labels of a version, with those that they replaced, out of the log and the sums. Return their number.
 
-    `table` has the columns of `replaced`. States begin anew; there is no record of it.
+    `table` has the columns of `replaced`. The states start afresh, and no voiding is recorded.
     """
     into = f"INSERT INTO {table} ({', '.join(REPLACED)}) SELECT version, prediction, label,"
     yield Query(f"{into} given_ms, import_id FROM replaced WHERE version = $1 ORDER BY key", (version,))
@@ -254,7 +255,7 @@ def _write(version: int, plan: _Plan, known: KnownVersions) -> Work[None]:
 
 
 def held(voiding: Voiding, *, dry_run: bool) -> Work[int]:
-    """Void the selected ones of the labels that wait for their predictions; how many there are."""
+    """Void the selected held labels. Return their number."""
     selection = voiding.selection
     where, arguments = condition(selection, "held", "held.given_ms", 1)
     if selection.model is not None:
@@ -263,7 +264,7 @@ def held(voiding: Voiding, *, dry_run: bool) -> Work[int]:
     if dry_run:
         rows = yield Query(f"SELECT count(*) FROM held WHERE {where}", tuple(arguments))
         return int(rows[0][0])
-    # A prediction that takes its held label waits, or has taken it: then it is in the log by now.
+    # A prediction that takes its held label waits for this lock, or has already moved the label into the log.
     yield Lock("SELECT key FROM models ORDER BY key FOR UPDATE")
     rows = yield Query(f"DELETE FROM held WHERE {where} RETURNING id", tuple(arguments))
     if rows:
@@ -272,7 +273,7 @@ def held(voiding: Voiding, *, dry_run: bool) -> Work[int]:
 
 
 def record_voiding(version: int, voiding: Voiding) -> Query:
-    """The statement that notes which labels of a version were voided, when, by whom and why."""
+    """Return the statement that records a voiding of labels of a version: which, when, by whom and why."""
     selection, counts = voiding.selection, voiding.counts
     return Query(
         "INSERT INTO voidings (version, at_ms, import_id, since_ms, until_ms, who, why, removed, restored, kept)"
@@ -293,7 +294,7 @@ def record_voiding(version: int, voiding: Voiding) -> Query:
 
 
 def voidings(version: int) -> Work[list[Voiding]]:
-    """The voidings of labels of a version, in their order."""
+    """Read the voidings of a version's labels, in their order."""
     rows = yield Query(
         "SELECT import_id, since_ms, until_ms, at_ms, who, why, sum(removed), sum(restored), sum(kept) FROM voidings"
         " WHERE version = $1 GROUP BY import_id, since_ms, until_ms, at_ms, who, why ORDER BY at_ms",
@@ -307,12 +308,12 @@ def voidings(version: int) -> Work[list[Voiding]]:
 
 
 def last_voiding(version: int) -> Work[int]:
-    """A number that is another after every voiding of labels of a version; 0 before the first."""
+    """Read a number that changes with every voiding of a version's labels; 0 before the first."""
     rows = yield Query("SELECT coalesce(max(key), 0) FROM voidings WHERE version = $1", (version,))
     return int(rows[0][0])
 
 
 def is_voided(import_id: str) -> Work[bool]:
-    """Whether labels of an import were voided before."""
+    """Return whether labels of an import were voided before."""
     rows = yield Query("SELECT 1 FROM voidings WHERE import_id = $1 LIMIT 1", (import_id,))
     return bool(rows)

@@ -1,8 +1,8 @@
-"""Windows that close: answers that have waited long enough count from then on, with the label that they have by then.
+"""Closing of maturity windows: from then on an answer counts, with the label that it has at that time.
 
-An answer enters the label log at the end of its window, whenever the work is done: the log is in the order of these
-times, and says them. So nothing depends on how often, or by whom, it is done. A version that began without a window can
-be given one (`begin`): its labels wait anew, as if it had had it from the start.
+An answer enters the label log with the time at which its window ended, in the order of these times. So the result does
+not depend on when, how often, or by whom windows are closed. A version that began without a window can be given one
+(`begin`). Its labels then wait again, as if it had had the window from the start.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from trueodds.sums.maturity import Maturity
 
 
 def due(now_ms: int) -> Work[list[int]]:
-    """The keys of versions with answers whose window has closed and that do not count yet."""
+    """Return the keys of versions with answers whose window has closed and that do not count yet."""
     rows = yield Query(
         "SELECT v.key FROM versions v WHERE v.matures_ms IS NOT NULL"
         " AND EXISTS (SELECT 1 FROM maturing m WHERE m.version = v.key AND m.due_ms <= $1) ORDER BY v.key",
@@ -36,9 +36,9 @@ def due(now_ms: int) -> Work[list[int]]:
 
 
 def close(version: int, now_ms: int, limit: int, known: KnownVersions) -> Work[int]:
-    """Count the first `limit` answers whose window has closed; how many there were.
+    """Count the first `limit` answers whose window has closed. Return their number.
 
-    Nobody labels answers of the version meanwhile, so a label is either in time or late.
+    Nobody labels answers of the version meanwhile, so each label is either in time or late.
     """
     yield lock_of(version)
     rows = yield Query(
@@ -83,9 +83,10 @@ def close(version: int, now_ms: int, limit: int, known: KnownVersions) -> Work[i
 
 
 def _assumed(version: int, candidates: list[Candidate], known: KnownVersions) -> Work[dict[str, int]]:
-    """The labels of answers for which none came, by id; none where that means nothing.
+    """Return the assumed labels of answers without one, by id. Answers whose missing label means nothing are left out.
 
-    What a shadow says is judged as the answer is that people saw: they have nothing to report of the shadow.
+    A shadow's answer gets the class of the answer that people saw, because they had no reason to complain about that
+    one.
     """
     row = known.versions[version]
     known_of = {candidate.id: maturing.assumed_of(row, candidate.predicted) for candidate in candidates}
@@ -101,7 +102,7 @@ def _assumed(version: int, candidates: list[Candidate], known: KnownVersions) ->
 
 
 def void(version: int, what: Voiding, *, dry_run: bool) -> Work[VoidCounts]:
-    """Forget the selected ones of the labels that do not count yet: what became of their answers."""
+    """Remove the selected labels that do not count yet. Return the counts of their answers."""
     if not dry_run:
         yield lock_of(version)
     where, arguments = condition(what.selection, "early", "early.given_ms", 2)
@@ -123,21 +124,21 @@ def _voided(given: list[Entry], what: Voiding) -> VoidCounts:
 
 
 class Begun(NamedTuple):
-    """A version that has got a window."""
+    """Counts of a version that has been given a window."""
 
     answers: int
-    """They wait for it to close, or it has closed and they are counted next."""
+    """Answers that wait for their window to close, or that are counted next."""
     labels: int
-    """Labels of these."""
+    """Labels of these answers."""
     only_sums: int
-    """Labels whose answers retention had removed: they stay in the sums as they came."""
+    """Labels whose answers retention has removed. They stay in the sums."""
 
 
 def begin(windows: Mapping[str, Maturity], restart: Restart) -> Work[dict[tuple[str, str], Begun]]:
-    """Give the versions of these models, and of their shadows, their window; those that have one keep it.
+    """Give the versions of these models, and of their shadows, a window. Versions with a window keep it.
 
-    All stored answers wait with the labels that have come for them; evidence begins anew. Nobody else may have the
-    store open: processes keep what they know of a version.
+    All stored answers wait, with the labels that have arrived for them, and the evidence starts afresh. No other
+    process may have the store open, because processes cache their versions.
     """
     known = yield from load_versions(KnownVersions())
     begun: dict[tuple[str, str], Begun] = {}

@@ -385,7 +385,7 @@ def test_a_version_that_is_given_a_window_later_is_as_if_it_had_had_it(
             await store.update_state("fraud", "v1", "s", lambda state, block: (state or 0) + len(block))
             await store.put_version(replace(version(), model=shadow_of("fraud"), maturity=None))
             await store.put_version(replace(version(), model="another", maturity=None))
-            with pytest.raises(StoreError, match=r"open; end every service|connected to"):
+            with pytest.raises(StoreError, match=r"open; stop every service|connected to"):
                 await begin_windows(address, windows, {"s": restart})
         finally:
             await twin.close()

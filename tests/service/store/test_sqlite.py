@@ -158,7 +158,7 @@ def test_what_is_no_database_is_refused(tmp_path: Path) -> None:
     for path in (tmp_path / "text", tmp_path, tmp_path / "text" / "below"):
         with pytest.raises(StoreError, match=r"cannot be opened|is damaged: file is not a database"):
             asyncio.run(close_at_once(path))
-    with pytest.raises(StoreError, match=r"mysql:// URL; allowed are the path of a file and postgresql:// URLs"):
+    with pytest.raises(StoreError, match=r"mysql:// URL; allowed are file paths and postgresql:// URLs"):
         asyncio.run(open_store("mysql://host/db"))
 
 
