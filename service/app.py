@@ -18,7 +18,7 @@ from service.http import documentation, error_answers, keys, parameters
 from service.http.connections import LOST
 from service.http.documentation import LiveExamples
 from service.http.envelope import Envelope
-from service.http.routing import FastRoutes, Reading, reading_routes
+from service.http.routing import FastRoutes, ReadOnly, reading_routes
 from service.infer import extensions
 from service.infer import route as infer
 from service.infer import schemas as infer_schemas
@@ -35,7 +35,7 @@ from service.predict import schemas as predict_schemas
 from service.predict.stored import route as predictions
 from service.report import pages
 from service.report import route as report
-from service.report.recent import Recent
+from service.report.recent import RecentLabels
 from service.runtime import Runtime
 from service.settings import Settings
 from service.status import route as status
@@ -65,7 +65,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[dict[str, Any]]:
-        shared = {LOST: runtime.telemetry.lost}
+        shared = {LOST: runtime.telemetry.count_lost}
         try:
             await runtime.open()
             store, chosen = runtime.store, runtime.settings
@@ -93,7 +93,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     )
     app.state.runtime, app.state.keys = runtime, keys.Keys(runtime.settings)
     app.state.parquet = parquet
-    app.state.recent, app.state.gauges = Recent(), Gauges(VERSION, read_only=runtime.settings.read_only)
+    app.state.recent, app.state.gauges = RecentLabels(), Gauges(VERSION, read_only=runtime.settings.read_only)
     documentation.install(app, lambda: _key(runtime.engine), lambda: _examples(runtime))
     documented = (
         *(observe.router, kserve.router, status.router, labels.router, labelled.router),
@@ -101,7 +101,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
         *(predictions.router, report.router, alarm.router, webhook_route.router),
     )
     if runtime.settings.read_only:
-        app.add_middleware(Reading)
+        app.add_middleware(ReadOnly)
     else:
         app.add_middleware(FastRoutes, routes=[*predict.fast.routes, *infer.fast.routes])
     part = reading_routes if runtime.settings.read_only else lambda router: router

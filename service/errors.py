@@ -58,7 +58,7 @@ STATUSES: dict[RefusalCode, int] = {
     "too_many_versions": 409,
 }
 """HTTP status of a call, by the code of its first refused row."""
-SHOWN = 20
+MOST_LISTED = 20
 """Largest number of refused rows that an answer lists."""
 
 

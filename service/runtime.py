@@ -56,11 +56,11 @@ class Runtime:
 
     @property
     def store(self) -> Store:
-        return _opened(self._store)
+        return _require_open(self._store)
 
     @property
     def registry(self) -> Registry:
-        return _opened(self._registry)
+        return _require_open(self._registry)
 
     @property
     def engine(self) -> Engine:
@@ -106,7 +106,7 @@ class Runtime:
             code = "unknown_version" if model in (None, *(v.model for v in known)) else "unknown_model"
             raise ServiceError(404, code, f"there is no {model or '*'}/{version or '*'}; known are {names}")
         fitting.sort(key=lambda v: not is_shadow(v.model))
-        served = self.registry.served(model)
+        served = self.registry.served_version(model)
         return next((v for v in fitting if v.key == served), fitting[-1])
 
 
@@ -115,7 +115,7 @@ def runtime_of(request: Request) -> Runtime:
     return cast(Runtime, request.app.state.runtime)
 
 
-def _opened(part: T | None) -> T:
+def _require_open(part: T | None) -> T:
     if part is None:
         raise ServiceError(503, "not_ready", "the service is starting", retry_after=1)
     return part

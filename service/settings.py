@@ -313,16 +313,16 @@ class Settings(BaseSettings):
 
     @model_validator(mode="before")
     @classmethod
-    def _floor(cls, given: Any) -> Any:
+    def _floor(cls, values: Any) -> Any:
         """Lower the default propensity floor to the audit share. Otherwise audited answers would be left out."""
-        if isinstance(given, dict) and "audit_share" in given and "alarm_propensity_floor" not in given:
+        if isinstance(values, dict) and "audit_share" in values and "alarm_propensity_floor" not in values:
             try:
-                share = float(given["audit_share"])
+                share = float(values["audit_share"])
             except (TypeError, ValueError):
-                return given  # the field's own validator explains the problem
+                return values  # the field's own validator explains the problem
             if 0 < share < cls.model_fields["alarm_propensity_floor"].default:
-                return {**given, "alarm_propensity_floor": share}
-        return given
+                return {**values, "alarm_propensity_floor": share}
+        return values
 
     @field_validator("models")
     @classmethod

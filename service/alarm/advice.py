@@ -24,7 +24,7 @@ NEEDS = "Other confidences would fit the labels better, but recalibration needs 
 
 def advice_of(
     state: AlarmState,
-    corrected: LabelBlock | None = None,
+    current_labels: LabelBlock | None = None,
     /,
     *,
     model: str,
@@ -45,9 +45,9 @@ def advice_of(
         has_logits: Whether the probabilities of all classes are known, which recalibration needs.
     """
     seen = state.prequential
-    if corrected is not None:
-        first = len(corrected) % BLOCK
-        seen = Prequential.start().advance_each(corrected.confidence_L[first:], corrected.correct_L[first:])
+    if current_labels is not None:
+        first = len(current_labels) % BLOCK
+        seen = Prequential.start().advance_each(current_labels.confidence_L[first:], current_labels.correct_L[first:])
     n = seen.labels
     numbers = {
         "labels": n,
@@ -66,7 +66,7 @@ def advice_of(
         f" answer had been recalibrated on the labels before it, it would be {seen.recalibrated_log_loss:.3f} (less is"
         f" better). {_evidence(seen)}"
     )
-    if corrected is not None:
+    if current_labels is not None:
         basis = (
             f"{basis} Some labels were corrected, so these numbers use the last {n:,} labels with their current values."
             " They hold for a single look; without corrections they hold however often you look."
@@ -88,9 +88,9 @@ def advice_of(
     return Advice(helps="not_known", reading=reading, basis=basis, **numbers)
 
 
-def _evidence(seen: Prequential) -> str:
-    assert seen.gain_lower is not None
+def _evidence(prequential: Prequential) -> str:
+    assert prequential.gain_lower is not None
     return (
-        f"Recalibrating has gained at least {seen.gain_lower:.4f} nats per label on average (a bound that holds in 95%"
-        " of versions, however often you look). Above 0 the gain counts as shown."
+        f"Recalibrating has gained at least {prequential.gain_lower:.4f} nats per label on average (a bound that holds"
+        " in 95% of versions, however often you look). Above 0 the gain counts as shown."
     )

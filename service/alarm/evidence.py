@@ -146,7 +146,7 @@ def rows_of_positive(
     return np.concatenate([rest_p, p_L]), np.concatenate([np.array(rest_positive, bool), positive_L])
 
 
-def thinned(blocks: tuple[int, ...]) -> list[int]:
+def points_to_keep(blocks: tuple[int, ...]) -> list[int]:
     """Return the indices of the blocks whose points are kept: the first, and every 2^k-th with the smallest possible k.
 
     The result depends only on the number of blocks, not on how often the history was thinned before.
@@ -159,11 +159,11 @@ def thinned(blocks: tuple[int, ...]) -> list[int]:
     return [i for i, block in enumerate(blocks) if block == 1 or block % step == 0]
 
 
-def chosen(values: tuple[Any, ...], places: list[int]) -> tuple[Any, ...]:
+def pick(values: tuple[Any, ...], places: list[int]) -> tuple[Any, ...]:
     return tuple(values[i] for i in places)
 
 
-def damaged(error: ValueError, what: str) -> StoreError:
+def damaged_state(error: ValueError, what: str) -> StoreError:
     """Return the error for a stored state that cannot be read. `what` names the state in the message."""
     first = error.errors(include_url=False)[0] if isinstance(error, ValidationError) else None
     problem = f"{'.'.join(map(str, first['loc']))}: {first['msg']}" if first else str(error)

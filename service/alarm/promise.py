@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal, Self
 import numpy as np
 from pydantic import Field
 
-from service.alarm.evidence import WRITES, Delivery, Firing, Frozen, StoredAcknowledgement, damaged, reads
+from service.alarm.evidence import WRITES, Delivery, Firing, Frozen, StoredAcknowledgement, damaged_state, reads
 from service.models.acting import is_audited
 from service.settings import Settings
 from service.store.rows import LabelBlock
@@ -65,7 +65,7 @@ class PromiseState(Frozen):
             if state.promise != promise or state.process.risk != promise.risk:
                 raise ValueError("it is of another promise")
         except ValueError as error:
-            raise damaged(error, "the evidence about a promise") from None
+            raise damaged_state(error, "the evidence about a promise") from None
         return state
 
     @property

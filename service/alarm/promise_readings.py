@@ -15,7 +15,7 @@ WORSE = 2.0
 
 
 def acting_alone(
-    state: PromiseState, settings: Settings, *, answers: int, acted: int, corrected: bool = False
+    state: PromiseState, settings: Settings, *, answers: int, acted: int, is_corrected: bool = False
 ) -> ActingAlone:
     """Return the report's part about acting alone.
 
@@ -62,7 +62,7 @@ def acting_alone(
         ),
         reading="",
     )
-    return part.model_copy(update={"reading": _reading(part, state, corrected)})
+    return part.model_copy(update={"reading": _reading(part, state, is_corrected)})
 
 
 def more_labels(state: PromiseState) -> int | None:
@@ -81,8 +81,8 @@ def statement(state: PromiseState) -> str:
     return f"At some time, more than {_percent(state.promise.risk)} of the answers that act alone were wrong."
 
 
-def _reading(part: ActingAlone, state: PromiseState, corrected: bool) -> str:
-    as_first = "Some labels were corrected later. This part uses labels as they first arrived." if corrected else ""
+def _reading(part: ActingAlone, state: PromiseState, is_corrected: bool) -> str:
+    as_first = "Some labels were corrected later. This part uses labels as they first arrived." if is_corrected else ""
     parts = _share(part), _risk(part), _alarm(part, state), _labels(part), _caveats(part, state), as_first
     return " ".join(filter(None, parts))
 

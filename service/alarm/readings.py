@@ -41,7 +41,7 @@ def alarm_of(
     *,
     model: str,
     sums: AnswerSums,
-    corrected: bool = False,
+    is_corrected: bool = False,
     positive: str | None = None,
 ) -> Alarm:
     """Return the report's part about the alarm. A shadow (by its `model`) pages nobody: its alarm is a notice.
@@ -57,8 +57,8 @@ def alarm_of(
     """
     shadow, state = is_shadow(model), state.watching(positive is not None)
     whose = "" if positive is None else " of the more probable class"
-    nulls = [_null(state, null, whose, positive, pages=null in PAGING and not shadow) for null in state.watched]
-    weighted = _weighted(state, whose)
+    nulls = [_null(state, null, whose, positive, pages=null in PAGING and not shadow) for null in state.watched_nulls]
+    weighted = _weighted_evidence(state, whose)
     choice = choice_of(sums)
     notice = DIFFERS if state.labels and choice and choice.warning else None
     parts = (
@@ -66,9 +66,9 @@ def alarm_of(
         notice,
         weighted.reading if weighted else None,
         _deliveries(state, settings),
-        _rearmed(state),
+        _rearming_sentence(state),
         _settings(state, settings),
-        AS_FIRST if corrected else None,
+        AS_FIRST if is_corrected else None,
     )
     reading = " ".join(filter(None, parts))
     rearmings = [
@@ -93,7 +93,7 @@ def alarm_of(
 
 def standing(state: AlarmState, model: str) -> Standing:
     """Return the alarm's state in one word: that of the nulls that page, else whether there is a notice."""
-    of_null = {null: _standing(state.nulls[null]) for null in state.watched}
+    of_null = {null: _standing(state.nulls[null]) for null in state.watched_nulls}
     paging = [of_null[null] for null in PAGING if of_null.get(null, "quiet") != "quiet"]
     if paging and not is_shadow(model):
         return "fired" if "fired" in paging else "acknowledged"
@@ -130,7 +130,7 @@ def _null(state: AlarmState, null: Watched, whose: str, positive: str | None, *,
     )
 
 
-def _weighted(state: AlarmState, whose: str) -> WeightedEvidence | None:
+def _weighted_evidence(state: AlarmState, whose: str) -> WeightedEvidence | None:
     if state.weighted is None:
         return None
     process, fired = state.weighted.process, state.weighted.fired
@@ -238,16 +238,16 @@ def _reading(state: AlarmState, nulls: list[AlarmOf], shadow: bool, labelled: in
     return " ".join(parts)
 
 
-def _none_taken(state: AlarmState, labelled: int) -> str:
+def _none_taken(state: AlarmState, labels: int) -> str:
     """Return why the evidence uses no label, although `labelled` answers may have one."""
     if state.rearmings:
         return "no label has been evaluated since it was re-armed"
-    if labelled:
-        return f"the last {plural(labelled, 'label')} will be evaluated within seconds"
+    if labels:
+        return f"the last {plural(labels, 'label')} will be evaluated within seconds"
     return "no labels have arrived yet"
 
 
-def _rearmed(state: AlarmState) -> str:
+def _rearming_sentence(state: AlarmState) -> str:
     """Return a sentence on the earlier watches and their joint false alarm rate."""
     if not state.rearmings:
         return ""

@@ -128,9 +128,9 @@ async def rearm(request: Request) -> Response:
     return await _change(request, runtime, version, change)
 
 
-async def _read(request: Request, form: type[B], expected: str) -> tuple[Runtime, Version, B]:
+async def _read(request: Request, form: type[B], expected_keys: str) -> tuple[Runtime, Version, B]:
     runtime = runtime_of(request)
-    body = await signed_body.read_any(request, form, runtime.settings.max_json_values, expected)
+    body = await signed_body.read_any(request, form, runtime.settings.max_json_values, expected_keys)
     return runtime, await runtime.version(body.model, body.version), body
 
 

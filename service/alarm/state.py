@@ -25,12 +25,12 @@ from service.alarm.evidence import (
     StoredAcknowledgement,
     StoredRearming,
     WeightedTest,
-    chosen,
-    damaged,
+    damaged_state,
+    pick,
+    points_to_keep,
     reads,
     rows_of_positive,
     start_of,
-    thinned,
 )
 from service.settings import Settings
 from service.store.rows import LabelBlock
@@ -84,7 +84,7 @@ class AlarmState(Frozen):
         return [block * BLOCK for block in self.history_blocks]
 
     @property
-    def watched(self) -> tuple[Watched, ...]:
+    def watched_nulls(self) -> tuple[Watched, ...]:
         """Nulls with evidence; those that page come first."""
         return tuple(null for null in NULLS if null in self.nulls)
 
@@ -128,7 +128,7 @@ class AlarmState(Frozen):
             state = cls.model_validate(tree)
             state._check()
         except ValueError as error:
-            raise damaged(error, "the alarm's evidence") from None
+            raise damaged_state(error, "the alarm's evidence") from None
         return state
 
     def _check(self) -> None:
@@ -183,21 +183,21 @@ class AlarmState(Frozen):
         taken = confidence_N[:whole], correct_N[:whole]
         p_N, positive_N = rows_of_positive(block, positive, self.rest_p, self.rest_positive)
         blocks, at_ms = (*self.history_blocks, *number_B.tolist()), (*self.history_ms, *at_ms_B.tolist())
-        kept = thinned(blocks)
+        kept = points_to_keep(blocks)
         nulls, deliveries = {}, self.deliveries
         for null, evidence in self.nulls.items():
             of_null = (p_N[:whole], positive_N[:whole]) if null == "positive" else taken
             process, log_e_B = evidence.process.advance_each(*of_null)
             detector, log_r_B = evidence.detector.advance_each(*taken) if evidence.detector else (None, None)
             log_e = (*evidence.log_e, *(round(x, 4) for x in log_e_B.tolist()))
-            fired = evidence.fired or self._fired(log_e_B, log_r_B, number_B, at_ms_B)
+            fired = evidence.fired or self._firing(log_e_B, log_r_B, number_B, at_ms_B)
             acknowledged = evidence.acknowledged
             if fired and evidence.fired is None:  # after a voiding, it may have fired before, on other labels
                 if acknowledged and acknowledged.at_ms < fired.at_ms:
                     acknowledged = None
                 if null in PAGING and self.paging is None:
                     deliveries = {key: d for key, d in deliveries.items() if d.fired_ms == fired.at_ms}
-            change = {"process": process, "detector": detector, "fired": fired, "log_e": chosen(log_e, kept)}
+            change = {"process": process, "detector": detector, "fired": fired, "log_e": pick(log_e, kept)}
             nulls[null] = evidence.model_copy(update={**change, "acknowledged": acknowledged})
         after = {
             "labels": self.labels + len(block),
@@ -207,22 +207,22 @@ class AlarmState(Frozen):
             "rest_correct": tuple(correct_N[whole:].tolist()),
             "rest_p": tuple(p_N[whole:].tolist()),
             "rest_positive": tuple(positive_N[whole:].tolist()),
-            "history_blocks": chosen(blocks, kept),
-            "history_ms": chosen(at_ms, kept),
+            "history_blocks": pick(blocks, kept),
+            "history_ms": pick(at_ms, kept),
             "nulls": nulls,
-            "weighted": self._weighted(block),
+            "weighted": self._next_weighted(block),
             "prequential": self.prequential.advance_each(*taken),
             "deliveries": deliveries,
         }
         return self.model_copy(update=after)
 
-    def _weighted(self, block: LabelBlock) -> WeightedTest | None:
+    def _next_weighted(self, block: LabelBlock) -> WeightedTest | None:
         if self.weighted is None and not np.isfinite(block.propensity_L).any():
             return None
         start = WeightedEProcess.start(self.tolerance, self.propensity_floor)
         return (self.weighted or WeightedTest(process=start)).take(block, self.alpha)
 
-    def _fired(self, log_e_B: Array, log_r_B: Array | None, number_B: Any, at_ms_B: Any) -> Firing | None:
+    def _firing(self, log_e_B: Array, log_r_B: Array | None, number_B: Any, at_ms_B: Any) -> Firing | None:
         """Return the firing at the first of these blocks that reaches a threshold, if any."""
         reached_B = log_e_B >= -math.log(self.alpha_of_each)
         by_detector_B = np.zeros_like(reached_B)

@@ -65,7 +65,7 @@ def restarting(settings: Settings) -> Callable[[Any, int], tuple[Any, int] | Non
     return step
 
 
-State = AlarmState | PromiseState
+WatchedState = AlarmState | PromiseState
 
 
 class Watch:
@@ -131,14 +131,14 @@ class Watch:
             self._positive |= {v.key: v.positive_class for v in await self._store.read_versions()}
         return taking(self._settings, self._positive.get(key))
 
-    def _read(self, key: Key, tree: Any) -> State:
+    def _read(self, key: Key, tree: Any) -> WatchedState:
         """Read the state of a version from the store's tree."""
         return AlarmState.read(tree, self._settings)
 
-    async def _update(self, key: Key, arrived: int, taken: int) -> None:
-        if arrived > taken:
+    async def _update(self, key: Key, last_label: int, last_taken: int) -> None:
+        if last_label > last_taken:
             tree = await self._store.update_state(*key, self.NAME, await self._take(key))
-        elif self._seen.get(key) != taken:
+        elif self._seen.get(key) != last_taken:
             tree = await self._store.read_state(*key, self.NAME)
         elif key not in self._due or key in self._sending or _now() < self._due[key]:
             return
@@ -147,23 +147,23 @@ class Watch:
         if tree is None:
             return
         state = await asyncio.to_thread(self._read, key, tree)
-        self._seen[key] = max(arrived, taken)
+        self._seen[key] = max(last_label, last_taken)
         self._due.pop(key, None)
-        if self._undelivered(key, state) and key not in self._sending:
+        if self._undelivered_hooks(key, state) and key not in self._sending:
             self._sending[key] = task = asyncio.create_task(self._deliver_all(key, state))
             task.add_done_callback(lambda _: self._sending.pop(key, None))
 
-    def _undelivered(self, key: Key, state: State) -> list[Webhook]:
+    def _undelivered_hooks(self, key: Key, state: WatchedState) -> list[Webhook]:
         """Return the webhooks without this alarm's message. After an acknowledgement no new delivery begins."""
         evidence = state.paging
         if is_shadow(key[0]) or evidence is None:
             return []
         return [hook for hook in self._webhooks if _is_undelivered(state.deliveries.get(hook.key), evidence)]
 
-    async def _deliver_all(self, key: Key, state: State) -> None:
+    async def _deliver_all(self, key: Key, state: WatchedState) -> None:
         """Call every webhook that is due, and set the time of the next call."""
         due = []
-        for hook in self._undelivered(key, state):
+        for hook in self._undelivered_hooks(key, state):
             try:
                 due.append(await self._deliver(key, hook))
             except StoreError as error:
@@ -222,7 +222,7 @@ class Watch:
             return None
         return max(settled.claimed_until_ms, settled.next_ms)
 
-    async def _change(self, key: Key, hook: Webhook, change: Callable[[Delivery], Delivery]) -> State:
+    async def _change(self, key: Key, hook: Webhook, change: Callable[[Delivery], Delivery]) -> WatchedState:
         """Change the stored delivery. The store lets workers do this one at a time."""
         take = await self._take(key)
 
@@ -236,7 +236,7 @@ class Watch:
 
         return self._read(key, await self._store.update_state(*key, self.NAME, step))
 
-    async def _news(self, key: Key, state: State) -> dict[str, Any]:
+    async def _news(self, key: Key, state: WatchedState) -> dict[str, Any]:
         assert isinstance(state, AlarmState)
         state = state.model_copy(update={"deliveries": {}})  # every attempt must send the same message
         sums = await self._store.read_sums(*key)
@@ -290,10 +290,10 @@ class PromiseWatch(Watch):
     async def _take(self, key: Key) -> Callable[[Any, LabelBlock], Any]:
         return taking_promise(self._promises[key], self._settings)
 
-    def _read(self, key: Key, tree: Any) -> State:
+    def _read(self, key: Key, tree: Any) -> WatchedState:
         return PromiseState.read(tree, self._promises[key], self._settings)
 
-    async def _news(self, key: Key, state: State) -> dict[str, Any]:
+    async def _news(self, key: Key, state: WatchedState) -> dict[str, Any]:
         assert isinstance(state, PromiseState) and state.fired is not None
         answers = (await self._store.read_sums(*key)).answers
         acted = await self._store.count_acted(*key)
@@ -324,8 +324,8 @@ async def update_evidence(store: Store, version: Version, settings: Settings) ->
         await store.update_state(*key, PROMISE, taking_promise(promise, settings))
 
 
-def _is_undelivered(known: Delivery | None, evidence: Evidence | PromiseState) -> bool:
-    return evidence.acknowledged is None if known is None else known.delivered_ms is None
+def _is_undelivered(delivery: Delivery | None, evidence: Evidence | PromiseState) -> bool:
+    return evidence.acknowledged is None if delivery is None else delivery.delivered_ms is None
 
 
 def _now() -> int:

@@ -53,7 +53,7 @@ def examples(version: Version) -> documentation.Examples:
     dependencies=[keys.requires("admin")],
     responses={
         200: {"model": AlarmTest},
-        **error_answers.documented(_503="no model is loaded", **keys.ERRORS),
+        **error_answers.document_errors(_503="no model is loaded", **keys.ERRORS),
     },
 )
 async def try_webhooks(request: Request) -> Response:
@@ -83,7 +83,7 @@ async def report_undecided(request: Request) -> Response:
     body = await json_body.read_json(
         request, settings.max_json_values, lambda tree: signed_body.read(UndecidedBody, tree, expected)
     )
-    runtime.telemetry.undecided()
+    runtime.telemetry.count_undecided()
     reading = f"A recalibration ended without a decision ({body.who}): {body.why}"
     told = webhooks.undecided_news(body.model, body.version, reading, address=settings.address)
     return await _call(runtime, [hook for hook in settings.alarm_webhook if not hook.starts_run], told)

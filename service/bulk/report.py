@@ -19,7 +19,7 @@ from pydantic import BaseModel
 from starlette.responses import Response, StreamingResponse
 
 from service.bulk.lines import NDJSON, Row
-from service.errors import SHOWN, Refusal, ServiceError
+from service.errors import MOST_LISTED, Refusal, ServiceError
 from service.http.json_body import JSON
 from service.store import StoreError
 from trueodds.texts import plural
@@ -58,7 +58,7 @@ class Report:
         self.rows += len(outcomes)
         self.outcomes.update("failed" if isinstance(o, Refusal) else o for o in outcomes)
         refusals = [o for o in outcomes if isinstance(o, Refusal)]
-        self.refusals += refusals[: SHOWN - len(self.refusals)]
+        self.refusals += refusals[: MOST_LISTED - len(self.refusals)]
         if self.lines is None:
             return
         for (number, row), outcome in zip(rows, outcomes, strict=True):
@@ -78,7 +78,7 @@ async def take(
     summary: Callable[[Report], BaseModel],
     count: Callable[[str, int], None],
     *,
-    rows_wanted: bool,
+    with_rows: bool,
     beside: Callable[[R], Mapping[str, Any]] | None = None,
 ) -> Response:
     """Store the rows of the blocks. Return a summary or, with `rows_wanted`, one line per row.
@@ -95,28 +95,26 @@ async def take(
         ServiceError: A bad header (422), a body or line that is too long (413), or the store failed (503). Rows that
             were stored before stay; sending the whole body again is safe.
     """
-    report = Report(tempfile.SpooledTemporaryFile(IN_MEMORY) if rows_wanted else None)  # noqa: SIM115  closed when sent
+    report = Report(tempfile.SpooledTemporaryFile(IN_MEMORY) if with_rows else None)  # noqa: SIM115  closed when sent
     try:
         async with aclosing(blocks):
             async for rows in blocks:
                 if not rows:
                     continue
-                outcomes = await _stored(rows, store)
+                outcomes = await _store(rows, store)
                 report.add(rows, outcomes, beside)
                 for outcome, number in Counter(o.code if isinstance(o, Refusal) else o for o in outcomes).items():
                     count(outcome, number)
     except ServiceError as error:
         if report.lines:
             report.lines.close()
-        raise _interrupted(error, report, summary) from error
+        raise _interrupted_error(error, report, summary) from error
     if report.lines is None:
         return Response(summary(report).model_dump_json(), media_type=JSON)
-    return StreamingResponse(_sent(report.lines), media_type=NDJSON)
+    return StreamingResponse(_stream(report.lines), media_type=NDJSON)
 
 
-async def _stored(
-    rows: list[Row[R]], store: Callable[[list[R]], Awaitable[list[str | Refusal]]]
-) -> list[str | Refusal]:
+async def _store(rows: list[Row[R]], store: Callable[[list[R]], Awaitable[list[str | Refusal]]]) -> list[str | Refusal]:
     sound = [row for _, row in rows if not isinstance(row, Refusal)]
     stored = iter(await store(sound) if sound else [])
     outcomes: list[str | Refusal] = []
@@ -126,7 +124,7 @@ async def _stored(
     return outcomes
 
 
-def _interrupted(error: ServiceError, report: Report, summary: Callable[[Report], BaseModel]) -> ServiceError:
+def _interrupted_error(error: ServiceError, report: Report, summary: Callable[[Report], BaseModel]) -> ServiceError:
     """Return the error together with the outcomes of the rows before it."""
     if not report.rows and not isinstance(error, StoreError):
         return error
@@ -137,7 +135,7 @@ def _interrupted(error: ServiceError, report: Report, summary: Callable[[Report]
     return error_so_far
 
 
-async def _sent(lines: IO[bytes]) -> AsyncIterator[bytes]:
+async def _stream(lines: IO[bytes]) -> AsyncIterator[bytes]:
     with lines:
         lines.seek(0)
         while chunk := await asyncio.to_thread(lines.read, 64 * 1024):

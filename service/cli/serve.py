@@ -33,7 +33,7 @@ EPILOG = """examples:
 `trueodds key` makes a key. `trueodds replay` sends a data set to a running service."""
 
 
-class Announced(Server):
+class AnnouncingServer(Server):
     """Server that prints its URL once it is listening."""
 
     def __init__(self, config: Config, url: str, url_file: Path | None) -> None:
@@ -152,7 +152,7 @@ def run(arguments: argparse.Namespace) -> int:
 def _serve_alone(settings: Settings, listening: socket.socket) -> int:
     from service.app import create_app
 
-    server = Announced(_config(create_app(settings), settings), _url(listening), settings.url_file)
+    server = AnnouncingServer(_config(create_app(settings), settings), _url(listening), settings.url_file)
     server.run(sockets=[listening])
     return 0 if server.started else 1
 

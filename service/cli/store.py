@@ -14,7 +14,7 @@ from pydantic import ValidationError
 from service.alarm.watch import restarts
 from service.labels.settling import reading
 from service.settings import Settings
-from service.store import Doubt, StoreError, begin_windows, open_store, upgrade_store
+from service.store import DoubtfulCounts, StoreError, begin_windows, open_store, upgrade_store
 from service.store.rows import Decision, LabelSelection, Settlement
 from trueodds.bundle.contents import shadowed_by
 from trueodds.cli import Subparsers
@@ -80,7 +80,7 @@ def run(arguments: argparse.Namespace) -> int:
         if arguments.action == "upgrade":
             restart = restarts(settings)
             marked = asyncio.run(upgrade_store(settings.store, restart, partial(print, flush=True)))
-            _say_upgraded(marked)
+            _print_upgrade(marked)
         elif arguments.action == "mature":
             asyncio.run(_mature(settings))
         else:
@@ -91,12 +91,12 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _say_upgraded(marked: dict[tuple[str, str], Doubt] | None) -> None:
-    if marked is None:
+def _print_upgrade(doubts: dict[tuple[str, str], DoubtfulCounts] | None) -> None:
+    if doubts is None:
         print("The store already has this release's schema. Nothing was changed.")
         return
     print("The store is upgraded.")
-    for (model, version), doubt in marked.items():
+    for (model, version), doubt in doubts.items():
         if doubt.labels:
             print(
                 f"{plural(doubt.labels, 'label')} of {model}/{version} are doubtful: an integer may have been sent as"

@@ -14,7 +14,7 @@ from starlette.types import Message, Receive
 from service.errors import ServiceError
 from service.settings import Settings
 
-DRAINED = 4
+DRAIN_FACTOR = 4
 """Multiple of the size limit up to which a refused body is still read and discarded.
 
 Otherwise a client that is busy sending would see a broken connection instead of the answer.
@@ -81,7 +81,7 @@ class LimitedBody:
 
     async def drain(self) -> bool:
         """Read and discard the rest of the body, within reason. Return whether all of it arrived."""
-        most = DRAINED * self._most
+        most = DRAIN_FACTOR * self._most
         hopeless = self._awaits_continue or time.monotonic() >= self._deadline
         if hopeless or (self._announced is not None and self._announced > most):
             return False

@@ -23,7 +23,7 @@ SPARE_FILES = 64
 """Number of open files reserved for the store, the models and the requests."""
 MOST_FILES = 2**20
 """Largest number of connections if the system does not limit open files."""
-TOLD = 16
+ANSWERED_EXCESS = 16
 """Number of connections beyond an address's limit that get an error answer. Others are closed without one."""
 TURN_REQUESTS, TURN_SECONDS = 16, 0.005
 """Largest number of waiting requests that begin in one turn of the event loop, and the time that a turn should take."""
@@ -139,7 +139,7 @@ class Turns:
             asyncio.get_running_loop().call_soon(self._take)
 
 
-class State(ServerState):
+class ConnectionsState(ServerState):
     """State of uvicorn's server, with the parts that its connections share."""
 
     def __init__(self, limits: Limits) -> None:

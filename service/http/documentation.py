@@ -25,11 +25,11 @@ TEXT: Schema = {"type": "string"}
 BINARY: Schema = {"type": "string", "format": "binary"}
 
 
-def object_of(properties: Mapping[str, Schema], required: Sequence[str] = (), *, is_open: bool = False) -> Schema:
+def object_of(properties: Mapping[str, Schema], required_names: Sequence[str] = (), *, is_open: bool = False) -> Schema:
     """Return the schema of a JSON object. `is_open` allows other keys."""
     schema: Schema = {"type": "object", "properties": dict(properties)}
-    if required:
-        schema["required"] = list(required)
+    if required_names:
+        schema["required"] = list(required_names)
     return schema if is_open else {**schema, "additionalProperties": False}
 
 

@@ -25,7 +25,7 @@ _BITS: dict[Coding, int] = {"gzip": 16 + zlib.MAX_WBITS, "deflate": zlib.MAX_WBI
 """Window bits of zlib for each format. `deflate` is zlib's format (RFC 1950), not the bare stream."""
 
 
-def decoded(receive: Receive, scope: Scope, limit: int) -> Receive:
+def decode_body(receive: Receive, scope: Scope, limit: int) -> Receive:
     """Return a `receive` that decompresses the body.
 
     It raises ServiceError: 415 for an encoding that is not in CODINGS; 400 if the body is not in the encoding that the
@@ -51,7 +51,7 @@ def decoded(receive: Receive, scope: Scope, limit: int) -> Receive:
     return refuse
 
 
-def accepted(header: str) -> Coding | None:
+def preferred_coding(header: str) -> Coding | None:
     """Return the coding that an Accept-Encoding header prefers. Return None if it accepts none or prefers plain."""
     return max((c for c in CODINGS if quality(header, c) > 0), key=lambda c: quality(header, c), default=None)
 
@@ -62,7 +62,7 @@ class Packer:
     def __init__(self, coding: Coding | None) -> None:
         self._packer = zlib.compressobj(6, zlib.DEFLATED, _BITS[coding]) if coding else None
 
-    def packed(self, data: bytes) -> bytes:
+    def pack(self, data: bytes) -> bytes:
         return data if self._packer is None else self._packer.compress(data)
 
     def rest(self) -> bytes:

@@ -59,7 +59,7 @@ class Envelope:
         body = LimitedBody(receive, headers, self._settings, streamed=streamed)
         content: Receive = body.receive
         if b"content-encoding" in headers and not body.complete:
-            content = encodings.decoded(content, scope, body.limit)
+            content = encodings.decode_body(content, scope, body.limit)
         status = 0
 
         async def send_with_id(message: Message) -> None:

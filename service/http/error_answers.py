@@ -17,7 +17,7 @@ from starlette.responses import Response
 from starlette.routing import Match, Mount
 from starlette.types import Scope
 
-from service.errors import SHOWN, STATUSES, Refusal, ServiceError
+from service.errors import MOST_LISTED, STATUSES, Refusal, ServiceError
 from trueodds.inputs import InputError, InputTooLargeError, UnreadableError
 from trueodds.texts import short
 
@@ -96,11 +96,11 @@ def bad_row(row: int, id_: str | None, message: str) -> Refusal:
 
 def bad_rows(refusals: list[Refusal]) -> list[BadRow]:
     """Return the first bad rows, as an answer lists them."""
-    return [BadRow(row=r.row, id=r.id, code=r.code, message=r.message) for r in refusals[:SHOWN]]
+    return [BadRow(row=r.row, id=r.id, code=r.code, message=r.message) for r in refusals[:MOST_LISTED]]
 
 
-def documented(model: type[BaseModel] = ErrorAnswer, /, **descriptions: str) -> dict[int | str, dict[str, Any]]:
-    """Return the `responses` of a route, such as `documented(_404="unknown model")`. `model` is the body's schema."""
+def document_errors(model: type[BaseModel] = ErrorAnswer, /, **descriptions: str) -> dict[int | str, dict[str, Any]]:
+    """Return the `responses` of a route, such as `document_errors(_404="unknown model")`."""
     return {int(code[1:]): {"model": model, "description": text} for code, text in descriptions.items()}
 
 

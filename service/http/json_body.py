@@ -37,7 +37,7 @@ def media_type(request: Request) -> str:
     return request.headers.get("content-type", "").partition(";")[0].strip().lower()
 
 
-def unsupported(request: Request, allowed: str) -> ServiceError:
+def unsupported_type(request: Request, allowed: str) -> ServiceError:
     """Return the error for an unsupported media type. `allowed` lists the media types of the route."""
     sent = request.headers.get("content-type") or "missing"
     message = f"the content type is {sent[:100]}; {request.url.path} accepts {allowed}. Set the Content-Type header"
@@ -67,7 +67,7 @@ async def read_json(request: Request, max_values: int, convert: Callable[[Any], 
         ServiceError: See `parse` and `convert`; 415 for another content type.
     """
     if media_type(request) != JSON:
-        raise unsupported(request, JSON)
+        raise unsupported_type(request, JSON)
     return await convert_json(await read(request), max_values, convert)
 
 

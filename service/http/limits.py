@@ -20,8 +20,8 @@ from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from service.errors import ServiceError
-from service.http.connections import LOST, TOLD, Limits, State, too_many
-from service.http.transport import Answer, Flow, Taking, closing_answer, unread
+from service.http.connections import ANSWERED_EXCESS, LOST, ConnectionsState, Limits, too_many
+from service.http.transport import Answer, Flow, ReadWatch, closing_answer, unread
 from service.telemetry.metrics import Lost
 
 HEAD_BYTES = 64 * 1024
@@ -48,7 +48,7 @@ class LimitedHTTP(HttpToolsProtocol):
     too many connections.
     """
 
-    server_state: State
+    server_state: ConnectionsState
     _timer: asyncio.TimerHandle | None = None
     _held = memoryview(b"")
     """Received bytes that are not parsed yet, because earlier requests wait for their answers."""
@@ -78,13 +78,13 @@ class LimitedHTTP(HttpToolsProtocol):
         super().connection_made(transport)
         transport.set_write_buffer_limits(0)  # so that `pause_writing` is called whenever the client falls behind
         self.flow = Flow(transport, self._waits)
-        self._taking = Taking(transport, self._limits.write_seconds, self._cut_off)
+        self._taking = ReadWatch(transport, self._limits.write_seconds, self._cut_off)
         self.server_state.turns.arrived = True
         self._host = self.client[0] if self.client else ""
         left = self.server_state.addresses.enter(self._host)
         if left < 0:
             self._lost("too_many")
-        if left < -TOLD:
+        if left < -ANSWERED_EXCESS:
             transport.abort()
         elif left < 0:
             self._refuse(too_many(self._host, self._limits.connections))
@@ -160,7 +160,7 @@ class LimitedHTTP(HttpToolsProtocol):
         super().on_headers_complete()
         answer = Answer(self.transport)
         self.cycle.transport = answer  # type: ignore[assignment]
-        self.cycle.on_response = partial(self._answered, answer)
+        self.cycle.on_response = partial(self._finish_answer, answer)
         self._overhead, self._in_head, self._in_body = 0, False, True
         self._unanswered += 1
         self.headers = []  # trailers are not headers of the request, which is already being answered
@@ -187,7 +187,7 @@ class LimitedHTTP(HttpToolsProtocol):
             self._running = cycle
             super()._start_asgi_task(cycle, app)
 
-    def _answered(self, answer: Answer) -> None:
+    def _finish_answer(self, answer: Answer) -> None:
         answer.flush()
         self.on_response_complete()
 

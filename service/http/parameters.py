@@ -17,7 +17,7 @@ from trueodds.inputs.times import time_of
 from trueodds.texts import short
 
 
-def check(request: Request, known: Iterable[str]) -> None:
+def check(request: Request, names: Iterable[str]) -> None:
     """Refuse a query with a parameter that the route does not have, or that is sent twice.
 
     If a mistyped filter were ignored, the answer would have numbers of something else.
@@ -27,7 +27,7 @@ def check(request: Request, known: Iterable[str]) -> None:
     """
     if not request.scope.get("query_string"):
         return
-    allowed, seen = list(known), set[str]()
+    allowed, seen = list(names), set[str]()
     listed = f"Known are {', '.join(allowed)}" if allowed else "It has no parameters"
     for name, _ in request.query_params.multi_items():
         if name not in allowed:
@@ -38,13 +38,13 @@ def check(request: Request, known: Iterable[str]) -> None:
         seen.add(name)
 
 
-async def _declared(request: Request) -> None:
+async def _check_declared(request: Request) -> None:
     route = request.scope["route"]
     assert isinstance(route, APIRoute)
     check(request, (parameter.alias for parameter in route.dependant.query_params))
 
 
-DECLARED = Depends(_declared)
+DECLARED = Depends(_check_declared)
 """Dependency of a route or router that accepts only the parameters that the route declares."""
 
 

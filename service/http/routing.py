@@ -54,7 +54,7 @@ async def _answer(endpoint: Endpoint, request: Request, parameters: dict[str, st
         return await error_answers.answer(request, error)
 
 
-class Reading:
+class ReadOnly:
     """ASGI middleware that answers 403 to every method that may write."""
 
     def __init__(self, app: ASGIApp) -> None:

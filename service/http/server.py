@@ -10,7 +10,7 @@ from typing import Any
 
 import uvicorn
 
-from service.http.connections import Limits, State
+from service.http.connections import ConnectionsState, Limits
 from service.http.limits import LimitedHTTP
 
 ACCEPTS = 8
@@ -31,11 +31,11 @@ class Config(uvicorn.Config):
 class Server(uvicorn.Server):
     """Server with limits on its connections and a shutdown that loses no request."""
 
-    server_state: State
+    server_state: ConnectionsState
 
     def __init__(self, config: Config) -> None:
         super().__init__(config)
-        self.server_state = State(config.limits)
+        self.server_state = ConnectionsState(config.limits)
         self._listening: list[socket.socket] = []
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:

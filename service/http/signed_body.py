@@ -50,7 +50,10 @@ def route(form: type[SignedBody], answer: type[BaseModel], **errors: str) -> dic
         "tags": ["operation"],
         "dependencies": [keys.requires("admin")],
         "openapi_extra": {"requestBody": documentation.body_of({json_body.JSON: form.model_json_schema()})},
-        "responses": {200: {"model": answer}, **error_answers.documented(**{**_ERRORS, "_415": "not JSON", **errors})},
+        "responses": {
+            200: {"model": answer},
+            **error_answers.document_errors(**{**_ERRORS, "_415": "not JSON", **errors}),
+        },
     }
 
 
@@ -67,7 +70,7 @@ def form_route(form: type[SignedBody], answer: type[BaseModel], /, *, fields: di
         "responses": {
             200: {"model": answer},
             303: {"description": "for a form: redirects to the report"},
-            **error_answers.documented(**{**_ERRORS, **both, **errors}),
+            **error_answers.document_errors(**{**_ERRORS, **both, **errors}),
         },
     }
 

@@ -53,7 +53,7 @@ def closing_answer(scope: Scope, error: ServiceError) -> bytes:
     return b"\r\n".join([*lines, b"", bytes(answer.body)])
 
 
-class Taking:
+class ReadWatch:
     """Watches whether a client reads its answer."""
 
     def __init__(self, transport: asyncio.Transport, seconds: float, give_up: Callable[[], None]) -> None:

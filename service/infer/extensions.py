@@ -29,7 +29,7 @@ router = APIRouter(tags=["open inference protocol"])
 
 
 def _errors(**descriptions: str) -> dict[int | str, dict[str, Any]]:
-    return error_answers.documented(error_answers.OpenInferenceError, **descriptions)
+    return error_answers.document_errors(error_answers.OpenInferenceError, **descriptions)
 
 
 _UNKNOWN = "unknown model or version"

@@ -28,7 +28,7 @@ PACKED = 1024
 
 
 @dataclass(frozen=True)
-class Wanted:
+class OutputForm:
     """Form of a requested output."""
 
     binary: bool
@@ -36,7 +36,7 @@ class Wanted:
     """Number of classes with the highest values, as texts. None: the whole tensor."""
 
 
-def wanted(tree: dict[str, Any], engine: Engine) -> dict[str, Wanted]:
+def requested_outputs(tree: dict[str, Any], engine: Engine) -> dict[str, OutputForm]:
     """Return the outputs that a request names, in its order; the default outputs if it names none.
 
     Raises:
@@ -46,10 +46,10 @@ def wanted(tree: dict[str, Any], engine: Engine) -> dict[str, Wanted]:
     named = tree.get("outputs")
     if named is None:
         decided = [DECISION] if engine.version.act_alone else []
-        return dict.fromkeys([*DEFAULT_OUTPUTS, *decided], Wanted(binary))
+        return dict.fromkeys([*DEFAULT_OUTPUTS, *decided], OutputForm(binary))
     if not isinstance(named, list):
         raise invalid(f"outputs is {short(named)}; expected a list")
-    forms: dict[str, Wanted] = {}
+    forms: dict[str, OutputForm] = {}
     known = datatypes_of(engine.version)
     for output in named:
         name = output.get("name") if isinstance(output, dict) else None
@@ -59,7 +59,7 @@ def wanted(tree: dict[str, Any], engine: Engine) -> dict[str, Wanted]:
     return forms
 
 
-def _form(name: str, parameters: Any, binary: bool, classes: int) -> Wanted:
+def _form(name: str, parameters: Any, binary: bool, classes: int) -> OutputForm:
     if not isinstance(parameters, dict):
         raise invalid(f"the output {name!r} has parameters {short(parameters)}; expected an object")
     allowed = ["binary_data", *(["classification"] if name in CLASSIFIED else [])]
@@ -72,12 +72,12 @@ def _form(name: str, parameters: Any, binary: bool, classes: int) -> Wanted:
     most = parameters.get("classification")
     if most is not None and (type(most) is not int or most < 1):
         raise invalid(f"the output {name!r} has classification {short(most)}; allowed is a whole number, 1 or more")
-    return Wanted(in_binary, None if most is None else min(most, classes))
+    return OutputForm(in_binary, None if most is None else min(most, classes))
 
 
 def answer(
     tree: dict[str, Any],
-    wanted: dict[str, Wanted],
+    forms: dict[str, OutputForm],
     result: PredictionResult,
     engine: Engine,
     call: PredictionCall,
@@ -86,9 +86,9 @@ def answer(
     """Return the answer to the request `tree`, compressed with `coding` if it is large enough."""
     shown_outputs, parts = [], []
     acting = acting_rows(result, engine.audit_share) if engine.version.act_alone else []
-    for output in _outputs(result, wanted, acting):
+    for output in _outputs(result, forms, acting):
         shown: OutputTensor = {"name": output.name, "datatype": output.datatype, "shape": output.shape}
-        if wanted[output.name].binary:
+        if forms[output.name].binary:
             parts.append(output.binary())
             shown["parameters"] = {"binary_data_size": len(parts[-1])}
         else:
@@ -114,19 +114,19 @@ def answer(
     body = b"".join([head, *parts])
     if coding and len(body) >= PACKED:
         packer = Packer(coding)
-        body = packer.packed(body) + packer.rest()
+        body = packer.pack(body) + packer.rest()
         headers["content-encoding"] = coding
     headers["vary"] = "accept-encoding"
     return Response(body, media_type=RAW if parts else JSON, headers=headers)
 
 
-def _outputs(result: PredictionResult, wanted: dict[str, Wanted], acting: list[Acting]) -> Iterator[Output]:
+def _outputs(result: PredictionResult, forms: dict[str, OutputForm], acting: list[Acting]) -> Iterator[Output]:
     """Yield the output tensors in the order of the request."""
     values: dict[str, npt.NDArray[np.floating[Any]]] = {
         "probabilities": result.probabilities_NC,
         "logits": result.logits_NC,
     }
-    for name, form in wanted.items():
+    for name, form in forms.items():
         if name == "prediction_id":
             yield Output(name, BYTES, [len(result)], result.ids)
         elif name == "label":

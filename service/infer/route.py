@@ -23,7 +23,7 @@ from service.infer.tensors import HEADER_LENGTH
 from service.models.calls import PredictionCall
 from service.models.engine import Engine
 from service.predict import decoding
-from service.predict.decoding import Answering
+from service.predict.decoding import AnswerTimer
 from service.predict.request_body import RAW, light
 from service.predict.route import LARGE_ANSWER
 from service.runtime import runtime_of
@@ -37,7 +37,7 @@ EXTENSIONS = ["binary_tensor_data", "classification", "model_configuration", "st
 LARGE_PACKED = LARGE_ANSWER // 20
 """Probabilities from which a compressed answer is made in a thread; see LARGE_ANSWER."""
 
-_errors = partial(error_answers.documented, error_answers.OpenInferenceError)
+_errors = partial(error_answers.document_errors, error_answers.OpenInferenceError)
 
 router = APIRouter(tags=["open inference protocol"])
 fast = APIRouter(tags=["open inference protocol"])
@@ -180,11 +180,11 @@ async def _infer(request: Request, model: str, version: str | None) -> Response:
     with engine:
         request.state.version = engine.version.model, engine.version.version
         head, binary = await _parts(request)
-        time = Answering(request, runtime.settings.answer_seconds, engine.input.noun)
+        time = AnswerTimer(request, runtime.settings.answer_seconds, engine.input.noun)
         tree, call = await _read_call(head, binary, engine, runtime.settings, request.state.request_id, time)
-        wanted = outputs.wanted(tree, engine)
-        result = await engine.predict(call, seconds=time.seconds, left=time.left, gone=request.is_disconnected)
-    coding = encodings.accepted(request.headers.get("accept-encoding", ""))
+        wanted = outputs.requested_outputs(tree, engine)
+        result = await engine.predict(call, seconds=time.seconds, left=time.left, is_gone=request.is_disconnected)
+    coding = encodings.preferred_coding(request.headers.get("accept-encoding", ""))
     answer = partial(outputs.answer, tree, wanted, result, engine, call, coding)
     large = result.probabilities_NC.size > (LARGE_PACKED if coding else LARGE_ANSWER)
     return await asyncio.to_thread(answer) if large else answer()
@@ -208,7 +208,7 @@ async def _parts(request: Request) -> tuple[bytes, bytes]:
 
 
 async def _read_call(
-    head: bytes, binary: bytes, engine: Engine, settings: Settings, request_id: str, time: Answering
+    head: bytes, binary: bytes, engine: Engine, settings: Settings, request_id: str, time: AnswerTimer
 ) -> tuple[dict[str, Any], PredictionCall]:
     kind, limits = engine.input, Limits(settings.max_instances, settings.max_pixels)
 

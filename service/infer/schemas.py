@@ -86,7 +86,7 @@ class OutputTensor(TypedDict):
     parameters: NotRequired[Annotated[dict[str, int], Field(description="Holds binary_data_size.")]]
 
 
-Said = Annotated[
+ResponseParameters = Annotated[
     dict[str, list[dict[str, int]]],
     Field(
         description="truncated: rows whose text is longer than the model reads. audit: rows that act alone and for"
@@ -105,7 +105,7 @@ class InferResponse(RequestId):
     model_name: str
     model_version: str
     outputs: list[OutputTensor]
-    parameters: NotRequired[Said]
+    parameters: NotRequired[ResponseParameters]
 
 
 class ConfigTensor(TypedDict):
@@ -163,21 +163,21 @@ class IndexEntry(TypedDict):
     reason: str
 
 
-def version_statistics(model: str, version: str, counted: Statistics) -> VersionStatistics:
+def version_statistics(model: str, version: str, statistics: Statistics) -> VersionStatistics:
     """Return the counts of a version in Triton's format."""
     none = _duration(0, 0.0)
     return {
         "name": model,
         "version": version,
-        "last_inference": round(1000 * counted.last_time),
-        "inference_count": counted.rows,
-        "execution_count": counted.batches,
+        "last_inference": round(1000 * statistics.last_time),
+        "inference_count": statistics.rows,
+        "execution_count": statistics.batches,
         "inference_stats": {
-            "success": _duration(counted.answered, counted.answered_seconds),
-            "fail": _duration(counted.failed, counted.failed_seconds),
+            "success": _duration(statistics.answered, statistics.answered_seconds),
+            "fail": _duration(statistics.failed, statistics.failed_seconds),
             "queue": none,
             "compute_input": none,
-            "compute_infer": _duration(counted.scored, counted.model_seconds),
+            "compute_infer": _duration(statistics.scored, statistics.model_seconds),
             "compute_output": none,
             "cache_hit": none,
         },

@@ -30,7 +30,7 @@ def of_header(request: Request) -> str | None:
         raise ServiceError(
             422, "invalid_id", f"the header {IMPORT_ID} is sent {len(values)} times; a call belongs to one import"
         )
-    return checked(values[0], f"the header {IMPORT_ID}") if values else None
+    return check_import_id(values[0], f"the header {IMPORT_ID}") if values else None
 
 
 def split(tree: Any, header: str | None) -> tuple[Any, str]:
@@ -42,7 +42,7 @@ def split(tree: Any, header: str | None) -> tuple[Any, str]:
     if not isinstance(tree, dict) or tree.get("import_id") is None:
         return tree, header or new()
     rest = {key: value for key, value in tree.items() if key != "import_id"}
-    named = checked(tree["import_id"], "import_id")
+    named = check_import_id(tree["import_id"], "import_id")
     if header not in (None, named):
         message = f"import_id is {short(named)}, but the header {IMPORT_ID} is {short(header)}; send only one of them"
         raise ServiceError(422, "invalid_id", message)
@@ -54,7 +54,7 @@ def new() -> str:
     return secrets.token_hex(8)
 
 
-def checked(value: Any, name: str) -> str:
+def check_import_id(value: Any, name: str) -> str:
     """Return a caller's import id after checking it.
 
     Raises:
@@ -68,7 +68,7 @@ def checked(value: Any, name: str) -> str:
 def check_selection(import_id: str | None, since: datetime | None, until: datetime | None) -> None:
     """Raise ServiceError 422 for an invalid import id, or a time that ends before it begins."""
     if import_id is not None:
-        checked(import_id, "import_id")
+        check_import_id(import_id, "import_id")
     if since and until and unix_ms(since) >= unix_ms(until):
         words = f"since {since.isoformat()} is not before until {until.isoformat()}; exchange them"
         raise ServiceError(422, "invalid_body", words)

@@ -40,7 +40,7 @@ router = APIRouter()
     response_class=Response,
     responses={
         200: {"content": {"application/zip": {"schema": {"type": "string", "format": "binary"}}}},
-        **error_answers.documented(
+        **error_answers.document_errors(
             _404="unknown model or version, or no labelled answers",
             _422="unknown or repeated parameter, value out of range, or a version without logits",
             _503="no model has been served yet, or the store is not readable",
@@ -96,7 +96,7 @@ async def labelled_logits(
         "content-length": str(file.seek(0, 2)),
         "content-disposition": f"attachment; filename*=UTF-8''{name}",
     }
-    return StreamingResponse(_sent(file), media_type="application/zip", headers=headers)
+    return StreamingResponse(_stream(file), media_type="application/zip", headers=headers)
 
 
 async def _build(blocks: AsyncIterator[LabelledLogits]) -> tuple[IO[bytes], int]:
@@ -145,7 +145,7 @@ def _zip(columns: list[IO[bytes]], rows: int, classes: int) -> IO[bytes]:
     return file
 
 
-async def _sent(file: IO[bytes]) -> AsyncIterator[bytes]:
+async def _stream(file: IO[bytes]) -> AsyncIterator[bytes]:
     """Yield the file in chunks from its beginning, then close it."""
     with file:
         file.seek(0)

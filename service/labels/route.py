@@ -39,7 +39,7 @@ router = APIRouter()
             "model": LabelsStored | BulkSummary,
             "content": {NDJSON: {"schema": {"type": "string", "description": "one JSON object per row"}}},
         },
-        **error_answers.documented(
+        **error_answers.document_errors(
             _400="not JSON",
             _404="unknown prediction",
             _409="another label is already stored, or two models have this id",
@@ -78,7 +78,7 @@ async def give_feedback(request: Request) -> Response:
     if media_type in READERS:
         return await _take_bulk(request, media_type, runtime, named or imports.new())
     if media_type != json_body.JSON:
-        raise json_body.unsupported(request, f"{json_body.JSON}, {' and '.join(READERS)}")
+        raise json_body.unsupported_type(request, f"{json_body.JSON}, {' and '.join(READERS)}")
     try:
         counts, import_id = await _take(request, runtime, named)
     except RefusedRowsError as error:
@@ -89,7 +89,7 @@ async def give_feedback(request: Request) -> Response:
     return Response(stored.model_dump_json(), headers={imports.IMPORT_ID: import_id}, media_type=json_body.JSON)
 
 
-async def _take(request: Request, runtime: Runtime, named: str | None) -> tuple[LabelCounts, str]:
+async def _take(request: Request, runtime: Runtime, import_id_header: str | None) -> tuple[LabelCounts, str]:
     """Store the labels of a JSON body, all or none, under the named import or a new one.
 
     Raises:
@@ -98,7 +98,7 @@ async def _take(request: Request, runtime: Runtime, named: str | None) -> tuple[
     settings = runtime.settings
 
     def parse(tree: Any) -> tuple[list[Label], str]:
-        rest, import_id = imports.split(tree, named)
+        rest, import_id = imports.split(tree, import_id_header)
         return formats.parse(rest, settings.max_labels), import_id
 
     labels, import_id = await json_body.read_json(request, settings.max_json_values, parse)
@@ -121,6 +121,6 @@ async def _take_bulk(request: Request, media_type: str, runtime: Runtime, import
     rows_wanted = NDJSON in request.headers.get("accept", "").lower()
     blocks = row_blocks(request, READERS[media_type](), BLOCK, "a label")
     summary = partial(BulkSummary.of, import_id)
-    answer = await take(blocks, put, summary, runtime.telemetry.label, rows_wanted=rows_wanted)
+    answer = await take(blocks, put, summary, runtime.telemetry.label, with_rows=rows_wanted)
     answer.headers[imports.IMPORT_ID] = import_id
     return answer

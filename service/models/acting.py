@@ -32,7 +32,7 @@ def propensities(
     share: float,
     confidence_N: Array,
     tags: Sequence[str | None],
-    given: Sequence[float | None],
+    own_propensities: Sequence[float | None],
 ) -> list[float | None]:
     """Return each answer's probability of getting a label.
 
@@ -40,9 +40,11 @@ def propensities(
     0, or without a promise, it is only the caller's.
     """
     if promise is None or not share:
-        return list(given)
+        return list(own_propensities)
     acts = promise.acts(confidence_N, tags).tolist()
-    return [(share if acting else 1.0) if own is None else own for acting, own in zip(acts, given, strict=True)]
+    return [
+        (share if acting else 1.0) if own is None else own for acting, own in zip(acts, own_propensities, strict=True)
+    ]
 
 
 def acting_of(

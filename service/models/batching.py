@@ -36,7 +36,7 @@ class Request(Generic[Call, Result]):
     call: Call
     future: asyncio.Future[Result]
     since: float
-    gone: Gone | None
+    is_gone: Gone | None
 
 
 class Batcher(ABC, Generic[Call, Scored, Result]):
@@ -98,13 +98,13 @@ class Batcher(ABC, Generic[Call, Scored, Result]):
         """Notify the scorer of new work. It is called on the event loop, with the lock held."""
 
     async def submit(
-        self, call: Call, *, gone: Gone | None = None, seconds: float | None = None, left: float | None = None
+        self, call: Call, *, is_gone: Gone | None = None, seconds: float | None = None, left: float | None = None
     ) -> Result:
-        """Queue a call and return its result. Callers who have cancelled, or are `gone` after a long wait, are skipped.
+        """Queue a call and return its result. A caller who has cancelled or disconnected is skipped.
 
         Args:
             call: The call.
-            gone: Tells whether the caller has disconnected.
+            is_gone: Tells whether the caller has disconnected.
             seconds: Time limit of the answer.
             left: Remainder of `seconds`; all of it by default.
 
@@ -123,10 +123,10 @@ class Batcher(ABC, Generic[Call, Scored, Result]):
         loop = asyncio.get_running_loop()
         future: asyncio.Future[Result] = loop.create_future()
         with self._changed:
-            self._queue.append(Request(call, future, time.monotonic(), gone))
+            self._queue.append(Request(call, future, time.monotonic(), is_gone))
             self.waiting += len(call)
             self._offer()
-        if gone and self._asking is None:
+        if is_gone and self._asking is None:
             self._asking = asyncio.create_task(self._ask())
         if seconds:
             self._limit(future, seconds, seconds if left is None else left)
@@ -160,7 +160,7 @@ class Batcher(ABC, Generic[Call, Scored, Result]):
                 with self._changed:
                     late = [r for r in self._queue if time.monotonic() - r.since > LONG_WAIT]
                 for request in late:
-                    if request.gone and not request.future.done() and await request.gone():
+                    if request.is_gone and not request.future.done() and await request.is_gone():
                         _fail([request], CallerGoneError())
         finally:
             self._asking = None
@@ -191,7 +191,7 @@ class Batcher(ABC, Generic[Call, Scored, Result]):
                 size += len(request.call)
         return batch
 
-    def _scored(self, batch: list[Request[Call, Result]], outcome: Scored | BaseException) -> None:
+    def _finish_later(self, batch: list[Request[Call, Result]], outcome: Scored | BaseException) -> None:
         task = asyncio.create_task(self._settle(batch, outcome))
         self._finishing.add(task)
         task.add_done_callback(self._finishing.discard)
@@ -271,7 +271,7 @@ class Inline(Batcher[Call, Scored, Result]):
                 self._settling += inputs_of(batch)
                 self._room -= len(parts)  # each part frees one place when it is stored
             for part, outcome in parts:
-                self._scored(part, outcome)
+                self._finish_later(part, outcome)
         with self._changed:
             if self._queue:
                 self._offer()

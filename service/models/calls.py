@@ -16,7 +16,7 @@ from service.store.rows import EarlierPrediction, PredictionBatch, Version
 from trueodds.inputs import InputKind, Inputs
 from trueodds.texts import short
 
-SHOWN = 20
+MOST_LISTED = 20
 """Largest number of conflicting ids that an error lists."""
 Versions = Callable[[str], Awaitable[Version]]
 
@@ -88,17 +88,17 @@ async def repeat(
 ) -> PredictionResult | ServiceError:
     """Return the result with earlier stored answers in place of new ones, or an error if inputs differ."""
     if conflicts := [result.ids[row] for row, known in enumerate(earlier) if known and known.logits is None]:
-        shown = ", ".join(short(id_) for id_ in conflicts[:SHOWN])
+        shown = ", ".join(short(id_) for id_ in conflicts[:MOST_LISTED])
         message = (
             f"the id {shown} was used for another input; send the same input to get its stored answer, or a new id"
         )
-        return ServiceError(409, "conflicting_input", message, details={"ids": conflicts[:SHOWN]})
+        return ServiceError(409, "conflicting_input", message, details={"ids": conflicts[:MOST_LISTED]})
     # An earlier version may have other classes, and so rows of another length.
     logits, probabilities, index = list(result.logits_NC), list(result.probabilities_NC), result.index_N.copy()
     for row, known in enumerate(earlier):
         if known and known.logits is not None:
             version = await versions(known.version)
-            scores = _stored(known.logits, version)
+            scores = _scores_of(known.logits, version)
             logits[row], probabilities[row], index[row] = (
                 scores.logits_NC[0],
                 scores.probabilities_NC[0],
@@ -112,7 +112,7 @@ async def repeat(
     return replace(result, logits_NC=np.stack(logits), probabilities_NC=np.stack(probabilities), index_N=index)
 
 
-def _stored(logits: bytes, version: Version) -> Scores:
+def _scores_of(logits: bytes, version: Version) -> Scores:
     return of_logits(version.calibrator, np.frombuffer(logits, "<f4").reshape(1, len(version.classes)))
 
 

@@ -100,7 +100,7 @@ class Engine:
         *,
         seconds: float | None = None,
         left: float | None = None,
-        gone: Gone | None = None,
+        is_gone: Gone | None = None,
     ) -> PredictionResult:
         """Answer each input. The answers are stored before this returns.
 
@@ -108,7 +108,7 @@ class Engine:
             call: The inputs.
             seconds: Time limit of the answer.
             left: Remainder of `seconds`.
-            gone: Tells whether the caller has disconnected.
+            is_gone: Tells whether the caller has disconnected.
 
         Raises:
             ServiceError: 503 if the queue is full or the answer takes longer than `seconds`; 409 if a caller's own id
@@ -117,7 +117,7 @@ class Engine:
             StoreError: The predictions could not be stored.
         """
         batcher = self._batchers[-1 if len(call) <= self._small else 0]
-        result = await batcher.submit(call, gone=gone, seconds=seconds, left=left)
+        result = await batcher.submit(call, is_gone=is_gone, seconds=seconds, left=left)
         if isinstance(result, BaseException):
             raise result
         return result
@@ -126,7 +126,7 @@ class Engine:
         inputs = self.input.join([c.inputs for c in calls])
         now, began = time.time_ns() // 1_000_000, time.perf_counter()
         scores = self._model.score(inputs, alone=alone)
-        self._telemetry.scored(time.perf_counter() - began)
+        self._telemetry.count_scored(time.perf_counter() - began)
         own = any(c.ids for c in calls)
         ids = [i for c in calls for i in c.ids or new_ids(len(c), now)] if own else new_ids(len(inputs), now)
         tags: list[str | None] = [t for c in calls for t in c.tags or [None] * len(c)]
@@ -144,8 +144,8 @@ class Engine:
         )
         return batch, calls
 
-    async def _store_and_answer(self, scored: Scored) -> list[PredictionResult | BaseException]:
-        batch, calls = scored
+    async def _store_and_answer(self, batch_and_calls: Scored) -> list[PredictionResult | BaseException]:
+        batch, calls = batch_and_calls
         try:
             earlier = await self._store.put_predictions(batch)
         except Exception as error:

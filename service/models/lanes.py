@@ -77,7 +77,7 @@ class Lanes(Batcher[Call, Scored, Result]):
                     self._changed.notify_all()
             with contextlib.suppress(RuntimeError):  # the loop was stopped without `close`
                 for part, outcome in parts:
-                    self._loop.call_soon_threadsafe(self._scored, part, outcome)
+                    self._loop.call_soon_threadsafe(self._finish_later, part, outcome)
 
     def _take(self) -> tuple[list[Request[Call, Result]], int] | None:
         """Return a batch of up to `max_batch` inputs, or one larger request, and its lanes; None when closing.

@@ -34,7 +34,7 @@ log = logging.getLogger("trueodds")
 
 
 @dataclass(frozen=True)
-class Refused:
+class RefusedBundle:
     """Bundle that failed to load."""
 
     reason: str
@@ -49,7 +49,7 @@ class Loader:
     def __init__(self, settings: Settings, store: Store, telemetry: Telemetry, find: Find, models: Storage) -> None:
         """Make a loader. `models` is the storage of the published versions."""
         self.engines: dict[Key, Engine] = {}
-        self.refused: dict[Key, Refused] = {}
+        self.refused: dict[Key, RefusedBundle] = {}
         self.altered: dict[Key, str] = {}
         """Loaded versions whose files have changed since, with the differences."""
         self._seen: dict[Key, Signature] = {}
@@ -169,7 +169,7 @@ class Loader:
     def _refuse(self, key: Key, reason: str, stamp: Signature, again: float) -> None:
         if key not in self.refused or self.refused[key].reason != reason:
             self._telemetry.load("refused")
-        self.refused[key] = Refused(reason, stamp, again)
+        self.refused[key] = RefusedBundle(reason, stamp, again)
 
 
 def _difference(folder: Path, key: Key) -> str:

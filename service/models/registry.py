@@ -109,16 +109,16 @@ class Registry:
         if published is None:
             known = ", ".join(self._contents.models) or "none yet"
             message = f"unknown model {short(model)}; published are {known}"
-            raise ServiceError(404, "unknown_model", message + await self._observed(model, version))
+            raise ServiceError(404, "unknown_model", message + await self._observed_hint(model, version))
         if version is None:
             raise self._not_ready(model, published.default)
         if version not in published.versions:
             known = ", ".join(sorted(published.versions))
             message = f"unknown version {short(version)} of {model}; published are {known}"
-            raise ServiceError(404, "unknown_version", message + await self._observed(model, version))
-        return await self._pinned((model, version))
+            raise ServiceError(404, "unknown_version", message + await self._observed_hint(model, version))
+        return await self._pin((model, version))
 
-    def served(self, model: str | None = None) -> Key | None:
+    def served_version(self, model: str | None = None) -> Key | None:
         """Return the version that answers for a model, or for requests that name none."""
         engine = self._roles.defaults.get(model) if model else self._roles.default
         return (engine.version.model, engine.version.version) if engine else None
@@ -136,7 +136,7 @@ class Registry:
         """Return whether such a bundle is published, loaded or refused."""
         return (model, version) in self._contents
 
-    def loaded(self) -> Iterator[tuple[str, str, str, bool]]:
+    def intended_versions(self) -> Iterator[tuple[str, str, str, bool]]:
         """Yield model, version, role and whether it is loaded, for everything that should be loaded."""
         for key, roles in self._meant().items():
             for role in roles:
@@ -144,21 +144,21 @@ class Registry:
         for key in self._engines.keys() - self._meant().keys():
             yield (*key, "pinned", True)
 
-    def altered(self) -> Iterator[tuple[str, str, bool]]:
+    def file_changes(self) -> Iterator[tuple[str, str, bool]]:
         """Yield model, version, and whether its files have changed since, for every loaded version."""
         for key in self._engines:
             yield (*key, key in self._loader.altered)
 
-    def models(self, stored: Iterable[Version]) -> Models:
+    def models(self, stored_versions: Iterable[Version]) -> Models:
         """Return the answer of GET /models: all models with versions, roles, and reasons of refusals.
 
         `stored` has the versions with answers in the store, including those on other servers.
         """
         observed: dict[str, list[str]] = {}
-        for version in stored:
+        for version in stored_versions:
             if version.is_observed:
                 observed.setdefault(version.model, []).append(version.version)
-        models = [self._listed(model) for model in self._contents.models]
+        models = [self._model_row(model) for model in self._contents.models]
         default = self._roles.default.version if self._roles.default else None
         answering: Answering | None = {"model": default.model, "version": default.version} if default else None
         folder = self._contents.identity
@@ -170,7 +170,7 @@ class Registry:
             "problems": self._problems(),
         }
 
-    def _listed(self, model: str) -> PublishedModel:
+    def _model_row(self, model: str) -> PublishedModel:
         meant, versions = self._meant(), list[PublishedVersion]()
         for version in sorted(self._contents.models[model].versions):
             key, refused = (model, version), self._loader.refused.get((model, version))
@@ -244,7 +244,7 @@ class Registry:
                     wanted.setdefault((model, version), set()).add(role)
         return wanted
 
-    async def _pinned(self, key: Key) -> Engine:
+    async def _pin(self, key: Key) -> Engine:
         engine = await self._loader.load(key)
         if engine is None:
             raise self._not_ready(*key)
@@ -256,7 +256,7 @@ class Registry:
     def _end_idle_pins(self) -> None:
         self._roles.end_idle(self._meant(), self._settings.max_pinned)
 
-    async def _observed(self, model: str, version: str | None) -> str:
+    async def _observed_hint(self, model: str, version: str | None) -> str:
         """Return a hint if the version is on another server, which only sends its answers here; else ""."""
         of_model = [v for v in await self._store.read_versions() if v.is_observed and v.model == model]
         if not any(version in (None, known.version) for known in of_model):

@@ -63,12 +63,12 @@ class Roles:
                     engine.shadows.remove(shadow)
             self._loader.end(shadow.close())
 
-    def misfits(self, model: str, published: PublishedModel) -> list[str]:
+    def misfits(self, model: str, contents: PublishedModel) -> list[str]:
         """Return a sentence for each loaded shadow or recalibrated version that does not fit the model's default."""
         followed = self.defaults.get(model)
         texts = []
         for slot in SLOTS:
-            shadow = self._loader.engines.get((model, getattr(published, slot) or ""))
+            shadow = self._loader.engines.get((model, getattr(contents, slot) or ""))
             if shadow is not None and followed is not None and (why := _unlike(shadow, followed, slot)):
                 words = "cannot shadow" if slot == "shadow" else "is not a recalibration of"
                 texts.append(f"{model}/{shadow.version.version} {words} {followed.version.version}: {why}")

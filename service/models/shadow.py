@@ -86,16 +86,16 @@ class Shadow:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _follow(self, answered: _Answered) -> None:
+    async def _follow(self, rows: _Answered) -> None:
         try:
-            await self._batcher.submit(answered)
+            await self._batcher.submit(rows)
         except ServiceError as error:  # its queue is full or the store fails; the answer itself is already given
-            self._telemetry.shadow_left_out(len(answered))
+            self._telemetry.shadow_left_out(len(rows))
             log.debug("shadow %s: %s", self.version.version, error)
         except ENDING:
             raise
         except BaseException:
-            self._telemetry.shadow_left_out(len(answered))
+            self._telemetry.shadow_left_out(len(rows))
             log.exception("shadow %s/%s failed", self.version.model, self.version.version)
 
     def _score(self, answered: list[_Answered], alone: bool) -> PredictionBatch:
@@ -105,7 +105,7 @@ class Shadow:
             scores = of_logits(self._model.bundle.calibrator, one.logits_NC)
         else:
             scores = self._model.score(one.inputs)
-        self._telemetry.scored(time.perf_counter() - began)
+        self._telemetry.count_scored(time.perf_counter() - began)
         return PredictionBatch(
             model=self.version.model,
             version=self.version.version,

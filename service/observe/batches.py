@@ -15,7 +15,7 @@ from service.errors import Refusal, ServiceError
 from service.models.acting import propensities
 from service.models.model import of_logits
 from service.observe.formats import check_classes
-from service.observe.observation import Form, Observation, Shared
+from service.observe.observation import CallDefaults, Form, Observation
 from service.store.label_rules import names_of
 from service.store.rows import PredictionBatch, Version
 from trueodds.calibrators import Identity
@@ -52,9 +52,9 @@ class _MisfitError(ValueError):
     """Error: an observation does not fit its version."""
 
 
-def version_of(first: Observation, shared: Shared, model: str) -> Version | Refusal:
+def version_of(first: Observation, defaults: CallDefaults, model: str) -> Version | Refusal:
     """Return a new version, made from its first observation. `model` is its name in the store."""
-    classes = shared.classes or first.names
+    classes = defaults.classes or first.names
     if classes is None and first.form != "confidence":
         classes = tuple(map(str, range(len(first.values))))
     if classes is None:
@@ -62,8 +62,8 @@ def version_of(first: Observation, shared: Shared, model: str) -> Version | Refu
         return Refusal(first.row, first.id, "invalid_row", message)
     try:
         check_classes(classes)
-        if shared.positive is not None:
-            PositiveClass.of(shared.positive, classes)
+        if defaults.positive is not None:
+            PositiveClass.of(defaults.positive, classes)
     except (ServiceError, ConfigError) as error:
         return Refusal(first.row, first.id, "invalid_row", str(error))
     return Version(
@@ -74,31 +74,31 @@ def version_of(first: Observation, shared: Shared, model: str) -> Version | Refu
         {},
         is_observed=True,
         has_logits=first.form != "confidence",
-        positive=shared.positive,
-        act_alone=None if shared.shadow else shared.act_alone,  # a shadow takes no actions
+        positive=defaults.positive,
+        act_alone=None if defaults.shadow else defaults.act_alone,  # a shadow takes no actions
     )
 
 
-def other_form(version: Version, shared: Shared) -> str:
+def other_form(version: Version, defaults: CallDefaults) -> str:
     """Return why the call's positive class or promise contradicts a known version; "" if it does not."""
-    stated, known_promise = None if shared.shadow else shared.act_alone, version.act_alone
+    stated, known_promise = None if defaults.shadow else defaults.act_alone, version.act_alone
     if stated is not None and (known_promise is None or not known_promise.states_as(stated)):
         known = "no promise to act alone" if known_promise is None else f"the promise {known_promise.short}"
         return (
             f"{version.model}/{version.version} has {known}, but the call gives another; a version keeps what its first"
             " answer gave. Leave act_alone out, or send these under another version"
         )
-    if shared.positive in (None, version.positive):
+    if defaults.positive in (None, version.positive):
         return ""
     known = "no positive class" if version.positive is None else f"the positive class {short(version.positive)}"
     return (
-        f"{version.model}/{version.version} has {known}, but the call gives {short(shared.positive)}; a version keeps"
+        f"{version.model}/{version.version} has {known}, but the call gives {short(defaults.positive)}; a version keeps"
         " what its first answer gave. Leave positive out, or send these under another version"
     )
 
 
 def batch_of(
-    version: Version, rows: Sequence[Observation], shared: Shared, request_id: str, audit_share: float = 0.0
+    version: Version, rows: Sequence[Observation], defaults: CallDefaults, request_id: str, audit_share: float = 0.0
 ) -> Batch:
     """Return the rows that fit a version as a batch. Probabilities are stored as their logarithms."""
     kept, refusals = list[Observation](), list[Refusal]()
@@ -107,7 +107,7 @@ def batch_of(
     for row in rows:
         try:
             _check_form(version, row)
-            names = row.names or shared.classes
+            names = row.names or defaults.classes
             if names not in columns:
                 columns[names] = _columns(version, names)
             _check_count(version, row)
@@ -116,11 +116,11 @@ def batch_of(
         else:
             kept.append(row)
     if version.has_logits:
-        values_NC = _matrix(kept, shared, columns, len(version.classes))
+        values_NC = _matrix(kept, defaults, columns, len(version.classes))
         kept, values_NC = _sound(kept, values_NC, refusals)
         numbers = _of_values(kept, values_NC)
     else:
-        kept, index_N = _predicted(version, kept, shared, refusals)
+        kept, index_N = _with_class_index(version, kept, defaults, refusals)
         confidence_N = np.array([row.values[0] for row in kept], np.float64)
         numbers = _Numbers(np.empty((len(kept), 0), np.float32), np.empty((len(kept), 0)), index_N, confidence_N)
     tags, given = [row.tag for row in kept], [row.propensity for row in kept]
@@ -197,7 +197,7 @@ def _check_count(version: Version, row: Observation) -> None:
 
 def _matrix(
     rows: list[Observation],
-    shared: Shared,
+    defaults: CallDefaults,
     columns: dict[tuple[str, ...] | None, list[int] | None],
     classes: int,
 ) -> Array:
@@ -209,7 +209,7 @@ def _matrix(
         values_NC = np.array([row.values for row in rows], np.float64).reshape(len(rows), classes)
     if any(columns.values()):
         for n, row in enumerate(rows):
-            if where := columns[row.names or shared.classes]:
+            if where := columns[row.names or defaults.classes]:
                 values_NC[n] = values_NC[n, where]
     return values_NC
 
@@ -265,7 +265,7 @@ def _of_values(rows: list[Observation], values_NC: Array) -> _Numbers:
     by_form: dict[Form, list[int]] = {}
     for n, row in enumerate(rows):
         by_form.setdefault(row.form, []).append(n)
-    parts = {form: _scored(form, values_NC if len(n) == len(rows) else values_NC[n]) for form, n in by_form.items()}
+    parts = {form: _numbers_of(form, values_NC if len(n) == len(rows) else values_NC[n]) for form, n in by_form.items()}
     if len(parts) == 1:
         (numbers,) = parts.values()
         return numbers
@@ -273,7 +273,7 @@ def _of_values(rows: list[Observation], values_NC: Array) -> _Numbers:
     return _Numbers(*(np.concatenate(columns)[order] for columns in zip(*parts.values(), strict=True)))
 
 
-def _scored(form: Form, values_NC: Array) -> _Numbers:
+def _numbers_of(form: Form, values_NC: Array) -> _Numbers:
     """Return logits (each row minus its maximum) and the answer. For probabilities the sent confidence is kept."""
     z_NC = logits_of(values_NC) if form == "probabilities" else values_NC
     logits_NC = (z_NC - z_NC.max(axis=1, keepdims=True)).astype(np.float32)
@@ -283,15 +283,15 @@ def _scored(form: Form, values_NC: Array) -> _Numbers:
     return _Numbers(logits_NC, scores.probabilities_NC, scores.index_N, scores.confidence_N)
 
 
-def _predicted(
-    version: Version, rows: list[Observation], shared: Shared, refusals: list[Refusal]
+def _with_class_index(
+    version: Version, rows: list[Observation], defaults: CallDefaults, refusals: list[Refusal]
 ) -> tuple[list[Observation], npt.NDArray[np.intp]]:
     """Return rows of the form `confidence` with the indices of their classes. An index is in the call's classes."""
     names, kept, index = names_of(version.classes), list[Observation](), list[int]()
     for row in rows:
         predicted = row.predicted
-        if isinstance(predicted, int) and shared.classes and 0 <= predicted < len(shared.classes):
-            predicted = shared.classes[predicted]
+        if isinstance(predicted, int) and defaults.classes and 0 <= predicted < len(defaults.classes):
+            predicted = defaults.classes[predicted]
         place = None if predicted is None else names.index(predicted)
         if place is None:
             key = "index" if isinstance(row.predicted, int) else "predicted"

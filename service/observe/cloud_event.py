@@ -72,7 +72,7 @@ async def read_event(request: Request, max_values: int) -> CloudEvent:
         tree = await json_body.convert_json(body, max_values, lambda tree: tree)
         if not isinstance(tree, dict):
             raise _invalid(f"the event is {short(tree)}; expected an object with specversion, id, type and data")
-        data = _decoded(tree["data_base64"]) if "data_base64" in tree else None
+        data = _decode(tree["data_base64"]) if "data_base64" in tree else None
         attributes = tree
     else:
         attributes = {key[3:]: value for key, value in request.headers.items() if key.startswith("ce-")}
@@ -89,7 +89,7 @@ async def read_event(request: Request, max_values: int) -> CloudEvent:
     return CloudEvent(id_, KINDS[kind], service, attributes.get("time"), data, tree.get("data"))
 
 
-def _decoded(text: Any) -> bytes:
+def _decode(text: Any) -> bytes:
     try:
         return base64.b64decode(text, validate=True)
     except (TypeError, ValueError, binascii.Error):

@@ -11,13 +11,13 @@ from typing import Any
 from service.bulk.lines import CsvLines, JsonLines, number, whole_number
 from service.errors import Refusal, ServiceError
 from service.http.error_answers import RefusedRowsError, bad_row
-from service.observe.observation import ALLOWED, Named, Observation, Shared, observation_of
+from service.observe.observation import ALLOWED, CallDefaults, NamedNumbers, Observation, observation_of
 from service.predict.options import check_tag
 from trueodds.bundle import ActAlone
 from trueodds.errors import ConfigError
 from trueodds.texts import alike, as_name, short
 
-SHARED = ("model", "version", "classes", "positive", "tag", "shadow", "act_alone")
+DEFAULT_KEYS = ("model", "version", "classes", "positive", "tag", "shadow", "act_alone")
 """Keys of a JSON body for all rows, beside `observations`."""
 TABLE = tuple(name for name in ALLOWED if name not in ("probabilities", "logits"))
 """Columns of a table that are not classes."""
@@ -37,7 +37,7 @@ _NUMBERS: dict[str, Callable[[str, str], float]] = {
 """Numeric columns, with the readers of their cells."""
 
 
-def shared_of(
+def defaults_of(
     model: str | None,
     version: str | None,
     classes: str | None,
@@ -45,7 +45,7 @@ def shared_of(
     tag: str | None,
     shadow: bool,
     act_alone: str | None = None,
-) -> Shared:
+) -> CallDefaults:
     """Return the values that a query gives for all rows. Class names are separated by commas and quoted as in CSV.
 
     Raises:
@@ -64,17 +64,17 @@ def shared_of(
         names = check_classes([name.strip() for name in cells])
     promise = None if act_alone is None else promise_of(act_alone)
     now = time.time_ns() // 1_000_000
-    return Shared(now, model, version, names, check_tag(tag, "tag"), shadow, positive, promise)
+    return CallDefaults(now, model, version, names, check_tag(tag, "tag"), shadow, positive, promise)
 
 
-def promise_of(given: Any) -> ActAlone:
+def promise_of(value: Any) -> ActAlone:
     """Read a promise to act alone: a text such as threshold=.93,risk=.05,confidence=.95, or an object with `tags` too.
 
     Raises:
         ServiceError: 422 for anything else.
     """
     try:
-        return ActAlone.of_text(given) if isinstance(given, str) else ActAlone.of_tree(given, "act_alone")
+        return ActAlone.of_text(value) if isinstance(value, str) else ActAlone.of_tree(value, "act_alone")
     except ConfigError as error:
         raise ServiceError(422, "invalid_parameter", str(error)) from None
 
@@ -94,7 +94,7 @@ def check_classes(classes: Any) -> tuple[str, ...]:
     return names
 
 
-def parse(tree: Any, shared: Shared) -> tuple[Shared, list[Observation]]:
+def parse(tree: Any, defaults: CallDefaults) -> tuple[CallDefaults, list[Observation]]:
     """Read the rows of a JSON body: one observation, or `{"observations": [...]}` with values for all rows beside it.
 
     Raises:
@@ -105,21 +105,21 @@ def parse(tree: Any, shared: Shared) -> tuple[Shared, list[Observation]]:
         raise _shape_error(f"the body is {short(tree)}")
     rows = [tree]
     if "observations" in tree:
-        if extra := tree.keys() - {"observations", *SHARED}:
+        if extra := tree.keys() - {"observations", *DEFAULT_KEYS}:
             raise _shape_error(f"unknown key {short(min(extra))} beside observations")
         if not isinstance(tree["observations"], list) or not tree["observations"]:
             raise _shape_error("observations must be a list of at least one row")
-        rows, shared = tree["observations"], _shared(tree, shared)
-    read = [observation_of(number, row, shared) for number, row in enumerate(rows)]
+        rows, defaults = tree["observations"], _with_body(tree, defaults)
+    read = [observation_of(number, row, defaults) for number, row in enumerate(rows)]
     if refusals := [row for row in read if isinstance(row, Refusal)]:
         raise RefusedRowsError(refusals, len(rows))
-    return shared, [row for row in read if isinstance(row, Observation)]
+    return defaults, [row for row in read if isinstance(row, Observation)]
 
 
-def _shared(tree: dict[str, Any], shared: Shared) -> Shared:
-    beside = {key: tree[key] for key in SHARED if tree.get(key) is not None}
+def _with_body(tree: dict[str, Any], defaults: CallDefaults) -> CallDefaults:
+    beside = {key: tree[key] for key in DEFAULT_KEYS if tree.get(key) is not None}
     for key in beside:
-        if getattr(shared, key):
+        if getattr(defaults, key):
             message = f"{key} is given both beside observations and in the query; give it once"
             raise ServiceError(422, "invalid_parameter", message)
     if "classes" in beside:
@@ -132,7 +132,7 @@ def _shared(tree: dict[str, Any], shared: Shared) -> Shared:
         beside["positive"] = as_name(beside["positive"])
         if not isinstance(beside["positive"], str):
             raise _shape_error(f"positive is {short(beside['positive'])}; expected the name of one of two classes")
-    return replace(shared, **beside)
+    return replace(defaults, **beside)
 
 
 def _shape_error(problem: str) -> ServiceError:
@@ -140,12 +140,12 @@ def _shape_error(problem: str) -> ServiceError:
     return ServiceError(422, "invalid_body", f"{problem}; expected an observation, or {example}")
 
 
-def json_lines(shared: Shared) -> JsonLines[Observation]:
+def json_lines(defaults: CallDefaults) -> JsonLines[Observation]:
     """Return a reader of observations with one JSON object per line."""
-    return JsonLines(lambda number, value: observation_of(number, value, shared))
+    return JsonLines(lambda number, value: observation_of(number, value, defaults))
 
 
-def csv_lines(shared: Shared, form: str) -> CsvLines[Observation]:
+def csv_lines(defaults: CallDefaults, form: str) -> CsvLines[Observation]:
     """Return a reader of observations in CSV: a column of `form` numbers per class, or confidence and predicted."""
 
     def read(row: int, cells: dict[str, str]) -> Observation | Refusal:
@@ -153,13 +153,13 @@ def csv_lines(shared: Shared, form: str) -> CsvLines[Observation]:
         names = tuple(name for name in cells if name not in TABLE)
         try:
             if names:
-                value[form] = Named(names, [number(name, cells[name]) for name in names])
+                value[form] = NamedNumbers(names, [number(name, cells[name]) for name in names])
             for name, read_cell in _NUMBERS.items():
                 if name in value:
                     value[name] = read_cell(name, value[name])
         except ValueError as error:
             return bad_row(row, cells["id"], str(error))
-        return observation_of(row, value, shared)
+        return observation_of(row, value, defaults)
 
     return CsvLines(header_of, read, COLUMNS)
 

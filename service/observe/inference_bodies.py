@@ -74,7 +74,7 @@ def ids_of(tree: Any, name: str) -> list[str]:
 def _of_tensors(tree: dict[str, Any], output: str | None, form: Form) -> Answers:
     named = (one for one in tree["outputs"] if isinstance(one, dict) and isinstance(one.get("name"), str))
     tensors = {one["name"]: one for one in named}
-    name, form = _chosen(list(tensors), output, form)
+    name, form = _choose_output(list(tensors), output, form)
     unnamed = name is None and output is None and len(tensors) == 1
     tensor = next(iter(tensors.values())) if unnamed else tensors.get(name or "")
     rows = None if tensor is None else _matrix(tensor)
@@ -86,7 +86,7 @@ def _of_tensors(tree: dict[str, Any], output: str | None, form: Form) -> Answers
 
 def _of_predictions(predictions: list[Any], output: str | None, form: Form) -> Answers:
     names = list(predictions[0]) if predictions and isinstance(predictions[0], dict) else []
-    name, form = _chosen(names, output, form)
+    name, form = _choose_output(names, output, form)
     unnamed = name is None and output is None
     rows = [p.get(name) if isinstance(p, dict) and name else p for p in predictions] if name or unnamed else []
     doubtful = unnamed and form == "probabilities"
@@ -96,7 +96,7 @@ def _of_predictions(predictions: list[Any], output: str | None, form: Form) -> A
     return Answers(rows, form, None)
 
 
-def _chosen(names: list[str], output: str | None, form: Form) -> tuple[str | None, Form]:
+def _choose_output(names: list[str], output: str | None, form: Form) -> tuple[str | None, Form]:
     """Return the name of the output with the answer, None if it is missing, and its form."""
     if output is not None:
         return (output if output in names else None), form

@@ -21,7 +21,7 @@ from service.http import error_answers, json_body, keys
 from service.observe import formats, schemas
 from service.observe.cloud_event import CloudEvent, read_event
 from service.observe.inference_bodies import Answers, answers_of, ids_of
-from service.observe.observation import Form, Observation, Shared, observation_of
+from service.observe.observation import CallDefaults, Form, Observation, observation_of
 from service.observe.schemas import ObservationSummary
 from service.observe.storing import Storing
 from service.predict.options import MAX_TAG
@@ -45,7 +45,7 @@ log = logging.getLogger("trueodds")
     openapi_extra={"requestBody": schemas.EVENT, "parameters": schemas.EVENT_HEADERS},
     responses={
         200: {"model": ObservationSummary},
-        **error_answers.documented(
+        **error_answers.document_errors(
             _400="not JSON",
             _408="the body came too slowly",
             _413="too many bytes or values",
@@ -83,18 +83,18 @@ async def take_event(
     that has waited for 10 minutes is dropped and counted in `trueodds_kserve_events_total`.
     """
     runtime, report = runtime_of(request), Report(None)
-    shared = formats.shared_of(model, version, classes, positive, tag, shadow)
+    defaults = formats.defaults_of(model, version, classes, positive, tag, shadow)
     event: CloudEvent | None = None
     try:
         event = await read_event(request, runtime.settings.max_json_values)
         needed = ids is not None or event.kind == "response"
         inference = await event.inference(runtime.settings.max_json_values) if needed else None
         answers = answers_of(inference, output, form) if event.kind == "response" else None
-        pair = await _paired(runtime.store, event, inference, shared, ids)
+        pair = await _pair_of(runtime.store, event, inference, defaults, ids)
         outcome = "waiting" if pair is None and ids is not None else "taken"
         if pair is not None:
             answers = answers or answers_of(pair.response, output, form)
-            await _store(runtime, request, pair, answers, shared, report)
+            await _store(runtime, request, pair, answers, defaults, report)
     except ServiceError as error:
         runtime.telemetry.event(event.kind if event else "unknown", error.code)
         raise
@@ -113,11 +113,13 @@ class Pair(NamedTuple):
     ids: list[str] | None
 
 
-async def _paired(store: Store, event: CloudEvent, inference: Any, shared: Shared, ids: str | None) -> Pair | None:
+async def _pair_of(
+    store: Store, event: CloudEvent, inference: Any, defaults: CallDefaults, ids: str | None
+) -> Pair | None:
     """Return the response to store now. Return None if a half must wait, or if a request is not needed."""
     if ids is None:
         return Pair(event, inference, event.time, None) if event.kind == "response" else None
-    name = shared.model or event.service
+    name = defaults.model or event.service
     own = ids_of(inference, ids) if event.kind == "request" else {"tree": inference, "time": event.time}
     other = await store.put_half(name, event.id, event.kind, orjson.dumps(own))
     if other is None:
@@ -130,22 +132,22 @@ async def _paired(store: Store, event: CloudEvent, inference: Any, shared: Share
 
 
 async def _store(
-    runtime: Runtime, request: Request, pair: Pair, answers: Answers, shared: Shared, report: Report
+    runtime: Runtime, request: Request, pair: Pair, answers: Answers, defaults: CallDefaults, report: Report
 ) -> None:
     """Store the rows of a response, each by itself, and add the outcomes to the report."""
     event, count = pair.event, len(answers.rows)
-    whose = {"model": shared.model or event.service, "version": shared.version or answers.version or "1"}
+    whose = {"model": defaults.model or event.service, "version": defaults.version or answers.version or "1"}
     ids = pair.ids or [f"{event.id}-{n}" for n in range(count)]
     if len(ids) != count:
         await runtime.store.remove_pair(whose["model"], event.id)
         message = f"the request has {len(ids):,} ids and the response {count:,} rows; expected one id per row"
         raise ServiceError(422, "no_ids", message)
     rows = [
-        observation_of(n, {"id": id_, answers.form: numbers, "time": pair.at, **whose}, shared)
+        observation_of(n, {"id": id_, answers.form: numbers, "time": pair.at, **whose}, defaults)
         for n, (id_, numbers) in enumerate(zip(ids, answers.rows, strict=True))
     ]
     sound = [row for row in rows if isinstance(row, Observation)]
-    stored = iter(await Storing(runtime, shared, request.state.request_id).store_each(sound) if sound else [])
+    stored = iter(await Storing(runtime, defaults, request.state.request_id).store_each(sound) if sound else [])
     outcomes = [row if isinstance(row, Refusal) else next(stored) for row in rows]
     report.add(list(enumerate(rows)), outcomes)
     for outcome in outcomes:

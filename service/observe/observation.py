@@ -54,7 +54,7 @@ _ONE_FORM = "a row has probabilities, or logits, or confidence and predicted (or
 
 
 @dataclass(frozen=True)
-class Shared:
+class CallDefaults:
     """Values that a call gives for all its rows. A row's own model, version and tag take precedence."""
 
     now_ms: int
@@ -93,7 +93,7 @@ class Observation:
     propensity: float | None
 
 
-class Named(NamedTuple):
+class NamedNumbers(NamedTuple):
     """Numbers of classes by name, like the columns of a table."""
 
     names: tuple[str, ...]
@@ -104,18 +104,18 @@ class RowError(ValueError):
     """The row cannot be read. The message has what was sent and what is allowed."""
 
 
-def observation_of(row: int, value: Any, shared: Shared) -> Observation | Refusal:
+def observation_of(row: int, value: Any, defaults: CallDefaults) -> Observation | Refusal:
     """Read the observation in a row, or return why there is none."""
     if not isinstance(value, dict):
         return bad_row(row, None, f"a row is {short(value)}; expected an object with an id, and {_ONE_FORM}")
     id_ = value.get("id")
     try:
-        return _read(row, value, shared)
+        return _read(row, value, defaults)
     except (RowError, ServiceError) as error:
         return bad_row(row, id_[:MAX_ID] if isinstance(id_, str) else None, str(error))
 
 
-def _read(row: int, value: Mapping[str, Any], shared: Shared) -> Observation:
+def _read(row: int, value: Mapping[str, Any], defaults: CallDefaults) -> Observation:
     if not value.keys() <= _KEYS:
         raise RowError(_unknown_key(min(value.keys() - _KEYS)))
     if "id" not in value:
@@ -127,14 +127,14 @@ def _read(row: int, value: Mapping[str, Any], shared: Shared) -> Observation:
     return Observation(
         row=row,
         id=value["id"],
-        model=_name("model", value.get("model"), shared.model),
-        version=_name("version", value.get("version"), shared.version),
+        model=_name("model", value.get("model"), defaults.model),
+        version=_name("version", value.get("version"), defaults.version),
         form=form,
         values=values,
         names=names,
-        predicted=_predicted(value) if form == "confidence" else None,
-        tag=check_tag(shared.tag if (tag := value.get("tag")) is None else tag, "tag"),
-        created_ms=shared.now_ms if time is None else unix_ms(time, shared.now_ms),
+        predicted=_predicted_class(value) if form == "confidence" else None,
+        tag=check_tag(defaults.tag if (tag := value.get("tag")) is None else tag, "tag"),
+        created_ms=defaults.now_ms if time is None else unix_ms(time, defaults.now_ms),
         has_time=time is not None,
         propensity=check_propensity(value.get("propensity"), "propensity"),
     )
@@ -162,8 +162,8 @@ def _answer(value: Mapping[str, Any]) -> tuple[Form, Sequence[float] | Array, tu
         return form, [max(answer, 0)], None
     names = None
     if isinstance(answer, dict):
-        answer = Named(tuple(answer), list(answer.values()))
-    if isinstance(answer, Named):
+        answer = NamedNumbers(tuple(answer), list(answer.values()))
+    if isinstance(answer, NamedNumbers):
         names, answer = answer
     if isinstance(answer, list) and not set(map(type, answer)) <= _NUMBERS:
         bad = next(number for number in answer if type(number) not in _NUMBERS)
@@ -175,8 +175,8 @@ def _answer(value: Mapping[str, Any]) -> tuple[Form, Sequence[float] | Array, tu
     return form, answer, names
 
 
-def _name(what: str, own: Any, shared: str | None) -> str:
-    value = shared if own is None else own
+def _name(what: str, own: Any, default: str | None) -> str:
+    value = default if own is None else own
     if value is None:
         raise RowError(f"the {what} is missing; add {what} to the row, or to the call: ?{what}=...")
     if not (isinstance(value, str) and _is_name(value)):
@@ -190,7 +190,7 @@ def _is_name(text: str) -> bool:
     return len(text) <= MAX_ID and re.fullmatch(NAME, text) is not None
 
 
-def _predicted(value: Mapping[str, Any]) -> str | int:
+def _predicted_class(value: Mapping[str, Any]) -> str | int:
     if (given := value.get("index")) is not None:
         index = as_whole(given)
         if index is None or index < 0:

@@ -19,8 +19,8 @@ from service.errors import ServiceError
 from service.http.error_answers import bad_row
 from service.ids import MAX_ID
 from service.observe.formats import COLUMNS, TABLE, is_header
-from service.observe.observation import Form, Named, Observation, Shared, observation_of
-from service.predict.decoding import Held
+from service.observe.observation import CallDefaults, Form, NamedNumbers, Observation, observation_of
+from service.predict.decoding import ByteBudget
 from trueodds.processes.confined import Readers
 from trueodds.processes.pieces import ConfinedError, Piece
 from trueodds.texts import listed
@@ -58,9 +58,11 @@ class ParquetFiles:
 
     def __init__(self) -> None:
         self._readers = Readers("service.observe.parquet_file:read", count=FILES, seconds=SECONDS, memory=MEMORY)
-        self._turns, self._held = asyncio.Semaphore(FILES), Held("read", MOST_HELD)
+        self._turns, self._held = asyncio.Semaphore(FILES), ByteBudget("read", MOST_HELD)
 
-    async def row_blocks(self, body: bytes, shared: Shared, form: Form) -> AsyncGenerator[list[Row[Observation]]]:
+    async def row_blocks(
+        self, body: bytes, defaults: CallDefaults, form: Form
+    ) -> AsyncGenerator[list[Row[Observation]]]:
         """Yield the observations of a file, block by block.
 
         The file has lists of numbers in a column `probabilities` or `logits`, or a column of `form` numbers per class,
@@ -76,14 +78,14 @@ class ParquetFiles:
             )
             raise ServiceError(415, "unsupported_media_type", f"{message}. Send NDJSON")
         with self._held.hold(len(body)):
-            async with self._turns, aclosing(self._read(body, shared, form)) as blocks:
+            async with self._turns, aclosing(self._read(body, defaults, form)) as blocks:
                 async for block in blocks:
                     yield block
 
-    async def _read(self, body: bytes, shared: Shared, form: Form) -> AsyncGenerator[list[Row[Observation]]]:
+    async def _read(self, body: bytes, defaults: CallDefaults, form: Form) -> AsyncGenerator[list[Row[Observation]]]:
         limits = {"rows": ROWS, "most_values": MOST_VALUES, "most_bytes": MOST_BYTES}
         pieces = self._readers.read(body, cells=TABLE, lists=LISTS, **limits)
-        blocks, coming = _blocks(pieces, shared, form), asyncio.Future[Any]()
+        blocks, coming = _blocks(pieces, defaults, form), asyncio.Future[Any]()
         coming.set_result(None)
         try:
             while True:
@@ -100,7 +102,7 @@ class ParquetFiles:
         self._readers.close()
 
 
-def _blocks(pieces: Iterator[Piece], shared: Shared, form: Form) -> Iterator[list[Row[Observation]]]:
+def _blocks(pieces: Iterator[Piece], defaults: CallDefaults, form: Form) -> Iterator[list[Row[Observation]]]:
     number = 0
     try:
         for piece in pieces:
@@ -108,7 +110,7 @@ def _blocks(pieces: Iterator[Piece], shared: Shared, form: Form) -> Iterator[lis
                 _check_columns(piece.head["columns"])
                 continue
             rows = enumerate(_values(piece, form), number)
-            yield [_row(number, value, shared) for number, value in rows]
+            yield [_row(number, value, defaults) for number, value in rows]
             number += piece.head["rows"]
     except ConfinedError as error:
         status, code = STATUSES.get(error.code, (422, "invalid_parquet"))
@@ -128,12 +130,12 @@ def _check_columns(names: list[str]) -> None:
         raise ServiceError(422, "invalid_header", f"{message}. Put lists of numbers in probabilities or logits")
 
 
-def _row(number: int, value: dict[str, Any], shared: Shared) -> Row[Observation]:
+def _row(number: int, value: dict[str, Any], defaults: CallDefaults) -> Row[Observation]:
     for name, cell in value.items():
         if type(cell) is dict:  # cells are never dicts; this is a problem that the reader reports
             id_ = value.get("id")
             return number, bad_row(number, id_[:MAX_ID] if isinstance(id_, str) else None, f"{name} {cell['problem']}")
-    return number, observation_of(number, value, shared)
+    return number, observation_of(number, value, defaults)
 
 
 def _values(piece: Piece, form: Form) -> Iterator[dict[str, Any]]:
@@ -144,7 +146,7 @@ def _values(piece: Piece, form: Form) -> Iterator[dict[str, Any]]:
         columns[name] = [None if k < 0 else texts[k] for k in next(arrays).tolist()]
     if head["numbers"]:
         names = tuple(head["numbers"])
-        columns[form] = [Named(names, numbers_C) for numbers_C in next(arrays)]
+        columns[form] = [NamedNumbers(names, numbers_C) for numbers_C in next(arrays)]
     if head["lists"]:
         columns[head["lists"]] = _lists(next(arrays), next(arrays))
     for cells in zip(*columns.values(), strict=True):

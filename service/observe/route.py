@@ -12,7 +12,7 @@ from service.bulk.report import Report, take
 from service.http import error_answers, json_body, keys
 from service.http.error_answers import RefusedRowsError
 from service.observe import formats, schemas
-from service.observe.observation import Form, Shared
+from service.observe.observation import CallDefaults, Form
 from service.observe.parquet import PARQUET, ParquetFiles
 from service.observe.schemas import ObservationSummary, ObservedDecision
 from service.observe.storing import Storing
@@ -38,7 +38,7 @@ router = APIRouter()
             "model": ObservationSummary,
             "content": {NDJSON: {"schema": {"type": "string", "description": "one JSON object per row"}}},
         },
-        **error_answers.documented(
+        **error_answers.document_errors(
             _400="not JSON, or not a Parquet file",
             _408="the body came too slowly",
             _409="the id was used for another answer, or this service serves the version itself",
@@ -98,27 +98,27 @@ async def observe(
     one line per row.
     """
     runtime, media_type = runtime_of(request), json_body.media_type(request)
-    shared = formats.shared_of(model, version, classes, positive, tag, shadow, act_alone)
+    defaults = formats.defaults_of(model, version, classes, positive, tag, shadow, act_alone)
     if media_type == json_body.JSON:
-        return await _take_json(request, runtime, shared)
+        return await _take_json(request, runtime, defaults)
     if media_type == NDJSON:
-        blocks = row_blocks(request, formats.json_lines(shared), BLOCK, "an observation")
+        blocks = row_blocks(request, formats.json_lines(defaults), BLOCK, "an observation")
     elif media_type == CSV:
-        blocks = row_blocks(request, formats.csv_lines(shared, form), BLOCK, "an observation")
+        blocks = row_blocks(request, formats.csv_lines(defaults, form), BLOCK, "an observation")
     elif media_type == PARQUET:
         files: ParquetFiles = request.app.state.parquet
-        blocks = files.row_blocks(await json_body.read(request), shared, form)
+        blocks = files.row_blocks(await json_body.read(request), defaults, form)
     else:
-        raise json_body.unsupported(request, f"{json_body.JSON}, {NDJSON}, {CSV} and {PARQUET}")
+        raise json_body.unsupported_type(request, f"{json_body.JSON}, {NDJSON}, {CSV} and {PARQUET}")
     rows_wanted = NDJSON in request.headers.get("accept", "").lower()
-    storing = Storing(runtime, shared, request.state.request_id)
+    storing = Storing(runtime, defaults, request.state.request_id)
     count = runtime.telemetry.observation
     return await take(
-        blocks, storing.store_each, ObservationSummary.of, count, rows_wanted=rows_wanted, beside=storing.acting
+        blocks, storing.store_each, ObservationSummary.of, count, with_rows=rows_wanted, beside=storing.acting
     )
 
 
-async def _take_json(request: Request, runtime: Runtime, shared: Shared) -> Response:
+async def _take_json(request: Request, runtime: Runtime, defaults: CallDefaults) -> Response:
     """Store the observations of a JSON body, all or none.
 
     Raises:
@@ -126,10 +126,10 @@ async def _take_json(request: Request, runtime: Runtime, shared: Shared) -> Resp
     """
     report = Report(None)
     try:
-        shared, rows = await json_body.read_json(
-            request, runtime.settings.max_json_values, lambda tree: formats.parse(tree, shared)
+        defaults, rows = await json_body.read_json(
+            request, runtime.settings.max_json_values, lambda tree: formats.parse(tree, defaults)
         )
-        storing = Storing(runtime, shared, request.state.request_id)
+        storing = Storing(runtime, defaults, request.state.request_id)
         outcomes = await storing.store_all(rows)
     except RefusedRowsError as error:
         for code, count in error.counts.items():

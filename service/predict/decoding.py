@@ -31,7 +31,7 @@ T = TypeVar("T")
 threads = ThreadPoolExecutor(DECODING, "decode")
 
 
-class Held:
+class ByteBudget:
     """Counter of the bytes of bodies that wait or are processed, with a limit."""
 
     def __init__(self, what: str, most: int) -> None:
@@ -51,10 +51,10 @@ class Held:
             self.bytes -= size
 
 
-held = Held("decoded", MOST_BYTES)
+budget = ByteBudget("decoded", MOST_BYTES)
 
 
-class Answering:
+class AnswerTimer:
     """Time limit of one answer. It starts when the request has arrived."""
 
     def __init__(self, request: Request, seconds: float, noun: str) -> None:
@@ -81,8 +81,8 @@ class Answering:
             ServiceError: 503 if the time is over or too many bytes are being decoded.
             CallerGoneError: The client has disconnected.
         """
-        with held.hold(size):
-            done = asyncio.get_running_loop().run_in_executor(executor, self._checked, size, work)
+        with budget.hold(size):
+            done = asyncio.get_running_loop().run_in_executor(executor, self._run_checked, size, work)
             try:
                 while not (await asyncio.wait([done], timeout=min(LONG_WAIT, self.left)))[0]:
                     self._check()
@@ -97,7 +97,7 @@ class Answering:
                 # MB.
                 del done
 
-    def _checked(self, size: int, work: Callable[[], T]) -> T:
+    def _run_checked(self, size: int, work: Callable[[], T]) -> T:
         try:
             with checked_by(self._check):
                 self._check()

@@ -21,7 +21,7 @@ def _number(value: Any) -> Any:
     return table.number(value) if isinstance(value, str) else value
 
 
-class Options(BaseModel):
+class PredictOptions(BaseModel):
     """Query parameters of /predict."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -44,7 +44,7 @@ class Options(BaseModel):
     )
 
     @classmethod
-    def of(cls, request: Request) -> Options:
+    def of(cls, request: Request) -> PredictOptions:
         """Read the options from a query.
 
         Raises:
@@ -62,7 +62,7 @@ class Options(BaseModel):
         return options
 
 
-DEFAULTS = Options()
+DEFAULTS = PredictOptions()
 
 
 def check_id(value: Any, name: str) -> str:
@@ -128,7 +128,7 @@ def lists_of(tree: dict[str, Any], count: int) -> dict[str, list[Any]]:
 
 
 def for_all(
-    request: Request, options: Options, lists: dict[str, list[Any]], count: int, noun: str
+    request: Request, options: PredictOptions, lists: dict[str, list[Any]], count: int, noun: str
 ) -> dict[str, list[Any]]:
     """Return the body's lists together with the values from the query and the header x-prediction-id.
 

@@ -14,8 +14,8 @@ from service.http import json_body
 from service.http.json_body import JSON
 from service.models.calls import PredictionCall
 from service.predict import decoding
-from service.predict.decoding import Answering
-from service.predict.options import Options, for_all, lists_of
+from service.predict.decoding import AnswerTimer
+from service.predict.options import PredictOptions, for_all, lists_of
 from service.settings import Settings
 from trueodds.inputs import Format, InputKind, Inputs, InputTooLargeError, Limits, table
 from trueodds.texts import short
@@ -31,8 +31,8 @@ PER_INSTANCE = ("ids", "tags", "propensities")
 
 
 async def read_call(
-    request: Request, options: Options, kind: InputKind, settings: Settings
-) -> tuple[PredictionCall, Answering]:
+    request: Request, options: PredictOptions, kind: InputKind, settings: Settings
+) -> tuple[PredictionCall, AnswerTimer]:
     """Read the rows of a /predict body with their details. Also return the time limit, which starts now.
 
     Raises:
@@ -47,8 +47,8 @@ async def read_call(
     elif media_type == JSON or form in kind.formats:
         body = await json_body.read(request)
     else:
-        raise json_body.unsupported(request, _listed(media_types(kind)))
-    answering = Answering(request, settings.answer_seconds, kind.noun)
+        raise json_body.unsupported_type(request, _join_words(media_types(kind)))
+    answering = AnswerTimer(request, settings.answer_seconds, kind.noun)
     lists: dict[str, list[Any]] = {}
     columns: dict[str, str] = {}
     if media_type == JSON:
@@ -82,7 +82,7 @@ def _read(body: bytes, kind: InputKind, form: Format, limits: Limits) -> tuple[I
 
 
 async def _json_inputs(
-    body: bytes, kind: InputKind, limits: Limits, max_values: int, answering: Answering
+    body: bytes, kind: InputKind, limits: Limits, max_values: int, answering: AnswerTimer
 ) -> tuple[Inputs, dict[str, list[Any]]]:
     """Read rows and lists. Encoded inputs are decoded in a thread, unless their headers say that they are small."""
 
@@ -121,7 +121,7 @@ async def _files_of(request: Request, kind: InputKind, limits: Limits) -> list[t
     return files
 
 
-def _listed(words: list[str]) -> str:
+def _join_words(words: list[str]) -> str:
     return f"{', '.join(words[:-1])} and {words[-1]}"
 
 
@@ -133,14 +133,14 @@ def instances(tree: Any, kind: InputKind, limits: Limits) -> list[Any]:
         InputError: There are no instances, or too many.
     """
     if not isinstance(tree, dict) or not isinstance(tree.get("instances"), list):
-        raise _invalid(f"the body must be {_expected(kind)}")
+        raise _invalid(f"the body must be {_expected_body(kind)}")
     if extra := tree.keys() - {"instances", *PER_INSTANCE}:
-        raise _invalid(f"unknown key {short(min(extra))} in the body; expected {_expected(kind)}")
+        raise _invalid(f"unknown key {short(min(extra))} in the body; expected {_expected_body(kind)}")
     values: list[Any] = tree["instances"]
     kind.check_count(len(values), limits)
     return values
 
 
-def _expected(kind: InputKind) -> str:
+def _expected_body(kind: InputKind) -> str:
     beside = "beside it, optionally, ids, tags and propensities, with one entry per instance"
     return f'{{"instances": [...]}}, each {kind.instance}; {beside}'

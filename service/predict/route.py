@@ -15,7 +15,7 @@ from service.http.json_body import JSON
 from service.models.calls import PredictionCall, PredictionResult, acting_rows
 from service.models.engine import Engine
 from service.predict import request_body, schemas
-from service.predict.options import Options
+from service.predict.options import PredictOptions
 from service.predict.schemas import Abstention, Prediction, Predictions, Top
 from service.runtime import runtime_of
 from trueodds.bundle.risk_coverage import LEVEL, RiskCoverage
@@ -35,7 +35,7 @@ fast = APIRouter()
     openapi_extra={"requestBody": schemas.BODY, "parameters": schemas.PARAMETERS, **keys.NEEDS_KEY},
     responses={
         200: {"model": Predictions},
-        **error_answers.documented(
+        **error_answers.document_errors(
             _400="not JSON, not .npy, or a broken multipart form",
             _404="unknown model or version",
             _408="the body came too slowly",
@@ -66,19 +66,19 @@ async def predict(request: Request) -> Response:
     another input it is refused with 409.
     """
     keys.check(request, "predict")
-    runtime, options = runtime_of(request), Options.of(request)
+    runtime, options = runtime_of(request), PredictOptions.of(request)
     engine = await runtime.registry.engine(options.model, options.version)
     with engine:
         request.state.version = engine.version.model, engine.version.version
         call, time = await request_body.read_call(request, options, engine.input, runtime.settings)
-        result = await engine.predict(call, seconds=time.seconds, left=time.left, gone=request.is_disconnected)
+        result = await engine.predict(call, seconds=time.seconds, left=time.left, is_gone=request.is_disconnected)
     large = result.probabilities_NC.size > LARGE_ANSWER
     answer = result, options, engine, call
     body = await asyncio.to_thread(encode, *answer) if large else encode(*answer)
     return Response(body, media_type=JSON)
 
 
-def encode(result: PredictionResult, options: Options, engine: Engine, call: PredictionCall) -> bytes:
+def encode(result: PredictionResult, options: PredictOptions, engine: Engine, call: PredictionCall) -> bytes:
     """Encode an answer as JSON."""
     tree: Predictions = {
         "request_id": call.request_id,
@@ -100,7 +100,7 @@ def encode(result: PredictionResult, options: Options, engine: Engine, call: Pre
     return orjson.dumps(tree)
 
 
-def rows_of(result: PredictionResult, options: Options) -> list[Prediction]:
+def rows_of(result: PredictionResult, options: PredictOptions) -> list[Prediction]:
     """Return one object per input, with the parts that the options select."""
     rows = result.probabilities_NC.tolist()
     predictions: list[Prediction] = []

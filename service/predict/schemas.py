@@ -12,7 +12,7 @@ from service.http.documentation import BINARY, Schema, body_of, list_of, object_
 from service.http.json_body import JSON
 from service.ids import MAX_ID
 from service.models.engine import Engine
-from service.predict.options import MAX_TAG, PREDICTION_ID, Options
+from service.predict.options import MAX_TAG, PREDICTION_ID, PredictOptions
 from service.predict.request_body import FORMATS, MULTIPART
 from trueodds.bundle import Decision
 from trueodds.inputs import KINDS, Format
@@ -127,7 +127,7 @@ class Predictions(_Answers, total=False):
     abstention: Annotated[Abstention, Field(description="With abstain_below.")]
 
 
-def _described(form: Format) -> str:
+def _describe(form: Format) -> str:
     """Describe a body of a format, for each kind of input that accepts it."""
     return "; ".join(f"{kind.noun}s: {kind.formats[form]}" for kind in KINDS if form in kind.formats)
 
@@ -150,7 +150,7 @@ BODY = body_of(
             ["instances"],
         ),
         MULTIPART: object_of({"files": list_of(BINARY, minItems=1)}, ["files"], is_open=True),
-        **{media_type: {**BINARY, "description": _described(form)} for media_type, form in FORMATS.items()},
+        **{media_type: {**BINARY, "description": _describe(form)} for media_type, form in FORMATS.items()},
     }
 )
 
@@ -168,7 +168,7 @@ def _parameters(model: type[BaseModel]) -> list[dict[str, Any]]:
 
 
 PARAMETERS = [
-    *_parameters(Options),
+    *_parameters(PredictOptions),
     {
         "name": PREDICTION_ID,
         "in": "header",

@@ -43,7 +43,7 @@ DEFAULTS = {"bins": "15", "level": "0.95", "binning": "width"}
 
 
 @dataclass(frozen=True)
-class Choice:
+class WindowChoice:
     """Values of the fields in the form."""
 
     window: str
@@ -63,19 +63,19 @@ def address(query: Mapping[str, str], **changes: str | None) -> str:
     return f"{REPORT}?{urlencode(pairs)}" if pairs else REPORT
 
 
-def choice_of(report: Report, now: datetime) -> Choice:
+def choice_of(report: Report, now: datetime) -> WindowChoice:
     """Return the window as the form shows it: a sliding one if that would begin at the same hour now."""
     window = report.window
     if window.last is not None:
-        return Choice("last", f"the {plural(window.last, 'newest label')}", last=window.last)
+        return WindowChoice("last", f"the {plural(window.last, 'newest label')}", last=window.last)
     if window.since is None and window.until is None:
-        return Choice("all", "all predictions so far")
+        return WindowChoice("all", "all predictions so far")
     begin, end = (None if t is None else utc(t) for t in (window.since, window.until))
     if begin is not None and end is None:
         for name, hours in HOURS.items():
             if begin == _since(now, hours):
                 unit = "24 hours" if hours == 24 else f"{hours // 24} days"
-                return Choice(name, f"predictions of the last {unit}")
+                return WindowChoice(name, f"predictions of the last {unit}")
     last_day = None if end is None else end - timedelta(microseconds=1)
     words = " ".join(
         [
@@ -84,7 +84,7 @@ def choice_of(report: Report, now: datetime) -> Choice:
             if time is not None
         ]
     )
-    return Choice(
+    return WindowChoice(
         "days",
         f"predictions {words} UTC",
         from_day="" if begin is None else f"{begin:%Y-%m-%d}",
@@ -120,7 +120,7 @@ def form_address(form: Mapping[str, str], now: datetime) -> str:
     return address(query)
 
 
-def refresh_address(query: Mapping[str, str], choice: Choice) -> str:
+def refresh_address(query: Mapping[str, str], choice: WindowChoice) -> str:
     """Return the address that reloads a page with a sliding window; "" if the page's own address does."""
     if choice.window not in HOURS:
         return ""

@@ -11,10 +11,10 @@ import numpy as np
 from service.alarm import ALARM, PROMISE
 from service.errors import ServiceError
 from service.report.query import ReportQuery, unknown_tag
-from service.report.recent import Recent, selected
+from service.report.recent import RecentLabels, select_labels
 from service.runtime import Runtime
 from service.store import MAX_PERIODS, By, RowSums, Store
-from service.store.rows import HeldLabels, LabelBlock, Matured, Settlement, Version, Voiding
+from service.store.rows import HeldLabels, LabelBlock, MaturedCounts, Settlement, Version, Voiding
 from trueodds.bundle.contents import shadowed_by, slot_of
 from trueodds.metrics import CalibrationSums
 from trueodds.reports import LabelledRows
@@ -43,19 +43,19 @@ class ReportData:
     """Sums of the same answers by p(positive), for a version with a positive class."""
     rows: LabelledRows
     """Labels of the window that arrived last."""
-    corrected: int
+    corrected_count: int
     """Number of corrected labels in the window."""
     versions: dict[str, AnswerSums]
     groups: dict[str, AnswerSums] | None
     trend: tuple[Unit, Periods] | None
     class_and_tag: RowSums | None
     """Rows of a class and a tag together, or of a tag without sums of its own, if the report is about these."""
-    known: list[KnownVersion]
+    known_versions: list[KnownVersion]
     all_sums: AnswerSums
     """Sums of all answers so far, which the alarm is about."""
     corrected_block: LabelBlock | None
     """Labels of all answers that arrived last, if any label of the version was corrected."""
-    held: HeldLabels | None
+    held_labels: HeldLabels | None
     """Held labels of the model."""
     voidings: list[Voiding]
     """Voidings of the version's labels, in their order."""
@@ -63,17 +63,17 @@ class ReportData:
     """Number of doubtful labels of the version. They are in no other number."""
     settlements: list[Settlement]
     """Settlements of doubtful labels, in their order."""
-    matured: Matured | None
+    matured_counts: MaturedCounts | None
     """Matured answers of a version with a maturity window; None without one."""
     alarm: Any
     """The alarm's state, as it is stored."""
     promise: Any
     """State of the evidence about the promise to act alone, as it is stored; None without a promise."""
-    acted: int
+    acted_count: int
     """Number of answers so far that acted alone."""
 
 
-async def read(runtime: Runtime, recent: Recent, version: Version, query: ReportQuery) -> ReportData:
+async def read(runtime: Runtime, recent: RecentLabels, version: Version, query: ReportQuery) -> ReportData:
     """Read all data that the report needs.
 
     Raises:
@@ -85,7 +85,7 @@ async def read(runtime: Runtime, recent: Recent, version: Version, query: Report
     sums, block = await _sums_and_labels(store, recent, version, query, class_and_tag)
     positive = await _positive(store, version, query, block, class_and_tag)
     known = await store.read_versions()
-    corrected = await _corrected(store, version, query, block)
+    corrected = await _count_corrected(store, version, query, block)
     versions = await sums_of_versions(store, known, query, version, sums)
     all_sums = sums if query.window.is_everything else await store.read_sums(*key)
     any_corrected = corrected or await store.count_corrected(*key)
@@ -93,19 +93,19 @@ async def read(runtime: Runtime, recent: Recent, version: Version, query: Report
         sums=sums,
         positive=positive,
         rows=rows_of_window(block, version, query),
-        corrected=corrected,
+        corrected_count=corrected,
         versions=versions,
-        known=_roles(known, runtime),
+        known_versions=_roles(known, runtime),
         all_sums=all_sums,
         corrected_block=await recent.labels(store, version) if any_corrected else None,
-        held=(await store.read_held()).get(version.model),
+        held_labels=(await store.read_held()).get(version.model),
         voidings=await store.read_voidings(*key),
         doubtful=await store.count_doubtful(*key),
         settlements=await store.read_settlements(*key),
-        matured=await store.read_matured(*key),
+        matured_counts=await store.read_matured(*key),
         alarm=await store.read_state(*key, ALARM),
         promise=await store.read_state(*key, PROMISE) if version.act_alone else None,
-        acted=await store.count_acted(*key) if version.act_alone else 0,
+        acted_count=await store.count_acted(*key) if version.act_alone else 0,
         groups=await sums_of_groups(store, version, query) if query.by else None,
         trend=await periods_of(store, version, query, class_and_tag) if query.trend else None,
         class_and_tag=class_and_tag,
@@ -139,7 +139,7 @@ def rows_of_window(block: LabelBlock, version: Version, query: ReportQuery) -> L
         kept_L &= block.predicted_L == version.classes.index(query.predicted_class)
     if query.stored_tag is not None:
         kept_L &= np.array([(tag or "") == query.stored_tag for tag in block.tags], bool)
-    kept = block if kept_L.all() else selected(block, kept_L)
+    kept = block if kept_L.all() else select_labels(block, kept_L)
     return LabelledRows(
         confidence_L=kept.confidence_L,
         correct_L=kept.correct_L,
@@ -149,7 +149,7 @@ def rows_of_window(block: LabelBlock, version: Version, query: ReportQuery) -> L
 
 
 async def sums_of_versions(
-    store: Store, known: list[Version], query: ReportQuery, version: Version, sums: AnswerSums
+    store: Store, versions: list[Version], query: ReportQuery, version: Version, sums: AnswerSums
 ) -> dict[str, AnswerSums]:
     """Return the versions of one model in the same window, in the order in which they were added.
 
@@ -158,7 +158,7 @@ async def sums_of_versions(
     """
     if query.window.is_group or query.last is not None:
         return {}
-    same = [v.version for v in known if v.model == version.model]
+    same = [v.version for v in versions if v.model == version.model]
     shown = [name for k, name in enumerate(same) if k >= len(same) - MAX_VERSIONS or name == version.version]
     window = query.since_ms, query.until_ms
     return {
@@ -238,7 +238,7 @@ async def _class_and_tag(store: Store, version: Version, query: ReportQuery) -> 
 
 
 async def _sums_and_labels(
-    store: Store, recent: Recent, version: Version, query: ReportQuery, class_and_tag: RowSums | None
+    store: Store, recent: RecentLabels, version: Version, query: ReportQuery, class_and_tag: RowSums | None
 ) -> tuple[AnswerSums, LabelBlock]:
     """Return the sums that the report is about, and the labels that arrived last."""
     key = version.key
@@ -289,7 +289,7 @@ async def _positive(
     return PositiveSums(positive.name, sums)
 
 
-async def _corrected(store: Store, version: Version, query: ReportQuery, block: LabelBlock) -> int:
+async def _count_corrected(store: Store, version: Version, query: ReportQuery, block: LabelBlock) -> int:
     """Return the number of corrected labels that the report is about."""
     key = version.key
     if query.last is not None:

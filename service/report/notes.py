@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from service.http.parameters import moment_of
-from service.store.rows import HeldLabels, LabelSelection, Matured, Settlement, Version, Voiding
+from service.store.rows import HeldLabels, LabelSelection, MaturedCounts, Settlement, Version, Voiding
 from trueodds.bundle.contents import shadowed_by
 from trueodds.reports.schemas import Held, Maturing
 from trueodds.sums.hours import HOUR_MS
@@ -45,25 +45,25 @@ def doubtful_note(doubtful: int, settlements: list[Settlement]) -> str:
     return " ".join(notes)
 
 
-def held_of(held: HeldLabels | None) -> Held | None:
+def held_of(labels: HeldLabels | None) -> Held | None:
     """Return the report's field on held labels."""
-    if held is None:
+    if labels is None:
         return None
-    return Held(labels=held.count, oldest=moment_of(held.oldest_ms))
+    return Held(labels=labels.count, oldest=moment_of(labels.oldest_ms))
 
 
-def held_note(held: HeldLabels | None, now_ms: int) -> str:
+def held_note(labels: HeldLabels | None, now_ms: int) -> str:
     """Return a caution if labels of the model have waited for their predictions for over an hour; else ""."""
-    if held is None or now_ms - held.oldest_ms < HOUR_MS:
+    if labels is None or now_ms - labels.oldest_ms < HOUR_MS:
         return ""
-    have = "has" if held.count == 1 else "have"
+    have = "has" if labels.count == 1 else "have"
     return (
-        f"{plural(held.count, 'label')} of this model {have} arrived for ids without a prediction so far, the oldest on"
-        f" {_time(held.oldest_ms)}. Send predictions and labels with the same ids."
+        f"{plural(labels.count, 'label')} of this model {have} arrived for ids without a prediction so far, the oldest"
+        f" on {_time(labels.oldest_ms)}. Send predictions and labels with the same ids."
     )
 
 
-def maturing_of(version: Version, matured: Matured | None, answers: int, matures: Matures) -> Maturing | None:
+def maturing_of(version: Version, matured: MaturedCounts | None, answers: int, matures: Matures) -> Maturing | None:
     """Build the report's field on maturing. `answers` counts all of the version; `matures` is the setting."""
     maturity = version.maturity
     if maturity is None or matured is None:

@@ -141,9 +141,9 @@ def check_costs(query: ReportQuery, version: Version) -> None:
         )
 
 
-def unknown_tag(query: ReportQuery, version: Version, known: list[str]) -> ServiceError:
+def unknown_tag(query: ReportQuery, version: Version, tags: list[str]) -> ServiceError:
     """Return the error for a tag without answers of the version."""
-    shown = [name or NO_TAG for name in known]
+    shown = [name or NO_TAG for name in tags]
     words = f"no answer of {version.model}/{version.version} has the tag {short(query.tag)}; its tags are"
     listed = ", ".join(shown[:20]) + (", ..." if len(shown) > 20 else "") or "none yet"
     return ServiceError(404, "unknown_tag", f"{words} {listed}.{nearest(query.tag or '', shown)}")

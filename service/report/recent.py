@@ -16,7 +16,7 @@ from trueodds.reports.labelling import NEWEST
 VERSIONS = 16
 
 
-class Recent:
+class RecentLabels:
     """The last 5,000 labels with their current values, for the versions that were reported last; 1 MB each."""
 
     def __init__(self, most: int = NEWEST) -> None:
@@ -36,8 +36,8 @@ class Recent:
             if len(new) == self._most:  # the log may have more
                 block = await store.read_labels(*key, last=self._most)
             else:
-                block = _joined(known, new, self._most)
-                block = _corrected(block, await store.read_corrected(*key, after=int(block.sequence_L[0]) - 1))
+                block = _join(known, new, self._most)
+                block = _with_corrections(block, await store.read_corrected(*key, after=int(block.sequence_L[0]) - 1))
         self._known[key] = voiding, block
         self._known.move_to_end(key)
         while len(self._known) > VERSIONS:
@@ -45,7 +45,7 @@ class Recent:
         return block
 
 
-def selected(block: LabelBlock, rows_L: npt.NDArray[np.bool_]) -> LabelBlock:
+def select_labels(block: LabelBlock, rows_L: npt.NDArray[np.bool_]) -> LabelBlock:
     """Return the labels for which `rows_L` is true."""
     place = np.flatnonzero(rows_L)
 
@@ -55,7 +55,7 @@ def selected(block: LabelBlock, rows_L: npt.NDArray[np.bool_]) -> LabelBlock:
     return LabelBlock(**{field.name: some(getattr(block, field.name)) for field in fields(LabelBlock)})
 
 
-def _corrected(block: LabelBlock, now: LabelBlock) -> LabelBlock:
+def _with_corrections(block: LabelBlock, now: LabelBlock) -> LabelBlock:
     """Return the labels with their corrected values. Corrections of labels outside the block are ignored."""
     known_L = np.isin(now.sequence_L, block.sequence_L)
     place = np.searchsorted(block.sequence_L, now.sequence_L[known_L])
@@ -66,7 +66,7 @@ def _corrected(block: LabelBlock, now: LabelBlock) -> LabelBlock:
     return replace(block, **changed) if len(place) else block
 
 
-def _joined(block: LabelBlock, new: LabelBlock, most: int) -> LabelBlock:
+def _join(block: LabelBlock, new: LabelBlock, most: int) -> LabelBlock:
     def both(name: str) -> Any:
         one, other = getattr(block, name), getattr(new, name)
         return (one + other if isinstance(one, list) else np.concatenate([one, other]))[-most:]

@@ -57,7 +57,7 @@ _TIME = "ISO 8601 (UTC if no offset) or Unix time of the PREDICTION; extended to
     dependencies=[keys.requires("read")],
     responses={
         200: {"model": Report, "content": {"text/html": {}}},
-        **error_answers.documented(
+        **error_answers.document_errors(
             _404="unknown model, version, class or tag",
             _422="unknown or repeated parameter, value out of range, or parameters that contradict each other",
             _503="no model has been served yet",
@@ -200,7 +200,7 @@ def acting_of(data: ReportData, version: Version, settings: Settings) -> ActingA
         return None
     state = PromiseState.read(data.promise, version.act_alone, settings)
     corrected = data.corrected_block is not None
-    return acting_alone(state, settings, answers=data.all_sums.answers, acted=data.acted, corrected=corrected)
+    return acting_alone(state, settings, answers=data.all_sums.answers, acted=data.acted_count, is_corrected=corrected)
 
 
 def _next_steps(maturing: Maturing | None, settings: Settings) -> dict[Verdict, str]:
@@ -215,8 +215,9 @@ def _next_steps(maturing: Maturing | None, settings: Settings) -> dict[Verdict, 
 def compose(data: ReportData, version: Version, query: ReportQuery, settings: Settings, base_url: str) -> Report:
     """Compose the report. If the alarm's evidence is damaged, a note says so and alarm and advice are missing."""
     options, notes = query.options, observed_notes(version)
-    held, in_doubt = held_note(data.held, time.time_ns() // 1_000_000), doubtful_note(data.doubtful, data.settlements)
-    maturing = maturing_of(version, data.matured, data.all_sums.answers, settings.matures)
+    held = held_note(data.held_labels, time.time_ns() // 1_000_000)
+    in_doubt = doubtful_note(data.doubtful, data.settlements)
+    maturing = maturing_of(version, data.matured_counts, data.all_sums.answers, settings.matures)
     waiting = window_note(version, settings.matures) if maturing is None else maturing.reading
     notes += filter(None, [waiting, in_doubt, held, voiding_note(data.voidings)])
     alarm: Alarm | None = None
@@ -225,7 +226,7 @@ def compose(data: ReportData, version: Version, query: ReportQuery, settings: Se
         state = AlarmState.read(data.alarm, settings)
         model, corrected, positive = version.model, data.corrected_block, version.positive
         is_corrected = corrected is not None
-        alarm = alarm_of(state, settings, model=model, sums=data.all_sums, corrected=is_corrected, positive=positive)
+        alarm = alarm_of(state, settings, model=model, sums=data.all_sums, is_corrected=is_corrected, positive=positive)
         advice = advice_of(
             state,
             corrected,
@@ -253,14 +254,14 @@ def compose(data: ReportData, version: Version, query: ReportQuery, settings: Se
         alarm=alarm,
         advice=advice,
         acting=acting,
-        corrected=data.corrected,
+        corrected=data.corrected_count,
         versions=slices_of(data.versions, options),
         classes=slices_of(data.groups, options) if data.groups is not None and query.by == "class" else None,
         tags=tags_of(data.groups, options) if data.groups is not None and query.by == "tag" else None,
         trend=trend_of(*data.trend, options, alarm.nulls[0].tolerance if alarm else TOLERANCE) if data.trend else None,
-        known=data.known,
+        known=data.known_versions,
         notes=notes,
         next_steps=_next_steps(maturing, settings),
     )
-    report.held, report.maturing = held_of(data.held), maturing
+    report.held, report.maturing = held_of(data.held_labels), maturing
     return report

@@ -14,7 +14,7 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 from service.alarm.evidence import NULLS
 from service.alarm.readings import Standing
 from service.alarm.state import AlarmState
-from service.store.rows import HeldLabels, Matured, Version
+from service.store.rows import HeldLabels, MaturedCounts, Version
 from service.telemetry.metrics import KEY
 from trueodds.metrics import EceInterval, ece_interval
 from trueodds.reports.schemas.alarm import ActingAlone
@@ -37,7 +37,7 @@ class VersionState:
     standing: Standing
     acting: ActingAlone | None = None
     """Results of the promise to act alone; None without a promise."""
-    matured: Matured | None = None
+    matured: MaturedCounts | None = None
     """Matured answers; None without a maturity window."""
 
     @property
@@ -45,7 +45,9 @@ class VersionState:
         return [self.version.model, self.version.version]
 
 
-def chosen(by_activity: Sequence[Version], loaded: Iterable[tuple[str, str, str, bool]]) -> tuple[list[Version], int]:
+def choose_versions(
+    by_activity: Sequence[Version], loaded: Iterable[tuple[str, str, str, bool]]
+) -> tuple[list[Version], int]:
     """Return the versions with series of their own, loaded ones first, and the number of versions left out."""
     keys = {(model, version) for model, version, *_ in loaded}
     ordered = sorted(by_activity, key=lambda version: version.key not in keys)
@@ -68,19 +70,19 @@ class Gauges:
         held: Mapping[str, HeldLabels],
         left_out: int = 0,
     ) -> list[Metric]:
-        """Return all gauges. See `Registry` for `loaded` and `altered`, and `chosen` for `left_out`."""
+        """Return all gauges. See `Registry` for `loaded` and `altered`, and `choose_versions` for `left_out`."""
         return [
             self._build,
             self._read_only,
-            *_stored(states),
+            *_store_gauges(states),
             _left_out(left_out),
             *self._calibration(states),
             *_evidence(states),
             *_acting(states),
             *_maturing(states),
-            _loaded(loaded),
-            _altered(altered),
-            *_held(held),
+            _ready_gauge(loaded),
+            _altered_gauge(altered),
+            *_held_gauges(held),
         ]
 
     def _calibration(self, states: Sequence[VersionState]) -> list[Metric]:
@@ -130,7 +132,7 @@ def _read_only(read_only: bool) -> Metric:
     return _gauge("read_only", text, (), [([], float(read_only))])
 
 
-def _stored(states: Sequence[VersionState]) -> list[Metric]:
+def _store_gauges(states: Sequence[VersionState]) -> list[Metric]:
     text = (
         "Share of the predictions that have a label; with a maturity window, of those whose window has closed; NaN if"
         " there are none"
@@ -171,7 +173,7 @@ def _evidence(states: Sequence[VersionState]) -> list[Metric]:
         alarm.add_metric(state.key, ALARM_STATES.index(state.standing) if evidence else float("nan"))
         if evidence:
             evidence = evidence.watching(state.version.positive is not None)
-        for null in evidence.watched if evidence else NULLS:
+        for null in evidence.watched_nulls if evidence else NULLS:
             log_e.add_metric([*state.key, null], evidence.log_e(null) if evidence else float("nan"))
         if evidence and evidence.last_ms is not None:
             age.add_metric(state.key, max(0.0, time.time() - evidence.last_ms / 1000))
@@ -216,7 +218,7 @@ def _maturing(states: Sequence[VersionState]) -> list[Metric]:
     ]
 
 
-def _held(held: Mapping[str, HeldLabels]) -> list[Metric]:
+def _held_gauges(held: Mapping[str, HeldLabels]) -> list[Metric]:
     text = "Time since the oldest held label arrived; no series without one"
     ages = [([model], max(0.0, time.time() - labels.oldest_ms / 1000)) for model, labels in held.items()]
     counts = [([model], labels.count) for model, labels in held.items()]
@@ -226,13 +228,13 @@ def _held(held: Mapping[str, HeldLabels]) -> list[Metric]:
     ]
 
 
-def _loaded(loaded: Iterable[tuple[str, str, str, bool]]) -> Metric:
+def _ready_gauge(loaded: Iterable[tuple[str, str, str, bool]]) -> Metric:
     text = "1: loaded; 0: should be loaded, but is refused or not loaded yet"
     values = [([model, version, role], float(is_ready)) for model, version, role, is_ready in loaded]
     return _gauge("version_ready", text, [*KEY, "role"], values)
 
 
-def _altered(altered: Iterable[tuple[str, str, bool]]) -> Metric:
+def _altered_gauge(altered: Iterable[tuple[str, str, bool]]) -> Metric:
     text = "1: its files have changed since they were loaded; 0: they have not"
     values = [([model, version], float(is_altered)) for model, version, is_altered in altered]
     return _gauge("version_altered", text, KEY, values)

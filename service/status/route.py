@@ -18,7 +18,7 @@ from service.http.json_body import JSON
 from service.http.parameters import prefers_html
 from service.models.schemas import Models, stored_models
 from service.runtime import Runtime, runtime_of
-from service.status.gauges import Gauges, VersionState, chosen
+from service.status.gauges import Gauges, VersionState, choose_versions
 from service.store import StoreError
 from service.store.rows import Version
 from trueodds.reports.schemas.alarm import ActingAlone
@@ -47,7 +47,9 @@ async def live() -> Response:
     tags=["operation"],
     response_model=Health,
     summary="Check that the service is ready",
-    responses=error_answers.documented(_503="no model is loaded, or the store is not writable; the message says why"),
+    responses=error_answers.document_errors(
+        _503="no model is loaded, or the store is not writable; the message says why"
+    ),
 )
 async def ready(request: Request) -> Response:
     """Answer 200 if a bundle is loaded, has reproduced its golden prediction, and the store is writable.
@@ -74,7 +76,7 @@ async def ready(request: Request) -> Response:
     response_model=Models,
     summary="List the models",
     dependencies=[keys.requires("read")],
-    responses=error_answers.documented(**keys.ERRORS),
+    responses=error_answers.document_errors(**keys.ERRORS),
 )
 async def models(request: Request) -> Response:
     """List every published version, the roles, and the reasons of refused versions; also models on other servers.
@@ -95,7 +97,7 @@ async def models(request: Request) -> Response:
     summary="Get metrics for Prometheus",
     response_class=Response,
     dependencies=[keys.requires("read")],
-    responses={200: {"content": {"text/plain": {}}}, **error_answers.documented(**keys.ERRORS)},
+    responses={200: {"content": {"text/plain": {}}}, **error_answers.document_errors(**keys.ERRORS)},
 )
 async def metrics(request: Request) -> Response:
     """Return counts of all workers and of the store, in Prometheus's format.
@@ -104,8 +106,8 @@ async def metrics(request: Request) -> Response:
     """
     runtime, gauges = runtime_of(request), request.app.state.gauges
     assert isinstance(gauges, Gauges)
-    loaded, altered = list(runtime.registry.loaded()), list(runtime.registry.altered())
-    versions, left_out = chosen(await runtime.store.read_versions_by_activity(), loaded)
+    loaded, altered = list(runtime.registry.intended_versions()), list(runtime.registry.file_changes())
+    versions, left_out = choose_versions(await runtime.store.read_versions_by_activity(), loaded)
     states = []
     for version in versions:
         sums = await runtime.store.read_sums(*version.key)

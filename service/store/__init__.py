@@ -16,17 +16,17 @@ from service.store.rows import By, RowsError, StoreError
 from service.store.store import MAX_LAST, MAX_PERIODS, Store
 from service.store.work import upgrading, windows
 from service.store.work.sums.class_and_tag import RowSums
-from service.store.work.upgrading import Doubt
+from service.store.work.upgrading import DoubtfulCounts
 from service.store.work.voiding import Restart
-from service.store.work.windows import Begun
+from service.store.work.windows import WindowCounts
 from trueodds.sums.maturity import Matures
 
 __all__ = [
     "MAX_LAST",
     "MAX_PERIODS",
     "By",
-    "Doubt",
-    "Begun",
+    "DoubtfulCounts",
+    "WindowCounts",
     "RowSums",
     "RowsError",
     "Store",
@@ -89,7 +89,7 @@ async def _open_database(address: str, connections: int, read_only: bool) -> Dat
 
 async def upgrade_store(
     address: str, restart: Restart, say: Callable[[str], None]
-) -> dict[tuple[str, str], Doubt] | None:
+) -> dict[tuple[str, str], DoubtfulCounts] | None:
     """Upgrade a store from the previous release's schema, in one transaction.
 
     Args:
@@ -113,7 +113,7 @@ async def upgrade_store(
     return await asyncio.to_thread(sqlite_upgrade.upgrade, Path(address), make, say)
 
 
-async def begin_windows(address: str, matures: Matures, restart: Restart) -> dict[tuple[str, str], Begun]:
+async def begin_windows(address: str, matures: Matures, restart: Restart) -> dict[tuple[str, str], WindowCounts]:
     """Give versions without a maturity window the window of their model, in one transaction. See `work.windows`.
 
     Args:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Literal, NamedTuple, get_args
 
-from service.errors import SHOWN, Refusal
+from service.errors import MOST_LISTED, Refusal
 from service.ids import is_generated
 from service.store.rows import Label, LabelCounts, Version, storable
 from trueodds.bundle.contents import is_shadow, shadows_of
@@ -163,9 +163,9 @@ class Rules:
             change.now = index
         return "stored" if known is None else "corrected"
 
-    def _conflict(self, row: int, label: Label, candidate: Candidate, index: int, known: int, where: str) -> Refusal:
+    def _conflict(self, row: int, label: Label, candidate: Candidate, index: int, stored: int, where: str) -> Refusal:
         classes = self._versions[candidate.version].classes
-        message = f"{label.id} has the label {classes[known]!r} {where}, but {classes[index]!r} was sent"
+        message = f"{label.id} has the label {classes[stored]!r} {where}, but {classes[index]!r} was sent"
         return Refusal(row, label.id, "conflicting_label", f"{message}; {_CURES[where]}")
 
     def _names(self, key: int) -> Names:
@@ -173,7 +173,7 @@ class Rules:
 
     def _unknown_class(self, row: int, label: Label, classes: tuple[str, ...]) -> Refusal:
         self._unknown_names += 1  # finding a similar name takes milliseconds, too slow for thousands of rows
-        message = _class_message(label.label, classes, near=self._unknown_names <= SHOWN)
+        message = _class_message(label.label, classes, near=self._unknown_names <= MOST_LISTED)
         return Refusal(row, label.id, "unknown_class", message)
 
     def _hold(self, row: int, label: Label) -> Outcome | Refusal:

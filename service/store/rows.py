@@ -266,7 +266,7 @@ class HeldLabels:
 
 
 @dataclass(frozen=True)
-class Matured:
+class MaturedCounts:
     """Counts of a version with a maturity window."""
 
     answers: int

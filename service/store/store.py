@@ -24,7 +24,7 @@ from service.store.rows import (
     LabelCounts,
     LabelledLogits,
     LabelSelection,
-    Matured,
+    MaturedCounts,
     PredictionBatch,
     PruneCounts,
     SettleCounts,
@@ -65,13 +65,13 @@ COMPACT_ROWS = 100_000
 """Number of rows after which it compacts. Adding up that many in a read takes 7 ms."""
 STATE_LABELS = 10_000
 """Labels per transaction of `update_state`. It takes 20 to 50 ms, in which no other label can be written."""
-PRUNED = 2000
+PRUNE_BATCH = 2000
 """Predictions removed per transaction of `prune`. It takes 12 ms, so that other calls wait only briefly."""
-ADMITTED = 20_000
+ADMIT_BATCH = 20_000
 """Answers moved per transaction of `admit_tags`. A tag with more answers is split over two sums for .2 s each."""
-VOIDED = 2000
+VOID_BATCH = 2000
 """Labels voided per transaction of `void_labels`."""
-CLOSED = 2000
+MATURE_BATCH = 2000
 """Answers counted per transaction of `mature`."""
 SMALL = 500
 """Number of rows from which work runs off the event loop."""
@@ -81,7 +81,7 @@ MAX_PERIODS = 750
 """Largest number of periods in a trend: the hours of a month."""
 BLOCK_BYTES = 4 << 20
 """Bytes of logits in one block of `read_labelled_logits` and of `export`."""
-EXPORTED = 10_000
+EXPORT_BATCH = 10_000
 """Predictions in one block of `export`."""
 LATEST_MS = 2**47
 """Time in milliseconds later than any prediction. Ids hold twelve hex digits of it."""
@@ -121,7 +121,7 @@ class Store:
     ) -> None:
         """Make the store. `matures` has the maturity windows, by model, of versions that are added from now on."""
         self.database = database
-        self._known, self._totals = versions.KnownVersions(), queries.MergedTotals()
+        self._known, self._totals = versions.VersionCache(), queries.MergedTotals()
         self._matures, self._clock = dict(matures), clock
         self._compact_commits = compact_commits
         self._commits = self._rows = 0
@@ -229,7 +229,7 @@ class Store:
                 return state
 
     async def void_labels(
-        self, what: Voiding, restart: voiding.Restart, *, dry_run: bool = False, limit: int = VOIDED
+        self, what: Voiding, restart: voiding.Restart, *, dry_run: bool = False, limit: int = VOID_BATCH
     ) -> tuple[dict[tuple[str, str], VoidCounts], int]:
         """Void labels by import or time of arrival. They are removed from all sums.
 
@@ -252,7 +252,7 @@ class Store:
             counts[place] = counts.get(place, VoidCounts()) + voided
 
         transact = self.database.read if dry_run else partial(self.database.write, large=True)
-        held = await transact(partial(voiding.held, what, dry_run=dry_run))
+        held = await transact(partial(voiding.void_held, what, dry_run=dry_run))
         await self._reload()
         known = self._known
         for key in voiding.selected_versions(what.selection, known):
@@ -269,7 +269,7 @@ class Store:
         return counts, held
 
     async def settle_labels(
-        self, selection: LabelSelection, settlement: Settlement, *, dry_run: bool = False, limit: int = VOIDED
+        self, selection: LabelSelection, settlement: Settlement, *, dry_run: bool = False, limit: int = VOID_BATCH
     ) -> tuple[dict[tuple[str, str], SettleCounts], SettleCounts]:
         """Settle doubtful labels; see `work.doubtful`.
 
@@ -309,7 +309,7 @@ class Store:
         return await self.database.write(partial(retention.remove, id_, [model, *shadows_of(model)]))
 
     async def prune(
-        self, before: int | None = None, held_before: int | None = None, *, limit: int = PRUNED
+        self, before: int | None = None, held_before: int | None = None, *, limit: int = PRUNE_BATCH
     ) -> PruneCounts:
         """Remove predictions made before a time, with their labels, and labels held since before a time.
 
@@ -328,7 +328,7 @@ class Store:
             held = await self.database.write(partial(retention.prune_held, held_before))
         return PruneCounts(answers, answer_labels, held)
 
-    async def admit_tags(self, *, limit: int = ADMITTED) -> None:
+    async def admit_tags(self, *, limit: int = ADMIT_BATCH) -> None:
         """Give tags that have become frequent sums of their own; see `work.sums.tag_places`."""
         await self._reload()
         known = self._known
@@ -341,7 +341,7 @@ class Store:
                     self._count(limit)
         await self._reload()
 
-    async def mature(self, now: int | None = None, *, limit: int = CLOSED) -> int:
+    async def mature(self, now: int | None = None, *, limit: int = MATURE_BATCH) -> int:
         """Count the answers whose maturity window has closed. Return their number.
 
         They enter the sums and the log with the time at which their window ended, so the time of this call does not
@@ -486,7 +486,7 @@ class Store:
             return queries.trend_of(self._version(key), key, unit, hours, most, by, group)
 
         periods, number = await self._ask(model, version, question, (none, 0))
-        return _stored(periods, UNIT_OF[unit], queries.kind_of(by), number)
+        return _answer_sums(periods, UNIT_OF[unit], queries.kind_of(by), number)
 
     async def read_answers(self, model: str, ids: list[str]) -> dict[str, StoredPrediction]:
         """Read stored answers of a model by id. Unknown ids are left out."""
@@ -504,7 +504,7 @@ class Store:
         until: int = LATEST_MS,
         *,
         logits: bool = False,
-        limit: int = EXPORTED,
+        limit: int = EXPORT_BATCH,
     ) -> AsyncIterator[list[StoredPrediction]]:
         """Read the predictions of a version made in [since, until), in milliseconds, with their labels, in blocks.
 
@@ -591,7 +591,7 @@ class Store:
         classes = len(self._version(key).classes)
         limit = max(block_bytes // (4 * classes), 1)
         while True:
-            work = partial(reading.labelled, key, classes, since or 0, after, limit, shadow_key)
+            work = partial(reading.read_labelled, key, classes, since or 0, after, limit, shadow_key)
             after, block = await self.database.read(work)
             if not after:
                 return
@@ -611,7 +611,7 @@ class Store:
 
     async def read_held(self) -> dict[str, HeldLabels]:
         """Count the labels that wait for their predictions, by model. Models without any are left out."""
-        return await self.database.read(reading.held)
+        return await self.database.read(reading.count_held)
 
     async def read_voidings(self, model: str, version: str) -> list[Voiding]:
         """Read the voidings of a version's labels, in their order."""
@@ -621,7 +621,7 @@ class Store:
         """Count the answers of a version with a doubtful label. No sum and no log has them until they are settled."""
         return await self._ask(model, version, doubtful.waiting, 0)
 
-    async def read_matured(self, model: str, version: str) -> Matured | None:
+    async def read_matured(self, model: str, version: str) -> MaturedCounts | None:
         """Count the matured answers of a version with a maturity window; None without a window."""
         key = await self._key(model, version)
         if key is None or self._version(key).maturity is None:
@@ -701,11 +701,11 @@ class Store:
             self._compacting = None
 
 
-async def _stored(
+async def _answer_sums(
     periods: dict[int, PeriodSums], unit: int, kind: int, group: int
 ) -> AsyncIterator[tuple[int, AnswerSums]]:
     """Yield the sums of one period (192 KB) at a time."""
     for period, period_sums in periods.items():
-        stored = period_sums.stored(kind, group).get(group)
+        stored = period_sums.answer_sums(kind, group).get(group)
         if stored is not None:
             yield start_ms(period, unit), stored

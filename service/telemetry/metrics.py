@@ -98,7 +98,7 @@ class Telemetry:
         if status >= 400 and key[0]:
             self._failed_seconds.labels(*key).inc(seconds)
 
-    def lost(self, reason: Lost) -> None:
+    def count_lost(self, reason: Lost) -> None:
         self._lost.labels(reason).inc()
 
     def load(self, outcome: str) -> None:
@@ -133,13 +133,13 @@ class Telemetry:
         if delivered:
             self._delivered.labels(webhook).set_to_current_time()
 
-    def undecided(self) -> None:
+    def count_undecided(self) -> None:
         """Count a recalibration that ended without a decision."""
         self._undecided.inc()
 
     def text(self, gauges: list[Metric]) -> bytes:
         """Return the exposition format: counters, resources of the processes, and `gauges`."""
-        counted, processes = self._counted(), list(ProcessCollector(registry=None).collect())
+        counted, processes = self._collected(), list(ProcessCollector(registry=None).collect())
         if folder := os.environ.get(SHARED_FOLDER):
             processes = _of_all_processes(Path(folder))
         current = CollectorRegistry()
@@ -148,9 +148,9 @@ class Telemetry:
 
     def statistics(self) -> dict[tuple[str, str], Statistics]:
         """Return the counts of all workers, by version."""
-        return by_version(self._counted().collect())
+        return by_version(self._collected().collect())
 
-    def _counted(self) -> CollectorRegistry:
+    def _collected(self) -> CollectorRegistry:
         """Return the counters of this process, or of all workers."""
         if not (folder := os.environ.get(SHARED_FOLDER)):
             return self._registry
@@ -178,7 +178,7 @@ class VersionTelemetry:
         self._batches, self._predictions, self._waiting, self._left_out = batches, predictions, waiting, left_out
         self._model_seconds, self._last = model_seconds, last
 
-    def scored(self, seconds: float) -> None:
+    def count_scored(self, seconds: float) -> None:
         """Count a batch that the model has scored."""
         self._model_seconds.observe(seconds)
 

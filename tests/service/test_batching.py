@@ -194,7 +194,7 @@ def test_a_caller_who_hung_up_after_a_long_wait_is_not_scored(monkeypatch: pytes
     async def run() -> None:
         doubler = Doubler()
         (first,) = await submitted(doubler, images(1))
-        second = asyncio.create_task(doubler.batcher.submit(images(2), gone=hung_up))
+        second = asyncio.create_task(doubler.batcher.submit(images(2), is_gone=hung_up))
         third = asyncio.create_task(doubler.batcher.submit(images(3)))
         await asyncio.sleep(0.02)
         doubler.go.set()

@@ -97,7 +97,7 @@ def test_unpacking_leaves_others_their_turn_and_memory() -> None:
 
     async def read() -> None:
         beside = asyncio.create_task(others())
-        unpacked = encodings.decoded(receive, {"headers": [(b"content-encoding", b"gzip")]}, sys.maxsize)
+        unpacked = encodings.decode_body(receive, {"headers": [(b"content-encoding", b"gzip")]}, sys.maxsize)
         more = True
         while more:
             message = await unpacked()
@@ -122,4 +122,4 @@ def test_unpacking_leaves_others_their_turn_and_memory() -> None:
     ],
 )
 def test_the_coding_of_an_answer_is_what_its_caller_takes(header: str, coding: str | None) -> None:
-    assert encodings.accepted(header) == coding
+    assert encodings.preferred_coding(header) == coding

@@ -13,7 +13,7 @@ from pydantic import ValidationError
 from service.app import create_app
 from service.report.notes import maturing_of, window_note
 from service.settings import Settings
-from service.store.rows import Matured, Version
+from service.store.rows import MaturedCounts, Version
 from tests.service.app_client import Client
 from tests.service.conftest import Serve
 from tests.service.tiny_bundle import pictures
@@ -205,7 +205,7 @@ def test_a_window_that_has_changed_is_said() -> None:
     version = Version("m", "v", ("a", "b"), Temperature(1.0), {}, maturity=Maturity(DAY_MS, "ok"))
     same = (("m", Maturity(DAY_MS, "ok")),)
     assert window_note(version, same) == ""
-    found = maturing_of(version, Matured(1200, 1000, 0), 1201, same)
+    found = maturing_of(version, MaturedCounts(1200, 1000, 0), 1201, same)
     assert found is not None and found.reading == (
         "1 answer of this version is maturing: an answer counts 1d after it was given, with the label that it has by"
         " then. A missing label means that the answer was right. 1,200 have matured, 1,000 of them without a label."

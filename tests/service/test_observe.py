@@ -145,7 +145,7 @@ def test_names_in_another_writing_are_the_classes_that_alone_are_meant(client: C
     other = {"id": "r2", "probabilities": {"new_york": 0.7, "los_angele": 0.2, "a.b": 0.1}, **WHOSE}
     assert "not 'los_angele'" in (words := refusal(client, 422, other)) and "Did you mean 'los_angeles'?" in words
     twice = {"id": "r2", "probabilities": {"new_york": 0.7, "New York": 0.2, "a.b": 0.1}, **WHOSE}
-    assert "'los_angeles' too" in refusal(client, 422, twice)
+    assert "'los_angeles' is missing" in refusal(client, 422, twice)
 
 
 @pytest.mark.parametrize(
@@ -246,12 +246,12 @@ def test_the_same_again_changes_nothing_and_another_answer_is_a_conflict(client:
         ({"probabilities": [0.5, True]}, "probabilities holds True; allowed are numbers"),
         ({"probabilities": {"": 0.5, "x": 0.5}, "version": "8"}, "expected at least two different names"),
         ({"probabilities": [1.0]}, "probabilities is 1 number; expected a list with a number per class"),
-        ({"probabilities": [0.2, 0.3, 0.5]}, "probabilities has 3 numbers, mail/7 has 2 classes ('0', '1')"),
+        ({"probabilities": [0.2, 0.3, 0.5]}, "probabilities has 3 numbers, but mail/7 has 2 classes ('0', '1')"),
         ({"probabilities": {"0": 0.5, "2": 0.5}}, "mail/7 has the classes '0', '1', not '2'"),
         ({"probabilities": 0.5}, "probabilities is 0.5; expected a list"),
         ({"probabilities": [0.5, 0.5], "logits": [1, 2]}, "the row has probabilities and logits; a row has"),
         ({}, "the row has no answer; a row has probabilities, or logits, or confidence and predicted"),
-        ({"confidence": 0.5, "predicted": "1"}, "mail/7 has probabilities of all classes, this row confidence"),
+        ({"confidence": 0.5, "predicted": "1"}, "mail/7 has probabilities of all classes, but this row has confidence"),
         ({"confidence": 1.5, "predicted": "1"}, "confidence is 1.5; allowed is a number in [0, 1]"),
         ({"confidence": 0.5}, "predicted is None; expected the name of the predicted class"),
         ({"probabilities": [0.5, 0.5], "label": "1"}, "send true labels to POST"),
@@ -384,7 +384,7 @@ def test_labels_may_come_first_and_tags_and_times_are_kept(client: Client) -> No
 
 
 def test_a_name_is_of_one_origin(client: Client, models: Any, tmp_path: Any) -> None:
-    model, version = client.app.state.runtime.registry.served()
+    model, version = client.app.state.runtime.registry.served_version()
     row = {"id": "a", "probabilities": [0.25] * 4, "model": model, "version": version}
     assert "this service serves" in refusal(client, 409, row)
     observe(client, row | {"version": "elsewhere"})

@@ -238,7 +238,7 @@ def test_a_sliding_window_is_recognised_and_slides(window: str) -> None:
 
 
 def test_the_window_shown_is_said() -> None:
-    def words_of(**window: Any) -> addresses.Choice:
+    def words_of(**window: Any) -> addresses.WindowChoice:
         return addresses.choice_of(report(sums(50, right), window=Window(**window)), NOW)
 
     assert words_of().words == "all predictions so far"

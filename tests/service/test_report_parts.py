@@ -14,7 +14,7 @@ import pytest
 from service.alarm import ALARM
 from service.alarm.watch import taking
 from service.app import create_app
-from service.report.recent import Recent
+from service.report.recent import RecentLabels
 from service.settings import Settings
 from service.store import open_store
 from service.store.rows import Label
@@ -161,7 +161,7 @@ def test_a_trend_has_the_finest_unit_of_few_points(client: Client) -> None:
 
 def test_recent_labels_are_read_once(tmp_path: Path) -> None:
     async def main() -> None:
-        store, recent, of = await open_store(str(tmp_path / "s.sqlite")), Recent(20), version()
+        store, recent, of = await open_store(str(tmp_path / "s.sqlite")), RecentLabels(20), version()
         await store.put_version(of)
         assert len(await recent.labels(store, of)) == 0
         for count in (3, 4, 25, 8, 0):

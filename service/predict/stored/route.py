@@ -48,7 +48,7 @@ _Model = Annotated[
                 tables.PARQUET: {"schema": {"type": "string", "format": "binary"}},
             }
         },
-        **error_answers.documented(
+        **error_answers.document_errors(
             _404="unknown model or version",
             _422="unknown or repeated parameter, value out of range, or Parquet without pyarrow",
             _503="no model has been served yet, or the store is not readable",
@@ -88,7 +88,7 @@ async def export(
     await runtime.mature(source)
     blocks = runtime.store.export(*source.key, first, end, logits=probabilities)
     begun = await anext(blocks, None)  # a store that fails at once still gets a proper error answer
-    coding = encodings.accepted(request.headers.get("accept-encoding", ""))
+    coding = encodings.preferred_coding(request.headers.get("accept-encoding", ""))
     name = quote(f"{source.model}-{source.version}-predictions.{format}", safe="")
     headers = {"content-disposition": f"attachment; filename*=UTF-8''{name}", "vary": "accept-encoding"}
     if coding:
@@ -112,17 +112,17 @@ async def _table(
 
     def part(block: list[StoredPrediction]) -> bytes:
         rows = tables.rows_of(block, version, probabilities=probabilities, audit_share=audit_share)
-        return packer.packed(writer.block(rows))
+        return packer.pack(writer.block(rows))
 
     if begun:
         yield await asyncio.to_thread(part, begun)
         async for block in blocks:
             yield await asyncio.to_thread(part, block)
-    yield packer.packed(writer.end()) + packer.rest()
+    yield packer.pack(writer.end()) + packer.rest()
 
 
 def _of_one(answer: type[BaseModel], unavailable: str) -> dict[int | str, dict[str, Any]]:
-    errors = error_answers.documented(
+    errors = error_answers.document_errors(
         _404="no prediction has this id",
         _409="several models have this id",
         _422="unknown or repeated parameter",

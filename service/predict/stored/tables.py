@@ -110,11 +110,11 @@ class ParquetWriter:
             for values, field in zip(zip(*rows, strict=True), self._schema, strict=True)
         ]
         self._parquet.write_table(self._arrow.Table.from_arrays(columns, schema=self._schema))
-        return self._sink.drained()
+        return self._sink.drain()
 
     def end(self) -> bytes:
         self._parquet.close()
-        return self._sink.drained()
+        return self._sink.drain()
 
 
 class _Sink(io.BytesIO):
@@ -128,7 +128,7 @@ class _Sink(io.BytesIO):
     def close(self) -> None:
         """Do nothing, because the last bytes still have to be taken."""
 
-    def drained(self) -> bytes:
+    def drain(self) -> bytes:
         data = self.getvalue()
         self.seek(0)
         self.truncate()

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 import asyncpg
 
-from service.store.databases.postgres import CLIENT, CONNECT_SECONDS, SESSION, run, shown, words_of
+from service.store.databases.postgres import CLIENT, CONNECT_SECONDS, SESSION, run, without_password, words_of
 from service.store.databases.schema import APPLICATION_ID, POSTGRES_BEFORE, POSTGRES_UPGRADE, VERSION, other_version
 from service.store.rows import StoreError
 from service.store.work.statements import MakeWork
@@ -27,7 +27,7 @@ async def upgrade(url: str, make: MakeWork[T], say: Callable[[str], None]) -> T 
     Raises:
         StoreError: Unknown database, not a store, a schema that cannot be upgraded, or a service is connected.
     """
-    async with _connected(url) as (connection, name, version):
+    async with _connect(url) as (connection, name, version):
         if version == VERSION:
             return None
         if version != POSTGRES_BEFORE:
@@ -47,7 +47,7 @@ async def alone(url: str, make: MakeWork[T]) -> T:
     Raises:
         StoreError: Unknown database, not a store with this release's schema, or a service is connected.
     """
-    async with _connected(url) as (connection, name, version):
+    async with _connect(url) as (connection, name, version):
         if version != VERSION:
             raise StoreError(other_version(name, version, POSTGRES_BEFORE, "database"))
         await _lock(connection, name)
@@ -55,9 +55,9 @@ async def alone(url: str, make: MakeWork[T]) -> T:
 
 
 @asynccontextmanager
-async def _connected(url: str) -> AsyncIterator[tuple[Any, str, Any]]:
+async def _connect(url: str) -> AsyncIterator[tuple[Any, str, Any]]:
     """Open a connection and a transaction. Yield it with the database's name and the version of its schema."""
-    name = shown(url)
+    name = without_password(url)
     try:
         connection = await asyncpg.connect(url, timeout=CONNECT_SECONDS, server_settings=SESSION)
         try:

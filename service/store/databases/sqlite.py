@@ -152,7 +152,7 @@ class SqliteDatabase(Database):
             try:
                 return run(self._reader, make())
             except Exception as error:
-                raise _explained(self._reader, self._path, error) from error
+                raise _explain(self._reader, self._path, error) from error
             finally:
                 self._reader.execute("ROLLBACK")
 
@@ -204,7 +204,7 @@ class SqliteDatabase(Database):
                 raise
             db.execute("ROLLBACK TO job")
             if isinstance(error, Exception) and not isinstance(error, sqlite3.Error):
-                outcome = _explained(db, self._path, error)
+                outcome = _explain(db, self._path, error)
             else:
                 outcome = failure(self._path, "written", error, RowsError)
         db.execute("RELEASE job")
@@ -285,21 +285,21 @@ def failure(path: Path, verb: str, error: BaseException, kind: type[StoreError] 
     words, code = str(error) or type(error).__name__, getattr(error, "sqlite_errorcode", None)
     is_text = isinstance(error, UnicodeDecodeError) or "Could not decode to UTF-8" in words
     if is_text or (code is not None and code & 0xFF in OF_DAMAGE) or (verb == "read" and code in OF_SCHEMA):
-        return _damaged(path, words)
+        return _damage_error(path, words)
     return kind(f"the store {path} cannot be {verb}: {words}")
 
 
-def _damaged(path: Path, found: str) -> StoreDamagedError:
+def _damage_error(path: Path, damage: str) -> StoreDamagedError:
     cure = (
         f"Restore it from a backup. Without one, save what is left: sqlite3 {path} .recover | sqlite3 {path}.recovered"
     )
-    return StoreDamagedError(found, path, cure)
+    return StoreDamagedError(damage, path, cure)
 
 
-def _explained(db: sqlite3.Connection, path: Path, error: Exception) -> Exception:
+def _explain(db: sqlite3.Connection, path: Path, error: Exception) -> Exception:
     """Return the error to raise for failed work. It is StoreDamagedError if its own or SQLite's checks find damage."""
     if isinstance(error, StoreDamagedError):
-        return _damaged(path, error.found)
+        return _damage_error(path, error.found)
     if isinstance(error, UnicodeDecodeError):
         return failure(path, "read", error)
     if isinstance(error, (ServiceError, ValueError, sqlite3.Error)):
@@ -308,7 +308,7 @@ def _explained(db: sqlite3.Connection, path: Path, error: Exception) -> Exceptio
         ((found,),) = db.execute("PRAGMA quick_check(1)").fetchall()
     except sqlite3.Error as worse:
         found = str(worse)
-    return error if found == "ok" else _damaged(path, found)
+    return error if found == "ok" else _damage_error(path, found)
 
 
 def _identity(path: Path) -> tuple[int, int] | None:

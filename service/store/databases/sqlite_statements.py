@@ -40,11 +40,11 @@ def _execute(db: sqlite3.Connection, statement: Statement) -> Any:
             return None
         case Query(sql, args):
             plain = tuple(json.dumps(arg) if isinstance(arg, list) else arg for arg in args)
-            return db.execute(translated(sql), plain).fetchall()
+            return db.execute(translate(sql), plain).fetchall()
         case Insert(table, columns, rows):
             _insert(db, table, columns, rows)
         case ExecuteMany(sql, args):
-            db.executemany(translated(sql), args)
+            db.executemany(translate(sql), args)
         case InsertNew():
             return _insert_new(db, statement)
     return None
@@ -71,7 +71,7 @@ def _insert_new(db: sqlite3.Connection, statement: InsertNew) -> set[Any]:
     except sqlite3.IntegrityError:
         db.execute("ROLLBACK TO all_new")
         plain = insertion(statement.table, statement.columns)
-        sql = translated(f"{plain} ON CONFLICT DO NOTHING RETURNING {statement.columns[0]}")
+        sql = translate(f"{plain} ON CONFLICT DO NOTHING RETURNING {statement.columns[0]}")
         return {key for row in statement.rows for (key,) in db.execute(sql, row).fetchall()}
     finally:
         db.execute("RELEASE all_new")
@@ -79,7 +79,7 @@ def _insert_new(db: sqlite3.Connection, statement: InsertNew) -> set[Any]:
 
 
 @lru_cache(maxsize=256)
-def translated(sql: str) -> str:
+def translate(sql: str) -> str:
     """Translate a statement to SQLite's dialect."""
     listed = _ANY.sub(r"IN (SELECT value FROM json_each(?\1))", sql)
     return _PARAMETER.sub(r"?\1", listed)

@@ -27,13 +27,13 @@ def upgrade(path: Path, make: MakeWork[T], say: Callable[[str], None]) -> T | No
     Raises:
         StoreError: No such file, not a store, a schema that cannot be upgraded, or another process has the file open.
     """
-    with _opened(path, "upgraded") as (db, version):
+    with _open_store(path, "upgraded") as (db, version):
         if version == VERSION:
             return None
         if version != SQLITE_BEFORE:
             raise StoreError(other_version(path, version, SQLITE_BEFORE, "path"))
         _lock(db, path)
-        with _copied(db, path, version, say):
+        with _keep_copy(db, path, version, say):
             return _transact(db, make, SQLITE_UPGRADE)
 
 
@@ -43,7 +43,7 @@ def alone(path: Path, make: MakeWork[T]) -> T:
     Raises:
         StoreError: No such file, not a store with this release's schema, or another process has the file open.
     """
-    with _opened(path, "written") as (db, version):
+    with _open_store(path, "written") as (db, version):
         if version != VERSION:
             raise StoreError(other_version(path, version, SQLITE_BEFORE, "path"))
         _lock(db, path)
@@ -51,7 +51,7 @@ def alone(path: Path, make: MakeWork[T]) -> T:
 
 
 @contextlib.contextmanager
-def _opened(path: Path, verb: str) -> Iterator[tuple[sqlite3.Connection, int]]:
+def _open_store(path: Path, verb: str) -> Iterator[tuple[sqlite3.Connection, int]]:
     """Open the file of a store. Yield its connection and the version of its schema. `verb` is used in messages."""
     if not path.is_file():
         raise StoreError(f"the store {path} does not exist; give the file that the service uses as --store")
@@ -80,7 +80,7 @@ def _lock(db: sqlite3.Connection, path: Path) -> None:
 
 
 @contextlib.contextmanager
-def _copied(db: sqlite3.Connection, path: Path, version: int, say: Callable[[str], None]) -> Iterator[None]:
+def _keep_copy(db: sqlite3.Connection, path: Path, version: int, say: Callable[[str], None]) -> Iterator[None]:
     """Keep a copy beside the file. If the block fails, the file is unchanged and the copy is removed."""
     size, free = path.stat().st_size, shutil.disk_usage(path.parent).free
     if free < size + LEAST_FREE:

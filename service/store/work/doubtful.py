@@ -15,7 +15,7 @@ from service.store.label_rules import Candidate, Change, names_of
 from service.store.rows import Decision, LabelSelection, SettleCounts, Settlement, VoidCounts, Voiding
 from service.store.work.labels import CANDIDATES, REPLACED, Arrival, write_changes
 from service.store.work.statements import ExecuteMany, Insert, Lock, Query, Work, lock_of
-from service.store.work.versions import KnownVersions
+from service.store.work.versions import VersionCache
 from service.store.work.voiding import condition, record_voiding
 
 _WAITING = (
@@ -29,7 +29,7 @@ def waiting(version: int) -> Work[int]:
     return int(rows[0][0])
 
 
-class _Entry(NamedTuple):
+class _DoubtfulLabel(NamedTuple):
     label: int
     given_ms: int
     import_id: str | None
@@ -41,7 +41,7 @@ def settle(
     limit: int,
     selection: LabelSelection,
     settlement: Settlement,
-    known: KnownVersions,
+    cache: VersionCache,
     *,
     dry_run: bool,
 ) -> Work[tuple[str, SettleCounts]]:
@@ -66,14 +66,14 @@ def settle(
     decision = settlement.decision
     unlabelled = [id_ for id_ in ids if id_ in candidates and candidates[id_].label is None]
     if decision == "void":
-        back, unknown = dict[str, list[_Entry]](), list[str]()
+        back, unknown = dict[str, list[_DoubtfulLabel]](), list[str]()
     else:
-        read = {id_: _read(entries[id_], known.versions[version].classes, decision) for id_ in unlabelled}
+        read = {id_: _read(entries[id_], cache.versions[version].classes, decision) for id_ in unlabelled}
         back = {id_: said for id_, said in read.items() if said is not None}
         unknown = [id_ for id_, said in read.items() if said is None]
     counts = SettleCounts(confirmed=len(back), voided=len(unlabelled) - len(back) - len(unknown), waiting=len(unknown))
     if not dry_run:
-        yield from _confirm(version, back, candidates, known)
+        yield from _confirm(version, back, candidates, cache)
         done = sorted(set(ids) - set(unknown))
         yield Query("DELETE FROM doubtful WHERE version = $1 AND prediction = ANY($2)", (version, done))
         if settled := counts.confirmed + counts.voided:
@@ -82,8 +82,8 @@ def settle(
     return ids[-1], counts
 
 
-def _entries(version: int, ids: list[str]) -> Work[dict[str, list[_Entry]]]:
-    entries: dict[str, list[_Entry]] = {}
+def _entries(version: int, ids: list[str]) -> Work[dict[str, list[_DoubtfulLabel]]]:
+    entries: dict[str, list[_DoubtfulLabel]] = {}
     for id_, *entry in (
         yield Query(
             "SELECT prediction, label, given_ms, import_id FROM doubtful WHERE version = $1 AND prediction = ANY($2)"
@@ -91,11 +91,11 @@ def _entries(version: int, ids: list[str]) -> Work[dict[str, list[_Entry]]]:
             (version, ids),
         )
     ):
-        entries.setdefault(id_, []).append(_Entry(*entry))
+        entries.setdefault(id_, []).append(_DoubtfulLabel(*entry))
     return entries
 
 
-def _read(entries: list[_Entry], classes: tuple[str, ...], decision: Decision) -> list[_Entry] | None:
+def _read(entries: list[_DoubtfulLabel], classes: tuple[str, ...], decision: Decision) -> list[_DoubtfulLabel] | None:
     """Return the labels of one answer as the decision reads them; None if one of them is not a class."""
     if decision == "as_stored":
         return entries if all(0 <= entry.label < len(classes) for entry in entries) else None
@@ -106,7 +106,7 @@ def _read(entries: list[_Entry], classes: tuple[str, ...], decision: Decision) -
 
 
 def _confirm(
-    version: int, back: dict[str, list[_Entry]], candidates: dict[str, Candidate], known: KnownVersions
+    version: int, back: dict[str, list[_DoubtfulLabel]], candidates: dict[str, Candidate], cache: VersionCache
 ) -> Work[None]:
     changes, arrivals, past = {}, {}, []
     for id_, entries in back.items():
@@ -114,13 +114,13 @@ def _confirm(
         changes[version, id_] = Change(candidates[id_], first.label, last.label)
         arrivals[id_] = Arrival(first.given_ms, last.import_id, last.given_ms if len(entries) > 1 else None)
         past += [(version, id_, *entry) for entry in entries[:-1]]
-    yield from write_changes(changes, known, arrivals)
+    yield from write_changes(changes, cache, arrivals)
     if past:
         yield Insert("replaced", REPLACED, past)
 
 
 def settle_held(
-    selection: LabelSelection, decision: Decision, known: KnownVersions, *, dry_run: bool
+    selection: LabelSelection, decision: Decision, cache: VersionCache, *, dry_run: bool
 ) -> Work[SettleCounts]:
     """Settle the doubtful labels that wait for their predictions, by the names of the model's newest version."""
     if not dry_run:
@@ -129,8 +129,8 @@ def settle_held(
     rows = yield Query(
         f"SELECT model, id, label FROM held WHERE doubtful = 1 AND {where} ORDER BY model, id", tuple(arguments)
     )
-    classes = {known.models[version.model]: version.classes for version in known.versions.values()}
-    wanted = None if selection.model is None else known.models.get(selection.model)
+    classes = {cache.models[version.model]: version.classes for version in cache.versions.values()}
+    wanted = None if selection.model is None else cache.models.get(selection.model)
     settled, gone, unknown = list[tuple[int, str, str]](), list[tuple[int, str]](), 0
     for model, id_, text in rows:
         if selection.model is not None and model != wanted:

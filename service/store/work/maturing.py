@@ -9,9 +9,9 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from service.store.label_rules import Candidate, Change
-from service.store.rows import Matured, Version
+from service.store.rows import MaturedCounts, Version
 from service.store.work.statements import Insert, Query, Work
-from service.store.work.versions import KnownVersions
+from service.store.work.versions import VersionCache
 from trueodds.bundle.contents import is_shadow
 
 EARLY = ("version", "prediction", "label", "given_ms", "import_id")
@@ -25,20 +25,20 @@ class Entry(NamedTuple):
     import_id: str | None
 
 
-def enrol(version: int, known: KnownVersions, answers: Iterable[tuple[str, int]], now_ms: int) -> Work[None]:
+def enrol(version: int, cache: VersionCache, answers: Iterable[tuple[str, int]], now_ms: int) -> Work[None]:
     """Let new answers (id, created_ms) wait for their window to close, if their version has one."""
-    maturity = known.versions[version].maturity
+    maturity = cache.versions[version].maturity
     if maturity is not None:
         rows = [(version, id_, maturity.due_ms(created_ms, now_ms)) for id_, created_ms in answers]
         yield Insert("maturing", ("version", "prediction", "due_ms"), rows)
 
 
-def mark(candidates: dict[str, list[Candidate]], known: KnownVersions) -> Work[dict[str, list[Candidate]]]:
+def mark(candidates: dict[str, list[Candidate]], cache: VersionCache) -> Work[dict[str, list[Candidate]]]:
     """Return the candidates. Those with an open window carry the last label that has arrived for them."""
     ids: dict[int, list[str]] = {}
     for id_, same_id in candidates.items():
         for candidate in same_id:
-            if known.versions[candidate.version].maturity is not None:
+            if cache.versions[candidate.version].maturity is not None:
                 ids.setdefault(candidate.version, []).append(id_)
     waiting: dict[tuple[int, str], int | None] = {}
     for version, of_version in sorted(ids.items()):
@@ -73,14 +73,14 @@ def entries(version: int, ids: Sequence[str]) -> Work[dict[str, list[Entry]]]:
     return said
 
 
-def keep(version: int, changes: Sequence[Change], given: dict[str, tuple[int, str | None]]) -> Work[None]:
+def keep(version: int, changes: Sequence[Change], arrivals: dict[str, tuple[int, str | None]]) -> Work[None]:
     """Store labels of answers with an open window. `given` has the time and the import of each label by id."""
     rows = []
     for change in changes:
         id_ = change.candidate.id
         if change.candidate.label is None and change.first != change.now:
-            rows.append((version, id_, change.first, *given[id_]))
-        rows.append((version, id_, change.now, *given[id_]))
+            rows.append((version, id_, change.first, *arrivals[id_]))
+        rows.append((version, id_, change.now, *arrivals[id_]))
     yield Insert("early", EARLY, rows)
 
 
@@ -103,8 +103,8 @@ def assumed_of(version: Version, predicted: int) -> int | None:
     return None if is_shadow(version.model) else predicted
 
 
-def counts(version: int) -> Work[Matured]:
+def counts(version: int) -> Work[MaturedCounts]:
     """Count the matured answers of a version."""
     ((answers, assumed),) = yield Query("SELECT matured, assumed FROM versions WHERE key = $1", (version,))
     ((late,),) = yield Query("SELECT count(*) FROM labels WHERE version = $1 AND late = 1", (version,))
-    return Matured(int(answers), int(assumed), int(late))
+    return MaturedCounts(int(answers), int(assumed), int(late))

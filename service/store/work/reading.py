@@ -117,7 +117,7 @@ def before_last(version: int, last: int) -> Work[int]:
     return rows[0][0] if rows else 0
 
 
-def labelled(
+def read_labelled(
     version: int, classes: int, since_ms: int, after: int, limit: int, shadow: int | None = None
 ) -> Work[tuple[int, LabelledLogits]]:
     """Read one block of labelled logits. Return the last sequence number of the block (0 at the end), and the logits.
@@ -160,7 +160,7 @@ def answers(model: str, ids: list[str]) -> Work[dict[str, StoredPrediction]]:
     return {row[0]: _prediction(row) for row in rows}
 
 
-def held() -> Work[dict[str, HeldLabels]]:
+def count_held() -> Work[dict[str, HeldLabels]]:
     """Count the labels that wait for predictions, by model."""
     rows = yield Query(
         "SELECT m.name, count(*), min(h.given_ms) FROM held h JOIN models m ON m.key = h.model GROUP BY m.name"

@@ -31,7 +31,7 @@ def update(version: int, name: str, function: Update, limit: int) -> Work[tuple[
         rows = yield Query(_SELECT, (version, name))
     before, sequence = rows[0] if rows else (None, 0)
     block = yield from reading.labels(version, sequence, limit)
-    state = function(None if before is None else _decoded(before, name), block)
+    state = function(None if before is None else _decode(before, name), block)
     after = json.dumps(state, allow_nan=False)
     if len(block) or after != before:
         yield Query(
@@ -52,7 +52,7 @@ def restart(
     """
     yield Lock(f"{_SELECT} FOR UPDATE", (version, name))
     rows = yield Query(_SELECT, (version, name))
-    if rows and (anew := function(_decoded(rows[0][0], name), first)) is not None:
+    if rows and (anew := function(_decode(rows[0][0], name), first)) is not None:
         state, sequence = anew
         yield Query(
             "UPDATE states SET state = $3, sequence = $4 WHERE version = $1 AND name = $2",
@@ -74,9 +74,9 @@ def progress(name: str) -> Work[list[tuple[str, str, int, int]]]:
 def read(version: int, name: str) -> Work[State | None]:
     """Read the state as it was last stored; None before the first update."""
     rows = yield Query("SELECT state FROM states WHERE version = $1 AND name = $2", (version, name))
-    return _decoded(rows[0][0], name) if rows else None
+    return _decode(rows[0][0], name) if rows else None
 
 
-def _decoded(text: str, name: str) -> State:
+def _decode(text: str, name: str) -> State:
     with decoding(f"the state {name} of its table states"):
         return json.loads(text)

@@ -15,7 +15,7 @@ from trueodds.sums.maturity import Maturity
 
 
 @dataclass
-class KnownVersions:
+class VersionCache:
     """Cache of versions and tags. Only committed rows fill it, so no key in it can change or be rolled back."""
 
     versions: dict[int, Version] = field(default_factory=dict)
@@ -42,10 +42,10 @@ class KnownVersions:
         return keys if len(keys) == len(tags) else None
 
 
-def load_versions(known: KnownVersions) -> Work[KnownVersions]:
+def load_versions(cache: VersionCache) -> Work[VersionCache]:
     """Read the committed versions and tags. Versions that are in the cache are not read again."""
-    versions = dict(known.versions)
-    loaded = KnownVersions(versions, dict(known.keys), dict(known.model_of), dict(known.models))
+    versions = dict(cache.versions)
+    loaded = VersionCache(versions, dict(cache.keys), dict(cache.model_of), dict(cache.models))
     rows = yield Query(
         "SELECT v.key, v.model, m.name, v.version, v.classes, v.calibrator, v.metrics, v.reference, v.observed,"
         " v.has_logits, v.positive, v.act_alone, v.matures_ms, v.unlabelled_means FROM versions v"

@@ -13,26 +13,26 @@ from typing import Any, NamedTuple
 from service.store.label_rules import Candidate, Change
 from service.store.rows import LabelSelection, VoidCounts, Voiding
 from service.store.work import maturing, states
-from service.store.work.labels import CANDIDATES, REPLACED, deltas_of, stored
+from service.store.work.labels import CANDIDATES, REPLACED, deltas_of, nullable
 from service.store.work.scoring import score
 from service.store.work.statements import ExecuteMany, Insert, Lock, Query, Work, lock_of
 from service.store.work.sums import deltas
-from service.store.work.versions import KnownVersions
+from service.store.work.versions import VersionCache
 from trueodds.bundle.contents import shadows_of
 
 HELD = 0
 """Version of held labels in the table of voidings. Real keys of versions begin with 1."""
-MOVED = 2000
+MOVE_BATCH = 2000
 """Number of labels that `move_out` takes at once."""
 
 Restart = Mapping[str, Callable[[Any, int], tuple[Any, int] | None]]
 """Functions that restart a state before a sequence number, by state name; see `states.restart`."""
 
 
-def selected_versions(selection: LabelSelection, known: KnownVersions) -> list[int]:
+def selected_versions(selection: LabelSelection, cache: VersionCache) -> list[int]:
     """Return the keys of versions that may have selected labels: those of the model and of its shadows."""
     models = None if selection.model is None else {selection.model, *shadows_of(selection.model)}
-    return [key for key, version in known.versions.items() if models is None or version.model in models]
+    return [key for key, version in cache.versions.items() if models is None or version.model in models]
 
 
 def matching(version: int, selection: LabelSelection, after: int, limit: int) -> Work[list[int]]:
@@ -57,13 +57,13 @@ def latest() -> Work[int]:
     return max(ms or 0 for (ms,) in rows)
 
 
-def condition(selection: LabelSelection, table: str, given: str, first: int) -> tuple[str, list[str | int]]:
+def condition(selection: LabelSelection, table: str, given_column: str, first: int) -> tuple[str, list[str | int]]:
     """Return the selection as SQL, and its arguments, whose numbers begin with `first`."""
     parts, arguments = ["TRUE"], list[str | int]()
     for column, value in (
         (f"{table}.import_id =", selection.import_id),
-        (f"{given} >=", selection.since_ms),
-        (f"{given} <", selection.until_ms),
+        (f"{given_column} >=", selection.since_ms),
+        (f"{given_column} <", selection.until_ms),
     ):
         if value is not None:
             parts.append(f"{column} ${first + len(arguments)}")
@@ -71,7 +71,7 @@ def condition(selection: LabelSelection, table: str, given: str, first: int) -> 
     return f"({' AND '.join(parts)})", arguments
 
 
-class _Entry(NamedTuple):
+class _PastLabel(NamedTuple):
     """Label that an answer has or had."""
 
     key: int | None
@@ -108,7 +108,7 @@ class _Plan:
 
 
 def block(
-    version: int, sequences: list[int], voiding: Voiding, known: KnownVersions, restart: Restart, *, dry_run: bool
+    version: int, sequences: list[int], voiding: Voiding, cache: VersionCache, restart: Restart, *, dry_run: bool
 ) -> Work[VoidCounts]:
     """Void the selected ones among these labels of a version, and restart the states before the first change.
 
@@ -117,17 +117,17 @@ def block(
     """
     if not dry_run:
         yield lock_of(version)
-    plan = yield from _plan(version, sequences, voiding.selection, known)
+    plan = yield from _plan(version, sequences, voiding.selection, cache)
     if dry_run or not plan.counts.labels:
         return plan.counts
-    yield from _write(version, plan, known)
+    yield from _write(version, plan, cache)
     if plan.first is not None:
         yield from _restart(version, restart, plan.first)
     yield record_voiding(version, replace(voiding, counts=plan.counts))
     return plan.counts
 
 
-def move_out(version: int, table: str, known: KnownVersions, restart: Restart) -> Work[int]:
+def move_out(version: int, table: str, cache: VersionCache, restart: Restart) -> Work[int]:
     """Move all labels of a version, with those that they replaced, out of the log and the sums. Return their number.
 
     `table` has the columns of `replaced`. The states start afresh, and no voiding is recorded.
@@ -138,11 +138,11 @@ def move_out(version: int, table: str, known: KnownVersions, restart: Restart) -
     yield Query(f"{into} {now}", (version,))
     first, count = None, 0
     while rows := (
-        yield Query("SELECT sequence FROM labels WHERE version = $1 ORDER BY sequence LIMIT $2", (version, MOVED))
+        yield Query("SELECT sequence FROM labels WHERE version = $1 ORDER BY sequence LIMIT $2", (version, MOVE_BATCH))
     ):
         sequences = [sequence for (sequence,) in rows]
         first = sequences[0] if first is None else first
-        yield from _write(version, (yield from _plan(version, sequences, LabelSelection(), known)), known)
+        yield from _write(version, (yield from _plan(version, sequences, LabelSelection(), cache)), cache)
         count += len(rows)
     if first is not None:
         yield from _restart(version, restart, first)
@@ -154,13 +154,13 @@ def _restart(version: int, restart: Restart, first: int) -> Work[None]:
         yield from states.restart(version, name, function, first)
 
 
-def _plan(version: int, sequences: list[int], selection: LabelSelection, known: KnownVersions) -> Work[_Plan]:
+def _plan(version: int, sequences: list[int], selection: LabelSelection, cache: VersionCache) -> Work[_Plan]:
     rows = yield Query(
         "SELECT prediction, sequence, label, arrived_ms, corrected_ms, predicted, first_correct, import_id, created_ms,"
         " counted_ms, assumed FROM labels WHERE version = $1 AND sequence = ANY($2) ORDER BY sequence",
         (version, sequences),
     )
-    entries: dict[str, list[_Entry]] = {id_: [] for id_, *_ in rows}
+    entries: dict[str, list[_PastLabel]] = {id_: [] for id_, *_ in rows}
     for id_, *entry in (
         yield Query(
             "SELECT prediction, key, label, given_ms, import_id FROM replaced"
@@ -168,11 +168,11 @@ def _plan(version: int, sequences: list[int], selection: LabelSelection, known: 
             (version, list(entries)),
         )
     ):
-        entries[id_].append(_Entry(*entry))
+        entries[id_].append(_PastLabel(*entry))
     plan = _Plan()
     for id_, sequence, label, arrived_ms, corrected_ms, predicted, first_correct, import_id, created_ms, *of in rows:
         counted_ms, assumed = of
-        now = _Entry(None, label, arrived_ms if corrected_ms is None else corrected_ms, import_id)
+        now = _PastLabel(None, label, arrived_ms if corrected_ms is None else corrected_ms, import_id)
         every = [*entries[id_], now]
         if counted_ms is not None:
             every.sort(key=lambda entry: entry.given_ms)
@@ -183,9 +183,9 @@ def _plan(version: int, sequences: list[int], selection: LabelSelection, known: 
         plan.past += [entry.key for entry in every if entry.key is not None and entry not in kept[:-1]]
         in_time = [entry for entry in kept if counted_ms is not None and entry.given_ms < counted_ms]
         if unsaid is None and counted_ms is not None and not in_time:
-            means = maturing.assumed_of(known.versions[version], predicted)
+            means = maturing.assumed_of(cache.versions[version], predicted)
             if means is not None:
-                unsaid = _Entry(None, means, counted_ms, None)
+                unsaid = _PastLabel(None, means, counted_ms, None)
                 kept = [unsaid, *kept]
                 plan.assumed += 1
                 if len(kept) > 1:
@@ -204,30 +204,30 @@ def _plan(version: int, sequences: list[int], selection: LabelSelection, known: 
         if correct != first_correct:
             plan.changes_evidence_from(sequence)
         is_late = last is not first or not (in_time or first is unsaid)
-        late = 1 if known.versions[version].maturity is not None and is_late else None
+        late = 1 if cache.versions[version].maturity is not None and is_late else None
         of_label = arrived, corrected, correct, last.import_id, 1 if first is unsaid else None, late
         plan.updates.append((id_, sequence, last.label, *of_label))
     return plan
 
 
-def _write(version: int, plan: _Plan, known: KnownVersions) -> Work[None]:
+def _write(version: int, plan: _Plan, cache: VersionCache) -> Work[None]:
     ids = [*(id_ for id_, _ in plan.removed), *plan.relabelled]
     rows = yield Query(f"{CANDIDATES} AND p.version = $2", (ids, version))
     candidates = {candidate.id: candidate for candidate in (Candidate(*row) for row in rows)}
     as_they_were = [Change(c, c.label, c.label) for c in candidates.values() if c.label is not None]
     as_they_come_back = [Change(candidates[id_], label, label) for id_, label in plan.relabelled.items()]
-    positive = known.versions[version].positive_class
+    positive = cache.versions[version].positive_class
     parts, parts_of_positive = [], []
     if as_they_were:
-        scored = score(as_they_were, known.versions[version])
+        scored = score(as_they_were, cache.versions[version])
         parts.append(deltas_of(scored)[0])
         parts_of_positive.append(deltas_of(scored, positive)[0])
     nll_and_brier: dict[str, tuple[float | None, float | None]] = {}
     if as_they_come_back:
-        scored = score(as_they_come_back, known.versions[version])
+        scored = score(as_they_come_back, cache.versions[version])
         parts.append(deltas_of(scored)[1])
         parts_of_positive.append(deltas_of(scored, positive)[1])
-        pairs = zip(stored(scored.nll_L), stored(scored.brier_L), strict=True)
+        pairs = zip(nullable(scored.nll_L), nullable(scored.brier_L), strict=True)
         nll_and_brier = dict(zip(plan.relabelled, pairs, strict=True))
     if parts:
         yield deltas.insert_of(version, deltas.LABELS, *parts)
@@ -254,7 +254,7 @@ def _write(version: int, plan: _Plan, known: KnownVersions) -> Work[None]:
     )
 
 
-def held(voiding: Voiding, *, dry_run: bool) -> Work[int]:
+def void_held(voiding: Voiding, *, dry_run: bool) -> Work[int]:
     """Void the selected held labels. Return their number."""
     selection = voiding.selection
     where, arguments = condition(selection, "held", "held.given_ms", 1)

@@ -33,7 +33,7 @@ def test_labels_follow_the_rules(run: Run[Any]) -> None:
         ids = await filled(store, 4)
         counts = await other.put_labels([Label(ids[0], "cat"), Label(ids[1], 1), Label(ids[0], 0)])
         assert counts == LabelCounts(2, 1, 0)
-        with pytest.raises(RefusedLabelsError, match="already, now 'dog'") as refused:
+        with pytest.raises(RefusedLabelsError, match="already, but 'dog' was sent") as refused:
             await store.put_labels([Label(ids[2], 1), Label(ids[0], "dog")])
         assert [(refusal.row, refusal.code) for refusal in refused.value.refusals] == [(1, "conflicting_label")]
         assert (await store.read_sums("m", "v1")).labelled.n == 2

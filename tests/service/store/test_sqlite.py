@@ -81,7 +81,7 @@ def test_a_full_disk_is_said_and_loses_nothing(tmp_path: Path, monkeypatch: pyte
         await store.put_predictions(batch(1))
         await store.ping()
         monkeypatch.setattr(shutil, "disk_usage", lambda path: shutil._ntuple_diskusage(10, 10, 0))
-        with pytest.raises(StoreError, match="full: 0 bytes are free"):
+        with pytest.raises(StoreError, match="full: only 0 bytes are free"):
             await store.ping()
         await store.close()
 

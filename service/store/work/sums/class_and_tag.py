@@ -55,7 +55,7 @@ class RowSums:
     def total(self, positive: PositiveClass | None = None) -> AnswerSums:
         """Return the sums of all rows; by p(positive) if a positive class is given."""
         kind = TOTAL if positive is None else POSITIVE
-        return PeriodSums.of(self.deltas(positive), kind).stored(kind)[0]
+        return PeriodSums.of(self.deltas(positive), kind).answer_sums(kind)[0]
 
     def periods(self, name: Unit, most: int) -> list[tuple[int, AnswerSums]]:
         """Return the start of each period with rows, in Unix milliseconds, and its sums.
@@ -66,7 +66,7 @@ class RowSums:
         unit = UNIT_OF[name]
         parts = dict(by_period(self.deltas(None), unit))
         check_number(len(parts), name, most)
-        sums = {period: PeriodSums.of(part, TOTAL).stored(TOTAL)[0] for period, part in parts.items()}
+        sums = {period: PeriodSums.of(part, TOTAL).answer_sums(TOTAL)[0] for period, part in parts.items()}
         return [(start_ms(period, unit), part) for period, part in sums.items()]
 
     def deltas(self, positive: PositiveClass | None) -> Deltas:
@@ -95,18 +95,18 @@ def read_both(
     predicted = version.classes.index(class_)
     rare = yield from rows_of_rare(key, tag, hours, totals=totals)
     if rare is not None:
-        return _summed([row for row in rare if row[2] == predicted])
+        return _sums_of([row for row in rare if row[2] == predicted])
     numbers = {name: number for number, name in (yield from names_of(version, key, "tag")).items()}
-    return _summed((yield from read(key, predicted, numbers[tag], hours, totals=totals)))
+    return _sums_of((yield from read(key, predicted, numbers[tag], hours, totals=totals)))
 
 
 def read_rare(version: int, tag: str, hours: Hours, *, totals: MergedTotals) -> Work[RowSums | None]:
     """Sum the answers with a tag that has no sums of its own; None for other tags. For errors see `rows_of_rare`."""
     rows = yield from rows_of_rare(version, tag, hours, totals=totals)
-    return None if rows is None else _summed(rows)
+    return None if rows is None else _sums_of(rows)
 
 
-def _summed(rows: Sequence[Sequence[Any]]) -> RowSums:
+def _sums_of(rows: Sequence[Sequence[Any]]) -> RowSums:
     with decoding("its table labels or predictions"):
         return RowSums(rows)
 

@@ -37,7 +37,7 @@ class Pending:
         rows = []
         for place, added in self.added.items():
             sums = self.before[place] + added if place in self.before else added
-            rows.append((*place, sums.cleared().to_bytes()))
+            rows.append((*place, sums.without_empty().to_bytes()))
         return rows
 
 

@@ -92,10 +92,10 @@ def label_deltas(
 
 def insert_of(version: int, kind: int, *parts: DeltaRows) -> Insert:
     """Return the statement that adds deltas of one kind to a version."""
-    return Insert("moves", ("version", "kind", "data"), [(version, kind, sealed(version, kind, *parts))])
+    return Insert("moves", ("version", "kind", "data"), [(version, kind, seal_rows(version, kind, *parts))])
 
 
-def sealed(version: int, kind: int, *parts: DeltaRows) -> bytes:
+def seal_rows(version: int, kind: int, *parts: DeltaRows) -> bytes:
     """Return the blob of some deltas, with a checksum of them and of the place that they belong to."""
     body = b"".join(part.tobytes() for part in parts)
     return _seal(version, kind, body) + body
@@ -105,7 +105,7 @@ def _seal(version: int, kind: int, body: bytes) -> bytes:
     return _SEAL.pack(crc32(body, crc32(_PLACE.pack(version, kind))))
 
 
-def _unsealed(version: int, kind: int, blob: bytes) -> DeltaRows:
+def _open_seal(version: int, kind: int, blob: bytes) -> DeltaRows:
     dtype = ANSWER if kind in (ANSWERS, POSITIVE_ANSWERS, ACTED_ANSWERS) else LABEL
     seal, body = blob[: _SEAL.size], blob[_SEAL.size :]
     if len(seal) != _SEAL.size or len(body) % dtype.itemsize or seal != _seal(version, kind, body):
@@ -127,7 +127,7 @@ class Deltas:
         Raises:
             StoreDamagedError: A checksum or a length is wrong.
         """
-        parts = ([_unsealed(version, kind, bytes(data)) for kind, data in blobs if kind == k] for k in kinds)
+        parts = ([_open_seal(version, kind, bytes(data)) for kind, data in blobs if kind == k] for k in kinds)
         empty = np.zeros(0, ANSWER), np.zeros(0, LABEL)
         return cls(*(np.concatenate([none, *part]) for none, part in zip(empty, parts, strict=True)))
 

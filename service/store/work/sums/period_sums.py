@@ -34,14 +34,14 @@ _BLOB = struct.Struct("<4sBIII")
 _MAGIC = b"tops"
 
 
-def _converted(number: npt.ArrayLike, unit: int, to: int) -> Integers:
+def _convert(number: npt.ArrayLike, unit: int, to: int) -> Integers:
     """Convert numbers of periods since 1970 to another unit: to the period that contains them, or the first within."""
     return np.asarray(number, np.int64).astype(_DATES[unit]).astype(_DATES[to]).astype(np.int64)
 
 
 def period_of(hour: npt.ArrayLike, unit: int) -> Integers:
     """Convert hours since 1970, UTC, to minutes, hours, days or months since 1970."""
-    return _converted(hour, HOUR, unit)
+    return _convert(hour, HOUR, unit)
 
 
 def periods_of(hours: Hours, unit: int) -> tuple[int | None, int | None]:
@@ -54,7 +54,7 @@ def periods_of(hours: Hours, unit: int) -> tuple[int | None, int | None]:
 
 def start_ms(period: int, unit: int) -> int:
     """Return the start of a period in Unix milliseconds."""
-    return int(_converted(period, unit, MINUTE)) * MINUTE_MS
+    return int(_convert(period, unit, MINUTE)) * MINUTE_MS
 
 
 def check_number(periods: int, unit: Unit, most: int) -> None:
@@ -91,13 +91,13 @@ def cover(first: int | None, end: int | None) -> list[tuple[int, int | None, int
     low, high = first, end
     for unit in (HOUR, DAY):
         inner_low = None if low is None else _next(low, unit)
-        inner_high = None if high is None else int(_converted(high, unit, unit + 1))
+        inner_high = None if high is None else int(_convert(high, unit, unit + 1))
         if inner_low is not None and inner_high is not None and inner_high <= inner_low:
             break
         if low is not None and inner_low is not None:
-            ranges.append((unit, low, int(_converted(inner_low, unit + 1, unit))))
+            ranges.append((unit, low, int(_convert(inner_low, unit + 1, unit))))
         if high is not None and inner_high is not None:
-            ranges.append((unit, int(_converted(inner_high, unit + 1, unit)), high))
+            ranges.append((unit, int(_convert(inner_high, unit + 1, unit)), high))
         low, high = inner_low, inner_high
     else:
         unit = MONTH
@@ -107,8 +107,8 @@ def cover(first: int | None, end: int | None) -> list[tuple[int, int | None, int
 
 def _next(period: int, unit: int) -> int:
     """Return the first period of the next unit that begins at `period` or later."""
-    inside = int(_converted(period, unit, unit + 1))
-    return inside if int(_converted(inside, unit + 1, unit)) == period else inside + 1
+    inside = int(_convert(period, unit, unit + 1))
+    return inside if int(_convert(inside, unit + 1, unit)) == period else inside + 1
 
 
 @dataclass(frozen=True, eq=False)
@@ -135,7 +135,7 @@ class PeriodSums:
     def __add__(self, other: PeriodSums) -> PeriodSums:
         return add_up([self, other])
 
-    def cleared(self) -> PeriodSums:
+    def without_empty(self) -> PeriodSums:
         """Drop keys whose last answer or label was subtracted, so that no rounding errors remain there.
 
         Use it only on whole sums: in deltas, a correction changes no count, but changes NLL and Brier score.
@@ -181,9 +181,9 @@ class PeriodSums:
         keys_A, answers_A, keys_L = (part.astype(np.int64) for part in parts[:3])
         return cls(keys_A, answers_A, keys_L, columns_7L)
 
-    def stored(self, kind: int, only: int | None = None) -> dict[int, AnswerSums]:
+    def answer_sums(self, kind: int, only: int | None = None) -> dict[int, AnswerSums]:
         """Return sums by group (class, or key of a tag), 192 KB each, or of `only` one. A total has the one group 0."""
-        sums = self.cleared()
+        sums = self.without_empty()
         if kind in TOTALS:
             answers_C, cells = np.zeros(CELLS, np.int64), np.zeros((len(COLUMNS), CELLS))
             answers_C[sums.answer_keys_A] = sums.answers_A
@@ -249,7 +249,7 @@ def _merge(key_N: Integers, value_RN: npt.NDArray[np.number]) -> tuple[Integers,
 def by_period(deltas: Deltas, unit: int) -> Iterator[tuple[int, Deltas]]:
     """Split deltas into their periods."""
     both = deltas.answers, deltas.labels
-    periods = [_converted(rows["minute"], MINUTE, unit) for rows in both]
+    periods = [_convert(rows["minute"], MINUTE, unit) for rows in both]
     orders = [np.argsort(period_N, kind="stable") for period_N in periods]
     ordered = [rows[order] for rows, order in zip(both, orders, strict=True)]
     periods = [period_N[order] for period_N, order in zip(periods, orders, strict=True)]

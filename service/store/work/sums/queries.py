@@ -60,11 +60,11 @@ def sums(
     is_total = kind in deltas.TOTALS
     merged = totals.get(number, window) if is_total else None
     if merged is None:
-        merged = yield from _merged(version, kind, hours)
+        merged = yield from _read_merged(version, kind, hours)
         if is_total:  # sums by class are a hundred times larger
             totals.keep(number, window, merged)
     pending = (yield from deltas.pending(version, kind)).between(hours)
-    return add_up([merged, PeriodSums.of(pending, kind)]).stored(kind, only)
+    return add_up([merged, PeriodSums.of(pending, kind)]).answer_sums(kind, only)
 
 
 def by_name(
@@ -92,7 +92,7 @@ def kind_of(by: By | None, *, positive: bool = False) -> int:
     return {None: deltas.TOTAL, "class": deltas.BY_CLASS, "tag": deltas.BY_TAG}[by]
 
 
-def _merged(version: int, kind: int, hours: Hours) -> Work[PeriodSums]:
+def _read_merged(version: int, kind: int, hours: Hours) -> Work[PeriodSums]:
     parts = []
     for unit, low, high in cover(*hours):
         rows = yield Query(
