@@ -22,11 +22,11 @@ from service.http.routing import FastRoutes, ReadOnly, reading_routes
 from service.infer import extensions
 from service.infer import route as infer
 from service.infer import schemas as infer_schemas
-from service.labels import labelled, settling, voiding
+from service.labels import labelled_route, settling_route, voiding_route
 from service.labels import route as labels
 from service.labels import schemas as label_schemas
 from service.models.engine import Engine
-from service.observe import kserve
+from service.observe import kserve_route
 from service.observe import route as observe
 from service.observe import schemas as observe_schemas
 from service.observe.parquet import ParquetFiles
@@ -73,7 +73,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
                 yield shared
                 return
             housekeeping = keep_house(store, chosen.retention_days, chosen.hold_hours)
-            pairs = kserve.keep_pairs(store, runtime.telemetry)
+            pairs = kserve_route.keep_pairs(store, runtime.telemetry)
             watches = [kind(store, chosen, runtime.telemetry).keep_watching() for kind in (Watch, PromiseWatch)]
             async with _background(housekeeping, pairs, *watches):
                 yield shared
@@ -96,8 +96,8 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     app.state.recent, app.state.gauges = RecentLabels(), Gauges(VERSION, read_only=runtime.settings.read_only)
     documentation.install(app, lambda: _key(runtime.engine), lambda: _examples(runtime))
     documented = (
-        *(observe.router, kserve.router, status.router, labels.router, labelled.router),
-        *(voiding.router, settling.router),
+        *(observe.router, kserve_route.router, status.router, labels.router, labelled_route.router),
+        *(voiding_route.router, settling_route.router),
         *(predictions.router, report.router, alarm.router, webhook_route.router),
     )
     if runtime.settings.read_only:
@@ -113,7 +113,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
         Envelope,
         telemetry=runtime.telemetry,
         settings=runtime.settings,
-        streamed={"/feedback": labels.READERS, "/observe": observe.STREAMED},
+        streamed_types={"/feedback": labels.READERS, "/observe": observe.STREAMED},
     )
     error_answers.install(app)
     return app
@@ -153,8 +153,8 @@ def _examples(runtime: Runtime) -> LiveExamples:
             "/observe": observe_schemas.examples(),
             "/kserve/logger": observe_schemas.event_examples(),
             "/feedback": label_schemas.examples(engine.version),
-            "/admin/labels/void": voiding.examples(label_schemas.EXAMPLE_IMPORT),
-            "/admin/labels/settle": settling.examples(),
+            "/admin/labels/void": voiding_route.examples(label_schemas.EXAMPLE_IMPORT),
+            "/admin/labels/settle": settling_route.examples(),
             "/admin/alarm/acknowledge": alarm.examples(engine.version),
             "/admin/recalibration/undecided": webhook_route.examples(engine.version),
             "/admin/alarm/rearm": alarm.rearming_examples(engine.version),

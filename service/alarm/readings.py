@@ -193,12 +193,12 @@ def _statement(null: Watched, state: AlarmState, whose: str, positive: str | Non
     return f"In some range and at some time, the {accuracy} differed from its confidence by more than {tolerance:g}."
 
 
-def _reading(state: AlarmState, nulls: list[AlarmOf], shadow: bool, labelled: int, positive: str | None) -> str:
+def _reading(state: AlarmState, nulls: list[AlarmOf], shadow: bool, labels: int, positive: str | None) -> str:
     fired = next((null for null in nulls if state.nulls[null.null] is state.paging), None)
     point, title = nulls[-1], "ALARM: "
     if fired is None and point.state == "quiet":
         if not state.labels:
-            return f"No alarm: {_none_taken(state, labelled)}."
+            return f"No alarm: {_none_taken(state, labels)}."
         others = ""
         if positive is not None:
             ratio = f"{1 / state.ratio_tolerance:.2g} and {state.ratio_tolerance:g}"

@@ -87,7 +87,9 @@ async def acknowledge(request: Request) -> Response:
     def change(state: AlarmState) -> AlarmState:
         changed = state.acknowledge(nulls, by)
         watched = tuple(null for null in nulls if null in state.nulls)
-        if not any(changed.nulls[null].acknowledged is by for null in watched) and by not in _known(state, watched):
+        if not any(changed.nulls[null].acknowledged is by for null in watched) and by not in _earlier_acknowledgements(
+            state, watched
+        ):
             raise _nothing(state, watched or nulls, f"{version.model}/{version.version}")
         return changed
 
@@ -156,14 +158,14 @@ async def _change(
     return Response(alarm.model_dump_json(), media_type=json_body.JSON)
 
 
-def _known(state: AlarmState, nulls: tuple[Watched, ...]) -> list[StoredAcknowledgement]:
+def _earlier_acknowledgements(state: AlarmState, nulls: tuple[Watched, ...]) -> list[StoredAcknowledgement]:
     """Return earlier acknowledgements. Ours is among them if a transaction is retried or more labels have arrived."""
     return [known for null in nulls if null in state.nulls and (known := state.nulls[null].acknowledged)]
 
 
 def _nothing(state: AlarmState, nulls: tuple[Watched, ...], name: str) -> ServiceError:
     words = f"the alarm of {name} has not fired ({', '.join(nulls)}) after {plural(state.labels, 'label')}"
-    if known := _known(state, nulls):
+    if known := _earlier_acknowledgements(state, nulls):
         words = f"{known[0].who} has already acknowledged the alarm of {name}: {short(known[0].why)}"
     return ServiceError(409, "nothing_to_acknowledge", f"{words}; there is nothing to acknowledge")
 

@@ -12,7 +12,7 @@ from typing import get_args
 from pydantic import ValidationError
 
 from service.alarm.watch import restarts
-from service.labels.settling import reading
+from service.labels.settling_route import reading
 from service.settings import Settings
 from service.store import DoubtfulCounts, StoreError, begin_windows, open_store, upgrade_store
 from service.store.rows import Decision, LabelSelection, Settlement

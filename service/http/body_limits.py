@@ -29,10 +29,10 @@ Headers = dict[bytes, bytes]
 class LimitedBody:
     """Body of a request, limited in size and speed by the settings."""
 
-    def __init__(self, receive: Receive, headers: Headers, settings: Settings, *, streamed: bool) -> None:
-        """Wrap a body. A `streamed` body is stored as it arrives: it may have any size if it arrives fast enough."""
-        self._receive, self._streamed = receive, streamed
-        self.limit = sys.maxsize if streamed else settings.max_body_bytes
+    def __init__(self, receive: Receive, headers: Headers, settings: Settings, *, is_streamed: bool) -> None:
+        """Wrap a body. A streamed body is stored as it arrives: it may have any size if it arrives fast enough."""
+        self._receive, self._is_streamed = receive, is_streamed
+        self.limit = sys.maxsize if is_streamed else settings.max_body_bytes
         self._most, self._seconds = settings.max_body_bytes, settings.body_seconds
         self._deadline = time.monotonic() + self._seconds
         self._rate, self._waited, self._before = settings.body_rate, 0.0, 0
@@ -58,19 +58,19 @@ class LimitedBody:
         try:
             message = await within(self._next(), self._deadline - began)
         except TimeoutError:
-            what = "no more of the body arrived for" if self._streamed else "the body did not arrive within"
+            what = "no more of the body arrived for" if self._is_streamed else "the body did not arrive within"
             text = f"{what} {self._seconds:g} s; send it faster, or in smaller parts"
             raise ServiceError(408, "body_too_slow", text) from None
         if self._received > self.limit:
             raise too_large("has", self.limit)
-        if self._streamed:
+        if self._is_streamed:
             self._check_rate(time.monotonic() - began)
         return message
 
-    def _check_rate(self, waited: float) -> None:
+    def _check_rate(self, wait_seconds: float) -> None:
         """Count the time spent waiting for a message, in windows. The service's own slowness does not count."""
         self._deadline = time.monotonic() + self._seconds
-        self._waited += waited
+        self._waited += wait_seconds
         if self._waited < self._seconds or self.complete:
             return
         rate = (self._received - self._before) / self._waited

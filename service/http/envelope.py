@@ -33,11 +33,11 @@ class Envelope:
     """
 
     def __init__(
-        self, app: ASGIApp, telemetry: Telemetry, settings: Settings, streamed: Mapping[str, Collection[str]]
+        self, app: ASGIApp, telemetry: Telemetry, settings: Settings, streamed_types: Mapping[str, Collection[str]]
     ) -> None:
-        """Wrap an application. `streamed` has, by path, the media types whose bodies may have any size."""
+        """Wrap an application. `streamed_types` has, by path, the media types whose bodies may have any size."""
         self._app, self._telemetry, self._settings = app, telemetry, settings
-        self._streamed = {path: frozenset(kind.encode() for kind in kinds) for path, kinds in streamed.items()}
+        self._streamed = {path: frozenset(kind.encode() for kind in kinds) for path, kinds in streamed_types.items()}
         # A request id gives access to nothing, so it may be guessable. It only has to be unique.
         self._ids = map(f"{secrets.token_hex(8)}{{:08x}}".format, itertools.count())
 
@@ -55,8 +55,8 @@ class Envelope:
         state = scope.setdefault("state", {})
         state["request_id"] = request_id
         kinds = self._streamed.get(error_answers.path_of(scope), ())
-        streamed = headers.get(b"content-type", b"").partition(b";")[0].strip().lower() in kinds
-        body = LimitedBody(receive, headers, self._settings, streamed=streamed)
+        is_streamed = headers.get(b"content-type", b"").partition(b";")[0].strip().lower() in kinds
+        body = LimitedBody(receive, headers, self._settings, is_streamed=is_streamed)
         content: Receive = body.receive
         if b"content-encoding" in headers and not body.complete:
             content = encodings.decode_body(content, scope, body.limit)

@@ -37,10 +37,12 @@ def media_type(request: Request) -> str:
     return request.headers.get("content-type", "").partition(";")[0].strip().lower()
 
 
-def unsupported_type(request: Request, allowed: str) -> ServiceError:
-    """Return the error for an unsupported media type. `allowed` lists the media types of the route."""
+def unsupported_type(request: Request, allowed_types: str) -> ServiceError:
+    """Return the error for an unsupported media type. `allowed_types` lists the media types of the route."""
     sent = request.headers.get("content-type") or "missing"
-    message = f"the content type is {sent[:100]}; {request.url.path} accepts {allowed}. Set the Content-Type header"
+    message = (
+        f"the content type is {sent[:100]}; {request.url.path} accepts {allowed_types}. Set the Content-Type header"
+    )
     return ServiceError(415, "unsupported_media_type", message)
 
 

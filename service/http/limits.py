@@ -203,7 +203,7 @@ class LimitedHTTP(HttpToolsProtocol):
 
     def send_400_response(self, msg: str) -> None:
         """Refuse bytes that are not HTTP. uvicorn calls this method."""
-        message = "this is not an HTTP/1.1 request; the port accepts http://, not https:// or another protocol"
+        message = "this is not an HTTP request; the port accepts http://, not https:// or another protocol"
         self._refuse(ServiceError(400, "invalid_http", message))
 
     def _beginning(self, data: bytes) -> int:

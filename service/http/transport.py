@@ -27,15 +27,15 @@ JOINED_BYTES = 64 * 1024
 
 def unread(transport: asyncio.Transport) -> int:
     """Return the number of received bytes that are not read yet."""
-    return _held(transport, "FIONREAD")
+    return _queued_bytes(transport, "FIONREAD")
 
 
 def unsent(transport: asyncio.Transport) -> int:
     """Return the number of written bytes that the client has not acknowledged yet."""
-    return transport.get_write_buffer_size() + _held(transport, "TIOCOUTQ")
+    return transport.get_write_buffer_size() + _queued_bytes(transport, "TIOCOUTQ")
 
 
-def _held(transport: asyncio.Transport, queue: str) -> int:
+def _queued_bytes(transport: asyncio.Transport, queue: str) -> int:
     """Return the number of bytes in one of a socket's two kernel queues; 0 if the system does not tell."""
     connection = transport.get_extra_info("socket")
     if fcntl is None or connection is None:

@@ -14,13 +14,13 @@ from service.bulk.report import take
 from service.errors import Refusal
 from service.http import error_answers, json_body, keys
 from service.http.error_answers import RefusedRowsError
-from service.labels import formats, imports, schemas
+from service.labels import imports, label_formats, schemas
 from service.labels.schemas import BulkSummary, LabelsStored
 from service.runtime import Runtime, runtime_of
 from service.store.label_rules import RefusedLabelsError
 from service.store.rows import Label, LabelCounts
 
-READERS = {CSV: formats.csv_lines, NDJSON: formats.json_lines}
+READERS = {CSV: label_formats.csv_lines, NDJSON: label_formats.json_lines}
 """Line readers by media type of a bulk body."""
 BLOCK = 64 * 1024
 """Block size in bytes, and the longest line. A block is about 1,500 labels and delays predictions by 25 ms."""
@@ -99,7 +99,7 @@ async def _take(request: Request, runtime: Runtime, import_id_header: str | None
 
     def parse(tree: Any) -> tuple[list[Label], str]:
         rest, import_id = imports.split(tree, import_id_header)
-        return formats.parse(rest, settings.max_labels), import_id
+        return label_formats.parse(rest, settings.max_labels), import_id
 
     labels, import_id = await json_body.read_json(request, settings.max_json_values, parse)
     try:

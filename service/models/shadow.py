@@ -98,8 +98,8 @@ class Shadow:
             self._telemetry.shadow_left_out(len(rows))
             log.exception("shadow %s/%s failed", self.version.model, self.version.version)
 
-    def _score(self, answered: list[_Answered], alone: bool) -> PredictionBatch:
-        (one,) = answered
+    def _score(self, batches: list[_Answered], alone: bool) -> PredictionBatch:
+        (one,) = batches
         began = time.perf_counter()
         if self._shares_logits:
             scores = of_logits(self._model.bundle.calibrator, one.logits_NC)

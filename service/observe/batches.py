@@ -14,8 +14,8 @@ import orjson
 from service.errors import Refusal, ServiceError
 from service.models.acting import propensities
 from service.models.model import of_logits
-from service.observe.formats import check_classes
 from service.observe.observation import CallDefaults, Form, Observation
+from service.observe.observation_formats import check_classes
 from service.store.label_rules import names_of
 from service.store.rows import PredictionBatch, Version
 from trueodds.calibrators import Identity

@@ -18,8 +18,8 @@ from service.bulk.lines import Row
 from service.errors import ServiceError
 from service.http.error_answers import bad_row
 from service.ids import MAX_ID
-from service.observe.formats import COLUMNS, TABLE, is_header
 from service.observe.observation import CallDefaults, Form, NamedNumbers, Observation, observation_of
+from service.observe.observation_formats import COLUMNS, TABLE, is_header
 from service.predict.decoding import ByteBudget
 from trueodds.processes.confined import Readers
 from trueodds.processes.pieces import ConfinedError, Piece

@@ -11,7 +11,7 @@ from service.bulk.lines import CSV, NDJSON, row_blocks
 from service.bulk.report import Report, take
 from service.http import error_answers, json_body, keys
 from service.http.error_answers import RefusedRowsError
-from service.observe import formats, schemas
+from service.observe import observation_formats, schemas
 from service.observe.observation import CallDefaults, Form
 from service.observe.parquet import PARQUET, ParquetFiles
 from service.observe.schemas import ObservationSummary, ObservedDecision
@@ -98,13 +98,13 @@ async def observe(
     one line per row.
     """
     runtime, media_type = runtime_of(request), json_body.media_type(request)
-    defaults = formats.defaults_of(model, version, classes, positive, tag, shadow, act_alone)
+    defaults = observation_formats.defaults_of(model, version, classes, positive, tag, shadow, act_alone)
     if media_type == json_body.JSON:
         return await _take_json(request, runtime, defaults)
     if media_type == NDJSON:
-        blocks = row_blocks(request, formats.json_lines(defaults), BLOCK, "an observation")
+        blocks = row_blocks(request, observation_formats.json_lines(defaults), BLOCK, "an observation")
     elif media_type == CSV:
-        blocks = row_blocks(request, formats.csv_lines(defaults, form), BLOCK, "an observation")
+        blocks = row_blocks(request, observation_formats.csv_lines(defaults, form), BLOCK, "an observation")
     elif media_type == PARQUET:
         files: ParquetFiles = request.app.state.parquet
         blocks = files.row_blocks(await json_body.read(request), defaults, form)
@@ -127,7 +127,7 @@ async def _take_json(request: Request, runtime: Runtime, defaults: CallDefaults)
     report = Report(None)
     try:
         defaults, rows = await json_body.read_json(
-            request, runtime.settings.max_json_values, lambda tree: formats.parse(tree, defaults)
+            request, runtime.settings.max_json_values, lambda tree: observation_formats.parse(tree, defaults)
         )
         storing = Storing(runtime, defaults, request.state.request_id)
         outcomes = await storing.store_all(rows)

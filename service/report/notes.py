@@ -63,29 +63,29 @@ def held_note(labels: HeldLabels | None, now_ms: int) -> str:
     )
 
 
-def maturing_of(version: Version, matured: MaturedCounts | None, answers: int, matures: Matures) -> Maturing | None:
+def maturing_of(version: Version, counts: MaturedCounts | None, answers: int, matures: Matures) -> Maturing | None:
     """Build the report's field on maturing. `answers` counts all of the version; `matures` is the setting."""
     maturity = version.maturity
-    if maturity is None or matured is None:
+    if maturity is None or counts is None:
         return None
-    waiting = max(answers - matured.answers, 0)
+    waiting = max(answers - counts.answers, 0)
     verb = "is" if waiting == 1 else "are"
     parts = [
         f"{plural(waiting, 'answer')} of this version {verb} maturing: an answer counts {maturity.window} after it was"
         f" given, with the label that it has by then. A missing label means {_meaning(version, maturity)}.",
-        f"{matured.answers:,} have matured, {matured.assumed:,} of them without a label."
+        f"{counts.answers:,} have matured, {counts.assumed:,} of them without a label."
         if maturity.unlabelled_means == "ok"
-        else f"{matured.answers:,} have matured.",
+        else f"{counts.answers:,} have matured.",
     ]
-    if matured.late:
-        parts.append(f"{plural(matured.late, 'label')} arrived after the window.")
+    if counts.late:
+        parts.append(f"{plural(counts.late, 'label')} arrived after the window.")
     return Maturing(
         window=maturity.window,
         unlabelled_means=maturity.unlabelled_means,
         maturing=waiting,
-        matured=matured.answers,
-        assumed=matured.assumed,
-        after_window=matured.late,
+        matured=counts.answers,
+        assumed=counts.assumed,
+        after_window=counts.late,
         reading=" ".join([*parts, *filter(None, [window_note(version, matures)])]),
     )
 

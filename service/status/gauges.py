@@ -46,10 +46,10 @@ class VersionState:
 
 
 def choose_versions(
-    by_activity: Sequence[Version], loaded: Iterable[tuple[str, str, str, bool]]
+    by_activity: Sequence[Version], intended: Iterable[tuple[str, str, str, bool]]
 ) -> tuple[list[Version], int]:
     """Return the versions with series of their own, loaded ones first, and the number of versions left out."""
-    keys = {(model, version) for model, version, *_ in loaded}
+    keys = {(model, version) for model, version, *_ in intended}
     ordered = sorted(by_activity, key=lambda version: version.key not in keys)
     return ordered[:MOST_VERSIONS], len(ordered[MOST_VERSIONS:])
 
@@ -65,12 +65,12 @@ class Gauges:
     def families(
         self,
         states: Sequence[VersionState],
-        loaded: Iterable[tuple[str, str, str, bool]],
-        altered: Iterable[tuple[str, str, bool]],
-        held: Mapping[str, HeldLabels],
+        intended: Iterable[tuple[str, str, str, bool]],
+        changes: Iterable[tuple[str, str, bool]],
+        held_labels: Mapping[str, HeldLabels],
         left_out: int = 0,
     ) -> list[Metric]:
-        """Return all gauges. See `Registry` for `loaded` and `altered`, and `choose_versions` for `left_out`."""
+        """Return all gauges. See `Registry` for `intended` and `changes`, and `choose_versions` for `left_out`."""
         return [
             self._build,
             self._read_only,
@@ -80,9 +80,9 @@ class Gauges:
             *_evidence(states),
             *_acting(states),
             *_maturing(states),
-            _ready_gauge(loaded),
-            _altered_gauge(altered),
-            *_held_gauges(held),
+            _ready_gauge(intended),
+            _altered_gauge(changes),
+            *_held_gauges(held_labels),
         ]
 
     def _calibration(self, states: Sequence[VersionState]) -> list[Metric]:
@@ -218,23 +218,23 @@ def _maturing(states: Sequence[VersionState]) -> list[Metric]:
     ]
 
 
-def _held_gauges(held: Mapping[str, HeldLabels]) -> list[Metric]:
+def _held_gauges(labels_by_model: Mapping[str, HeldLabels]) -> list[Metric]:
     text = "Time since the oldest held label arrived; no series without one"
-    ages = [([model], max(0.0, time.time() - labels.oldest_ms / 1000)) for model, labels in held.items()]
-    counts = [([model], labels.count) for model, labels in held.items()]
+    ages = [([model], max(0.0, time.time() - labels.oldest_ms / 1000)) for model, labels in labels_by_model.items()]
+    counts = [([model], labels.count) for model, labels in labels_by_model.items()]
     return [
         _gauge("held_labels", "Labels that wait for their predictions", ["model"], counts),
         _gauge("held_label_age_seconds", text, ["model"], ages),
     ]
 
 
-def _ready_gauge(loaded: Iterable[tuple[str, str, str, bool]]) -> Metric:
+def _ready_gauge(intended: Iterable[tuple[str, str, str, bool]]) -> Metric:
     text = "1: loaded; 0: should be loaded, but is refused or not loaded yet"
-    values = [([model, version, role], float(is_ready)) for model, version, role, is_ready in loaded]
+    values = [([model, version, role], float(is_ready)) for model, version, role, is_ready in intended]
     return _gauge("version_ready", text, [*KEY, "role"], values)
 
 
-def _altered_gauge(altered: Iterable[tuple[str, str, bool]]) -> Metric:
+def _altered_gauge(changes: Iterable[tuple[str, str, bool]]) -> Metric:
     text = "1: its files have changed since they were loaded; 0: they have not"
-    values = [([model, version], float(is_altered)) for model, version, is_altered in altered]
+    values = [([model, version], float(is_altered)) for model, version, is_altered in changes]
     return _gauge("version_altered", text, KEY, values)

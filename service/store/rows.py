@@ -40,16 +40,16 @@ class StoreError(ServiceError):
 class StoreDamagedError(StoreError):
     """The store holds values that no store has written. Causes: a bad disk, a copy of an open file, another program."""
 
-    def __init__(self, found: str, store: object = "", cure: str = "Restore it from a backup") -> None:
+    def __init__(self, damage: str, store: object = "", cure: str = "Restore it from a backup") -> None:
         """Make the error.
 
         Args:
-            found: The damage and its place.
+            damage: The damage and its place.
             store: Path or URL of the store, if the caller knows it.
             cure: What the user can do.
         """
-        super().__init__(f"the store{f' {store}' if store else ''} is damaged: {found}. {cure}")
-        self.found, self.code = found, "store_damaged"
+        super().__init__(f"the store{f' {store}' if store else ''} is damaged: {damage}. {cure}")
+        self.damage, self.code = damage, "store_damaged"
         self.headers = {}  # no retry-after: a retry does not help
 
 

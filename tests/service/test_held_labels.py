@@ -36,4 +36,4 @@ def test_the_report_waits_an_hour() -> None:
         "1,200 labels of this model have arrived for ids without a prediction so far, the oldest on 1970-01-01 01:00:00"
         " UTC. Send predictions and labels with the same ids."
     )
-    assert held_note(HeldLabels(1, 0), HOUR_MS).startswith("1 label of this model has come")
+    assert held_note(HeldLabels(1, 0), HOUR_MS).startswith("1 label of this model has arrived")

@@ -197,7 +197,7 @@ BAD: list[tuple[dict[str, Any], int, str]] = [
     ({"inputs": [tensor(datatype="BYTES")]}, 422, "datatype is 'BYTES'; allowed are UINT8, UINT16, "),
     ({"inputs": [tensor(shape=[3, 4, 4])]}, 422, "expected [N, 4, 4, 1]"),
     ({"inputs": [tensor(shape=[-1, *SHAPE])]}, 422, "expected"),
-    ({"inputs": [tensor(shape=[2, *SHAPE])]}, 422, "48 values; [2, 4, 4, 1] needs 32"),
+    ({"inputs": [tensor(shape=[2, *SHAPE])]}, 422, "48 values, but [2, 4, 4, 1] needs 32"),
     ({"inputs": [tensor(shape=[0, *SHAPE], data=[])]}, 422, "no image"),
     ({"inputs": [tensor(shape=[300, *SHAPE])]}, 413, "300 images in one call; the limit is 256"),
     ({"inputs": [tensor(data=[*range(300, 348)])]}, 422, "holds 300 at [0, 0, 0, 0]"),

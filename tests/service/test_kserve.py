@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from service.observe import kserve
+from service.observe import kserve_route
 from service.observe.cloud_event import STRUCTURED
 from tests.service.app_client import Client
 
@@ -165,14 +165,14 @@ def test_a_half_that_stays_alone_is_dropped_and_counted(client: Client, monkeypa
     send(client, "response", V1, "found", ids="key")
 
     async def look() -> None:
-        task = asyncio.create_task(kserve.keep_pairs(store, telemetry, seconds=0.005))
+        task = asyncio.create_task(kserve_route.keep_pairs(store, telemetry, seconds=0.005))
         await asyncio.sleep(0.1)
         task.cancel()
 
     client.run(look())
     assert ("request", "unpaired") not in events(client), "ten minutes have not gone by"
     now = time.time_ns
-    monkeypatch.setattr("service.observe.kserve.time.time_ns", lambda: now() + 601 * 10**9)
+    monkeypatch.setattr("service.observe.kserve_route.time.time_ns", lambda: now() + 601 * 10**9)
     client.run(look())
     assert events(client)["request", "unpaired"] == events(client)["response", "unpaired"] == 1
     monkeypatch.undo()

@@ -192,7 +192,7 @@ def test_a_folder_under_another_name_is_refused(client: Client, publish: Callabl
     shutil.copytree(models / "tiny" / first, models / "tiny" / "renamed")
     until(lambda: len(listed(client)["versions"]) == 2)
     status, words = refusal(client, version="renamed")
-    assert status == 503 and f"the folder is tiny/renamed, its content is tiny/{first}" in words
+    assert status == 503 and f"the folder is tiny/renamed, but its content is tiny/{first}" in words
 
 
 def test_a_default_that_names_nothing_changes_nothing(client: Client, models: Path) -> None:

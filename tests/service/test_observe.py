@@ -14,7 +14,7 @@ import pytest
 from pyarrow import parquet
 
 import trueodds
-from service.observe.formats import header_of
+from service.observe.observation_formats import header_of
 from service.observe.parquet import PARQUET
 from tests.service.app_client import Client
 from tests.service.hooks import until

@@ -263,7 +263,7 @@ def test_links_and_forms_keep_what_was_asked() -> None:
     gone = render(altered(full(), version="gone"), version="gone")
     assert '<option value="street/gone" selected>' in gone
     following = render(full())
-    assert '<option value="" selected>the one that answers' in following
+    assert '<option value="" selected>the served version' in following
     assert '<option value="street/4f1c09aa">' in following
 
 

@@ -176,7 +176,7 @@ def test_refusals(client: Client, serve: Callable[..., Client], monkeypatch: pyt
             422,
             "pyarrow is missing (pip install 'trueodds[serve,table]'). Use format=csv",
         ),
-        (clash, {"probabilities": True}, 422, "the class 'label' has the name of a column"),
+        (clash, {"probabilities": True}, 422, "the class 'label' has the same name as a column"),
     ]:
         refused = service.get("/predictions", params=query)
         assert (refused.status_code, words in refused.json()["error"]["message"]) == (status, True), refused.text

@@ -162,7 +162,7 @@ def test_refused_bodies(texts: Client, body: bytes, kind: str, status: int, word
         ({"datatype": "INT64"}, "datatype is 'INT64'; allowed are BYTES"),
         ({"name": "input_ids"}, "named 'texts'"),
         ({"shape": [4, 2]}, "expected [N]"),
-        ({"shape": [3]}, "the input's data has 4 values; [3] needs 3"),
+        ({"shape": [3]}, "the input's data has 4 values, but [3] needs 3"),
         ({"shape": [1], "data": [7]}, "the input 'texts' at [0] is 7"),
         ({"shape": [1], "data": [""]}, "the input 'texts' at [0] is an empty text"),
     ],

@@ -177,7 +177,7 @@ class PostgresDatabase(Database):
         try:
             yield
         except StoreDamagedError as error:
-            raise StoreDamagedError(error.found, self._name) from error
+            raise StoreDamagedError(error.damage, self._name) from error
         except _OF_DAMAGE as error:
             raise StoreDamagedError(words_of(error), self._name) from error
         except TimeoutError:

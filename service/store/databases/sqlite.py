@@ -299,16 +299,16 @@ def _damage_error(path: Path, damage: str) -> StoreDamagedError:
 def _explain(db: sqlite3.Connection, path: Path, error: Exception) -> Exception:
     """Return the error to raise for failed work. It is StoreDamagedError if its own or SQLite's checks find damage."""
     if isinstance(error, StoreDamagedError):
-        return _damage_error(path, error.found)
+        return _damage_error(path, error.damage)
     if isinstance(error, UnicodeDecodeError):
         return failure(path, "read", error)
     if isinstance(error, (ServiceError, ValueError, sqlite3.Error)):
         return error
     try:
-        ((found,),) = db.execute("PRAGMA quick_check(1)").fetchall()
+        ((damage,),) = db.execute("PRAGMA quick_check(1)").fetchall()
     except sqlite3.Error as worse:
-        found = str(worse)
-    return error if found == "ok" else _damage_error(path, found)
+        damage = str(worse)
+    return error if damage == "ok" else _damage_error(path, damage)
 
 
 def _identity(path: Path) -> tuple[int, int] | None:

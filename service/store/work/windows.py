@@ -54,7 +54,7 @@ def close(version: int, now_ms: int, limit: int, cache: VersionCache) -> Work[in
     said = yield from maturing.entries(version, ids)
     in_time = {id_: [entry for entry in said.get(id_, ()) if entry.given_ms < due_ms[id_]] for id_ in candidates}
     silent = [candidates[id_] for id_, entries in in_time.items() if not entries]
-    assumed = yield from _assumed(version, silent, cache)
+    assumed = yield from _assumed_labels(version, silent, cache)
     changes: dict[tuple[int, str], Change] = {}
     arrivals: dict[str, Arrival] = {}
     past: list[tuple[int, str, int, int, str | None]] = []
@@ -82,7 +82,7 @@ def close(version: int, now_ms: int, limit: int, cache: VersionCache) -> Work[in
     return len(ids)
 
 
-def _assumed(version: int, candidates: list[Candidate], cache: VersionCache) -> Work[dict[str, int]]:
+def _assumed_labels(version: int, candidates: list[Candidate], cache: VersionCache) -> Work[dict[str, int]]:
     """Return the assumed labels of answers without one, by id. Answers whose missing label means nothing are left out.
 
     A shadow's answer gets the class of the answer that people saw, because they had no reason to complain about that
@@ -116,11 +116,11 @@ def void(version: int, what: Voiding, *, dry_run: bool) -> Work[VoidCounts]:
     return counts
 
 
-def _void_counts(given: list[Entry], what: Voiding) -> VoidCounts:
-    kept = [entry for entry in given if not what.selection.holds(entry.given_ms, entry.import_id)]
+def _void_counts(entries: list[Entry], what: Voiding) -> VoidCounts:
+    kept = [entry for entry in entries if not what.selection.holds(entry.given_ms, entry.import_id)]
     if not kept:
         return VoidCounts(removed=1)
-    return VoidCounts(kept=1) if kept[-1] is given[-1] else VoidCounts(restored=1)
+    return VoidCounts(kept=1) if kept[-1] is entries[-1] else VoidCounts(restored=1)
 
 
 class WindowCounts(NamedTuple):

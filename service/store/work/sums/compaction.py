@@ -29,13 +29,13 @@ class Pending:
     number: int
     """Number of compactions so far."""
     keys: list[int]
-    added: dict[Place, PeriodSums]
+    additions: dict[Place, PeriodSums]
     before: dict[Place, PeriodSums]
 
     def after(self) -> list[tuple[int, int, int, int, bytes]]:
         """Return the new sums of every place."""
         rows = []
-        for place, added in self.added.items():
+        for place, added in self.additions.items():
             sums = self.before[place] + added if place in self.before else added
             rows.append((*place, sums.without_empty().to_bytes()))
         return rows
@@ -48,7 +48,7 @@ def read() -> Work[Pending | None]:
     rows = yield Query("SELECT key, version, kind, data FROM moves ORDER BY key LIMIT $1", (MOST,))
     if not rows:
         return None
-    added: dict[Place, PeriodSums] = {}
+    additions: dict[Place, PeriodSums] = {}
     before: dict[Place, PeriodSums] = {}
     for version in sorted({row[1] for row in rows}):
         blobs = [(kind, data) for _, key, kind, data in rows if key == version]
@@ -59,7 +59,7 @@ def read() -> Work[Pending | None]:
                 periods = dict(by_period(deltas.between(young) if unit == MINUTE else deltas, unit))
                 for kind in kinds:
                     for period, part in periods.items():
-                        added[version, kind, unit, period] = PeriodSums.of(part, kind)
+                        additions[version, kind, unit, period] = PeriodSums.of(part, kind)
                     held = yield Query(
                         "SELECT period, data FROM sums"
                         " WHERE version = $1 AND kind = $2 AND unit = $3 AND period = ANY($4)",
@@ -68,7 +68,7 @@ def read() -> Work[Pending | None]:
                     before |= {
                         (version, kind, unit, period): PeriodSums.from_bytes(bytes(data)) for period, data in held
                     }
-    return Pending(number, [row[0] for row in rows], added, before)
+    return Pending(number, [row[0] for row in rows], additions, before)
 
 
 def write(pending: Pending, after: list[tuple[int, int, int, int, bytes]]) -> Work[bool]:

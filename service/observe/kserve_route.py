@@ -18,7 +18,7 @@ from starlette.responses import Response
 from service.bulk.report import Report
 from service.errors import Refusal, ServiceError
 from service.http import error_answers, json_body, keys
-from service.observe import formats, schemas
+from service.observe import observation_formats, schemas
 from service.observe.cloud_event import CloudEvent, read_event
 from service.observe.inference_bodies import Answers, answers_of, ids_of
 from service.observe.observation import CallDefaults, Form, Observation, observation_of
@@ -83,7 +83,7 @@ async def take_event(
     that has waited for 10 minutes is dropped and counted in `trueodds_kserve_events_total`.
     """
     runtime, report = runtime_of(request), Report(None)
-    defaults = formats.defaults_of(model, version, classes, positive, tag, shadow)
+    defaults = observation_formats.defaults_of(model, version, classes, positive, tag, shadow)
     event: CloudEvent | None = None
     try:
         event = await read_event(request, runtime.settings.max_json_values)
