@@ -21,10 +21,7 @@ from trueodds.inputs.image.pictures import MAX_PIXELS
 from trueodds.sums.maturity import EXAMPLE, Matures, read_matures
 
 Network = IPv4Network | IPv6Network
-_KEY = (
-    "SHA-256 hash of the key that {} requires. `trueodds key` makes one. Several are separated by commas, or read from"
-    " @FILE."
-)
+_KEY = "SHA-256 hash of the key for {}. Make one with `trueodds key`. Give several with commas, or as @FILE."
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 _PREFECT = "prefect+"
 DEPLOYMENT = "/deployments/name/"

@@ -31,7 +31,7 @@ class Claim:
     figures: Mapping[str, Key]
     """The way to each figure in the result file."""
     section: str
-    """The anchor in docs/results.md under which the whole table stands."""
+    """The anchor in docs/explanation/results.md under which the whole table stands."""
     short: bool = False
     """Whether README.md shows it."""
 
