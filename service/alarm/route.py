@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from urllib.parse import urlencode
 
 from fastapi import APIRouter, Request
-from pydantic import ConfigDict
+from pydantic import ConfigDict, Field
 from starlette.responses import RedirectResponse, Response
 
 from service.alarm.evidence import NULLS, StoredAcknowledgement
@@ -33,9 +33,9 @@ class AcknowledgementBody(SignedBody):
 
     model_config = ConfigDict(title="AlarmAcknowledgement")
 
-    model: Name
-    version: Name
-    null: Watched | None = None
+    model: Name = Field(description="Name of the model.")
+    version: Name = Field(description="Its version.")
+    null: Watched | None = Field(None, description="Part of the alarm to acknowledge. Default: all that have fired.")
 
 
 class RearmingBody(SignedBody):
@@ -43,8 +43,8 @@ class RearmingBody(SignedBody):
 
     model_config = ConfigDict(title="AlarmRearming")
 
-    model: Name
-    version: Name
+    model: Name = Field(description="Name of the model.")
+    version: Name = Field(description="Its version.")
 
 
 B = TypeVar("B", AcknowledgementBody, RearmingBody)

@@ -36,8 +36,8 @@ class UndecidedBody(SignedBody):
 
     model_config = ConfigDict(title="UndecidedRecalibration")
 
-    model: Name | None = None
-    version: Name | None = None
+    model: Name | None = Field(None, description="Name of the model, if known.")
+    version: Name | None = Field(None, description="Its version, if known.")
 
 
 def examples(version: Version) -> documentation.Examples:
@@ -49,7 +49,7 @@ def examples(version: Version) -> documentation.Examples:
 @router.post(
     "/admin/alarm/test",
     tags=["operation"],
-    summary="Try the alarm's webhooks",
+    summary="Test the alarm's webhooks",
     dependencies=[keys.requires("admin")],
     responses={
         200: {"model": AlarmTest},

@@ -34,8 +34,8 @@ class SignedBody(BaseModel):
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
-    who: Name
-    why: Reason
+    who: Name = Field(description="Name of the person or program that acts.")
+    why: Reason = Field(description="Reason, which the report shows.")
 
 
 B = TypeVar("B", bound=SignedBody)
@@ -60,7 +60,7 @@ def route(form: type[SignedBody], answer: type[BaseModel], **errors: str) -> dic
 def form_route(form: type[SignedBody], answer: type[BaseModel], /, *, fields: dict[str, Any], **errors: str) -> Any:
     """Return the keywords of a route that also accepts a form of the page. `fields` has schemas that JSON lacks."""
     schema = form.model_json_schema()
-    key = {"type": "string", "description": "the admin key, instead of the Authorization header"}
+    key = {"type": "string", "description": "Admin key, instead of the Authorization header."}
     of_form = {**schema, "properties": {**schema["properties"], **fields, "key": key}}
     body = documentation.body_of({json_body.JSON: schema, FORM: of_form})
     both = {"_415": "neither JSON nor a form", "_403": "a key of another role, or a form of another site"}

@@ -44,7 +44,7 @@ _STATISTICS: dict[str, Any] = {
 }
 
 
-@router.get("/v2/models/{model}/config", summary="Configuration of a model", **_CONFIG)
+@router.get("/v2/models/{model}/config", summary="Get the configuration of a model", **_CONFIG)
 async def model_config(request: Request, model: str) -> Response:
     """Return Triton's ModelConfig of the default version.
 
@@ -53,13 +53,13 @@ async def model_config(request: Request, model: str) -> Response:
     return await _config(request, model, None)
 
 
-@router.get("/v2/models/{model}/versions/{version}/config", summary="Configuration of a version", **_CONFIG)
+@router.get("/v2/models/{model}/versions/{version}/config", summary="Get the configuration of a version", **_CONFIG)
 async def version_config(request: Request, model: str, version: str) -> Response:
     """Return Triton's ModelConfig of this version."""
     return await _config(request, model, version)
 
 
-@router.get("/v2/models/stats", summary="Statistics of all models", **_STATISTICS)
+@router.get("/v2/models/stats", summary="Get the statistics of all models", **_STATISTICS)
 async def statistics(request: Request) -> Response:
     """Return requests and batches of every published version, over all workers, since the service started.
 
@@ -70,7 +70,7 @@ async def statistics(request: Request) -> Response:
     return await _statistics(request, [(m, v) for m in registry.names() for v in registry.versions(m)])
 
 
-@router.get("/v2/models/{model}/stats", summary="Statistics of a model", **_STATISTICS)
+@router.get("/v2/models/{model}/stats", summary="Get the statistics of a model", **_STATISTICS)
 async def model_statistics(request: Request, model: str) -> Response:
     """Return the statistics of each version of this model."""
     registry = runtime_of(request).registry
@@ -79,7 +79,7 @@ async def model_statistics(request: Request, model: str) -> Response:
     return await _statistics(request, [(model, version) for version in registry.versions(model)])
 
 
-@router.get("/v2/models/{model}/versions/{version}/stats", summary="Statistics of a version", **_STATISTICS)
+@router.get("/v2/models/{model}/versions/{version}/stats", summary="Get the statistics of a version", **_STATISTICS)
 async def version_statistics(request: Request, model: str, version: str) -> Response:
     """Return the statistics of this version."""
     registry = runtime_of(request).registry

@@ -43,13 +43,13 @@ router = APIRouter(tags=["open inference protocol"])
 fast = APIRouter(tags=["open inference protocol"])
 
 
-@router.get("/v2", summary="Server metadata", response_model=schemas.ServerMetadata)
+@router.get("/v2", summary="Get the server's metadata", response_model=schemas.ServerMetadata)
 async def server(request: Request) -> Response:
     """Return name, version and extensions of the server."""
     return _json(schemas.ServerMetadata(name="TrueOdds", version=request.app.version, extensions=EXTENSIONS))
 
 
-@router.get("/v2/health/live", summary="Is the server up?", response_model=schemas.Live)
+@router.get("/v2/health/live", summary="Check that the server is alive", response_model=schemas.Live)
 async def live() -> Response:
     """Answer 200 as long as the process runs."""
     return _json(schemas.Live(live=True))
@@ -57,7 +57,7 @@ async def live() -> Response:
 
 @router.get(
     "/v2/health/ready",
-    summary="Is the server ready?",
+    summary="Check that the server is ready",
     response_model=schemas.Ready,
     responses=_errors(_503="no model is ready yet, or the store is not writable"),
 )
@@ -94,7 +94,7 @@ _INFER: dict[str, Any] = {
 }
 
 
-@router.get("/v2/models/{model}", summary="Metadata of a model", **_METADATA)
+@router.get("/v2/models/{model}", summary="Get the metadata of a model", **_METADATA)
 async def model_metadata(request: Request, model: str) -> Response:
     """Return the inputs and outputs of the default version.
 
@@ -104,19 +104,19 @@ async def model_metadata(request: Request, model: str) -> Response:
     return await _metadata(request, model, None)
 
 
-@router.get("/v2/models/{model}/versions/{version}", summary="Metadata of a version", **_METADATA)
+@router.get("/v2/models/{model}/versions/{version}", summary="Get the metadata of a version", **_METADATA)
 async def version_metadata(request: Request, model: str, version: str) -> Response:
     """Return inputs and outputs of this version."""
     return await _metadata(request, model, version)
 
 
-@router.get("/v2/models/{model}/ready", summary="Is a model ready?", **_READY)
+@router.get("/v2/models/{model}/ready", summary="Check that a model is ready", **_READY)
 async def model_ready(request: Request, model: str) -> Response:
     """Answer 200 if the default version is loaded and has passed every check, else 503 with the reason."""
     return await _ready(request, model, None)
 
 
-@router.get("/v2/models/{model}/versions/{version}/ready", summary="Is a version ready?", **_READY)
+@router.get("/v2/models/{model}/versions/{version}/ready", summary="Check that a version is ready", **_READY)
 async def version_ready(request: Request, model: str, version: str) -> Response:
     """Load the version. Answer 200 if it has passed every check, else 503 with the reason."""
     return await _ready(request, model, version)

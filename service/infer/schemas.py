@@ -189,10 +189,12 @@ def _duration(count: int, seconds: float) -> Duration:
     return {"count": count, "ns": round(1e9 * seconds)}
 
 
-_NOTHING = "has no effect"
+_NOTHING = "Has no effect."
 _WHOLE: Schema = {"type": "integer", "minimum": 0}
 INDEX_BODY = {
-    "content": {JSON: {"schema": object_of({"ready": {"type": "boolean", "description": "list only loaded versions"}})}}
+    "content": {
+        JSON: {"schema": object_of({"ready": {"type": "boolean", "description": "List only loaded versions."}})}
+    }
 }
 _PARAMETERS = object_of(
     {
@@ -202,12 +204,12 @@ _PARAMETERS = object_of(
         "binary_data_output": {"type": "boolean"},
         "timeout": {
             **_WHOLE,
-            "description": "time limit of the answer in microseconds; 0: none beyond the service's own",
+            "description": "Time limit of the answer in microseconds. 0: none beyond the service's own.",
         },
         "priority": {**_WHOLE, "description": _NOTHING},
         "sequence_id": {
             "oneOf": [_WHOLE, {"type": "string", "maxLength": MAX_SEQUENCE_ID}],
-            "description": f"{_NOTHING}: models keep no state",
+            "description": f"{_NOTHING} Models keep no state.",
         },
         "sequence_start": {"type": "boolean", "description": _NOTHING},
         "sequence_end": {"type": "boolean", "description": _NOTHING},
@@ -218,8 +220,8 @@ _INPUT = object_of(
         "name": {"enum": [kind.tensor for kind in KINDS]},
         "shape": list_of({"type": "integer"}, minItems=1),
         "datatype": {"enum": [*DTYPES, BYTES]},
-        "parameters": {"type": "object", "description": "binary_data_size"},
-        "data": {"type": "array", "description": "flat or nested, row by row"},
+        "parameters": {"type": "object", "description": "Holds binary_data_size."},
+        "data": {"type": "array", "description": "Flat or nested, row by row."},
     },
     ["name", "shape", "datatype"],
     is_open=True,
@@ -230,8 +232,8 @@ _OUTPUT_PARAMETERS = object_of(
         "classification": {
             "type": "integer",
             "minimum": 1,
-            "description": f"for {' and '.join(CLASSIFIED)}: return this many classes with the highest values, as texts"
-            " value:index:label, instead of the tensor",
+            "description": f"For {' and '.join(CLASSIFIED)}: return this many classes with the highest values, as texts"
+            " value:index:label, instead of the tensor.",
         },
     },
     is_open=True,
@@ -241,16 +243,19 @@ BODY = body_of(
     {
         JSON: object_of(
             {
-                "id": TEXT,
-                "parameters": _PARAMETERS,
-                "inputs": list_of(_INPUT, minItems=1, maxItems=1),
-                "outputs": list_of(_OUTPUT),
+                "id": {**TEXT, "description": "Id of the request, which the answer repeats."},
+                "parameters": {**_PARAMETERS, "description": "Parameters of all rows."},
+                "inputs": list_of(_INPUT, minItems=1, maxItems=1, description="The one input tensor."),
+                "outputs": list_of(
+                    _OUTPUT,
+                    description="Requested outputs. Default: prediction_id, label, probabilities, and any decision.",
+                ),
             },
             ["inputs"],
         ),
         RAW: {
             **BINARY,
-            "description": "the same JSON without data, Inference-Header-Content-Length bytes long, then the tensor",
+            "description": "The same JSON without data, Inference-Header-Content-Length bytes long, then the tensor.",
         },
     }
 )

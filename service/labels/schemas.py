@@ -61,25 +61,25 @@ class BulkSummary(BaseModel):
 _IMPORT = {
     "type": "string",
     "pattern": PATTERN,
-    "description": "name of the call's import, the same as in the header; default: the service makes one",
+    "description": "Name of the call's import, the same as in the header. Default: the service makes one.",
 }
 _ROW = {
     **object_of(
         {
-            "id": {"type": "string", "minLength": 1, "maxLength": MAX_ID},
+            "id": {"type": "string", "minLength": 1, "maxLength": MAX_ID, "description": "Id of the prediction."},
             "label": {
                 "oneOf": [TEXT, {"type": "integer"}],
-                "description": "class by name; a whole number is read as a name",
+                "description": "Class by name. A whole number is read as a name.",
             },
             "index": {
                 "type": "integer",
                 "minimum": 0,
-                "description": "instead of label: class by its position, from 0",
+                "description": "Instead of label: class by its position, from 0.",
             },
-            "correct": {"type": "boolean", "default": False, "description": "replace a different label"},
+            "correct": {"type": "boolean", "default": False, "description": "Replace a different label."},
             "model": {
                 **TEXT,
-                "description": "model of your own id: needed if it is not predicted yet, or if two models have it",
+                "description": "Model of your own id. Needed if it is not predicted yet, or if two models have it.",
             },
         },
         ["id"],
@@ -88,9 +88,13 @@ _ROW = {
 }
 _ROWS = object_of(
     {
-        "labels": list_of(_ROW, minItems=1),
-        "correct": {"type": "boolean", "default": False, "description": "for all rows that have no value of their own"},
-        "model": {**TEXT, "description": "for all rows that have no value of their own"},
+        "labels": list_of(_ROW, minItems=1, description="Several labels. Each has the keys of a single one."),
+        "correct": {
+            "type": "boolean",
+            "default": False,
+            "description": "Value for all rows that have none of their own.",
+        },
+        "model": {**TEXT, "description": "Value for all rows that have none of their own."},
         "import_id": _IMPORT,
     },
     ["labels"],
@@ -102,7 +106,7 @@ PARAMETERS = [
         "in": "header",
         "required": False,
         "schema": {"type": "string", "pattern": PATTERN},
-        "description": "name of the call's import; default: the service makes one and returns it",
+        "description": "Name of the call's import. Default: the service makes one and returns it.",
     },
 ]
 BODY = body_of({JSON: {"oneOf": [_ONE, _ROWS]}, CSV: TEXT, NDJSON: TEXT})

@@ -67,41 +67,46 @@ _NAME = {"type": "string", "minLength": 1, "maxLength": MAX_ID, "pattern": "^[A-
 _TAG = {"type": "string", "minLength": 1, "maxLength": MAX_TAG}
 _CLASS = {"oneOf": [{"type": "string"}, {"type": "integer"}]}
 _KEYS: dict[str, dict[str, Any]] = {
-    "id": {"type": "string", "minLength": 1, "maxLength": MAX_ID, "description": "your own id, for /feedback"},
-    "probabilities": {**_NUMBERS, "description": "in the order of the classes, or by class name"},
-    "logits": _NUMBERS,
+    "id": {"type": "string", "minLength": 1, "maxLength": MAX_ID, "description": "Your own id, for /feedback."},
+    "probabilities": {**_NUMBERS, "description": "Probabilities in the order of the classes, or by class name."},
+    "logits": {**_NUMBERS, "description": "Logits in the order of the classes, or by class name."},
     "confidence": {
         "type": "number",
         "minimum": 0,
         "maximum": 1,
-        "description": "with predicted, if the rest is unknown",
+        "description": "Confidence of the predicted class, if the other probabilities are unknown.",
     },
-    "predicted": {**_CLASS, "description": "class by name; a whole number is read as a name"},
-    "index": {"type": "integer", "minimum": 0, "description": "instead of predicted: class by its position, from 0"},
-    "model": _NAME,
-    "version": _NAME,
-    "tag": _TAG,
+    "predicted": {**_CLASS, "description": "Predicted class by name. A whole number is read as a name."},
+    "index": {"type": "integer", "minimum": 0, "description": "Instead of predicted: class by its position, from 0."},
+    "model": {**_NAME, "description": "Name of the model."},
+    "version": {**_NAME, "description": "Its version."},
+    "tag": {**_TAG, "description": "Tag, by which reports can be split."},
     "time": {
         "oneOf": [{"type": "string"}, {"type": "number"}],
-        "description": "ISO 8601, or Unix time whose size tells its unit; default: now",
+        "description": "ISO 8601, or Unix time whose size tells its unit. Default: now.",
     },
-    "propensity": {"type": "number", "exclusiveMinimum": 0, "maximum": 1, "description": "chance of getting a label"},
+    "propensity": {
+        "type": "number",
+        "exclusiveMinimum": 0,
+        "maximum": 1,
+        "description": "Probability that the answer gets a label, if you know it.",
+    },
 }
 assert tuple(_KEYS) == ALLOWED
 _ROW = object_of(_KEYS, ["id"])
 _ROWS = object_of(
     {
-        "observations": list_of(_ROW, minItems=1),
-        "model": _NAME,
-        "version": _NAME,
-        "classes": list_of(_CLASS, minItems=2, uniqueItems=True),
-        "positive": {**_CLASS, "description": "positive class of a binary model"},
+        "observations": list_of(_ROW, minItems=1, description="Several answers. Each has the keys of a single one."),
+        "model": {**_NAME, "description": "Model of rows that name none."},
+        "version": {**_NAME, "description": "Version of rows that name none."},
+        "classes": list_of(_CLASS, minItems=2, uniqueItems=True, description="Class names in the order of the lists."),
+        "positive": {**_CLASS, "description": "Positive class of a binary model."},
         "act_alone": {
             "oneOf": [TEXT, {"type": "object"}],
-            "description": f"promise to act alone, such as {EXAMPLE}, or an object with the same keys and `tags`",
+            "description": f"Promise to act alone, such as {EXAMPLE}, or an object with the same keys and `tags`.",
         },
-        "tag": _TAG,
-        "shadow": {"type": "boolean"},
+        "tag": {**_TAG, "description": "Tag of rows that name none."},
+        "shadow": {"type": "boolean", "description": "The answers are those of the model's shadow."},
     },
     ["observations"],
 )
@@ -109,16 +114,16 @@ BODY = body_of({JSON: {"oneOf": [_ROW, _ROWS]}, NDJSON: TEXT, CSV: TEXT, PARQUET
 EVENT = body_of(
     {
         STRUCTURED: {"type": "object"},
-        JSON: {"type": "object", "description": "body of the inference; the attributes of the event are headers"},
+        JSON: {"type": "object", "description": "Body of the inference. The attributes of the event are headers."},
     }
 )
 EVENT_HEADERS: list[dict[str, Any]] = [
     {"name": name, "in": "header", "schema": {"type": "string"}, "description": text}
     for name, text in {
-        "ce-id": "id of the inference",
+        "ce-id": "Id of the inference.",
         "ce-type": " or ".join(KINDS),
-        "ce-inferenceservicename": "name of the model",
-        "ce-time": "time at which it was sent",
+        "ce-inferenceservicename": "Name of the model.",
+        "ce-time": "Time at which it was sent.",
     }.items()
 ]
 

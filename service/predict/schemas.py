@@ -137,14 +137,21 @@ BODY = body_of(
     {
         JSON: object_of(
             {
-                "instances": list_of({"oneOf": [schema for kind in KINDS for schema in kind.schemas]}, minItems=1),
-                "ids": list_of(
-                    OWN_ID, description="your own ids, unique within a model; the same id returns the stored answer"
+                "instances": list_of(
+                    {"oneOf": [schema for kind in KINDS for schema in kind.schemas]},
+                    minItems=1,
+                    description="Inputs of the model's kind.",
                 ),
-                "tags": list_of({"type": ["string", "null"], "maxLength": MAX_TAG}),
+                "ids": list_of(
+                    OWN_ID, description="Your own ids, unique within a model. The same id returns the stored answer."
+                ),
+                "tags": list_of(
+                    {"type": ["string", "null"], "maxLength": MAX_TAG},
+                    description="Tags, by which reports can be split.",
+                ),
                 "propensities": list_of(
                     {"type": ["number", "null"], "exclusiveMinimum": 0, "maximum": 1},
-                    description="probability that an answer gets a label, if you know it",
+                    description="Probabilities that the answers get a label, if you know them.",
                 ),
             },
             ["instances"],
@@ -174,7 +181,7 @@ PARAMETERS = [
         "in": "header",
         "required": False,
         "schema": OWN_ID,
-        "description": "your own id of the single input of this call, in UTF-8; not with ids in the body",
+        "description": "Your own id of the single input of this call, in UTF-8. Not together with ids in the body.",
     },
 ]
 
