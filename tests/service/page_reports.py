@@ -44,7 +44,7 @@ KNOWN = [
 
 
 def without_labels(answers: int = 0) -> Report:
-    words = "The model has given no answers yet. Send inputs to POST /predict; every answer has an id."
+    words = "The model has given no answers yet. Send inputs to POST /predict. Every answer has an id."
     waiting = f"{answers:,} answers, none with a label yet, so the accuracy is unknown."
     return Report(
         model="street",

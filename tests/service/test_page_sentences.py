@@ -117,7 +117,7 @@ def test_after_re_arming_the_page_says_what_is_settled_and_what_is_not() -> None
     html = pages.render(report)
     check_page(html, report)
     assert "had found an error before it was re-armed" in report.headline and "chance alone passes" not in html
-    assert report.alarm is not None and report.alarm.reading.startswith("No alarm: no label has been weighed since")
+    assert report.alarm is not None and report.alarm.reading.startswith("No alarm: no label has been evaluated since")
 
 
 def test_a_window_without_labels_says_what_the_alarm_is_about() -> None:
