@@ -20,7 +20,7 @@ MINUTES = (
     "tests/docs/test_pages.py::test_every_block_in_order[how-to/use-your-data]",
     "tests/flows/test_deaths.py",
     "tests/flows/test_recalibrate.py",
-    "tests/docs/test_pages.py::test_every_block_in_order[how-to/schedule-runs]",
+    "tests/docs/test_pages.py::test_every_block_in_order[tutorials/pipeline]",
     "tests/flows/test_train.py",
     "tests/docs/test_pages.py::test_cifar100_by_the_command_of_its_page",
     "tests/docs/test_pages.py::test_every_block_in_order[tutorials/fine-tune-photos]",
