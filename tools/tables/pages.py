@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pipeline.cli.nets import HEADER, nets_table
 from pipeline.cli.tables import calibrators_table, methods_table, recipes_table
 from tools import ROOT
-from tools.tables import settings
+from tools.tables import report_fields, routes, settings
 from tools.tables.claims import CLAIMS
 from tools.tables.markdown import table
 from tools.tables.results import COMMANDS, shown
@@ -51,6 +51,9 @@ CODE: dict[str, Callable[[], str]] = {
     "nets": lambda: table(HEADER, nets_table(), code=(0,)),
     "calibrators-list": lambda: table(("name", "options", "formula"), calibrators_table(), code=(0, 1)),
     "service-settings": settings.service,
+    "http-routes": routes.summary,
+    "http-details": routes.details,
+    "report-fields": report_fields.report,
     "params": settings.params,
     "claims": claims_table,
     "measured": short_claims,
