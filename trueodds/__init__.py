@@ -52,6 +52,9 @@ if TYPE_CHECKING:
     from trueodds.sums.inputs import logits_of
     from trueodds.sums.sums import CalibrationSums
 
+__version__ = "0.1.0"
+"""The one place for the version: packages, images, manifests and pages take it from here."""
+
 __all__ = [
     "AsyncClient",
     "Bundle",

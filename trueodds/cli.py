@@ -16,6 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn, Protocol, TypeAlias, cast
 
+from trueodds import __version__
 from trueodds.errors import MissingExtraError, UserError, nearest, unknown
 from trueodds.processes import output
 
@@ -133,6 +134,9 @@ def _status(work: Callable[[], int]) -> int:
 
 def _main(prog: str, commands: Mapping[str, Command], words: Sequence[str], default: str) -> int:
     first = words[0] if words else ""
+    if first == "--version":
+        print(f"{prog} {__version__}")
+        return 0
     if default and (not first or first.startswith("-")):
         first, words = default, [default, *words]
     parser = Parser(prog=prog, usage=f"{prog} COMMAND ...", epilog=_list(prog, commands))
@@ -153,7 +157,8 @@ def _cure(error: Exception) -> str:
 def _list(prog: str, commands: Mapping[str, Command]) -> str:
     width = max(map(len, commands), default=0)
     lines = [f"  {name:<{width}}  {command.summary}" for name, command in commands.items()]
-    return "\n".join(["commands:", *lines, "", f"{prog} COMMAND --help describes one."])
+    hints = [f"{prog} COMMAND --help describes one.", f"{prog} --version prints the version."]
+    return "\n".join(["commands:", *lines, "", *hints])
 
 
 def _run(command: Command, parsers: Subparsers, words: Sequence[str]) -> int:

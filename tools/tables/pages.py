@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pipeline.cli.nets import HEADER, nets_table
 from pipeline.cli.tables import calibrators_table, methods_table, recipes_table
 from tools import ROOT
-from tools.tables import report_fields, routes, settings
+from tools.tables import commands, report_fields, routes, settings
 from tools.tables.claims import CLAIMS
 from tools.tables.markdown import table
 from tools.tables.results import COMMANDS, shown
@@ -55,6 +55,7 @@ CODE: dict[str, Callable[[], str]] = {
     "http-details": routes.details,
     "report-fields": report_fields.report,
     "params": settings.params,
+    "commands": commands.sections,
     "claims": claims_table,
     "measured": short_claims,
 }
