@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from pipeline.config import Data, Evaluation
 from pipeline.data.corruptions import COMMON, NAMES, SEVERITIES, check
-from pipeline.data.corruptions.source import find, source_of
+from pipeline.data.corruptions.image_source import find, source_of
 from pipeline.data.dataset import DataSet
 from pipeline.data.raw import PIXELS, DataError, Images
 from trueodds.errors import ConfigError, unknown

@@ -93,9 +93,9 @@ def run(arguments: argparse.Namespace) -> int:
     common.log_to_stderr(logging.CRITICAL if rank else logging.INFO)
     if world == 1:
         return _run(arguments)
-    from pipeline.training.machine.launch import said_once
+    from pipeline.training.machine.launch import single_message
 
-    with said_once(world, rank):
+    with single_message(world, rank):
         if arguments.work != "train":
             raise ConfigError(
                 f"torchrun started {world} processes of {arguments.work}, but only train can share its work; run it"
