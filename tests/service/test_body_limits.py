@@ -26,7 +26,7 @@ def read(size: int, count: int, *, streamed: bool = True, storing: float = 0.0, 
             return {"type": "http.request", "body": bytes(size), "more_body": left > 0}
 
         settings = Settings(**{"body_seconds": 0.2, "body_rate": 1000, **limits})
-        body = LimitedBody(receive, {b"transfer-encoding": b"chunked"}, settings, streamed=streamed)
+        body = LimitedBody(receive, {b"transfer-encoding": b"chunked"}, settings, is_streamed=streamed)
         while not body.complete:
             taken += len((await body.receive())["body"])
             await asyncio.sleep(storing)
@@ -36,7 +36,7 @@ def read(size: int, count: int, *, streamed: bool = True, storing: float = 0.0, 
 
 
 def test_a_body_that_trickles_is_refused() -> None:
-    with pytest.raises(ServiceError, match=r"came at [\d.]+ bytes/s for 0\.\d+ s; the least is 1,000") as caught:
+    with pytest.raises(ServiceError, match=r"arrived at [\d.]+ bytes/s for 0\.\d+ s; the least is 1,000") as caught:
         read(1, 1000)
     assert (caught.value.status, caught.value.code) == (408, "body_too_slow")
 
