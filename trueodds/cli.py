@@ -16,9 +16,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn, Protocol, TypeAlias, cast
 
-from trueodds import __version__
 from trueodds.errors import MissingExtraError, UserError, nearest, unknown
 from trueodds.processes import output
+from trueodds.processes.version import VERSION
 
 SERVICE, URL = "TRUEODDS_SERVICE", "http://127.0.0.1:8000"
 """Environment variable with the URL of the service that commands use, and its default."""
@@ -139,7 +139,7 @@ def _status(work: Callable[[], int]) -> int:
 def _main(prog: str, commands: Mapping[str, Command], words: Sequence[str], default: str) -> int:
     first = words[0] if words else ""
     if first == "--version":
-        print(f"{prog} {__version__}")
+        print(f"{prog} {VERSION}")
         return 0
     if default and (not first or first.startswith("-")):
         first, words = default, [default, *words]
