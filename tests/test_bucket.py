@@ -80,7 +80,7 @@ def test_every_verb_and_what_it_leaves(
     names = {p.relative_to(local.path).as_posix() for p in local.path.rglob("*") if p.is_file()}
     names.remove(f"tiny/{PUBLISHING}")  # a lock
     assert names == Objects(URL).list().keys(), "the bucket can be copied to a folder, and back"
-    assert models_of(tmp_path).given == URL, "where flows publish"
+    assert models_of(tmp_path).given_place == URL, "where flows publish"
     roles = ("default", "tiny/default", "tiny/shadow", "tiny/waiting")
     assert Objects(URL).read(roles) == {name: (local.path / name).read_bytes() for name in roles}
     assert main(["versions", "--models", URL]) == 0
@@ -160,7 +160,7 @@ def test_a_look_asks_once_and_a_bucket_that_is_away_costs_nothing(
     again = CachedBucket(URL, tmp_path / "service", 0.0)  # another process, from the same cache
     assert again.contents().default == key and Bundle.load(again.fetch(key)).version == key[1]
     empty = CachedBucket(URL, tmp_path / "empty", 0.0)
-    assert empty.contents().default is None and "nothing of it was fetched before" in empty.contents().problems[0]
+    assert empty.contents().default is None and "nothing was fetched before" in empty.contents().problems[0]
     with pytest.raises(BucketError, match="cannot be reached"):
         open_models(URL).publish(bundles[0])
     store.heal()
