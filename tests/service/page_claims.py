@@ -353,13 +353,13 @@ TODO: list[tuple[str, Claim]] = [
     ),
     (r"Recalibrating would help\.", lambda r, t: helps(r, "yes")),
     (
-        r"Other confidences would fit the labels better: a recalibration needs the probabilities of all classes\.",
+        r"Other confidences would fit the labels better, but recalibration needs the probabilities of all classes\.",
         lambda r, t: helps(r, "yes") and r.advice is not None and r.advice.command is None and r.nll is None,
     ),
     (r"It is good enough as it is\.", lambda r, t: helps(r, "yes") and upper(r) <= r.tolerance),
     (
-        r"So far recalibrating the confidence of the more probable class would not have helped\. Errors of p\((.*)\)"
-        r" that cancel in it do not show there\.",
+        r"So far recalibrating the confidence of the more probable class would not have helped\. This does not show"
+        r" errors of p\((.*)\) that cancel out in that confidence\.",
         lambda r, t: helps(r, "no") and r.positive is not None,
     ),
     (
@@ -371,9 +371,9 @@ TODO: list[tuple[str, Claim]] = [
         lambda r, t: helps(r, "yes") and upper(r) <= r.tolerance,
     ),
     (r"So far recalibrating would not have helped\.", lambda r, t: helps(r, "no")),
-    (r"It cannot be told yet whether recalibrating would help\.", lambda r, t: helps(r, "not_known")),
+    (r"It is not clear yet whether recalibrating would help\.", lambda r, t: helps(r, "not_known")),
     (
-        r"Nobody knows yet whether recalibrating would help: it takes labels to tell, at least some dozens\.",
+        r"It is not known yet whether recalibrating would help\. This needs at least a few dozen labels\.",
         lambda r, t: r.advice is not None and not r.advice.labels,
     ),
     (
@@ -382,14 +382,14 @@ TODO: list[tuple[str, Claim]] = [
         lambda r, t: helps(r, "yes") and t[-1] == r.version,
     ),
     (
-        r"curl -s http://127\.0\.0\.1:8000/predict .*|Send an input to POST /predict \(all ways to do"
-        r" it\); a picture, for instance:|Send inputs to POST /predict; every answer has an id\.",
+        r"curl -s http://127\.0\.0\.1:8000/predict .*|Send an input to POST /predict \(all"
+        r" formats\)\. For example, an image:|Send inputs to POST /predict\. Every answer has an id\.",
         lambda r, t: not r.answers,
     ),
     (
         r"curl -s http://127\.0\.0\.1:8000/feedback .*|Send the true labels to POST /feedback with the ids of"
-        r" the answers\.|Send the true class of an answer, with the id that came with it, as soon as somebody"
-        r" knows it \(also in bulk\):",
+        r" the answers\.|Send the true class of an answer with the answer's id, as soon as you know it"
+        r" \(also in bulk\):",
         lambda r, t: bool(r.answers) and not r.labelled,
     ),
     (r"The following is about all labels so far, not only those shown\.", lambda r, t: not r.window.is_everything),
@@ -410,8 +410,8 @@ TODO: list[tuple[str, Claim]] = [
         lambda r, t: at(r, t) and bool(r.alarm and r.alarm.state == "notice"),
     ),
     (
-        r"Look into it, then say that you know, so that nobody else has to\. The alarm stays on this page, with"
-        r" your words\.",
+        r"Investigate the alarm, then acknowledge it, so that others know that you take care of it\. The alarm stays on"
+        r" this page, with your text\.",
         lambda r, t: bool(r.alarm and r.alarm.state == "fired"),
     ),
     (
@@ -419,23 +419,23 @@ TODO: list[tuple[str, Claim]] = [
         lambda r, t: bool(r.alarm and (r.alarm.rearmings or any(null.acknowledged for null in r.alarm.nulls))),
     ),
     (
-        r"Nobody knows yet whether recalibrating would help: it takes labels that come after the re-arming, at least"
-        r" some dozens\.",
+        r"It is not known yet whether recalibrating would help\. This needs at least a few dozen labels that arrive"
+        r" after the re-arming\.",
         lambda r, t: bool(r.advice and not r.advice.labels and r.alarm and r.alarm.rearmings),
     ),
     (
-        rf"Of each of {N} labels? a recalibration on the ones before it would have been surprised by {E} nats"
-        rf" on average, the served confidences were by {E} \(log loss: less is better\)\.",
+        rf"Over {N} labels?, the log loss of the served confidences is {E} nats\. If each answer had been recalibrated"
+        rf" on the labels before it, it would be {E} \(less is better\)\.",
         surprise,
     ),
     (
-        r"Recalibrating has gained (-?\d+\.\d{4}) nats a label on average at the least \(in 95% of versions, however"
-        r" often one looks\); above 0 it counts as shown\.",
+        r"Recalibrating has gained at least (-?\d+\.\d{4}) nats per label on average \(a bound that holds in 95% of"
+        r" versions, however often you look\)\. Above 0 the gain counts as shown\.",
         shown_gain,
     ),
     (
-        rf"Some labels were corrected; these are the last {N}, as they are now: one look at them, while what is"
-        rf" said without corrections holds however often one looks\.",
+        rf"Some labels were corrected, so these numbers use the last {N} labels with their current values\. They hold"
+        rf" for a single look; without corrections they hold however often you look\.",
         lambda r, t: r.advice is not None and all_show(t, r.advice.labels),
     ),
     (
@@ -472,28 +472,28 @@ ALARM: list[tuple[str, Claim]] = [
         lambda r, t: bool(r.positive and r.alarm and r.alarm.nulls[0].state != "quiet"),
     ),
     (
-        r"(?:Notice: i|I)n some range and at some time, the more probable class was right more or less often than it"
-        r" says, by more than [\d.]+\.",
+        r"(?:Notice: i|I)n some range and at some time, the accuracy of the more probable class differed from its"
+        r" confidence by more than [\d.]+\.",
         lambda r, t: bool(r.positive and r.alarm and r.alarm.nulls[2].state != "quiet"),
     ),
     (
-        r"(?:Notice: i|I)n some range and at some time, this version was right more or less often than it says,"
+        r"(?:Notice: i|I)n some range and at some time, the accuracy of this version differed from its confidence"
         r" by more than [\d.]+\.",
         lambda r, t: bool(r.alarm and r.alarm.nulls[1].state != "quiet"),
     ),
     (
-        rf"(?:ALARM: i|Notice: i|I)n the answers that get labels p\((.*?)\) was wrong on the whole at some time:"
-        rf" expected / observed (.*?) was not between {E} and {E}, or the mean of p\((.*?)\) more than {E} off their"
-        rf" share\.",
+        rf"(?:ALARM: a|Notice: a|A)t some time p\((.*?)\) was wrong overall in the answers that get labels:"
+        rf" expected / observed (.*?) was not between {E} and {E}, or the mean of p\((.*?)\) differed from their share"
+        rf" by more than {E}\.",
         lambda r, t: bool(r.positive and r.alarm and r.alarm.is_positive_refuted and t[0] == r.positive.label),
     ),
     (
-        r"Had (?:its ECE|every range|it) been within that at every label, given what came before, at most 1 of [24]0"
-        r" versions would ever show as much, however long one looks\.",
+        r"If (?:its ECE|every range|it) had been within that at every label, given the labels before it, at most 1 of"
+        r" [24]0 versions would ever show this much evidence, however long you look\.",
         lambda r, t: refuted(r),
     ),
     (rf"It fired on \S+ \S+ UTC, after {N} labels?\.", at),
-    (r"It stays until somebody acknowledges it\.", lambda r, t: bool(r.alarm and r.alarm.state == "fired")),
+    (r"The alarm stays until somebody acknowledges it\.", lambda r, t: bool(r.alarm and r.alarm.state == "fired")),
     (
         r"\S+ acknowledged it on \S+ \S+ UTC: [^.]*\.",
         lambda r, t: bool(r.alarm and r.alarm.state == "acknowledged"),
@@ -503,18 +503,18 @@ ALARM: list[tuple[str, Claim]] = [
         lambda r, t: bool(r.alarm and r.alarm.nulls[0].state != "quiet"),
     ),
     (
-        r"Nobody is called: the test that would, of the calibration error \(ECE\) of all these answers"
-        r" together, has not shown as much\.",
+        r"Nobody is called\. The test that calls people is about the calibration error \(ECE\) of all these answers"
+        r" together, and has not shown this much\.",
         lambda r, t: bool(r.alarm and r.alarm.nulls[0].state == "quiet"),
     ),
     (
-        r"The answers that get labels are not as confident as all answers are: what is said here is about the"
-        r" labelled traffic, not about all traffic\.",
+        r"The answers that get labels differ in confidence from all answers\. So the alarm is about the labelled"
+        r" traffic, not about all traffic\.",
         lambda r, t: True,
     ),
     (
-        r"Some labels were corrected later: the other numbers are of labels as they are now, this evidence is"
-        r" of labels as they first came, for what was once shown cannot be taken back\.",
+        r"Some labels were corrected later\. This evidence uses labels as they first arrived, because evidence that was"
+        r" once reported must not change\. The other numbers use the current labels\.",
         lambda r, t: True,
     ),
 ]
@@ -544,14 +544,14 @@ CAUTIONS: list[tuple[str, Claim]] = [
         doubled,
     ),
     (
-        r"The labelled answers are not as confident as all answers are, by more than chance at 99 looks in 100:"
-        r" they may not stand for them \(p [=<] ([\d.e-]+)\)\.",
+        r"The labelled answers may not represent all answers: their confidences differ, significantly at the 1% level"
+        r" \(p [=<] ([\d.e-]+)\)\.",
         lambda r, t: bool(r.labelling.choice and r.labelling.choice.p_value < 0.01),
     ),
     (
-        rf"{P} of the answers have confidences from {E} to {E}, one cell: their number does not tell which of them got"
-        r" labels, so nothing can be weighted by it\. Give each answer's chance of getting a label \(its propensity\),"
-        r" or choose at random which get one\.",
+        rf"{P} of the answers have confidences from {E} to {E}, one cell: counts do not tell which of them have"
+        r" labels, so weighting by counts is impossible\. Give each answer's probability of getting a label \(its"
+        r" propensity\), or choose at random which get one\.",
         crowded,
     ),
     (
@@ -560,8 +560,8 @@ CAUTIONS: list[tuple[str, Claim]] = [
         weighted,
     ),
     (
-        r"Labels of (wrong|right) answers come sooner, by more than chance at 99 looks in 100: what is known"
-        r" today may not be the whole truth\. At equal confidence, .* points (more|less) often than the others"
+        r"The labels so far may not represent all labels: labels of (wrong|right) answers arrive sooner, significantly"
+        r" at the 1% level\. At equal confidence, .* points (more|less) often than the others"
         r" \([\d,]+ labels, p [=<] [\d.e-]+\)\.",
         lambda r, t: (t[0] == "right") == (t[1] == "more"),
     ),

@@ -153,7 +153,7 @@ def acknowledged(alarm: Alarm) -> Alarm:
 ADVICE = {
     "yes": "Recalibrating would help.",
     "no": "So far recalibrating would not have helped.",
-    "not_known": "It cannot be told yet whether recalibrating would help.",
+    "not_known": "It is not clear yet whether recalibrating would help.",
 }
 
 

@@ -180,7 +180,7 @@ def unmarked(r: Report, texts: list[str]) -> bool:
 
 def surprise(r: Report, texts: list[str]) -> bool:
     a = r.advice
-    return a is not None and all_show(texts, a.labels, a.recalibrated_log_loss, a.served_log_loss)
+    return a is not None and all_show(texts, a.labels, a.served_log_loss, a.recalibrated_log_loss)
 
 
 def shown_gain(r: Report, texts: list[str]) -> bool:

@@ -238,7 +238,7 @@ def test_a_sliding_window_is_recognised_and_slides(window: str) -> None:
 
 
 def test_the_window_shown_is_said() -> None:
-    def words_of(**window: Any) -> addresses.Choice:
+    def words_of(**window: Any) -> addresses.WindowChoice:
         return addresses.choice_of(report(sums(50, right), window=Window(**window)), NOW)
 
     assert words_of().words == "all predictions so far"
@@ -263,7 +263,7 @@ def test_links_and_forms_keep_what_was_asked() -> None:
     gone = render(altered(full(), version="gone"), version="gone")
     assert '<option value="street/gone" selected>' in gone
     following = render(full())
-    assert '<option value="" selected>the one that answers' in following
+    assert '<option value="" selected>the served version' in following
     assert '<option value="street/4f1c09aa">' in following
 
 

@@ -117,7 +117,7 @@ def test_after_re_arming_the_page_says_what_is_settled_and_what_is_not() -> None
     html = pages.render(report)
     check_page(html, report)
     assert "had found an error before it was re-armed" in report.headline and "chance alone passes" not in html
-    assert report.alarm is not None and report.alarm.reading.startswith("No alarm: no label has been weighed since")
+    assert report.alarm is not None and report.alarm.reading.startswith("No alarm: no label has been evaluated since")
 
 
 def test_a_window_without_labels_says_what_the_alarm_is_about() -> None:
@@ -162,4 +162,4 @@ def test_labels_that_are_no_fair_choice() -> None:
     report = report_of("m", "v", AnswerSums(cells.astype(np.int64), labelled))
     html = pages.render(report)
     check_page(html, report)
-    assert "they may not stand for them (p &lt; 0.0001)." in html and "p = 0)" not in html
+    assert "significantly at the 1% level (p &lt; 0.0001)." in html and "p = 0)" not in html

@@ -47,4 +47,4 @@ def ready(client: Client) -> int:
 
 def test_one_bundle_or_many(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--bundle", str(tmp_path), "--models", str(tmp_path)]) == 2
-    assert "--bundle and --models are both given" in capsys.readouterr().err
+    assert "--bundle and --models exclude each other" in capsys.readouterr().err
