@@ -41,8 +41,8 @@ from service.settings import Settings
 from service.status import route as status
 from service.status.gauges import Gauges
 from service.store.housekeeping import keep_house
+from trueodds import __version__
 
-VERSION = "0.1.0"
 DESCRIPTION = """Class probabilities that mean what they say, and a report that checks whether they still do.
 
 1. `POST /predict` with images: every answer has an `id`. Or `POST /observe` with what another server has answered.
@@ -77,7 +77,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
 
     app = FastAPIOffline(
         title="TrueOdds",
-        version=VERSION,
+        version=__version__,
         description=DESCRIPTION,
         lifespan=lifespan,
         redirect_slashes=False,  # the framework redirects to whatever host the caller names
@@ -87,7 +87,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     )
     app.state.runtime, app.state.keys = runtime, keys.Keys(runtime.settings)
     app.state.parquet = parquet
-    app.state.recent, app.state.gauges = Recent(), Gauges(VERSION, read_only=runtime.settings.read_only)
+    app.state.recent, app.state.gauges = Recent(), Gauges(__version__, read_only=runtime.settings.read_only)
     documentation.install(app, lambda: _key(runtime.engine), lambda: _examples(runtime))
     documented = (
         *(observe.router, kserve.router, status.router, labels.router, labelled.router),

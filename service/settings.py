@@ -149,7 +149,7 @@ class Settings(BaseSettings):
     url_file: Path | None = Field(None, description="file that gets the URL once the service is listening")
     workers: int = Field(1, ge=1, le=64, description="processes that share the port; each loads the models")
     models: Annotated[str, BeforeValidator(str)] = Field(
-        "models", description="folder of published bundles, or s3://bucket/prefix (docs/buckets.md)"
+        "models", description="folder of published bundles, or s3://bucket/prefix (docs/how-to/use-a-bucket.md)"
     )
     models_cache: Path | None = Field(
         None,

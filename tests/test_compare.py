@@ -64,7 +64,7 @@ def test_arrays_are_compared_row_by_row() -> None:
     assert old.ece_floor == pytest.approx(report.floor_mean) and new.classwise_ece_floor is not None
     text = str(found)
     assert f"{old.ece:.4f}, floor {old.ece_floor:.4f}" in text and NOTE in text
-    assert "one seed, which speaks of two nets, not of two methods" in text and "Holm" not in text
+    assert "one seed, which compares two nets, not two methods" in text and "Holm" not in text
     assert not any(word in one.sentence for one in found.differences for word in ("ECE", "MCE"))
     assert json.loads(json.dumps(found.as_dict()))["models"][0]["name"] == "old"
 

@@ -1,4 +1,4 @@
-"""Who may import whom, folder by folder: docs/architecture.md, held by every import in the code and by real ones.
+"""Import rules, folder by folder: docs/explanation/architecture.md, held by every import in the code and by real ones.
 
 An import inside a function and one under TYPE_CHECKING count like all others.
 """
@@ -54,7 +54,7 @@ LAYERS = {
     """,
     "pipeline": """
         cli
-        studies
+        studies starter
         flows
         stages
         figures recalibrate
@@ -118,7 +118,7 @@ EXTRAS = {
 
 
 FOLDERS = sorted({str(path.parent.relative_to(ROOT)) for path in imported_files(ROOT)})
-PAGE = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs" / "explanation" / "architecture.md").read_text(encoding="utf-8")
 LISTED = dedent(PAGE.partition("never each other.\n\n")[2].partition("\n\nImports")[0])
 """The packages as the page lists them: a paragraph for each package, a line for each of its parts."""
 MADE = {"logits.npz", "model.onnx", "calibrator.json", "card.json", "MODEL_CARD.md"}

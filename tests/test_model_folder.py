@@ -424,12 +424,12 @@ def test_the_commands(models: PublishedModels, capsys: pytest.CaptureFixture[str
         shown = capsys.readouterr()
         return status, shown.out + shown.err
 
-    assert typed("versions") == (1, f"error: there is no model in {models.path}; trueodds publish\n")
+    assert typed("versions") == (1, f"error: there is no model in {models.path}; run: trueodds publish\n")
     a, b = published(models, "a"), published(models, "b", role=None)
     assert typed("shadow", "tiny", b) == (0, f"tiny/{b} is the shadow now\n")
     status, text = typed("shadow", "tiny", "none")
     assert status == 0 and text.startswith(
-        f"tiny has no shadow now (ends the evidence about {b}: not known (no service"
+        f"tiny has no shadow now (ends the evidence about {b}: unknown (no service"
     )
     assert models.changes("tiny")[-1].why.startswith(f"ends the evidence about {b}: not known")
     assert typed("promote", "tiny", b, "--why", "asked for") == (
@@ -437,17 +437,17 @@ def test_the_commands(models: PublishedModels, capsys: pytest.CaptureFixture[str
         f"tiny/{b} answers now: calls with ?model=tiny, and calls that name no model.\n",
     )
     status, text = typed("versions", "tiny")
-    assert status == 0 and f"  {b}  answers      temperature, b" in text and f"{a} -> {b}" in text
+    assert status == 0 and f"  {b}  served       temperature, b" in text and f"{a} -> {b}" in text
     assert text.endswith(": asked for\n") and f"  {a}               temperature, a" in text
-    assert "tiny, which answers calls that name no model\n" in text
+    assert "tiny, the model for calls that name none\n" in text
     models.publish(make_bundle(models.path.parent / "o", lambda card: card.update(name="other")))
-    assert typed("default") == (0, f"tiny/{b} answers calls that name no model\n")
+    assert typed("default") == (0, f"tiny/{b} serves calls that name no model\n")
     other = models.version_of("other", "default")
-    assert typed("default", "other", "--why", "new") == (0, f"other/{other} answers calls that name no model\n")
+    assert typed("default", "other", "--why", "new") == (0, f"other/{other} serves calls that name no model\n")
     assert f"default      tiny -> other  {user()}: new\n" in typed("versions")[1]
-    assert typed("default", "--rollback") == (0, f"tiny/{b} answers calls that name no model\n")
+    assert typed("default", "--rollback") == (0, f"tiny/{b} serves calls that name no model\n")
     assert typed("default", "nobody")[0] == 1
-    assert typed("rollback", "tiny") == (0, f"tiny/{a} answers again\n")
+    assert typed("rollback", "tiny") == (0, f"tiny/{a} is served again\n")
     assert typed("rollback", "tiny")[0] == 1
     for words in (("promote", "tiny", "x"), ("promote", "tiny", "../tiny"), ("shadow", "tiny", "x"), ("rollback", "x")):
         status, text = typed(*words)

@@ -389,11 +389,11 @@ def test_what_is_not_affine_is_not_folded(trained: Path) -> None:
     ("stage", "file", "message"),
     [
         ("train", "data/arrays.npz", "arrays.npz is not a whole .npz file"),
-        ("train", "data/card.json", "card.json is not whole JSON"),
+        ("train", "data/card.json", "card.json is not complete JSON"),
         ("calibrate", "logits.npz", "logits.npz is not a whole .npz file"),
         ("evaluate", "calibrator.json", "run: dvc repro calibrate"),
         ("export", "model/network/weights.safetensors", "run: dvc repro train"),
-        ("export", "model/training.json", "training.json is not whole JSON"),
+        ("export", "model/training.json", "training.json is not complete JSON"),
     ],
 )
 def test_damaged_artifacts_are_named(stage: str, file: str, message: str, trained: Path) -> None:

@@ -406,7 +406,7 @@ ROW = "a,b,label\n0.5,0.5,a\n"
         ("none.npz", None, [], "none.npz does not exist; expected an .npz with probabilities"),
         ("t.txt", "", [], "has the suffix '.txt'; expected an .npz"),
         ("t.npz", "no zip", [], "is not a whole .npz file"),
-        ("t.parquet", "no", [], "is no Parquet file"),
+        ("t.parquet", "no", [], "is not a Parquet file"),
         ("t.npy", "no", ["--labels", "t.npy"], "is not a whole .npy file without Python objects"),
         ("t.npy", "no", [], "name the file of its labels: --labels labels.npy"),
         ("t.npy", "no", ["--labels", "y.npy"], "y.npy does not exist; expected an .npy of the labels"),

@@ -9,7 +9,7 @@ import numpy as np
 
 from pipeline.data import vectors
 from pipeline.data.raw import Raw
-from trueodds.evaluation.splits import balanced
+from trueodds.evaluation.splits import balanced_split
 
 TEST_ROWS = {"digits": 600, "breast_cancer": 190, "wine": 60}
 
@@ -21,7 +21,7 @@ def read_digits() -> Raw:
     digits = load_digits()
     x = np.rint(15.9375 * digits.images).astype(np.uint8)[..., None]
     y = digits.target.astype(np.int64)
-    test, train = balanced(y, TEST_ROWS["digits"], seed=0)
+    test, train = balanced_split(y, TEST_ROWS["digits"], seed=0)
     return Raw(x[train], y[train], x[test], y[test], tuple(str(digit) for digit in range(10)))
 
 
@@ -32,5 +32,5 @@ def read_table(name: str) -> Raw:
     table = {"breast_cancer": datasets.load_breast_cancer, "wine": datasets.load_wine}[name]()
     features, classes = (tuple(map(str, names)) for names in (table.feature_names, table.target_names))
     x, y = vectors.to_vectors(table.data, features, name), table.target.astype(np.int64)
-    test, train = balanced(y, TEST_ROWS[name], seed=0)
+    test, train = balanced_split(y, TEST_ROWS[name], seed=0)
     return Raw(x[train], y[train], x[test], y[test], classes, features=features)

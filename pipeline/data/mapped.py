@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pipeline.data.raw import DataError
-from trueodds.files import FileError, written
+from trueodds.files import FileError, atomic_write
 from trueodds.files import read_npz as read_whole
 
 Array = npt.NDArray[Any]
@@ -133,7 +133,7 @@ def read_npz(path: Path) -> dict[str, Array]:
 
 def write_npz(path: Path, arrays: Mapping[str, Array]) -> None:
     """Write the same bytes as `trueodds.files.write_npz`, block by block."""
-    with written(path) as aside, zipfile.ZipFile(aside, "w") as archive:
+    with atomic_write(path) as aside, zipfile.ZipFile(aside, "w") as archive:
         for name, array in arrays.items():
             descr = np.lib.format.dtype_to_descr(array.dtype)
             with archive.open(f"{name}.npy", "w", force_zip64=True) as member:

@@ -60,7 +60,7 @@ def to_vectors(x: npt.NDArray[Any], features: Sequence[str], name: str) -> Vecto
     if x.dtype.kind not in "fiub" or x.shape[1:] != kind.shape:
         raise DataError(f"{name} is {x.dtype} of shape {x.shape}; expected numbers (rows, {len(features)})")
     try:
-        return kind.checked(x, name)
+        return kind.check_rows(x, name)
     except InputError as error:
         raise DataError(str(error)) from None
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from pipeline.data.raw import Inputs
 from pipeline.export.onnx_graph import run
 from trueodds.calibrators import Calibrator
-from trueodds.files import written
+from trueodds.files import atomic_write
 from trueodds.importing.folding import CHECKED_ROWS, PREFIX, PROBABILITIES, FoldError, check, folded
 from trueodds.inputs import InputKind
 
@@ -35,6 +35,6 @@ def fold(model: Path, calibrator: Calibrator, out: Path, inputs: Inputs, kind: I
     logits = next(node for node in graph.graph.node if node.name.startswith(PREFIX)).input[0]
     some = inputs[:CHECKED_ROWS]
     logits_NC = run(model, logits, some, kind)
-    with written(out) as aside:
+    with atomic_write(out) as aside:
         aside.write_bytes(graph.SerializeToString(deterministic=True))
         check(calibrator, logits_NC, run(aside, PROBABILITIES, some, kind))

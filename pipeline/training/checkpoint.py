@@ -11,8 +11,8 @@ from typing import Any
 
 import torch
 
+from trueodds.files import atomic_write
 from pipeline.training.training_state import Epoch, TrainingState
-from trueodds.files import written
 
 log = logging.getLogger("pipeline.training")
 
@@ -69,7 +69,7 @@ class Checkpoint:
         started = time.monotonic()
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
-            with written(self.folder / "state.pt") as aside, aside.open("wb") as file:
+            with atomic_write(self.folder / "state.pt") as aside, aside.open("wb") as file:
                 torch.save(state.to_dict(epoch), file)
         except OSError as error:
             cure = "Training continues; a kill loses the work since the last checkpoint. Free some disk space"

@@ -15,7 +15,7 @@ from safetensors.torch import save
 from pipeline.nets.net import Net
 from pipeline.training.files import EPOCH_ROWS, EPOCHS, SETTINGS, WEIGHTS, empty_network
 from trueodds import logits
-from trueodds.files import write_bytes, write_json, write_npz, written
+from trueodds.files import atomic_write, write_bytes, write_json, write_npz
 
 if TYPE_CHECKING:
     from pipeline.data.dataset import DataSet
@@ -62,7 +62,7 @@ def write_epochs(path: Path, history: list[dict[str, Any]]) -> None:
 
     `dvc plots` skips nan, but would draw an empty cell as 0.
     """
-    with written(path) as aside, aside.open("w", newline="", encoding="utf-8") as file:
+    with atomic_write(path) as aside, aside.open("w", newline="", encoding="utf-8") as file:
         writer = csv.DictWriter(file, list(history[0]))
         writer.writeheader()
         writer.writerows({k: math.nan if value is None else value for k, value in row.items()} for row in history)

@@ -72,7 +72,9 @@ def test_texts_of_files(tmp_path: Path) -> None:
         assert source.classes == ("boats", "tea") and source.labels_N.tolist() == [0, 1] and source.noun == "text"
     assert read(tmp_path / "rows", MODEL, "train").labels_N.tolist() == [0]
     table.write_text("words,label\na ship,boats\n")
-    with pytest.raises(ReplayError, match=r"has no column 'text'; it has 'words', 'label'; call that of the texts so"):
+    with pytest.raises(
+        ReplayError, match=r"has no column 'text'; it has 'words', 'label'; give the column of the texts this name"
+    ):
         read(table, MODEL)
     with pytest.raises(ReplayError, match=r"holds no texts; allowed are a \.csv or \.parquet table"):
         read(Path(__file__), MODEL)

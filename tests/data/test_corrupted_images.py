@@ -12,8 +12,8 @@ from pipeline import config, shift, stages
 from pipeline.config import Data, Evaluation
 from pipeline.data import DataError, DataSet
 from pipeline.data.corruptions import COMMON, IMAGENET, NAMES, corrupt
+from pipeline.shift import ShiftOptions
 from pipeline.data.corruptions.image_source import ComputedImages, PublishedImages, find, source_of
-from pipeline.shift import Options
 from trueodds.errors import ConfigError
 from trueodds.evaluation import shifted_logits
 from trueodds.logits import Logits
@@ -134,12 +134,12 @@ def test_published_files_go_through_the_network(tmp_path: Path) -> None:
 
 
 def test_options_are_put_in_order() -> None:
-    assert Options.of({}) == Options(COMMON, (1, 2, 3, 4, 5), None, 0)
-    chosen = Options.of(
+    assert ShiftOptions.of({}) == ShiftOptions(COMMON, (1, 2, 3, 4, 5), None, 0)
+    chosen = ShiftOptions.of(
         {"corruptions": ["snow", "fog", "gaussian_noise"], "severities": [5, 1, 5], "rows": 9, "seed": 2}
     )
-    assert chosen == Options(("gaussian_noise", "snow", "fog"), (1, 5), 9, 2)
-    assert Options.of({"corruptions": ["all"]}).corruptions == NAMES
+    assert chosen == ShiftOptions(("gaussian_noise", "snow", "fog"), (1, 5), 9, 2)
+    assert ShiftOptions.of({"corruptions": ["all"]}).corruptions == NAMES
 
 
 @pytest.mark.parametrize(
@@ -162,7 +162,7 @@ def test_options_are_put_in_order() -> None:
 )
 def test_options_that_cannot_be_meant(options: dict[str, object], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
-        Options.of(options)
+        ShiftOptions.of(options)
 
 
 def test_a_shift_that_is_not_there_and_vectors_are_refused_before_training(workspace: Path) -> None:

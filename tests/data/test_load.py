@@ -138,7 +138,7 @@ def test_bad_arrays_are_named(workspace: Path, changes: dict[str, Any], message:
 def test_a_cut_off_file_is_refused(workspace: Path) -> None:
     path = own(workspace / "datasets" / "pets.npz")
     path.write_bytes(path.read_bytes()[:-400])
-    with pytest.raises(DataError, match=r"not a whole \.npz"):
+    with pytest.raises(DataError, match=r"not a complete \.npz"):
         data.load(Data(dataset="pets"))
 
 

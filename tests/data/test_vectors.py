@@ -150,7 +150,7 @@ def test_the_kind_is_known_before_the_rows_are_read(workspace: Path) -> None:
         "table": "vector", "folder": "image",
     }  # fmt: skip
     (datasets / "cut.npz").write_bytes((datasets / "arrays.npz").read_bytes()[:-300])
-    with pytest.raises(DataError, match=r"cut\.npz is not a whole \.npz"):
+    with pytest.raises(DataError, match=r"cut\.npz is not a complete \.npz"):
         data.kind_of(Data(dataset="cut"))
 
 

@@ -13,7 +13,7 @@ from numpy.testing import assert_allclose
 import trueodds
 from tests.importing.models import Linear
 from trueodds import calibrators, cli, metrics
-from trueodds.calibrators.held_out import stratified
+from trueodds.calibrators.held_out import stratified_folds
 from trueodds.importing.calibrate import compare, read_logits
 from trueodds.importing.errors import LabelledRowsError
 from trueodds.logits import Logits
@@ -36,7 +36,7 @@ def csv(path: Path, header: str = "cat,dog,hare,label", logits: np.ndarray = Z) 
 
 def test_candidates_are_measured_on_rows_that_they_have_not_seen() -> None:
     comparison = compare(Logits(Z, Y), None, ["identity", "temperature"])
-    p, fold = np.empty(Z.shape), stratified(Y, 5)
+    p, fold = np.empty(Z.shape), stratified_folds(Y, 5)
     for k in range(5):
         p[fold == k] = calibrators.fit(Z[fold != k], Y[fold != k], "temperature")(Z[fold == k])
     assert [each.name for each in comparison.table] == ["temperature"] and comparison.folds == 5

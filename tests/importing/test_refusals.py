@@ -174,14 +174,14 @@ COLUMNS = "a,b,label\n"
         (
             "t.csv",
             COLUMNS + "1,x,0\n",
-            "row 2, column 'b' holds 'x'; allowed are numbers, and nothing for a missing one",
+            "row 2, column 'b' holds 'x'; allowed are numbers, and an empty cell for a missing one",
         ),
         ("t.csv", COLUMNS + "1,2,0\n1,2,\n", "row 3 has no label; take out rows without one"),
         ("t.csv", "a,a,label\n1,2,0\n", "has the column 'a' twice"),
         ("t.csv", "label\n1\n", "has no column but 'label'"),
         ("t.csv", COLUMNS, "holds no rows"),
         ("t.txt", "", "ends in .txt; allowed are an .npz with x and y, a folder of class folders, a .csv"),
-        ("t.npz", "zip", "is not a whole .npz file"),
+        ("t.npz", "zip", "is not a complete .npz file"),
     ],
 )
 def test_tables_that_hold_no_rows(name: str, text: str, message: str, tmp_path: Path) -> None:

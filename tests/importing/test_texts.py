@@ -231,7 +231,7 @@ def test_max_characters_goes_into_the_card(place: Path, capsys: pytest.CaptureFi
             "that is one of texts; give its tokenizer too",
         ),
         ({"dtype": TensorProto.FLOAT}, BESIDE, "of texts it takes whole numbers"),
-        ({}, (*BESIDE[:2], "--tokenizer", "rows.csv"), "is none of Hugging Face's tokenizer.json"),
+        ({}, (*BESIDE[:2], "--tokenizer", "rows.csv"), "is not in Hugging Face's tokenizer.json format"),
         ({}, (*BESIDE[:2], "--tokenizer", "none.json"), "none.json cannot be read: No such file"),
         ({}, (*BESIDE, "--max-characters", "0"), "--max-characters is 0; allowed are 1 to 524,288"),
         ({}, (*BESIDE, "--max-tokens", "9000"), "--max-tokens is 9000; allowed are 1 to 8,192"),

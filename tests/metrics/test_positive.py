@@ -12,7 +12,7 @@ from trueodds.importing.importer import Judging
 from trueodds.reports import Options, report_of
 from trueodds.reports.figures import positive_figures, scores_of_positive
 from trueodds.sums.answers import AnswerSums
-from trueodds.sums.positive import PositiveClass, PositiveSums, folded
+from trueodds.sums.positive import PositiveClass, PositiveSums, sums_of_top
 
 CLASSES = ("benign", "malignant")
 
@@ -114,7 +114,7 @@ def test_a_single_row_says_nothing_of_its_score_but_its_range(p: float) -> None:
 def test_folding_gives_the_sums_of_both_classes() -> None:
     p_NC, labels_N = rows()
     p_NC = np.clip(p_NC, 1e-9, 1)
-    folds = folded(PositiveClass("malignant", 1).sums(p_NC, labels_N))
+    folds = sums_of_top(PositiveClass("malignant", 1).sums(p_NC, labels_N))
     both = metrics.CalibrationSums.from_probabilities(p_NC, labels_N)
     assert np.allclose(folds.cells, both.cells, rtol=1e-9, atol=1e-9)
 

@@ -539,14 +539,14 @@ CAUTIONS: list[tuple[str, Claim]] = [
         doubled,
     ),
     (
-        r"The labelled answers are not as confident as all answers are, by more than chance at 99 looks in 100:"
-        r" they may not stand for them \(p [=<] ([\d.e-]+)\)\.",
+        r"The labelled answers may not represent all answers: their confidences differ, significantly at the 1% level"
+        r" \(p [=<] ([\d.e-]+)\)\.",
         lambda r, t: bool(r.labelling.choice and r.labelling.choice.p_value < 0.01),
     ),
     (
-        rf"{P} of the answers have confidences from {E} to {E}, one cell: their number does not tell which of them got"
-        r" labels, so nothing can be weighted by it\. Give each answer's chance of getting a label \(its propensity\),"
-        r" or choose at random which get one\.",
+        rf"{P} of the answers have confidences from {E} to {E}, one cell: counts do not tell which of them have"
+        r" labels, so weighting by counts is impossible\. Give each answer's probability of getting a label \(its"
+        r" propensity\), or choose at random which get one\.",
         crowded,
     ),
     (
@@ -555,8 +555,8 @@ CAUTIONS: list[tuple[str, Claim]] = [
         weighted,
     ),
     (
-        r"Labels of (wrong|right) answers come sooner, by more than chance at 99 looks in 100: what is known"
-        r" today may not be the whole truth\. At equal confidence, .* points (more|less) often than the others"
+        r"The labels so far may not represent all labels: labels of (wrong|right) answers arrive sooner, significantly"
+        r" at the 1% level\. At equal confidence, .* points (more|less) often than the others"
         r" \([\d,]+ labels, p [=<] [\d.e-]+\)\.",
         lambda r, t: (t[0] == "right") == (t[1] == "more"),
     ),

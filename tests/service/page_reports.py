@@ -33,7 +33,7 @@ from trueodds.reports.schemas.alarm import Alarm, EvidencePoint
 from trueodds.reports.verdict.headline import headline
 from trueodds.reports.verdict.rules import verdict_of
 from trueodds.sums.answers import AnswerSums
-from trueodds.sums.positive import PositiveClass, PositiveSums, folded
+from trueodds.sums.positive import PositiveClass, PositiveSums, sums_of_top
 
 KNOWN = [
     KnownVersion(model="street", version="4f1c09aa", role="default"),
@@ -201,7 +201,7 @@ def long_positive_class() -> Report:
     p_N = rng.uniform(0, 1, 2000)
     positive_N = rng.random(2000) < p_N / 2
     by_p = PositiveClass.sums_of(p_N, positive_N)
-    top, of_p = (AnswerSums(sums.cells[0].astype(np.int64), sums) for sums in (folded(by_p), by_p))
+    top, of_p = (AnswerSums(sums.cells[0].astype(np.int64), sums) for sums in (sums_of_top(by_p), by_p))
     positive = PositiveSums(LONG, of_p)
     return report_of("street", "4f1c09aa", top, positive=positive, alarm=alarm(0.0), advice=advice("no"))
 

@@ -162,4 +162,4 @@ def test_labels_that_are_no_fair_choice() -> None:
     report = report_of("m", "v", AnswerSums(cells.astype(np.int64), labelled))
     html = pages.render(report)
     check_page(html, report)
-    assert "they may not stand for them (p &lt; 0.0001)." in html and "p = 0)" not in html
+    assert "significantly at the 1% level (p &lt; 0.0001)." in html and "p = 0)" not in html

@@ -108,11 +108,11 @@ def test_one_cell_with_most_of_the_answers() -> None:
     assert (labelling.crowded.share, labelling.crowded.lower, labelling.crowded.upper) == (0.501, 2999 / 3000, 1)
     assert (labelling.weighted, labelling.sensitivity) == ([], [])
     cautions = report_of("m", "v", crowded(501, 20)).cautions
-    assert any("nothing can be weighted" in caution and "(its propensity)" in caution for caution in cautions)
+    assert any("weighting by counts is impossible" in caution and "(its propensity)" in caution for caution in cautions)
     fair = report_of("m", "v", crowded(501, 100)).labelling.crowded
     assert fair and (fair.refused, fair.warning) == (True, False)
     half = report_of("m", "v", crowded(499, 20)).labelling
-    assert half.crowded and not half.crowded.refused and "neither seen nor mended" in half.crowded.reading
+    assert half.crowded and not half.crowded.refused and "neither detected nor corrected" in half.crowded.reading
     assert len(half.weighted) == 1 and len(half.sensitivity) == 2
     group = labelling_of(crowded(499, 20), Options(Window(predicted_class="a"), cells=60)).crowded
     assert group and (group.lower, group.upper) == (59 / 60, 1)  # of a class 60 cells are kept
@@ -136,7 +136,7 @@ def test_wrong_answers_that_are_told_sooner_are_noticed() -> None:
     sums, rows = answered()
     about = labelling_of(sums, Options(), rows)
     assert about.delay and about.delay.warning and about.delay.statistic < -2.58
-    assert "wrong answers come sooner" in about.delay.reading
+    assert "wrong answers arrive sooner" in about.delay.reading
     assert about.delay.reading in report_of("m", "v", sums, labelling=about).cautions
     for few in (99, 0):
         assert labelling_of(sums, Options(), some_of(rows, slice(few))).delay is None

@@ -37,7 +37,7 @@ from trueodds.client.labels import label_rows
 from trueodds.client.observations import observation_rows, shared_options
 from trueodds.client.queries import ObserveOptions, PredictOptions, ReportQuery, texts
 from trueodds.errors import ConfigError
-from trueodds.files import naming, written
+from trueodds.files import atomic_write, naming
 from trueodds.texts import plural, short
 
 if TYPE_CHECKING:
@@ -309,7 +309,7 @@ class Calls:
         """
         query = {"model": model, "version": version, "since": since, "until": until, "probabilities": probabilities}
         query["format"] = "parquet" if Path(file).suffix == ".parquet" else "csv"
-        with written(Path(file)) as aside, aside.open("wb") as opened:
+        with atomic_write(Path(file)) as aside, aside.open("wb") as opened:
             yield from self._caller.exchange("GET", "/predictions", query=query, file=opened)
 
     @Call

@@ -19,7 +19,7 @@ import numpy.typing as npt
 from trueodds import calibrators
 from trueodds.calibrators import Calibrator, FitError
 from trueodds.calibrators.base import Labels
-from trueodds.calibrators.held_out import FOLDS, stratified
+from trueodds.calibrators.held_out import FOLDS, stratified_folds
 from trueodds.calibrators.selection import default_candidates, default_words
 from trueodds.cli import Subparsers
 from trueodds.errors import MissingExtraError, UserError, unknown
@@ -186,7 +186,7 @@ def _calibrated(method: str, rows: Logits, test: Logits | None, **options: Seque
 
 
 def _folds(labels_N: Labels) -> Iterator[npt.NDArray[np.bool_]]:
-    fold_N = stratified(labels_N, min(FOLDS, len(labels_N)))
+    fold_N = stratified_folds(labels_N, min(FOLDS, len(labels_N)))
     return (fold_N == fold for fold in range(int(fold_N.max()) + 1))
 
 

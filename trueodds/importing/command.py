@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any
 from trueodds.bundle import Bundle, open_models
 from trueodds.cli import Subparsers, status_of
 from trueodds.errors import UserError
-from trueodds.evaluation.measurement import Measurement, Problem
+from trueodds.evaluation.measurement import FailedFit, Measurement
 from trueodds.importing import rows
 from trueodds.importing.options import PRESETS, Options, Preprocessing
 from trueodds.processes import limited
@@ -149,7 +149,7 @@ def _confined(arguments: argparse.Namespace, name: str, folder: Path) -> int:
         return write(arguments, name, folder)
     memory = int(arguments.memory * GB) if arguments.memory else int(SHARE * limited.memory_of_machine())
     word = base64.b64encode(pickle.dumps((arguments, name, folder))).decode()
-    end = limited.run(WORK, [word], limited.Limits(arguments.seconds, memory))
+    end = limited.run(WORK, [word], limited.ProcessLimits(arguments.seconds, memory))
     step, nothing = end.step or f"importing {arguments.model}", "nothing was written or published"
     if end.limit == "seconds":
         problem = f"{step} made no progress in {arguments.seconds:g} s, the limit; {nothing}"
@@ -231,7 +231,7 @@ def summary(outcome: Outcome) -> str:
     card, results = outcome.bundle.card, outcome.results
     size = card.input.size
     nll = {one.name: one.nll for one in outcome.selection.table}
-    named: list[tuple[str, Measurement | Problem]] = [("none", results.before)]
+    named: list[tuple[str, Measurement | FailedFit]] = [("none", results.before)]
     named.append((f"* {results.after.name}", results.after))
     named += [(f"  {one.name}", one) for one in results.others]
     rows = [COLUMNS, *(_line(name, one, nll.get("identity" if name == "none" else one.name)) for name, one in named)]
@@ -253,9 +253,9 @@ def summary(outcome: Outcome) -> str:
     return "\n".join(lines)
 
 
-def _line(name: str, one: Measurement | Problem, chosen_by: float | None) -> tuple[str, ...]:
+def _line(name: str, one: Measurement | FailedFit, chosen_by: float | None) -> tuple[str, ...]:
     cross = "" if chosen_by is None else f"{chosen_by:.4f}"
-    if isinstance(one, Problem):
+    if isinstance(one, FailedFit):
         return (name, cross, "", "", "", "", one.reason)
     return (name, cross, *_numbers(one.values, "error_rate", "nll", "ece"))
 
@@ -267,7 +267,7 @@ def _numbers(values: Mapping[str, Any], *keys: str) -> tuple[str, ...]:
     return (*(f"{values[key]:.4f}" for key in keys), interval, floor)
 
 
-def _of_positive(named: Sequence[tuple[str, Measurement | Problem]]) -> list[str]:
+def _of_positive(named: Sequence[tuple[str, Measurement | FailedFit]]) -> list[str]:
     """The table of p(positive), with its title and a blank line; empty where there is no positive class."""
     known = [(name, one.positive) for name, one in named if isinstance(one, Measurement) and one.positive]
     if not known:

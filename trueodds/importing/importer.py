@@ -18,7 +18,7 @@ from trueodds.bundle.contents import NAME
 from trueodds.calibrators.selection import Selection, default_candidates
 from trueodds.errors import ConfigError
 from trueodds.evaluation.results import Results, evaluate, table_of
-from trueodds.evaluation.splits import balanced
+from trueodds.evaluation.splits import balanced_split
 from trueodds.files import write_bytes
 from trueodds.importing.classes import check_expected, check_order, check_seen, class_names
 from trueodds.importing.errors import LabelledRowsError, ModelFileError
@@ -141,7 +141,7 @@ def score(
     if not options.classes:
         check_order(val, labelled, names)
     if test is None:
-        judging_N, fitting_N = balanced(labels_N, len(labels_N) // 2, seed)
+        judging_N, fitting_N = balanced_split(labels_N, len(labels_N) // 2, seed)
         splits = {
             split: Logits(val.logits_NC[index_N], labels_N[index_N])
             for split, index_N in (("val", fitting_N), ("test", judging_N))

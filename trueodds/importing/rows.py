@@ -247,10 +247,10 @@ def _checked(kind: Input, rows: LabelledRows) -> Inputs:
         x = rows.ordered(kind.features).x
     assert not isinstance(x, tuple)
     if isinstance(kind, TextInput):
-        return kind.of_checked(x.tolist(), Limits(), lambda n: f"{rows.source}: row {n + 1:,}")
+        return kind.from_texts(x.tolist(), Limits(), lambda n: f"{rows.source}: row {n + 1:,}")
     if x.shape[1:] != kind.shape:
         raise LabelledRowsError(f"{rows.source}: x has the shape {x.shape}; the model takes rows of shape {kind.shape}")
-    return kind.checked(x, f"x of {rows.source}")
+    return kind.check_rows(x, f"x of {rows.source}")
 
 
 def _decoded_ahead(kind: Input, files: tuple[Path, ...], size: int) -> Iterator[Inputs]:

@@ -106,7 +106,7 @@ def _npz(path: Path, model: Signature, split: str | None) -> Source:
     if names != tuple(features):
         problem = f"{path}: feature_names are {listed(names)}; the model takes {listed(features)}"
         raise ReplayError(f"{problem}, in this order; bring the columns into it")
-    rows = model.input.checked(x, f"{path}: x_{split}")
+    rows = model.input.check_rows(x, f"{path}: x_{split}")
     deviation_D = _deviations(rows) if features else None
     row: Callable[[int], Row] = rows.__getitem__
     if model.input.beside:

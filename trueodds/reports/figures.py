@@ -9,14 +9,14 @@ from typing import Any
 import numpy as np
 
 from trueodds import metrics
-from trueodds.drawing.reliability import TOP_LABEL, Axes, Column, Reliability, reliability
+from trueodds.drawing.reliability import TOP_LABEL, Axes, Column, ReliabilityDiagram, reliability
 from trueodds.metrics import Bins, CalibrationSums, Costs, DecisionCost
 from trueodds.reports import words
 from trueodds.reports.data import memoised
 from trueodds.reports.options import Options
 from trueodds.reports.schemas import Bin, Decisions, Ece, PositiveFigures, WorstBin
 from trueodds.sums.bins import Binning
-from trueodds.sums.positive import PositiveSums, folded
+from trueodds.sums.positive import PositiveSums, sums_of_top
 
 BINNINGS: tuple[Binning, ...] = ("width", "mass")
 
@@ -169,7 +169,7 @@ def _scores(sums: CalibrationSums, level: float) -> Figures:
 
 def scores_of_positive(sums: CalibrationSums, level: float) -> Figures:
     """As `_scores`, of p(positive): the NLL is that of both classes, and the Brier score half of theirs, in [0, 1]."""
-    scores = _scores(folded(sums), level)
+    scores = _scores(sums_of_top(sums), level)
     return scores | {name: scores[name] / 2 for name in ("brier", "brier_lower", "brier_upper") if name in scores}
 
 
@@ -197,7 +197,7 @@ def _rows(table: Bins, level: float) -> list[Bin]:
     return rows
 
 
-def diagram_of(bins: Sequence[Bin], axes: Axes = TOP_LABEL) -> Reliability:
+def diagram_of(bins: Sequence[Bin], axes: Axes = TOP_LABEL) -> ReliabilityDiagram:
     """Lay out the reliability diagram of a report's bins."""
     means = ("mean_confidence", "accuracy", "accuracy_lower", "accuracy_upper")
     columns = [Column(b.lo, b.hi, b.count, *(getattr(b, name) or 0.0 for name in means)) for b in bins if b.count]

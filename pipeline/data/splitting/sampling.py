@@ -12,7 +12,7 @@ from pipeline.data.dataset import HELD_OUT
 from pipeline.data.image_files import Part
 from pipeline.data.raw import DataError, Raw
 from pipeline.data.splitting import groups
-from trueodds.evaluation.splits import Index, balanced
+from trueodds.evaluation.splits import Index, balanced_split
 
 log = logging.getLogger("pipeline.data")
 
@@ -75,7 +75,7 @@ def draw(params: Data, raw: Raw, shares: Shares | None, usual: int | None) -> di
             f"{params.dataset}: data.train_size is {params.train_size:,}; allowed is 2..{len(train):,}, or null"
         )
     if params.train_size is not None and params.train_size < len(train):
-        train = train[balanced(raw.y_train[train], params.train_size, params.split_seed)[0]]
+        train = train[balanced_split(raw.y_train[train], params.train_size, params.split_seed)[0]]
     return {"train": (raw.x_train, raw.y_train, train), "val": val, "test": test, **held_out}
 
 
@@ -113,7 +113,7 @@ def _draw(raw: Raw, among: Index, rows: int, params: Data, key: str, parts: int)
         if raw.groups:
             drawn, rest = groups.draw(labels_N, raw.groups["train"][among], rows, params.split_seed, leave=parts)
         else:
-            drawn, rest = balanced(labels_N, rows, params.split_seed)
+            drawn, rest = balanced_split(labels_N, rows, params.split_seed)
     except ValueError as error:
         raise DataError(f"{params.dataset}: {error} (data.{key} in params.yaml)") from None
     return among[drawn], among[rest]

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from pipeline.data.dataset import DataSet
 from pipeline.nets.net import Net
 from pipeline.training.batches import Batches
-from trueodds.files import written
+from trueodds.files import atomic_write
 from trueodds.processes.progress import bar
 
 log = logging.getLogger("pipeline.training")
@@ -65,7 +65,7 @@ def _write(path: Path, batches: Batches, net: Net, width: int, split: str) -> No
     """Write the rows one after another, because writing to a mapping on a full disk would kill the process."""
     descr = np.lib.format.dtype_to_descr(np.dtype(np.float32))
     header = {"descr": descr, "fortran_order": False, "shape": (len(batches), width)}
-    with written(path) as aside, aside.open("wb") as file:
+    with atomic_write(path) as aside, aside.open("wb") as file:
         np.lib.format.write_array_header_1_0(file, header)
         with torch.inference_mode(), bar(len(batches), f"features of {split}", "row") as progress_bar:
             for inputs, _ in batches.in_order(ROWS):

@@ -33,7 +33,7 @@ def _text(path: Path) -> str:
 
 
 SCRIPT = _text(FOLDER / "script.js")
-STYLE = picture.PALETTE + picture.CHART + picture.squeezed(FOLDER / "style.css")
+STYLE = picture.PALETTE + picture.CHART + picture.read_css(FOLDER / "style.css")
 
 
 @dataclass(frozen=True)

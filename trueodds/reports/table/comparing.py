@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from trueodds import metrics
 from trueodds.errors import ConfigError
-from trueodds.evaluation.differences import MEASURES, ONE_SEED, SQUARED, Scores, differences, tested
+from trueodds.evaluation.paired_differences import MEASURES, ONE_SEED, SQUARED, RowScores, adjust_p_values, differences
 from trueodds.metrics.significance.nets import FEWEST, Nets
 from trueodds.reports.table.evaluation import aligned, indices
 from trueodds.reports.words import decimal, percent
@@ -133,7 +133,7 @@ class ModelComparison:
 class Net:
     """One net's rows: their scores, and its probabilities and labels where all are known."""
 
-    scores: Scores
+    scores: RowScores
     probabilities_NC: Array | None = None
     labels_N: npt.NDArray[np.intp] | None = None
 
@@ -200,7 +200,7 @@ def of_nets(
     }
     keys = [(name, measure) for name in found for measure in MEASURES]
     compared = []
-    for (name, measure), one in zip(keys, tested([(m, found[n][m]) for n, m in keys]), strict=True):
+    for (name, measure), one in zip(keys, adjust_p_values([(m, found[n][m]) for n, m in keys]), strict=True):
         d = one.difference
         assert d.lower is not None and d.upper is not None
         compared.append(
@@ -263,8 +263,8 @@ def _net(values: npt.NDArray[Any], labels: npt.ArrayLike, classes: Sequence[obje
     named = labels if classes is None else indices(labels, list(classes))
     labels_N = check_labels(named, *p_NC.shape)
     if values.ndim == 1:
-        return Net(Scores.of_positive(p_NC[:, 1], labels_N == 1))
-    return Net(Scores.of_probabilities(p_NC, labels_N), p_NC, labels_N)
+        return Net(RowScores.of_positive(p_NC[:, 1], labels_N == 1))
+    return Net(RowScores.of_probabilities(p_NC, labels_N), p_NC, labels_N)
 
 
 def _figures(name: str, nets: Sequence[Net], bins: int) -> ComparedModel:

@@ -12,8 +12,8 @@ import numpy as np
 import numpy.typing as npt
 
 from trueodds import metrics
-from trueodds.drawing.picture import CHART, DARK, LIGHT, alone, squeezed
-from trueodds.drawing.reliability import BOX, Axes, Reliability
+from trueodds.drawing.picture import CHART, DARK, LIGHT, alone, read_css
+from trueodds.drawing.reliability import BOX, Axes, ReliabilityDiagram
 from trueodds.errors import ConfigError, unknown
 from trueodds.reports.figures import Figures, calibration_p_value, diagram_of, figures_of, positive_figures
 from trueodds.reports.options import TOLERANCE, Options
@@ -35,7 +35,7 @@ _LIGHT_NOTEBOOKS = "[data-jp-theme-light=true] .trueodds,.vscode-light .trueodds
 _STYLE = (
     f".trueodds{{{LIGHT}}}@media (prefers-color-scheme:dark){{.trueodds{{{DARK}}}}}"
     f"{_LIGHT_NOTEBOOKS}{{{LIGHT}}}{_DARK_NOTEBOOKS}{{{DARK}}}"
-    f".trueodds{{{squeezed(Path(__file__).parent / 'notebook.css')}{CHART}}}"
+    f".trueodds{{{read_css(Path(__file__).parent / 'notebook.css')}{CHART}}}"
 )
 
 
@@ -143,7 +143,7 @@ class CalibrationReport:
         """Draw the reliability diagram as a picture for a file, in light or dark colours of its own."""
         return alone(self._diagram().svg(), *BOX)
 
-    def _diagram(self) -> Reliability:
+    def _diagram(self) -> ReliabilityDiagram:
         if self.positive is None:
             return diagram_of(self.bins)
         return diagram_of(self.positive.bins, Axes.of_positive(self.positive.label))

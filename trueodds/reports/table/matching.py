@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from trueodds.evaluation.differences import Scores
+from trueodds.evaluation.paired_differences import RowScores
 from trueodds.files import FileError, read_npz
 from trueodds.inputs import columns
 from trueodds.inputs.columns import Texts
@@ -134,8 +134,8 @@ def _labels(answers: Answers, row_N: Rows) -> list[str]:
 def _net(answers: Answers, row_N: Rows, positive: str | None, full: bool) -> Net:
     if positive is not None:
         _, p_N, is_positive_N = positive_rows_of(answers, positive)
-        return Net(Scores.of_positive(p_N[row_N], is_positive_N[row_N]))
+        return Net(RowScores.of_positive(p_N[row_N], is_positive_N[row_N]))
     if not full or answers.probabilities_NC is None or answers.label_N is None:
-        return Net(Scores.of_confidence(answers.confidence_N[row_N], answers.correct_N[row_N]))
+        return Net(RowScores.of_confidence(answers.confidence_N[row_N], answers.correct_N[row_N]))
     p_NC, label_N = answers.probabilities_NC[row_N].astype(np.float64), answers.label_N[row_N]
-    return Net(Scores.of_probabilities(p_NC, label_N), p_NC, label_N)
+    return Net(RowScores.of_probabilities(p_NC, label_N), p_NC, label_N)
