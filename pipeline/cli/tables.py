@@ -11,7 +11,6 @@ from collections.abc import Mapping
 from typing import get_args
 
 from pipeline.cli import common
-from pipeline.methods.weighted_penalty import When
 from trueodds import calibrators
 from trueodds.cli import Subparsers
 

@@ -11,8 +11,8 @@ from typing import Any
 
 import torch
 
-from trueodds.files import atomic_write
 from pipeline.training.training_state import Epoch, TrainingState
+from trueodds.files import atomic_write
 
 log = logging.getLogger("pipeline.training")
 

@@ -12,8 +12,8 @@ from pipeline import config, shift, stages
 from pipeline.config import Data, Evaluation
 from pipeline.data import DataError, DataSet
 from pipeline.data.corruptions import COMMON, IMAGENET, NAMES, corrupt
-from pipeline.shift import ShiftOptions
 from pipeline.data.corruptions.image_source import ComputedImages, PublishedImages, find, source_of
+from pipeline.shift import ShiftOptions
 from trueodds.errors import ConfigError
 from trueodds.evaluation import shifted_logits
 from trueodds.logits import Logits
