@@ -153,7 +153,7 @@ def test_imports_run_downwards(folder: str) -> None:
 
 
 def test_no_package_imports_what_stands_beside_the_packages() -> None:
-    beside = re.compile(r"(tools|benchmarks|tests|docs)(\.|$)")
+    beside = re.compile(r"(tools|benchmarks|tests|docs|examples)(\.|$)")
     assert [path for path in imported_files(ROOT) if any(beside.match(name) for name in imports(path))] == []
 
 

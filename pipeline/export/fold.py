@@ -8,7 +8,7 @@ from pipeline.data.raw import Inputs
 from pipeline.export.onnx_graph import run
 from trueodds.calibrators import Calibrator
 from trueodds.files import atomic_write
-from trueodds.importing.folding import CHECKED_ROWS, PREFIX, PROBABILITIES, FoldError, check, folded
+from trueodds.importing.folding import CHECKED_ROWS, PREFIX, PROBABILITIES, FoldError, check, fold_graph
 from trueodds.inputs import InputKind
 
 
@@ -31,7 +31,7 @@ def fold(model: Path, calibrator: Calibrator, out: Path, inputs: Inputs, kind: I
     """
     if not len(inputs):
         raise FoldError("inputs is empty; the folded graph is checked on rows, so give at least one")
-    graph = folded(model, calibrator)
+    graph = fold_graph(model, calibrator)
     logits = next(node for node in graph.graph.node if node.name.startswith(PREFIX)).input[0]
     some = inputs[:CHECKED_ROWS]
     logits_NC = run(model, logits, some, kind)

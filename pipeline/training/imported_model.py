@@ -17,8 +17,8 @@ from trueodds import logits
 from trueodds.errors import ConfigError, unknown
 from trueodds.files import write_bytes, write_json, write_npz, write_text
 from trueodds.importing import importer, onnx_file
-from trueodds.importing.options import Options, Preprocessing
-from trueodds.importing.rows import LabelledRows
+from trueodds.importing.options import ImportOptions, Preprocessing
+from trueodds.importing.rows import ImportRows
 from trueodds.texts import listed
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ def score(training: Training, data: DataSet, folder: Path, logits_file: Path) ->
     path, names = _check_settings(training, kind), np.array(data.card["classes"])
     features = tuple(data.card["input"].get("features", ()))
     rows = {
-        split: LabelledRows(
+        split: ImportRows(
             f"the {split} rows", data.arrays[split][0], names[data.arrays[split][1]], tuple(names), features
         )
         for split in ("val", "test")
@@ -119,7 +119,7 @@ def _check_settings(training: Training, kind: Kind) -> Path:
     return path
 
 
-def _options(training: Training, kind: Kind) -> Options:
+def _options(training: Training, kind: Kind) -> ImportOptions:
     """Return the options of the import."""
     if kind not in ("image", "vector"):
         raise ConfigError(
@@ -127,4 +127,4 @@ def _options(training: Training, kind: Kind) -> Options:
             " `trueodds import` instead"
         )
     how, output = (training.model_options.get(name) for name in OPTIONS)
-    return Options(kind, output, None if how is None else Preprocessing.parse(how), allow_unseen=True)
+    return ImportOptions(kind, output, None if how is None else Preprocessing.parse(how), allow_unseen=True)

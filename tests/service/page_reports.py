@@ -26,7 +26,7 @@ from tests.service.page_parts import (
 )
 from trueodds import metrics
 from trueodds.metrics import CalibrationSums
-from trueodds.reports import Options, first_checks, report_of
+from trueodds.reports import ReportOptions, first_checks, report_of
 from trueodds.reports.options import TOLERANCE
 from trueodds.reports.schemas import Ece, KnownVersion, Report, Trend, TrendPoint, Window, WorstBin
 from trueodds.reports.schemas.alarm import Alarm, EvidencePoint
@@ -44,8 +44,8 @@ KNOWN = [
 
 
 def without_labels(answers: int = 0) -> Report:
-    words = "Nothing has been asked yet. Send inputs to POST /predict; every answer has an id."
-    waiting = f"{answers:,} answers, none with a label yet, so nobody knows how often the model is right."
+    words = "The model has given no answers yet. Send inputs to POST /predict. Every answer has an id."
+    waiting = f"{answers:,} answers, none with a label yet, so the accuracy is unknown."
     return Report(
         model="street",
         version="4f1c09aa",
@@ -75,8 +75,11 @@ def report(labels: CalibrationSums, *, answers: int | None = None, bins: int = 1
     answers_C[0] += answers - labels.n
     stored, within = AnswerSums(answers_C, labels), bool(named["ece_upper"] <= TOLERANCE)
     verdict = verdict_of(stored, named, parts.get("alarm"), parts.get("advice"), within=within)
-    first = headline(verdict, stored, {**named, "bins": table}, Options(), TOLERANCE)
-    cautions = ["The interval is for one look at this many labels: watching it after every label will cry wolf."]
+    first = headline(verdict, stored, {**named, "bins": table}, ReportOptions(), TOLERANCE)
+    cautions = [
+        "The interval is for one look at this many labels: checked after every label, it will miss the true value at"
+        " some time."
+    ]
     fields: dict[str, Any] = {
         **named,
         "model": "street",

@@ -151,10 +151,7 @@ def test_times_are_judged_as_differences_are(tmp_path: Path) -> None:
     assert "], not significantly different from the baseline's; a ratio of 1." in said(5.0, 4.0, 4.4)
     assert "times would have been seen in 80% of repetitions (p " in said(5.0, 4.0, 4.4)
     assert "], slower than the baseline (p " in said(8.1, 8.3, 7.7) and "faster" in said(2.1, 2.0, 1.9)
-    assert (
-        said(8.0, None, None)
-        == "method=fl3: 2.00 times the baseline's time (one seed; other runs may differ)."
-    )
+    assert said(8.0, None, None) == "method=fl3: 2.00 times the baseline's time (one seed; other runs may differ)."
     assert said(8.0, 8.0, 8.0, device="gpu") == "", "times of two devices are not compared"
     assert comparison.times(parse(STUDY), table) == []
     said(4.0, 4.2, 3.9)
