@@ -52,7 +52,7 @@ def test_weeks_are_not_scaled_from_seconds(tmp_path: Path, capsys: pytest.Captur
     assert (far.runs, far.n_done, far.unknown) == (4, 1, 2) and far.seconds == pytest.approx(120)
     words = command._plan(far)
     assert "1 of the others will take about 2 minutes" in words and "for 2 it is unknown: no similar run" in words
-    assert "is not known" in command._plan(running.estimate(tmp_path / "empty", small[1:]))
+    assert "is unknown" in command._plan(running.estimate(tmp_path / "empty", small[1:]))
 
 
 def test_another_device_or_kind_of_rows_is_no_measure(tmp_path: Path) -> None:
