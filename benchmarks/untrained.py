@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from pipeline import nets
-from pipeline.export.network import export
+from pipeline.export.to_bundle import export
 from trueodds.bundle import open_models
 from trueodds.calibrators import Temperature
 

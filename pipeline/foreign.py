@@ -35,7 +35,7 @@ def call(function: str, *arguments: object, model: str) -> None:
     encoded = base64.b64encode(pickle.dumps(arguments)).decode()
     with tempfile.TemporaryDirectory(prefix="trueodds-foreign-") as folder:
         refusal = Path(folder) / "refusal"
-        end = limited.run(f"{__name__}:main", [function, encoded, str(refusal)], limited.Limits(SECONDS, memory))
+        end = limited.run(f"{__name__}:main", [function, encoded, str(refusal)], limited.ProcessLimits(SECONDS, memory))
         if end.status == 0:
             return
         if refusal.exists():

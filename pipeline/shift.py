@@ -13,12 +13,12 @@ import numpy.typing as npt
 
 from pipeline.config import Data, Evaluation
 from pipeline.data.corruptions import COMMON, NAMES, SEVERITIES, check
-from pipeline.data.corruptions.source import find, source_of
+from pipeline.data.corruptions.image_source import find, source_of
 from pipeline.data.dataset import DataSet
 from pipeline.data.raw import PIXELS, DataError, Images
 from trueodds.errors import ConfigError, unknown
 from trueodds.evaluation import shifted_logits
-from trueodds.evaluation.splits import balanced
+from trueodds.evaluation.splits import balanced_split
 from trueodds.logits import Logits
 from trueodds.processes import progress
 
@@ -96,7 +96,7 @@ def write(settings: Evaluation, data: Data, dataset: DataSet, test: Logits, scor
     published, (images, labels_N) = find(data.dataset, data.path), dataset.arrays["test"]
     images_NHWC, index_N = cast(Images, images), np.arange(len(labels_N))  # check_kind accepts images only
     if options.rows is not None and options.rows < len(index_N):
-        index_N, _ = balanced(labels_N, options.rows, options.seed)
+        index_N, _ = balanced_split(labels_N, options.rows, options.seed)
     source = source_of(published, (images_NHWC, labels_N), options.corruptions, options.seed)
     log.info("%s%s", source.origin["note"], "" if published is None else f" They are in {published}.")
     step = max(1, BLOCK // images_NHWC[0].nbytes)

@@ -40,7 +40,7 @@ def fetch(params: Params) -> None:
     """
     from pipeline import data
     from pipeline.data import label_counts
-    from pipeline.data.splitting.parts import OF_RECIPES
+    from pipeline.data.splitting.sampling import OF_RECIPES
 
     DATA.mkdir(parents=True, exist_ok=True)
     dataset = data.load(params.data, OF_RECIPES.get(params.training.recipe), scratch=DATA)
@@ -80,10 +80,10 @@ def make_plan(params: Params, card: Mapping[str, Any] | None = None) -> dict[str
 
     kind = data.kind_of(params.data) if card is None else card["input"]["kind"]
     if params.training.model is not None:
-        from pipeline.training import imported
+        from pipeline.training import imported_model
 
-        return imported.plan_of(params.training, params.data.path, kind)
-    from pipeline.data.splitting.parts import OF_RECIPES
+        return imported_model.plan_of(params.training, params.data.path, kind)
+    from pipeline.data.splitting.sampling import OF_RECIPES
     from pipeline.training.resolution import plan_of
 
     if card is not None:
@@ -107,16 +107,16 @@ def train(params: Params) -> None:
         from pipeline import foreign
 
         words = f"training.model = {params.training.model}"
-        foreign.call("pipeline.training.imported:score_stored", params.training, DATA, MODEL, LOGITS, model=words)
+        foreign.call("pipeline.training.imported_model:score_stored", params.training, DATA, MODEL, LOGITS, model=words)
         return
     from pipeline.training import loop
-    from pipeline.training.machine.processes import joined
+    from pipeline.training.machine.processes import join
     from pipeline.training.resolution import plan_of
 
     card = dataset.card
     held_out = data.HELD_OUT in card["splits"]
     resolved = plan_of(params.training, card["name"], card["input"]["kind"], held_out=held_out)
-    with joined(params.training.device) as processes:
+    with join(params.training.device) as processes:
         trained = loop.train(dataset, resolved, CHECKPOINTS, processes=processes)
         if processes.is_first:
             trained.write(MODEL, LOGITS, dataset)
@@ -135,9 +135,9 @@ def shift(params: Params) -> None:
     from pipeline import data
     from pipeline import shift as shifted
     from pipeline.export import onnx_graph
-    from pipeline.training.batches import normalised
+    from pipeline.training.batches import with_moments
     from pipeline.training.files import IMPORTED
-    from pipeline.training.network import read_net, read_settings, scorer
+    from pipeline.training.stored_network import read_net, read_settings, scorer
     from trueodds import logits
 
     dataset = data.read(DATA)
@@ -145,7 +145,7 @@ def shift(params: Params) -> None:
     if imported.is_file():
         score: shifted.Score = partial(onnx_graph.run, imported, "logits")
     else:
-        score = scorer(read_net(MODEL, settings, dataset), normalised(dataset, settings))
+        score = scorer(read_net(MODEL, settings, dataset), with_moments(dataset, settings))
     shifted.write(params.evaluation, params.data, dataset, logits.read(LOGITS, "test"), score, SHIFT)
 
 
@@ -206,15 +206,15 @@ def evaluate(params: Params) -> None:
 def export(params: Params) -> None:
     """Write the bundle: model.onnx, calibrator.json and card.json. For trees, only a note is written."""
     from pipeline import calibrate, data
-    from pipeline.export import network
+    from pipeline.export import to_bundle
     from pipeline.training.files import IMPORTED
-    from pipeline.training.network import read_net, read_settings
+    from pipeline.training.stored_network import read_net, read_settings
     from trueodds import logits
     from trueodds.bundle import write_none
     from trueodds.files import read_json
 
     dataset = data.read(DATA)
-    if reason := network.unserved(dataset.card):
+    if reason := to_bundle.reason_not_served(dataset.card):
         write_none(BUNDLE, reason)
         log.info("no bundle: %s", reason)
         return
@@ -223,10 +223,10 @@ def export(params: Params) -> None:
     validation, test = (logits.read(LOGITS, split) for split in ("val", "test"))
     rest = (calibrate.read(CALIBRATOR), dataset.card, training, metrics, rows, BUNDLE)
     if imported.is_file():
-        network.export_imported(imported, *rest, validation=validation, test=test)
+        to_bundle.export_imported(imported, *rest, validation=validation, test=test)
     else:
         net, tokenizer = read_net(MODEL, training, dataset), dataset.tokenizer
-        network.export(net, *rest, validation=validation, test=test, tokenizer=tokenizer)
+        to_bundle.export(net, *rest, validation=validation, test=test, tokenizer=tokenizer)
 
 
 def fold() -> Path:
@@ -237,7 +237,7 @@ def fold() -> Path:
         FoldError: The calibrator is not affine in the logits.
     """
     from pipeline import data
-    from pipeline.export.folded import fold as write
+    from pipeline.export.fold import fold as write
     from trueodds.bundle import Bundle
 
     bundle = Bundle.load(BUNDLE)
@@ -282,12 +282,12 @@ def quantise(params: Params) -> Path:
         QuantisationError: onnxruntime cannot quantise the graph.
     """
     from pipeline import data
-    from pipeline.export.quantised import quantise as write
-    from pipeline.export.quantised import refitting
+    from pipeline.export.quantise import quantise as write
+    from pipeline.export.quantise import refit_with
     from trueodds.bundle import Bundle
 
     source, arrays = Bundle.load(BUNDLE), data.read(DATA).arrays
-    fit = refitting(source.calibrator.name, params.calibration)
+    fit = refit_with(source.calibrator.name, params.calibration)
     table = write(source, arrays["val"], arrays["test"], params.evaluation, fit, INT8)
     for key in ("error_rate", "nll", "ece"):
         was, now = source.card.metrics["after"][key], table["after"][key]
@@ -311,11 +311,11 @@ def check_names(params: Params, card: Mapping[str, Any] | None = None) -> None:
         DataError: `evaluation.shift` is set and the rows are not images.
     """
     from pipeline import calibrate
-    from trueodds.evaluation.entries import check_compared
+    from trueodds.evaluation.entries import check_entries
 
     make_plan(params, card)
     calibrate.check(params.calibration)
-    check_compared(params.evaluation.compare)
+    check_entries(params.evaluation.compare)
     if params.evaluation.shift is not None:
         from pipeline import data
         from pipeline import shift as shifted

@@ -16,14 +16,14 @@ MINUTES = (
     "tests/service/test_faults.py::test_publishing_",
     "tests/service/test_faults.py::test_clock_jumps",
     "tests/flows/test_deaths.py::test_one_run_bears_the_death_of_each_of_its_processes",
-    "tests/docs/test_pages.py::test_every_block_in_order[training]",
-    "tests/docs/test_pages.py::test_every_block_in_order[data]",
+    "tests/docs/test_pages.py::test_every_block_in_order[how-to/train]",
+    "tests/docs/test_pages.py::test_every_block_in_order[how-to/use-your-data]",
     "tests/flows/test_deaths.py",
     "tests/flows/test_recalibrate.py",
-    "tests/docs/test_pages.py::test_every_block_in_order[scheduling]",
+    "tests/docs/test_pages.py::test_every_block_in_order[tutorials/pipeline]",
     "tests/flows/test_train.py",
     "tests/docs/test_pages.py::test_cifar100_by_the_command_of_its_page",
-    "tests/docs/test_pages.py::test_every_block_in_order[finetuning]",
+    "tests/docs/test_pages.py::test_every_block_in_order[tutorials/fine-tune-photos]",
     "tests/docs/test_readme.py::test_make_run",
     "tests/service/test_faults.py::test_two_replicas_whose_clocks_disagree",
     "tests/service/test_faults.py",
@@ -42,7 +42,7 @@ SECONDS = (
     "tests/methods/test_meta_training.py",
     "tests/test_vector_training.py",
 )
-"""Files whose fast tests take ten seconds of a processor and more, by `make test`'s table in docs/developing.md."""
+"""Files whose fast tests take ten seconds of a processor and more, by `make test`'s table in docs/how-to/develop.md."""
 SHARED = {"tests/flows/test_train.py": "tests/flows/test_recalibrate.py"}
 """A file -> the one whose process runs it as well: for both it starts one Prefect server."""
 ALONE = tuple(name for name in MINUTES if "::" in name)

@@ -101,7 +101,7 @@ def test_what_no_command_knows_is_refused(
 ) -> None:
     status, out, err = ended(package, words, capsys)
     assert (status, out) == (2, "") and err.startswith("error: ") and message in err
-    assert err.splitlines()[-1].endswith(" --help lists what there is")
+    assert err.splitlines()[-1].endswith(" --help lists the options and commands")
 
 
 def test_parameters_may_stand_on_both_sides_of_an_option(capsys: pytest.CaptureFixture[str]) -> None:
@@ -119,6 +119,11 @@ def test_a_missing_package_is_named_with_what_installs_it(
     assert MAIN["service"]([]) == 1
     assert "serve needs the package uvicorn, which is not installed here" in (err := capsys.readouterr().err)
     assert err.endswith("pip install 'trueodds[serve]'\n")
+
+
+def test_the_list_of_calibrators_needs_no_torch() -> None:
+    code = "import sys; sys.modules['torch'] = None; import pipeline.__main__ as it; sys.exit(it.main(['calibrators']))"
+    assert "structured_vector" in run([sys.executable, "-c", code], ROOT).stdout
 
 
 @pytest.mark.skipif(not Path("/sys").is_dir(), reason="a folder that nobody may write into is needed: /sys")

@@ -416,7 +416,7 @@ def test_a_key_is_sent_to_the_service_and_nowhere_else(tmp_path: Path) -> None:
             url = f"http://127.0.0.1:{away.server_address[1]}"
             with pytest.raises(CallError, match="answered 302"):
                 Client(f"{url}/a", key="secret").labelled("m", "v", last=3)
-            with pytest.raises(CallError, match=r"labelled\.npz is not whole"):
+            with pytest.raises(CallError, match=r"labelled\.npz is incomplete"):
                 Client(url, key="secret").labelled("m", "v", since=datetime.fromtimestamp(1.5, UTC))
         finally:
             away.shutdown()

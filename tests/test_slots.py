@@ -231,7 +231,7 @@ def test_a_shadow_of_an_observed_model_is_another_candidate_beside_another_versi
 def test_what_answers_is_not_judged_beside_itself(models: PublishedModels) -> None:
     before = roles(models)
     for slot in SLOTS:
-        with pytest.raises(BundleError, match=f"tiny/{before[0]} answers; allowed is another version"):
+        with pytest.raises(BundleError, match=f"tiny/{before[0]} is the version that answers; choose another"):
             models.shadow("tiny", str(before[0]), slot=slot)
     assert roles(models) == before
 
@@ -251,7 +251,7 @@ def test_a_fit_takes_no_place_beside_another_version_than_it_was_made_for(
         return step(*arguments)
 
     asked = request(models, candidates=("temperature",), promote=promote)
-    with pytest.raises(BundleError, match=f"no longer answers, {calibrator} does: somebody else decided"):
+    with pytest.raises(BundleError, match=f"no longer answers, {calibrator} does: somebody else changed it"):
         recalibrate(asked, slowly)
     assert roles(models) == after
 

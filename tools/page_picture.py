@@ -1,4 +1,4 @@
-"""Makes the picture in README.md: a real service whose model became over-confident ten days ago.
+"""Makes the picture in docs/how-to/monitor.md: a real service whose model became over-confident ten days ago.
 
     python -m tools.page_picture                  # needs Chromium or Chrome on the PATH; half a minute
     python -m tools.page_picture --dark --out dark.png

@@ -34,7 +34,7 @@ from service.settings import Settings
 from service.store.rows import LabelBlock
 from trueodds.calibrators import Identity
 from trueodds.metrics import CELLS, CalibrationSums, cell_of
-from trueodds.reports import Options, report_of
+from trueodds.reports import ReportOptions, report_of
 from trueodds.sums.answers import AnswerSums
 from trueodds.sums.maturity import DAY_MS
 from trueodds.sums.positive import PositiveClass, PositiveSums
@@ -161,7 +161,7 @@ def read(rows: Stream, model: str, of: Labels) -> tuple[bool, str, float]:
     state = AlarmState.start(SETTINGS).take(block(p_L, of), POSITIVE)
     alarm = alarm_of(state, SETTINGS, model="fraud", sums=sums, positive=POSITIVE.name)
     advice = advice_of(state, model="fraud", version="1", address="", positive=POSITIVE.name)
-    report = report_of("fraud", "1", sums, Options(), positive=positive, alarm=alarm, advice=advice)
+    report = report_of("fraud", "1", sums, ReportOptions(), positive=positive, alarm=alarm, advice=advice)
     return alarm.state == "fired", report.verdict, float(of.now_L.mean() - p_L.mean())
 
 

@@ -32,7 +32,7 @@ from trueodds.reports.options import TOLERANCE
 from trueodds.reports.schemas import Labelling, PositiveFigures
 from trueodds.reports.verdict.rules import is_within
 from trueodds.sums.answers import AnswerSums
-from trueodds.sums.positive import PositiveClass, folded
+from trueodds.sums.positive import PositiveClass, sums_of_top
 
 Array = npt.NDArray[np.float64]
 
@@ -98,7 +98,7 @@ def table(
 def is_green(sums: CalibrationSums) -> tuple[bool, bool, bool]:
     """Return whether the verdict is green, whether it was green before, and whether the gaps are significant."""
     answers = AnswerSums(np.rint(sums.cells[0]).astype(np.int64), sums)
-    certain: Figures = {"ece_upper": metrics.ece_interval(folded(sums)).upper}
+    certain: Figures = {"ece_upper": metrics.ece_interval(sums_of_top(sums)).upper}
     mass, width, ratio = (
         metrics.ece_interval(sums, binning="mass"),
         metrics.ece_interval(sums),

@@ -28,7 +28,7 @@ import numpy.typing as npt
 from scipy.special import bdtrc, ndtr, ndtri
 
 from benchmarks.record import RESULTS, circumstances, write
-from trueodds.evaluation.differences import Scores
+from trueodds.evaluation.paired_differences import RowScores
 from trueodds.metrics.significance.differences import of_rows, of_seeds
 from trueodds.metrics.significance.nets import Nets
 from trueodds.metrics.significance.squared_error import difference, null_of
@@ -119,7 +119,7 @@ def ece(of: Nets, s: int) -> float:
 def scores_reject(one: Nets, other: Nets) -> tuple[bool, bool]:
     """Return whether the tests of NLL and Brier score reject."""
     pairs = [
-        (Scores.of_confidence(c, a), Scores.of_confidence(d, b))
+        (RowScores.of_confidence(c, a), RowScores.of_confidence(d, b))
         for c, a, d, b in zip(one.confidence_SN, one.correct_SN, other.confidence_SN, other.correct_SN, strict=True)
     ]
     p_values = (

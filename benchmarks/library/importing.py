@@ -25,9 +25,9 @@ from PIL import Image
 
 from benchmarks.record import RESULTS, circumstances, write
 from trueodds.importing import importer
-from trueodds.importing.options import Options, Preprocessing
+from trueodds.importing.options import ImportOptions, Preprocessing
 from trueodds.importing.rewriting import ServableModel, convert
-from trueodds.importing.rows import VALUES, LabelledRows, batches, read
+from trueodds.importing.rows import VALUES, ImportRows, batches, read
 
 RESULT = RESULTS / "importing.json"
 SIDE, WIDTH, HEIGHT, CLASSES = 224, 500, 375, 2
@@ -62,8 +62,8 @@ def photograph(folder: Path, count: int) -> None:
 def turns(model: Path, folder: Path, count: int, rounds: int) -> dict[str, list[float]]:
     """Return images per second, one number per round."""
     x = np.random.default_rng(1).integers(0, 256, (count, SIDE, SIDE, 3), np.uint8)
-    options = Options(preprocessing=Preprocessing.parse("imagenet"))
-    rows = {"array": LabelledRows("array", x, np.zeros(count, np.int64)), "folder": read(folder)}
+    options = ImportOptions(preprocessing=Preprocessing.parse("imagenet"))
+    rows = {"array": ImportRows("array", x, np.zeros(count, np.int64)), "folder": read(folder)}
     converted = {name: convert(model, each, options) for name, each in rows.items()}
     work: dict[str, Callable[[], object]] = {"raw": raw(model, x)}
     work |= {name: scored(converted[name], each) for name, each in rows.items()}
@@ -86,7 +86,7 @@ def raw(model: Path, x: Any) -> Callable[[], object]:
     return lambda: [session.run(None, {name: batch}) for batch in batches]
 
 
-def scored(converted: ServableModel, rows: LabelledRows) -> Callable[[], object]:
+def scored(converted: ServableModel, rows: ImportRows) -> Callable[[], object]:
     """Score the rows as `trueodds import` does."""
     return lambda: importer.logits_of(converted, rows, batches(converted.kind, rows))
 

@@ -224,7 +224,7 @@ SHARED: dict[str, Callable[[Path, str, bool], Numbers]] = {"processes": processe
 
 
 def markdown(found: Numbers) -> str:
-    """Return the table of docs/scaling.md."""
+    """Return the table of docs/explanation/scaling.md."""
     rows = []
     for labels, row in found["labels"].items():
         new, again = row["new"]["p50_ms"], row["again"]["p50_ms"]

@@ -34,7 +34,7 @@ from benchmarks.scaling.answers import START, VERSION, YEAR, execute
 from service.ids import new_ids
 from service.report.data import read, rows_of_window
 from service.report.query import ReportQuery
-from service.report.recent import Recent
+from service.report.recent import RecentLabels
 from service.report.route import compose
 from service.runtime import Runtime
 from service.settings import Settings
@@ -141,7 +141,7 @@ async def timed(
 
 async def in_process(store: Store, total: int) -> Numbers:
     version = await version_of(store, total)
-    key, recent = (version.model, version.version), Recent()
+    key, recent = (version.model, version.version), RecentLabels()
     registry, settings = SimpleNamespace(models=lambda known: {"models": []}), Settings()
     runtime = cast(Runtime, SimpleNamespace(store=store, registry=registry, settings=settings))
     sums, labels = await store.read_sums(*key), await recent.labels(store, version)
@@ -168,7 +168,7 @@ async def in_process(store: Store, total: int) -> Numbers:
     return {
         "reading the sums": await timed(read_sums),
         "reading the sums, again": await timed(lambda k: store.read_sums(*key)),
-        "reading 5,000 labels (once)": await timed(lambda k: Recent().labels(store, version)),
+        "reading 5,000 labels (once)": await timed(lambda k: RecentLabels().labels(store, version)),
         "numbers": await timed(numbers),
         "what labels cannot tell": await timed(about_labels),
         "report, new": await timed(report, partial(one_more, store, total)),

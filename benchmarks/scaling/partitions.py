@@ -122,7 +122,7 @@ async def _middle(store: Store, groups: list[list[str]]) -> float:
 
 
 def markdown(found: Numbers) -> str:
-    """Return the table of docs/scaling.md: one table compared with twelve partitions."""
+    """Return the table of docs/explanation/scaling.md: one table compared with twelve partitions."""
     one, many = found["one table"], found["by month"]
     names = {
         "insert_rows_per_second": "answers stored a second",

@@ -34,9 +34,9 @@ from benchmarks.serving.comparison import peer_versions, probabilities
 from benchmarks.serving.comparison_report import rate
 from trueodds.bundle import Bundle, Description, open_models
 from trueodds.calibrators import Temperature
-from trueodds.importing.options import Options
+from trueodds.importing.options import ImportOptions
 from trueodds.importing.rewriting import convert
-from trueodds.importing.rows import LabelledRows
+from trueodds.importing.rows import ImportRows
 
 RESULT = RESULTS / "vector_serving.json"
 WANTED = 1.4
@@ -60,8 +60,8 @@ def publish(folder: Path) -> tuple[Path, npt.NDArray[np.float32]]:
     estimator = GradientBoostingClassifier(random_state=0).fit(rows_NF, data.target)
     file, model = folder / "boosting.onnx", folder / "model.onnx"
     file.write_bytes(to_onnx(estimator, rows_NF[:1]).SerializeToString())
-    rows = LabelledRows("breast cancer", rows_NF, data.target, features=tuple(data.feature_names))
-    converted = convert(file, rows, Options())
+    rows = ImportRows("breast cancer", rows_NF, data.target, features=tuple(data.feature_names))
+    converted = convert(file, rows, ImportOptions())
     model.write_bytes(converted.data)
     logits_NC = ort.InferenceSession(model).run(None, {converted.kind.tensor: rows_NF})[0]
     off = float(np.abs(np.exp(logits_NC) - estimator.predict_proba(rows_NF)).max())

@@ -22,7 +22,7 @@ from benchmarks.record import RESULTS, circumstances, write
 from pipeline.config import Training
 from pipeline.training.checkpoint import EVERY, Checkpoint
 from pipeline.training.resolution import plan_of
-from pipeline.training.state import Epoch, TrainingState
+from pipeline.training.training_state import Epoch, TrainingState
 
 RESULT = RESULTS / "checkpoints.json"
 NETS = ("resnet8", "resnet20", "resnet18")

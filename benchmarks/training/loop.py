@@ -38,7 +38,7 @@ from pipeline.data.dataset import DataSet
 from pipeline.training.loop import train
 from pipeline.training.machine.device import device_of
 from pipeline.training.resolution import plan_of
-from pipeline.training.state import Row, TrainingState
+from pipeline.training.training_state import Row, TrainingState
 from trueodds.texts import plural
 
 CLASSES, SIDE, BATCH = 100, 32, 128

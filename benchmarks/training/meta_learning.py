@@ -29,7 +29,7 @@ import torch
 from benchmarks.record import RESULTS, circumstances, write
 from pipeline import data
 from pipeline.config import Data, Evaluation, Training
-from pipeline.data.splitting.parts import OF_RECIPES
+from pipeline.data.splitting.sampling import OF_RECIPES
 from pipeline.training.loop import train
 from pipeline.training.plan import Plan
 from pipeline.training.resolution import plan_of

@@ -36,7 +36,7 @@ from pipeline.training.batches import ImageNormaliser
 
 RESULT = RESULTS / "training.json"
 GOAL = 1.03
-DESCENT = Descent(rate=1e-4, summed=True, clip=2.0)
+DESCENT = Descent(rate=1e-4, is_sum=True, clip=2.0)
 SIZE, CHANNELS = 32, 3
 REPEATS = 10  # of the loss alone, per round
 

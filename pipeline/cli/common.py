@@ -59,7 +59,7 @@ def add_models(parser: Parser) -> None:
     from trueodds.bundle import VARIABLE, open_models
 
     models = open_models()
-    words = f"the model directory, or s3://bucket/prefix (default: {models.given}; {VARIABLE})"
+    words = f"the model directory, or s3://bucket/prefix (default: {models.given_place}; {VARIABLE})"
     parser.add_argument("--models", type=open_models, default=models, metavar="FOLDER", help=words)
 
 

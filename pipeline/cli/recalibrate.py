@@ -15,7 +15,7 @@ from pipeline.recalibrate import LABELS, CalibratorChoice, Outcome, Recalibratio
 from pipeline.recalibrate.gains import SMOOTHING
 from trueodds.calibrators.selection import default_words
 from trueodds.cli import Parser, Subparsers
-from trueodds.metrics.alarms.weighted import FLOOR
+from trueodds.metrics.alarms.weighted_e_process import FLOOR
 
 
 def add_parser(commands: Subparsers) -> None:

@@ -42,7 +42,7 @@ def versions_text(models: PublishedModels, model: str | None = None, client: Cli
     names = models.names()
     if not names or (model and model not in names):
         missing = f" {model!r}" if model else ""
-        raise BundleError(f"there is no model{missing} in {models.given}; run: trueodds publish")
+        raise BundleError(f"there is no model{missing} in {models.given_place}; run: trueodds publish")
     lines: list[str] = [models.place]
     for name in [model] if model else names:
         roles = {models.version_of(name, role): words for role, words in ROLE_WORDS.items()}

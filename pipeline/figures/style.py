@@ -8,7 +8,7 @@ from pathlib import Path
 from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
-from trueodds.files import written
+from trueodds.files import atomic_write
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -48,10 +48,10 @@ def drawn(out: Path, title: str, size: tuple[float, float], *, png: bool = False
         figure.suptitle(words, fontsize=11.5, x=0.01, ha="left", weight="bold")
         yield figure
         _settle(figure)
-        with written(out.with_suffix(".svg")) as aside:
+        with atomic_write(out.with_suffix(".svg")) as aside:
             figure.savefig(aside, format="svg", metadata={"Date": None})
         if png:
-            with written(out.with_suffix(".png")) as aside:
+            with atomic_write(out.with_suffix(".png")) as aside:
                 figure.savefig(aside, format="png", dpi=140, metadata={"Software": None})
 
 

@@ -13,7 +13,7 @@ from pipeline.config import Evaluation
 from trueodds import calibrators
 from trueodds.bundle import METRICS, Bundle, Card, Reference, RiskCoverage
 from trueodds.calibrators import Calibrator, Identity
-from trueodds.calibrators.held_out import calibrated_nll, stratified
+from trueodds.calibrators.held_out import calibrated_nll, stratified_folds
 from trueodds.calibrators.selection import default_candidates
 from trueodds.evaluation.measurement import Measurement, measure, measure_probabilities
 from trueodds.evaluation.results import table_of
@@ -105,7 +105,7 @@ def choose(
     )
     best = next(line for line in table if line.reason)
     settings = settings or Evaluation()
-    p_NC, fold_N = np.empty(logits_NC.shape), stratified(labels_N.astype(np.intp), FOLDS)
+    p_NC, fold_N = np.empty(logits_NC.shape), stratified_folds(labels_N.astype(np.intp), FOLDS)
     for inside in (fold_N == fold for fold in range(FOLDS)):
         rest = calibrators.select(logits_NC[~inside], labels_N[~inside], candidates=names, folds=FOLDS)
         p_NC[inside] = rest.calibrator(logits_NC[inside])

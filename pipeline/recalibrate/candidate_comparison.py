@@ -13,7 +13,7 @@ from pipeline.recalibrate.gains import SMOOTHING, gain_limits, scores
 from trueodds.calibrators import Calibrator
 from trueodds.errors import ConfigError
 from trueodds.metrics import GainSequence, gain_sequence
-from trueodds.metrics.alarms.weighted import FLOOR
+from trueodds.metrics.alarms.weighted_e_process import FLOOR
 from trueodds.texts import plural
 
 LEVEL = 0.95

@@ -44,7 +44,7 @@ class ModelState:
         models, name = request.models, request.model_name()
         served = models.version_of(name, DEFAULT)
         if served is None:
-            raise BundleError(f"{name} has no served version in {models.given}; choose one: trueodds promote")
+            raise BundleError(f"{name} has no served version in {models.given_place}; choose one: trueodds promote")
         candidates: dict[Slot, Candidate] = {}
         for slot in SLOTS:
             if (version := models.version_of(name, slot)) is not None:

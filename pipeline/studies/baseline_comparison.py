@@ -14,8 +14,8 @@ from pipeline.studies.format import CALIBRATOR, SECONDS, Study
 from pipeline.studies.measuring import DEVICE, SEED, Row, Setting, fit_calibrator, leaves_of, settings_of
 from pipeline.studies.runs import Place
 from trueodds.calibrators import FitError
-from trueodds.evaluation import differences
-from trueodds.evaluation.differences import LEVEL, MEASURES, Scores, Tested
+from trueodds.evaluation import paired_differences as differences
+from trueodds.evaluation.paired_differences import LEVEL, MEASURES, RowScores, TestedDifference
 from trueodds.metrics.significance.differences import Difference, holm, of_seeds
 
 MANY = 10
@@ -33,7 +33,7 @@ class BaselineComparison:
 
     setting: str
     calibrator: str
-    test: Tested
+    test: TestedDifference
 
     def sentence(self) -> str:
         """Return the difference in words, and whether chance explains it."""
@@ -43,7 +43,7 @@ class BaselineComparison:
 def compare(study: Study, places: Sequence[Place]) -> list[BaselineComparison]:
     """Compare every setting with the baseline on the seeds that both have. Returns nothing without a baseline.
 
-    Each measure of `trueodds.evaluation.differences` is tested. Plug-in calibration errors are not tested (see
+    Each measure of `trueodds.evaluation.paired_differences` is tested. Plug-in calibration errors are not tested (see
     `measuring.is_plug_in`). The correction covers all differences of one measure. A difference that a calibrator does
     not change, such as that of the error under temperature scaling, counts once.
     """
@@ -64,7 +64,7 @@ def compare(study: Study, places: Sequence[Place]) -> list[BaselineComparison]:
                     bins = done[0].run.params.evaluation.bins
                     for measure, difference in differences.differences(ours, theirs, bins=bins).items():
                         found.setdefault((name, measure, difference), entry)
-    tested = differences.tested([(measure, difference) for _, measure, difference in found])
+    tested = differences.adjust_p_values([(measure, difference) for _, measure, difference in found])
     compared = [
         BaselineComparison(name, entry, one) for ((name, *_), entry), one in zip(found.items(), tested, strict=True)
     ]
@@ -90,14 +90,14 @@ def _baseline(study: Study, done: Sequence[Place], by_seed: Mapping[Any, Place])
     return {p.run.overrides.get(SEED): p for p in done if p.run.matches({**rest, **study.baseline})}
 
 
-def _scores(place: Place, entry: str) -> Scores | None:
+def _scores(place: Place, entry: str) -> RowScores | None:
     """Return the scores of the test rows; None if the validation rows do not determine the calibrator."""
     val, test = place.logits()
     try:
         p_NC = fit_calibrator(val, entry)(test.logits_NC)
     except FitError:
         return None
-    return Scores.of_probabilities(p_NC, test.labels_N)
+    return RowScores.of_probabilities(p_NC, test.labels_N)
 
 
 def times(study: Study, table: Sequence[Row]) -> list[str]:

@@ -17,7 +17,7 @@ from pipeline import config
 from trueodds.calibrators import Identity
 from trueodds.dialect import read_yaml
 from trueodds.errors import ConfigError, unknown
-from trueodds.evaluation.entries import check_compared
+from trueodds.evaluation.entries import check_entries
 from trueodds.evaluation.measurement import measure
 
 PAPERS = Path(__file__).parent / "papers"
@@ -344,7 +344,7 @@ def _check(study: Study) -> None:
             raise ConfigError(f"vary: {name} has {wrong[0]!r}; allowed are lists of {len(axis)}, one value for each")
     if not study.vary and not study.runs:
         raise ConfigError("the study has neither vary nor runs, so there is no run; add one of them")
-    check_compared(study.calibrators)
+    check_entries(study.calibrators)
     _check_figures(study)
     if missing := [column for column in study.report if column not in {*columns(), SECONDS}]:
         raise unknown("column in report", missing[0], sorted({*columns(), SECONDS}))

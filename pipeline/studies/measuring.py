@@ -29,7 +29,7 @@ from trueodds.evaluation.entries import name_and_options
 from trueodds.evaluation.measurement import measure
 from trueodds.evaluation.shift import FIGURES, ShiftMeasurement, by_severity, figures
 from trueodds.evaluation.shifted_logits import ShiftedLogits
-from trueodds.files import read_json, write_json, written
+from trueodds.files import atomic_write, read_json, write_json
 from trueodds.inputs.table import write as write_csv
 from trueodds.logits import Logits
 from trueodds.processes.progress import bar
@@ -275,7 +275,7 @@ def _parquet(path: Path, table: Sequence[Row], names: Sequence[str]) -> Path:
         raise MissingExtraError("a study's Parquet file", "pyarrow", "table") from None
     numbers = {*columns(), *(f"{VALIDATION}{name}" for name in columns()), SECONDS}
     arrays = {name: [row.get(name) if name in numbers else _text(row.get(name)) for row in table] for name in names}
-    with written(path) as aside:
+    with atomic_write(path) as aside:
         parquet.write_table(pyarrow.table(arrays), aside)
     return path
 

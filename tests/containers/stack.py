@@ -78,7 +78,7 @@ class Stack:
         return self.docker("compose", "-p", PROJECT, *options, *words, **how).stdout
 
     def typed(self, command: str) -> str:
-        """Run a line of docs/containers.md, as written but for the project, the tags and the ports."""
+        """Run a line of docs/how-to/containers.md, as written but for the project, the tags and the ports."""
         beside = "".join(f" -f {file}" for file in self._beside)
         command = DOCUMENTED.sub(lambda found: f"docker compose -p {PROJECT}{found[1]}{beside}", command)
         command = command.replace("-f docker/", f"-f {DOCKER}/")

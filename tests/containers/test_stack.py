@@ -1,4 +1,4 @@
-"""docker/compose.yaml on a real engine: what docs/containers.md says of it, deaths, several workers and services.
+"""docker/compose.yaml on a real engine: what docs/how-to/containers.md says, deaths, several workers and services.
 
 The tests are one story: each goes on with what the one before it left.
 """
@@ -20,7 +20,7 @@ from tests.docs.terminal import blocks
 
 pytestmark = pytest.mark.containers
 
-PAGE, SCALED = (block.commands() for block in blocks(ROOT / "docs" / "containers.md"))
+PAGE, SCALED = (block.commands() for block in blocks(ROOT / "docs" / "how-to" / "containers.md"))
 RUNS = ("database", "server", "worker", "service", "prometheus")
 UNCOMPILED = """
 import importlib.util, os, sys

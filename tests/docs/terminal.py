@@ -1,4 +1,4 @@
-"""A terminal in which tests type what README.md and docs/*.md show, and the blocks of those pages."""
+"""A terminal in which tests type what README.md and docs/**/*.md show, and the blocks of those pages."""
 
 from __future__ import annotations
 

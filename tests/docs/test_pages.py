@@ -1,4 +1,4 @@
-"""docs/*.md, each typed from top to bottom after what its first line says it needs; in any order."""
+"""docs/**/*.md, each typed from top to bottom after what its first line says it needs; in any order."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_every_block_in_order(page: Path, terminal: Terminal) -> None:
 def test_cifar100_by_the_command_of_its_page(terminal: Terminal, development_data: Path) -> None:
     """On a few rows, in one epoch; the data are those of TRUEODDS_DATA."""
     command = "dvc exp run -S data.dataset=cifar100"
-    assert f"`{command}`" in (terminal.folder / "docs" / "data.md").read_text(encoding="utf-8")
+    assert f"`{command}`" in (terminal.folder / "docs" / "reference" / "data-sets.md").read_text(encoding="utf-8")
     terminal.type(". .venv/bin/activate")
     terminal.type(f"{command} -S data.train_size=600 -S training.epochs=1")
     card = json.loads((terminal.folder / "artifacts" / "data" / "card.json").read_text())
@@ -42,7 +42,7 @@ def test_cifar100_by_the_command_of_its_page(terminal: Terminal, development_dat
 
 def test_containers_names_services_and_files_that_exist() -> None:
     """Where there is no Docker, its page is held to docker/ by this alone."""
-    typed = [line for block in blocks(ROOT / "docs" / "containers.md") for line in block.commands()]
+    typed = [line for block in blocks(ROOT / "docs" / "how-to" / "containers.md") for line in block.commands()]
     text = "\n".join(typed)
     services = yaml.safe_load((ROOT / "docker" / "compose.yaml").read_text(encoding="utf-8"))["services"]
     assert set(re.findall(r" exec (?:-T )?(\w+)", text)) <= set(services)
@@ -61,6 +61,6 @@ def test_every_block_is_of_a_kind_that_is_run() -> None:
 
 
 def test_every_type_of_news_is_described() -> None:
-    text = (ROOT / "docs" / "monitoring.md").read_text(encoding="utf-8")
-    assert all(f"`{kind}`" in text for kind in (webhooks.ALARM, webhooks.TRIAL, webhooks.UNDECIDED))
+    text = (ROOT / "docs" / "reference" / "wire-formats.md").read_text(encoding="utf-8")
+    assert all(f"`{kind}`" in text for kind in (webhooks.ALARM, webhooks.TRIAL, webhooks.UNDECIDED, webhooks.BROKEN))
     assert all(f"`{field}`" in text for field in webhooks.undecided_news(None, None, "", address=""))

@@ -12,6 +12,7 @@ import yaml
 from pipeline import cli as pipeline_cli
 from pipeline.config import SECTION_OF
 from service import cli as service_cli
+from service.errors import STATUSES
 from service.settings import Settings
 from tests.conftest import ROOT
 from tests.docs.terminal import PAGES, README
@@ -21,6 +22,7 @@ from trueodds.cli import Command
 
 TEXT = "\n".join(page.read_text(encoding="utf-8") for page in (README, *PAGES))
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
+ERROR_CODE = re.compile(r'(?:\b[45]\d\d,|self\.code =[^"\n]*|(?:Input\w*|Unreadable)Error\()\s*"([a-z_]+)"')
 FENCED = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
 
 
@@ -45,9 +47,18 @@ def test_links_lead_somewhere(page: Path) -> None:
         assert not anchor or anchor in anchors(other), f"{page.name}: {other.name} has no heading #{anchor}"
 
 
-def test_readme_lists_every_page() -> None:
-    linked = {target.partition("#")[0] for target in LINK.findall(README.read_text(encoding="utf-8"))}
-    assert {f"docs/{page.name}" for page in PAGES} <= linked
+def test_every_page_is_reached_from_readme() -> None:
+    """Follow links from README.md, page by page."""
+    reached, waiting = set(), [README]
+    while waiting:
+        page = waiting.pop()
+        if page in reached:
+            continue
+        reached.add(page)
+        targets = LINK.findall(FENCED.sub("", page.read_text(encoding="utf-8")))
+        names = {target.partition("#")[0] for target in targets if "://" not in target}
+        waiting += [(page.parent / name).resolve() for name in names if name.endswith(".md")]
+    assert [page for page in PAGES if page not in reached] == []
 
 
 @pytest.mark.parametrize(
@@ -69,6 +80,15 @@ def test_every_calibrator_and_metric_is_named() -> None:
     functions = {name for name in metrics.__all__ if name.islower()} - helpers
     named = [*calibrators.names(), *functions, "EProcess", "ShiryaevRoberts", "WeightedEProcess", "Prequential"]
     assert [name for name in named if f"`{name}`" not in TEXT] == []
+
+
+def test_every_error_code_is_explained() -> None:
+    """Those of the service and of its inputs, as they stand in the code."""
+    page = (ROOT / "docs" / "reference" / "error-codes.md").read_text(encoding="utf-8")
+    files = [file for folder in ("service", "trueodds/inputs") for file in (ROOT / folder).rglob("*.py")]
+    codes = set(STATUSES).union(*(ERROR_CODE.findall(file.read_text(encoding="utf-8")) for file in files))
+    assert len(codes) > 60
+    assert sorted(code for code in codes if f"`{code}`" not in page) == []
 
 
 def test_the_model_of_dvc_yaml_is_what_export_writes() -> None:

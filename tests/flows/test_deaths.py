@@ -37,7 +37,7 @@ def gone(prefect: Prefect, run: str, seconds: float = 10) -> None:
 
 
 def attempts_that_went_on(prefect: Prefect, run: str) -> int:
-    return sum(line.startswith("going on after epoch") for line in prefect.logs(run).splitlines())
+    return sum(line.startswith("continuing after epoch") for line in prefect.logs(run).splitlines())
 
 
 def retry(prefect: Prefect, run: str) -> None:

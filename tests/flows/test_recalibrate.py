@@ -61,7 +61,10 @@ def test_from_an_alarm_to_a_verdict(prefect: Prefect, service: tuple[httpx.Clien
     assert submit(prefect, "recalibrate/live", "alarm-7", **alarm) == waiting["id"], "one alarm, one run"
     (again,) = later(prefect)
     assert again["parameters"]["look_again_minutes"] == 20 and again["parameters"]["reason"] == "alarm 7"
-    assert f"The next run starts at {again['expected_start_time'][:16].replace('T', ' ')} UTC" in waiting["state"]["message"]
+    assert (
+        f"The next run starts at {again['expected_start_time'][:16].replace('T', ' ')} UTC"
+        in waiting["state"]["message"]
+    )
     prefect.post(f"flow_runs/{again['id']}/set_state", {"state": {"type": "FAILED"}, "force": True})
     prefect.completed(submit(prefect, "recalibrate/live", **alarm))
     (again,) = later(prefect)
@@ -167,7 +170,9 @@ def test_a_service_that_is_away_is_asked_again_and_a_chain_that_fails_is_told(
     ended = prefect.completed(submit(prefect, "recalibrate/live", **away))
     assert ended["state_name"] == "Waiting" and "no service answers at" in ended["state"]["message"]
     (again,) = later(prefect)
-    assert f"The next run starts at {again['expected_start_time'][:16].replace('T', ' ')} UTC" in ended["state"]["message"]
+    assert (
+        f"The next run starts at {again['expected_start_time'][:16].replace('T', ' ')} UTC" in ended["state"]["message"]
+    )
     prefect.delete(f"flow_runs/{again['id']}")
     count = "trueodds_recalibrations_undecided_total"
     assert f"{count} 0.0" in client.get("/metrics").text

@@ -89,7 +89,7 @@ def test_where_the_labelled_traffic_is_not_all_traffic(kind: str) -> None:
 
 
 def test_what_was_measured() -> None:
-    """The claim of docs/claims.md, by the committed result: 0 to 5% weighted where the plain test always alarms."""
+    """The claim of docs/explanation/claims.md, by its result: 0 to 5% weighted where the plain test always alarms."""
     rows = json.loads(RESULT.read_text(encoding="utf-8"))["false_alarms"]
     assert {row["stream"] for row in rows} == {"corner", "phases", "phases, all labelled"} and len(rows) == 9
     assert all(row["streams"] >= 100 and row["plain"] == 1 and row["weighted"] <= 0.05 for row in rows)

@@ -116,7 +116,7 @@ def test_chance_explains_what_differs_by_chance_alone(tmp_path: Path) -> None:
         assert detectable is not None and d.lower is not None
         assert detectable > d.mean - d.lower, "more than the half width"
         assert " would have been seen in 80% of repetitions (p " in one.sentence()
-        assert "one seed, which speaks of two nets, not of two methods)." in one.sentence()
+        assert "one seed, which compares two nets, not two methods)." in one.sentence()
     measures = [one.test.measure for one in compared]
     assert measures.count("error_rate") == 1, "which temperature scaling leaves as it is"
     assert not [name for name in measures if is_plug_in(name)]

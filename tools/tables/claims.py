@@ -31,7 +31,7 @@ class Claim:
     figures: Mapping[str, Key]
     """Path to each figure in the result file."""
     section: str
-    """Anchor in docs/results.md of the section with the whole table."""
+    """Anchor in docs/explanation/results.md of the section with the whole table."""
     short: bool = False
     """Whether README.md shows it."""
 

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pipeline.cli.nets import HEADER, nets_table
 from pipeline.cli.tables import calibrators_table, methods_table, recipes_table
 from tools import ROOT
-from tools.tables import settings
+from tools.tables import commands, report_fields, routes, settings
 from tools.tables.claims import CLAIMS
 from tools.tables.markdown import table
 from tools.tables.results import COMMANDS, shown
@@ -21,7 +21,7 @@ PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")))
 
 
 def claims_table() -> str:
-    """Return the claims of docs/claims.md."""
+    """Return the claims of docs/explanation/claims.md."""
     rows = [
         (
             claim.claim,
@@ -38,7 +38,7 @@ def claims_table() -> str:
 def short_claims() -> str:
     """Return the claims of README.md, one line each."""
     return "\n".join(
-        f"- {claim.claim}: [{claim.text(claim.figure)}](docs/results.md#{claim.section})"
+        f"- {claim.claim}: [{claim.text(claim.figure)}](docs/explanation/results.md#{claim.section})"
         f" ({claim.text(claim.condition)})."
         for claim in CLAIMS
         if claim.short
@@ -51,7 +51,11 @@ CODE: dict[str, Callable[[], str]] = {
     "nets": lambda: table(HEADER, nets_table(), code=(0,)),
     "calibrators-list": lambda: table(("name", "options", "formula"), calibrators_table(), code=(0, 1)),
     "service-settings": settings.service,
+    "http-routes": routes.summary,
+    "http-details": routes.details,
+    "report-fields": report_fields.report,
     "params": settings.params,
+    "commands": commands.sections,
     "claims": claims_table,
     "measured": short_claims,
 }

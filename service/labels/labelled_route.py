@@ -1,0 +1,153 @@
+"""GET /admin/labelled.npz: the labelled answers of a version, as a file for recalibration.
+
+The file is built on disk, block by block, so its size does not matter.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import tempfile
+import zipfile
+from collections.abc import AsyncIterator
+from contextlib import ExitStack
+from typing import IO, Annotated
+from urllib.parse import quote
+
+import numpy as np
+from fastapi import APIRouter, Query, Request
+from numpy.lib import format as npy
+from starlette.responses import Response, StreamingResponse
+
+from service.errors import ServiceError
+from service.http import error_answers, keys
+from service.http.parameters import Served, Since, unix_ms
+from service.runtime import runtime_of
+from service.store.rows import LabelledLogits
+
+CHUNK = 256 * 1024
+SPLIT = "val"
+"""Split of logits.npz that calibrators are fitted on."""
+
+router = APIRouter()
+
+
+@router.get(
+    "/admin/labelled.npz",
+    tags=["operation"],
+    summary="Export labelled logits for recalibration",
+    dependencies=[keys.requires("admin")],
+    response_class=Response,
+    responses={
+        200: {"content": {"application/zip": {"schema": {"type": "string", "format": "binary"}}}},
+        **error_answers.document_errors(
+            _404="unknown model or version, or no labelled answers",
+            _422="unknown or repeated parameter, value out of range, or a version without logits",
+            _503="no model has been served yet, or the store is not readable",
+            **keys.ERRORS,
+        ),
+    },
+)
+async def labelled_logits(
+    request: Request,
+    model: Served = None,
+    version: Served = None,
+    since: Since = None,
+    last: Annotated[
+        int | None,
+        Query(ge=1, le=2**31 - 1, description="Only the answers whose labels arrived last: at most this many."),
+    ] = None,
+    shadow: Annotated[
+        str | None,
+        Query(description="Only answers that this version has scored as the model's shadow. Its logits are included."),
+    ] = None,
+) -> Response:
+    """Return all labelled answers of a version in the format of logits.npz, in the order in which the labels arrived.
+
+    The arrays are val_logits (float32, each row minus its maximum), val_labels, val_created_ms (Unix milliseconds) and
+    val_propensity (NaN where unknown). With `shadow` there is also val_shadow_logits.
+    """
+    runtime = runtime_of(request)
+    source = await runtime.version(model, version)
+    if not source.has_logits:
+        message = (
+            f"{source.model}/{source.version} was observed with the confidence of the predicted class only;"
+            " recalibration needs probabilities or logits of all classes: send them under another version"
+        )
+        raise ServiceError(422, "no_logits", message)
+    start = None if since is None else unix_ms(since)
+    await runtime.mature(source)
+    try:
+        file, rows = await _build(runtime.store.read_labelled_logits(*source.key, start, last, shadow))
+    except OSError as error:
+        message = f"the file cannot be built in {tempfile.gettempdir()}: {error.strerror}; set TMPDIR to another folder"
+        raise ServiceError(503, "no_space", message) from None
+    if not rows:
+        file.close()
+        since_then = "" if since is None else f" since {since.isoformat()}"
+        message = f"{source.model}/{source.version} has no labelled answers{since_then}; send labels to POST /feedback"
+        if source.maturity is not None:
+            message += (
+                f". A label counts when the window of its answer closes, {source.maturity.window} after the answer"
+            )
+        raise ServiceError(404, "no_labels", message)
+    name = quote(f"{source.model}-{source.version}-labelled.npz", safe="")
+    headers = {
+        "content-length": str(file.seek(0, 2)),
+        "content-disposition": f"attachment; filename*=UTF-8''{name}",
+    }
+    return StreamingResponse(_stream(file), media_type="application/zip", headers=headers)
+
+
+async def _build(blocks: AsyncIterator[LabelledLogits]) -> tuple[IO[bytes], int]:
+    """Build a temporary file in the format of logits.npz. Return it open, with its number of rows.
+
+    Its arrays, in the order in which the labels arrived:
+
+    * val_logits (float32, N x C) and val_labels (int64, N)
+    * val_created_ms (int64, N): time of each answer
+    * val_propensity (float64, N): the answer's chance of getting a label, NaN where unknown
+    * val_shadow_logits (float32, N x C), if the blocks have them
+    """
+    with ExitStack() as spools:
+        columns: list[IO[bytes]] = [spools.enter_context(tempfile.TemporaryFile()) for _ in range(5)]
+        rows, classes = 0, 0
+        async for block in blocks:
+            rows, classes = rows + len(block.labels_N), block.logits_NC.shape[1]
+            await asyncio.to_thread(_append, columns, block)
+        return await asyncio.to_thread(_zip, columns, rows, classes), rows
+
+
+def _append(columns: list[IO[bytes]], block: LabelledLogits) -> None:
+    beside = () if block.shadow_logits_NC is None else (block.shadow_logits_NC,)
+    arrays = (block.logits_NC, block.labels_N, block.created_ms_N, block.propensity_N, *beside)
+    for file, array in zip(columns, arrays, strict=False):
+        file.write(np.ascontiguousarray(array).tobytes())
+
+
+def _zip(columns: list[IO[bytes]], rows: int, classes: int) -> IO[bytes]:
+    members: list[tuple[str, str, tuple[int, ...]]] = [
+        ("logits", "<f4", (rows, classes)),
+        ("labels", "<i8", (rows,)),
+        ("created_ms", "<i8", (rows,)),
+        ("propensity", "<f8", (rows,)),
+    ]
+    if columns[-1].tell():
+        members.append(("shadow_logits", "<f4", (rows, classes)))
+    file = tempfile.TemporaryFile()  # noqa: SIM115  closed after it is sent
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
+        for column, (name, dtype, shape) in zip(columns, members, strict=False):
+            column.seek(0)
+            with archive.open(f"{SPLIT}_{name}.npy", "w", force_zip64=True) as member:
+                header = {"descr": dtype, "fortran_order": False, "shape": shape}
+                npy.write_array_header_1_0(member, header)
+                shutil.copyfileobj(column, member, CHUNK)
+    return file
+
+
+async def _stream(file: IO[bytes]) -> AsyncIterator[bytes]:
+    """Yield the file in chunks from its beginning, then close it."""
+    with file:
+        file.seek(0)
+        while chunk := await asyncio.to_thread(file.read, CHUNK):
+            yield chunk
