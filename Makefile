@@ -11,7 +11,7 @@ export ORT_DISABLE_TELEMETRY := 1
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run demo serve prefect prefect-stop test fast-tests test-full test-containers lint docs constraints constraints-diff clean
+.PHONY: help setup run demo serve prefect prefect-stop test fast-tests test-full test-containers lint docs site constraints constraints-diff clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 20
@@ -80,6 +80,9 @@ lint: setup ## ruff and mypy
 
 docs: setup ## write generated files anew: tables of the pages, files of `trueodds init`
 	@python -m tools.tables && python -m tools.starter
+
+site: setup ## build the documentation site in .run/site, without a network
+	@python -m tools.site
 
 constraints: setup ## take the newest versions that pyproject.toml admits, with hashes for the images
 	@python -m tools.constraints

@@ -41,8 +41,8 @@ from service.settings import Settings
 from service.status import route as status
 from service.status.gauges import Gauges
 from service.store.housekeeping import keep_house
+from trueodds import __version__
 
-VERSION = "0.1.0"
 DESCRIPTION = """Serve calibrated class probabilities, and measure from labels whether they stay calibrated.
 
 1. Send inputs to `POST /predict`. Every answer has an `id`. For a model on another server, send its answers to
@@ -83,7 +83,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
 
     app = FastAPIOffline(
         title="TrueOdds",
-        version=VERSION,
+        version=__version__,
         description=DESCRIPTION,
         lifespan=lifespan,
         redirect_slashes=False,  # the framework would redirect to any host that the caller names
@@ -93,7 +93,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     )
     app.state.runtime, app.state.keys = runtime, keys.Keys(runtime.settings)
     app.state.parquet = parquet
-    app.state.recent, app.state.gauges = RecentLabels(), Gauges(VERSION, read_only=runtime.settings.read_only)
+    app.state.recent, app.state.gauges = RecentLabels(), Gauges(__version__, read_only=runtime.settings.read_only)
     documentation.install(app, lambda: _key(runtime.engine), lambda: _examples(runtime))
     documented = (
         *(observe.router, kserve_route.router, status.router, labels.router, labelled_route.router),

@@ -80,7 +80,7 @@ def test_every_verb_and_what_it_leaves(
     names = {p.relative_to(local.path).as_posix() for p in local.path.rglob("*") if p.is_file()}
     names.remove(f"tiny/{PUBLISHING}")  # a lock
     assert names == Objects(URL).list().keys(), "the bucket can be copied to a folder, and back"
-    assert models_of(tmp_path).given == URL, "where flows publish"
+    assert models_of(tmp_path).given_place == URL, "where flows publish"
     roles = ("default", "tiny/default", "tiny/shadow", "tiny/waiting")
     assert Objects(URL).read(roles) == {name: (local.path / name).read_bytes() for name in roles}
     assert main(["versions", "--models", URL]) == 0
@@ -151,7 +151,10 @@ def test_a_look_asks_once_and_a_bucket_that_is_away_costs_nothing(
     assert store.requests == ["GET /bucket"], "one listing"
     store.fault = "denies"
     problem = service.contents().problems[0]
-    assert problem.startswith(f"{URL} denies access (AccessDenied)") and "what was fetched before is served" in problem
+    assert (
+        problem.startswith(f"{URL} denies access (AccessDenied)")
+        and "the versions fetched before are served" in problem
+    )
     store.stop()
     assert "cannot be reached" in service.contents().problems[0] and service.contents().default == key
     again = CachedBucket(URL, tmp_path / "service", 0.0)  # another process, from the same cache
@@ -165,7 +168,7 @@ def test_a_look_asks_once_and_a_bucket_that_is_away_costs_nothing(
 
 
 def test_words(store: Store, bundles: list[Path], tmp_path: Path) -> None:
-    with pytest.raises(BucketError, match="is in no bucket that exists"):
+    with pytest.raises(BucketError, match="is in a bucket that does not exist"):
         open_models("s3://nowhere/models").publish(bundles[0])
     for url in ("memory://models", f"file://{tmp_path}/models"):
         with pytest.raises(BucketError, match="can only be read; models are published to s3://"):

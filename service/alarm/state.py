@@ -36,7 +36,7 @@ from service.settings import Settings
 from service.store.rows import LabelBlock
 from trueodds.metrics import PositiveEProcess, Prequential, ShiryaevRoberts, WeightedEProcess
 from trueodds.metrics.alarms.sequential import BLOCK
-from trueodds.metrics.alarms.weighted import FLOOR
+from trueodds.metrics.alarms.weighted_e_process import FLOOR
 from trueodds.reports.schemas.alarm import Watched
 from trueodds.sums.inputs import Array
 from trueodds.sums.positive import PositiveClass

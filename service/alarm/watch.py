@@ -243,7 +243,7 @@ class Watch:
         known = {v.key: v for v in await self._store.read_versions()}
         positive = known[key].positive
         alarm = await asyncio.to_thread(alarm_of, state, self._settings, model=key[0], sums=sums, positive=positive)
-        test, fired = alarm.refuted, state.paging.fired if state.paging else None
+        test, fired = alarm.refuted_null, state.paging.fired if state.paging else None
         assert fired is not None and test is not None and test.fired_at is not None
         numbers = {
             "fired_at": test.fired_at.isoformat(),

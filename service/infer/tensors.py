@@ -101,7 +101,7 @@ def inputs_of(tensors: Any, binary: bytes, kind: InputKind, limits: Limits) -> I
     if size != len(binary) or size != expected:
         problem = f"binary_data_size is {short(size)}, and {len(binary):,} bytes follow the JSON"
         raise _invalid(f"{problem}; {shape} of {datatype} needs {expected:,}")
-    return kind.checked(np.frombuffer(binary, DTYPES[datatype]).reshape(shape), f"the input {kind.tensor!r}")
+    return kind.check_rows(np.frombuffer(binary, DTYPES[datatype]).reshape(shape), f"the input {kind.tensor!r}")
 
 
 def _texts(binary: bytes, count: int) -> list[str]:

@@ -8,7 +8,7 @@ from service.models.engine import Engine
 from service.models.loader import Loader
 from service.models.shadow import Shadow
 from trueodds.bundle import MODEL, SLOTS, Contents, Key, Slot
-from trueodds.bundle.contents import PublishedModel
+from trueodds.bundle.contents import ModelRoles
 
 Place = tuple[str, Slot]
 """Model and slot of a shadow."""
@@ -63,7 +63,7 @@ class Roles:
                     engine.shadows.remove(shadow)
             self._loader.end(shadow.close())
 
-    def misfits(self, model: str, contents: PublishedModel) -> list[str]:
+    def misfits(self, model: str, contents: ModelRoles) -> list[str]:
         """Return a sentence for each loaded shadow or recalibrated version that does not fit the model's default."""
         followed = self.defaults.get(model)
         texts = []

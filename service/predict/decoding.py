@@ -19,7 +19,7 @@ from fastapi import Request
 from service.errors import CallerGoneError, ServiceError
 from service.http.json_body import HUGE
 from service.models.batching import LONG_WAIT, too_slow
-from trueodds.inputs.checkpoint import checked_by
+from trueodds.inputs.checkpoint import cancelled_by
 from trueodds.processes import memory
 
 DECODING = 2
@@ -99,7 +99,7 @@ class AnswerTimer:
 
     def _run_checked(self, size: int, work: Callable[[], T]) -> T:
         try:
-            with checked_by(self._check):
+            with cancelled_by(self._check):
                 self._check()
                 return work()
         finally:

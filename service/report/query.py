@@ -14,7 +14,7 @@ from service.store import MAX_LAST, By
 from service.store.rows import Version
 from trueodds.errors import nearest
 from trueodds.metrics import CELLS, Costs
-from trueodds.reports import Options, Window
+from trueodds.reports import ReportOptions, Window
 from trueodds.reports.schemas import NO_TAG, Unit
 from trueodds.sums.bins import COARSE_CELLS, Binning
 from trueodds.sums.hours import HOUR_MS, hours_of
@@ -74,10 +74,10 @@ class ReportQuery:
         return Window(since=since, until=until, last=self.last, predicted_class=self.predicted_class, tag=self.tag)
 
     @property
-    def options(self) -> Options:
+    def options(self) -> ReportOptions:
         """Options of the report. For a class or tag the store has fewer cells."""
         cells = COARSE_CELLS if self.group else CELLS
-        return Options(self.window, self.bins, self.binning, self.level, cells, self.costs)
+        return ReportOptions(self.window, self.bins, self.binning, self.level, cells, self.costs)
 
 
 def check(query: ReportQuery) -> None:

@@ -23,8 +23,8 @@ from service.settings import Settings
 from service.store import MAX_LAST, By, StoreError
 from service.store.rows import Version
 from trueodds.reports import (
-    Options,
     Report,
+    ReportOptions,
     first_checks,
     is_off,
     labelling_of,
@@ -165,7 +165,7 @@ def checks_of(data: CheckData, query: ReportQuery, *, positive: bool = False) ->
         query: The query of the report.
         positive: See `first_checks`.
     """
-    options, default = query.options, Options()
+    options, default = query.options, ReportOptions()
     options = options if COARSE_CELLS % options.bins == 0 else replace(options, bins=default.bins)
     options = replace(options, cells=COARSE_CELLS)
     return first_checks(

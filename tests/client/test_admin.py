@@ -147,9 +147,7 @@ def test_the_admin_key_comes_from_a_file_or_the_environment(
             Client.from_environment(url).delete("a")
     monkeypatch.delenv(KEY_FILE)
     monkeypatch.setenv(KEY, hashed)
-    with pytest.raises(
-        ConfigError, match=f"{KEY} holds the key's hash, for the service; here the key itself is needed"
-    ):
+    with pytest.raises(ConfigError, match=f"{KEY} holds the key's hash, which is for the service; give the key itself"):
         Client.from_environment(url)
 
 

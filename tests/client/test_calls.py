@@ -184,8 +184,8 @@ def test_p_positive_of_answers_and_of_observed_ones(client: Client, folder: Path
         ((["a"], [["0.5", "0.5"]]), "the numbers are of the type <U3, such as .*'0.5'"),
         ((["a"], [[True, False]]), "the numbers are of the type bool"),
         ((["a", "b"], [[0.5, 0.5], [0.5, float("nan")]]), "row 1 of the numbers holds nan; every number must"),
-        ((["a", "b"], [[0.5, 0.5], [1.0]]), "the numbers are no array"),
-        ((["a", "b"], [[0.5, 0.5]]), "there are 2 of id, 1 of probabilities; expected one of each for every row"),
+        ((["a", "b"], [[0.5, 0.5], [1.0]]), "the numbers are not an array"),
+        ((["a", "b"], [[0.5, 0.5]]), "there are 2 of id, 1 of probabilities; expected the same number of each"),
     ],
 )
 def test_answers_that_cannot_be_sent(client: Client, arguments: Any, message: str) -> None:
@@ -198,9 +198,9 @@ def test_answers_that_cannot_be_sent(client: Client, arguments: Any, message: st
     [
         ({"predicted": ["a"], "index": [0]}, "predicted and index are both given"),
         ({"propensity": [0.5]}, "unknown option 'propensity'; allowed: .*propensities"),
-        ({"predicted": [1.5]}, "row 0 of predicted is 1.5; expected a class's name"),
+        ({"predicted": [1.5]}, "row 0 of predicted is 1.5; expected the name of a class"),
         ({"index": ["0"]}, "row 0 of index is '0'; expected a whole number from 0 on"),
-        ({"predicted": ["a"], "classes": ["a ", "b"]}, "classes holds 'a '; a name has no blanks at its ends"),
+        ({"predicted": ["a"], "classes": ["a ", "b"]}, "classes holds 'a '; remove the blanks at its ends"),
         ({"predicted": ["a"], "classes": [1.5, 2.0]}, "row 0 of classes is 1.5"),
         ({"predicted": ["a"], "positive": True}, "positive is True"),
     ],

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+import trueodds
 from tests.conftest import ROOT
 from tests.deploy.manifests import (
     CONFINED,
@@ -109,7 +110,7 @@ def test_pods_that_only_read_have_a_store_and_no_model_and_are_asked_by_a_name_o
 def test_the_images_are_those_of_compose() -> None:
     compose = (ROOT / "docker" / "compose.yaml").read_text()
     images = {c["image"] for o in OVERLAYS for pod in templates(kustomize(FOLDER / o)) for c in pod["containers"]}
-    for image in images - {"registry.example.org/trueodds-serve:0.1.0"}:
+    for image in images - {f"registry.example.org/trueodds-serve:{trueodds.__version__}"}:
         assert f"image: {image}\n" in compose
     assert "image: trueodds-serve\n" in compose
 

@@ -215,7 +215,7 @@ def totals(points: Sequence[TrendPoint]) -> tuple[int, float]:
 
 
 def at(r: Report, texts: list[str]) -> bool:
-    null = r.alarm.refuted if r.alarm else None
+    null = r.alarm.refuted_null if r.alarm else None
     return null is not None and null.fired_at is not None and shows(texts[0], null.fired_after)
 
 

@@ -39,9 +39,9 @@ def test_the_setting_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("45d", "'45d' is no window; expected MODEL=WINDOW"),
+        ("45d", "'45d' is not a window; expected MODEL=WINDOW"),
         ("fraud=45", "units are s, m, h and d"),
-        ("fraud=45d:fine", "no label means 'fine'; allowed are ok and unknown"),
+        ("fraud=45d:fine", "gives a missing label the meaning 'fine'; allowed are ok and unknown"),
         ("fraud=0d", "a window of 0d; allowed are 1s to 3653d"),
         ("fraud=9999d", "a window of 9999d"),
         ("fraud=45d,fraud=30d", "fraud has two windows"),
@@ -183,7 +183,7 @@ def test_a_version_is_given_a_window_by_a_command(
         assert run("--matures", "fraud=45d:ok") == 1
         assert "stop every service" in capsys.readouterr().err
     assert run("--matures", "fraud=45") == 2
-    assert "no window" in capsys.readouterr().err
+    assert "is not a window" in capsys.readouterr().err
     monkeypatch.setenv("TRUEODDS_MATURES", "fraud=45d:ok")
     assert run() == 0
     words = f"fraud/7 now has the window 45d:ok: {ROWS} answers with 6 labels count when it closes."

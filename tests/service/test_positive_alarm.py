@@ -73,8 +73,8 @@ def test_each_of_both_alarms_has_half_the_level() -> None:
 def test_it_pages_is_acknowledged_re_armed_and_said() -> None:
     state = taken(*drawn(2000, 4))
     alarm = alarm_of(state, Settings(), model="cards", sums=AnswerSums.zero(), positive="fraud")
-    assert alarm.state == "fired" and alarm.refuted is not None and alarm.refuted.null == "positive"
-    assert alarm.refuted.pages and alarm.refuted.threshold == 40 and alarm.ratio_tolerance == 1.2
+    assert alarm.state == "fired" and alarm.refuted_null is not None and alarm.refuted_null.null == "positive"
+    assert alarm.refuted_null.pages and alarm.refuted_null.threshold == 40 and alarm.ratio_tolerance == 1.2
     assert alarm.reading.startswith("ALARM: at some time p(fraud) was wrong overall")
     assert "at most 1 of 40 versions would ever show this much" in alarm.reading
     assert standing(state, "cards~shadow") == "notice"

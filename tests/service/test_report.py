@@ -18,7 +18,7 @@ from tests.service.tiny_bundle import OFFLINE, pictures, write_bundle
 from trueodds import metrics
 from trueodds.bundle import open_models
 from trueodds.metrics import CalibrationSums
-from trueodds.reports import Options, report_of
+from trueodds.reports import ReportOptions, report_of
 from trueodds.reports.schemas import Report
 from trueodds.reports.words import whole_percent
 from trueodds.sums.answers import AnswerSums
@@ -35,7 +35,7 @@ def labelled(rows: int, truth: Callable[[Any], Any], seed: int = 0) -> Calibrati
 
 
 def make(sums: CalibrationSums, answers: int | None = None, **options: Any) -> Any:
-    return report_of("m", "v", stored(sums, answers), Options(**options), offline=OFFLINE)
+    return report_of("m", "v", stored(sums, answers), ReportOptions(**options), offline=OFFLINE)
 
 
 def stored(sums: CalibrationSums, answers: int | None = None) -> AnswerSums:

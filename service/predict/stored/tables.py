@@ -12,7 +12,7 @@ import numpy as np
 from service.errors import ServiceError
 from service.predict.stored.schemas import acting_of_row, columns_of_row
 from service.store.rows import StoredPrediction, Version
-from trueodds.inputs.table import escaped
+from trueodds.inputs.table import escape
 
 CSV, PARQUET = "text/csv", "application/vnd.apache.parquet"
 COLUMNS = (
@@ -51,7 +51,7 @@ class TableWriter(Protocol):
 class CsvWriter:
     """CSV in UTF-8 with a header. A missing value is an empty cell; times are ISO 8601 in UTC.
 
-    Texts are `escaped`, so that spreadsheets do not run them as formulas.
+    Texts are `escape`, so that spreadsheets do not run them as formulas.
     """
 
     media_type = f"{CSV}; charset=utf-8"
@@ -59,7 +59,7 @@ class CsvWriter:
     def __init__(self, columns: list[str]) -> None:
         self._lines = io.StringIO(newline="")
         self._csv = csv.writer(self._lines, lineterminator="\n")
-        self._csv.writerow(map(escaped, columns))
+        self._csv.writerow(map(escape, columns))
 
     def block(self, rows: list[Row]) -> bytes:
         self._csv.writerows([_text(value) for value in row] for row in rows)
@@ -76,7 +76,7 @@ def _text(value: Any) -> Any:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, str):
-        return escaped(value)
+        return escape(value)
     return value.isoformat(timespec="milliseconds").replace("+00:00", "Z") if isinstance(value, datetime) else value
 
 

@@ -1,0 +1,287 @@
+"""The pages of the API reference: which public object stands on which page. Sphinx fills them from the docstrings."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import inspect
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+from typing import get_type_hints
+
+from sphinx.pycode import ModuleAnalyzer
+
+FOLDER = "reference/api"
+"""Folder of the pages within the site."""
+WHOLE = ("trueodds", "trueodds.metrics", "trueodds.calibrators", "trueodds.client", "trueodds.bundle")
+"""Packages of which every public name stands on a page."""
+
+
+@dataclass(frozen=True)
+class Section:
+    """Names of one module that stand together on a page."""
+
+    module: str
+    homes: tuple[str, ...] = ()
+    """Modules that define the names, where not every public name of `module` is meant."""
+    names: tuple[str, ...] = ()
+    """The names, where `module` exports others too."""
+    returned_by: tuple[str, ...] = ()
+    """Functions of `module` whose results are described instead."""
+
+    def entries(self) -> list[tuple[str, str]]:
+        """List module and name of each object."""
+        module = importlib.import_module(self.module)
+        if self.returned_by:
+            results = [get_type_hints(getattr(module, name))["return"] for name in self.returned_by]
+            return [(result.__module__, result.__name__) for result in results]
+        names = self.names or module.__all__
+        return [
+            (self.module, name) for name in names if not self.homes or home(self.module, name).startswith(self.homes)
+        ]
+
+
+@dataclass(frozen=True)
+class Page:
+    """A page of the API reference."""
+
+    file: str
+    title: str
+    about: str
+    sections: tuple[Section, ...]
+
+
+_METRICS = "trueodds.metrics"
+LIBRARY = (
+    Page(
+        "trueodds",
+        "trueodds",
+        "The functions that most programs need. `import trueodds` is cheap: each name is imported at its first use.",
+        (
+            Section("trueodds", names=("report", "fit", "logits_of", "threshold", "compare", "Calibrated")),
+            Section("trueodds", returned_by=("report", "compare")),
+        ),
+    ),
+    Page(
+        "calibrators",
+        "trueodds.calibrators",
+        "Post-hoc calibrators. `fit` returns a fitted calibrator, which maps logits to probabilities.",
+        (Section("trueodds.calibrators"),),
+    ),
+    Page(
+        "calibration-errors",
+        "Calibration errors",
+        "Estimates of the calibration error, as functions in `trueodds.metrics`. Each takes sums, or probabilities"
+        " and labels.",
+        (
+            Section(
+                _METRICS,
+                (
+                    "trueodds.metrics.binned",
+                    "trueodds.metrics.classwise",
+                    "trueodds.metrics.ranked",
+                    "trueodds.metrics.smooth",
+                ),
+            ),
+        ),
+    ),
+    Page(
+        "scores",
+        "Scores",
+        "Proper scores, accuracy and confidence, as functions in `trueodds.metrics`.",
+        (
+            Section(
+                _METRICS,
+                ("trueodds.metrics.scores", "trueodds.metrics.decomposition", "trueodds.metrics.summary"),
+            ),
+        ),
+    ),
+    Page(
+        "intervals",
+        "Intervals and noise floors",
+        "Confidence intervals, confidence sequences and noise floors, as functions in `trueodds.metrics`.",
+        (Section(_METRICS, ("trueodds.metrics.intervals",)),),
+    ),
+    Page(
+        "tests",
+        "Significance tests",
+        "Tests of calibration, of differences and of drift, as functions in `trueodds.metrics`.",
+        (Section(_METRICS, ("trueodds.metrics.significance",)),),
+    ),
+    Page(
+        "alarms",
+        "Alarms",
+        "Sequential tests that stay valid when they are read after every label, in `trueodds.metrics`.",
+        (Section(_METRICS, ("trueodds.metrics.alarms",)),),
+    ),
+    Page(
+        "decisions",
+        "Decisions",
+        "Costs of decisions and thresholds for acting, as functions in `trueodds.metrics`.",
+        (Section(_METRICS, ("trueodds.metrics.decisions",)),),
+    ),
+    Page(
+        "labelling",
+        "Labelling bias and human labels",
+        "Checks of selected, delayed and disputed labels, as functions in `trueodds.metrics`.",
+        (Section(_METRICS, ("trueodds.metrics.labelling", "trueodds.metrics.human_labels")),),
+    ),
+    Page(
+        "sums",
+        "Calibration sums",
+        "The additive statistics from which every metric of the top class is computed.",
+        (Section(_METRICS, ("trueodds.sums",)),),
+    ),
+    Page(
+        "client",
+        "trueodds.client",
+        "The client of a running service. It needs the extra `client`.",
+        (Section("trueodds.client"),),
+    ),
+    Page(
+        "bundle",
+        "trueodds.bundle",
+        "Models with their calibrators, and the folder or bucket in which they are published.",
+        (Section("trueodds.bundle"),),
+    ),
+    Page(
+        "errors",
+        "Errors",
+        "Errors that a user can mend. Each message names the wrong value, the allowed values and the cure.",
+        (
+            Section("trueodds", names=("UserError",)),
+            Section("trueodds.errors", names=("ConfigError", "MissingExtraError")),
+        ),
+    ),
+)
+EXTENDING = (
+    Page(
+        "inputs",
+        "Kinds of input",
+        "The base class of a kind of input, and the three kinds that exist.",
+        (Section("trueodds.inputs"),),
+    ),
+    Page(
+        "methods",
+        "Training methods",
+        "Losses, penalties and label changes, and how a method is built from them.",
+        (
+            Section("pipeline.methods"),
+            Section(
+                "pipeline.methods.targets",
+                names=("distribution", "of_target", "expectation", "per_class", "of_class", "one_minus", "power"),
+            ),
+        ),
+    ),
+    Page(
+        "nets",
+        "Networks",
+        "The networks by name, and the base classes of a network of your own.",
+        (Section("pipeline.nets"),),
+    ),
+    Page(
+        "data",
+        "Data sets",
+        "The form of a data set, and how one is loaded and split.",
+        (Section("pipeline.data"),),
+    ),
+    Page(
+        "config",
+        "Parameters",
+        "`params.yaml` as validated sections.",
+        (
+            Section(
+                "pipeline.config", names=("Params", "Data", "Training", "Calibration", "Evaluation", "load", "parse")
+            ),
+        ),
+    ),
+    Page(
+        "settings",
+        "Service settings",
+        "The settings of the service, from environment variables and options.",
+        (Section("service.settings", names=("Settings",)),),
+    ),
+)
+PAGES = LIBRARY + EXTENDING
+
+
+def home(module: str, name: str) -> str:
+    """Return the module that defines a public name of another module."""
+    value = getattr(importlib.import_module(module), name)
+    defined = getattr(value, "__module__", None) if callable(value) else None
+    if isinstance(defined, str) and not defined.startswith(("builtins", "typing")):
+        return defined
+    for node in ast.walk(ast.parse(inspect.getsource(importlib.import_module(module)))):
+        if isinstance(node, ast.ImportFrom) and node.module and name in [alias.name for alias in node.names]:
+            return node.module
+    return module
+
+
+def constant(module: str, name: str) -> list[str]:
+    """Return the lines that describe a constant, with the docstring under its definition."""
+    described = ModuleAnalyzer.for_module(home(module, name)).find_attr_docs()
+    text = described.get(("", name), [])
+    return [f".. py:data:: {module}.{name}", "", *(f"   {line}" for line in text), ""]
+
+
+def directive(module: str, name: str) -> list[str]:
+    """Return the lines that have Sphinx document one name."""
+    value = getattr(importlib.import_module(module), name)
+    if inspect.ismodule(value):
+        return []
+    if inspect.isclass(value):
+        return [f".. autoclass:: {module}.{name}", ""]
+    if inspect.isroutine(value):
+        return [f".. autofunction:: {module}.{name}", ""]
+    return constant(module, name)
+
+
+def is_class(entry: tuple[str, str]) -> bool:
+    """Return whether a module's name is a class."""
+    module, name = entry
+    return inspect.isclass(getattr(importlib.import_module(module), name))
+
+
+def documented() -> Iterator[tuple[str, str]]:
+    """Yield module and name of each object that has an entry."""
+    for page in PAGES:
+        for section in page.sections:
+            yield from section.entries()
+
+
+def underlined(title: str, line: str = "=") -> list[str]:
+    """Return a heading in reStructuredText."""
+    return [title, line * len(title), ""]
+
+
+def text_of(page: Page) -> str:
+    """Return a page: its title, a table of its names, functions first, and an entry for each."""
+    entries = [entry for section in page.sections for entry in sorted(section.entries(), key=is_class)]
+    directives = [directive(module, name) for module, name in entries]
+    listed = [
+        f"   ~{module}.{name}"
+        for (module, name), lines in zip(entries, directives, strict=True)
+        if lines and "auto" in lines[0]
+    ]
+    table = [".. autosummary::", "   :nosignatures:", "", *listed, ""]
+    return "\n".join([*underlined(page.title), page.about, "", *table, *chain.from_iterable(directives)])
+
+
+def index() -> str:
+    """Return the first page of the reference: one list for the library, one for people who extend the rest."""
+    lines = [*underlined("Python API"), "Every public object, from its docstring.", ""]
+    for title, pages in (("The library", LIBRARY), ("For extensions", EXTENDING)):
+        lines += underlined(title, "-")
+        lines += [f"- :doc:`{page.title} <{page.file}>`: {page.about}" for page in pages]
+        lines += ["", ".. toctree::", "   :hidden:", "", *(f"   {page.file}" for page in pages), ""]
+    return "\n".join(lines)
+
+
+def write(folder: Path) -> None:
+    """Write the pages."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for page in PAGES:
+        (folder / f"{page.file}.rst").write_text(text_of(page), encoding="utf-8")
+    (folder / "index.rst").write_text(index(), encoding="utf-8")

@@ -1,0 +1,162 @@
+"""Paired comparison of two methods on the same rows: error, NLL, Brier score and squared calibration error."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from trueodds.metrics.significance.differences import Difference, holm, of_rows
+from trueodds.metrics.significance.squared_error import squared_calibration_difference
+from trueodds.sums.inputs import Array
+from trueodds.sums.losses import brier_of, nll_of
+
+LEVEL = 0.05
+"""Significance level after Holm's correction."""
+ERROR, NLL, BRIER, SQUARED = "error_rate", "nll", "brier", "squared_calibration_error"
+MEASURES = (ERROR, NLL, BRIER, SQUARED)
+WORDS = {ERROR: "error", NLL: "NLL", BRIER: "Brier score", SQUARED: "squared calibration error"}
+SCALES = {ERROR: (100, " points", 2), NLL: (1, "", 4), BRIER: (1, "", 4), SQUARED: (1e4, " squared points", 2)}
+"""Factor, unit and decimals of each measure in sentences."""
+ONE_SEED = "one seed, which compares two nets, not two methods"
+
+
+@dataclass(frozen=True, eq=False)
+class RowScores:
+    """Scores of each of N rows, for one net."""
+
+    error_N: Array
+    nll_N: Array
+    brier_N: Array
+    confidence_N: Array
+    """Probability whose calibration is evaluated."""
+    correct_N: npt.NDArray[np.bool_]
+    """Whether the event of that probability occurred."""
+
+    @classmethod
+    def of_probabilities(cls, p_NC: Array, labels_N: npt.NDArray[np.integer]) -> RowScores:
+        """Score probabilities of all classes. The confidence is that of the top label."""
+        p_NC = p_NC.astype(np.float64, copy=False)
+        correct_N, true_N = p_NC.argmax(axis=1) == labels_N, p_NC[np.arange(len(p_NC)), labels_N]
+        brier_N, highest_N = brier_of(true_N, (p_NC**2).sum(axis=1)), p_NC.max(axis=1)
+        confidence_N: Array = np.minimum(highest_N, 1.0)
+        return cls((~correct_N).astype(np.float64), nll_of(true_N), brier_N, confidence_N, correct_N)
+
+    @classmethod
+    def of_confidence(cls, confidence_N: Array, correct_N: npt.NDArray[np.bool_]) -> RowScores:
+        """Score the top label alone, as a probability of being right: NLL in nats, and Brier score in [0, 1]."""
+        true_N = np.where(correct_N, confidence_N, 1 - confidence_N)
+        return cls((~correct_N).astype(np.float64), nll_of(true_N), (1 - true_N) ** 2, confidence_N, correct_N)
+
+    @classmethod
+    def of_positive(cls, p_N: Array, positive_N: npt.NDArray[np.bool_]) -> RowScores:
+        """Score p(positive) in [0, 1]. The error is that of the more probable class."""
+        of_p = cls.of_confidence(p_N, positive_N)
+        return cls(((p_N > 0.5) != positive_N).astype(np.float64), of_p.nll_N, of_p.brier_N, p_N, positive_N)
+
+
+def differences(
+    ours: Sequence[RowScores], theirs: Sequence[RowScores], *, bins: int = 15, level: float = 0.95
+) -> dict[str, Difference]:
+    """Test each measure, ours minus theirs. Seed s of ours is paired with seed s of theirs, and row n with row n.
+
+    Error, NLL and Brier score are means over rows (`of_rows`). Calibration is compared by the squared calibration error
+    (`squared_calibration_difference`). Plug-in calibration errors are not compared: the noise floors of two calibrated
+    models of different sharpness differ, and more rows or seeds would only confirm that difference.
+    """
+
+    def rows(of: str) -> Difference:
+        return of_rows(np.stack([getattr(one, of) - getattr(two, of) for one, two in pairs]), level)
+
+    pairs = list(zip(ours, theirs, strict=True))
+    one, other = ([(net.confidence_N, net.correct_N) for net in nets] for nets in (ours, theirs))
+    squared = squared_calibration_difference(one, other, bins=bins, level=level)
+    return {ERROR: rows("error_N"), NLL: rows("nll_N"), BRIER: rows("brier_N"), SQUARED: squared}
+
+
+@dataclass(frozen=True)
+class TestedDifference:
+    """The difference of one measure from another method.
+
+    The p-value is adjusted for all differences of the measure (Holm). `detectable` is the difference that would have
+    been found with a power of 80%, at the significance level of Holm's first step.
+    """
+
+    measure: str
+    difference: Difference
+    adjusted_p: float
+    detectable: float | None
+
+    @property
+    def is_real(self) -> bool:
+        """Whether the difference is significant."""
+        return self.adjusted_p < LEVEL
+
+    def sentence(self, ours: str, theirs: str, *, corrected: bool = True, seeds: bool = True) -> str:
+        """Describe the difference with its interval and its significance.
+
+        Args:
+            ours: Name before the colon.
+            theirs: Name of the other method in the genitive, such as "the baseline's".
+            corrected: Whether several differences were tested, so that Holm's correction is named.
+            seeds: Whether the number of seeds is stated.
+        """
+        d = self.difference
+        scale, unit, digits = SCALES[self.measure]
+        low, high = (f"{scale * (value or 0.0):+.{digits}f}" for value in (d.lower, d.upper))
+        verdict = f"{'lower' if d.mean < 0 else 'higher'} than {theirs}"
+        if not self.is_real:
+            verdict = f"not told from {theirs}: chance explains it"
+            if float(low) == float(high) == 0:
+                verdict = f"the same as {theirs}"
+            elif self.detectable is not None:
+                seen = f"{scale * self.detectable:.{digits}f}{unit}"
+                verdict += f"; a difference of {seen} would have been seen in 80% of repetitions"
+        nets = f"; {d.seeds} seeds" if d.seeds > 1 else f"; {ONE_SEED}"
+        p = f"p {self.adjusted_p:.2g}" + " after Holm's correction" * corrected
+        about = f"{ours}: {WORDS[self.measure]} {scale * d.mean:+.{digits}f}{unit}"
+        return f"{about} [{low}, {high}], {verdict} ({p}{nets * seeds})."
+
+
+def adjust_p_values(measured: Sequence[tuple[str, Difference]]) -> list[TestedDifference]:
+    """Correct the p-values of differences, separately for each measure, and keep their order.
+
+    Args:
+        measured: Measures with their differences, each of which has a p-value.
+    """
+    by_measure: dict[str, list[int]] = {}
+    for place, (measure, _) in enumerate(measured):
+        by_measure.setdefault(measure, []).append(place)
+    of_place: dict[int, TestedDifference] = {}
+    for measure, places in by_measure.items():
+        some = [measured[place][1] for place in places]
+        adjusted = holm([1.0 if d.p_value is None else d.p_value for d in some])
+        for place, d, p in zip(places, some, adjusted, strict=True):
+            of_place[place] = TestedDifference(measure, d, p, d.detectable(LEVEL / len(places)))
+    return [of_place[place] for place in range(len(measured))]
+
+
+def summary(tested: Iterable[TestedDifference], theirs: str = "the baseline") -> str:
+    """Count the significant differences and state which would have been found; "" if there are none."""
+    tested = list(tested)
+    if not tested:
+        return ""
+    names = ", ".join(WORDS[measure] for measure in MEASURES if any(one.measure == measure for one in tested))
+    of, real = f"tested differences ({names}) to {theirs}", sum(one.is_real for one in tested)
+    told = f"does not explain {real} of {len(tested)}" if real else f"explains all {len(tested)}"
+    return f"Chance {told} {of}. {_seen(tested)}".strip()
+
+
+def _seen(tested: Sequence[TestedDifference]) -> str:
+    """Describe the differences that would have been found, from the most to the least precise comparison."""
+    ranges = []
+    for measure in MEASURES:
+        sizes = [one.detectable for one in tested if one.measure == measure and one.detectable is not None]
+        if sizes:
+            scale, unit, digits = SCALES[measure]
+            low, high = (f"{scale * value:.{digits}f}" for value in (min(sizes), max(sizes)))
+            between = low if low == high else f"between {low} and {high}"
+            ranges.append(f"{between}{unit or (' nats' if measure == NLL else '')} of {WORDS[measure]}")
+    return f"A difference of {' or '.join(ranges)} would have been seen in 80% of repetitions." if ranges else ""
