@@ -78,8 +78,8 @@ test-containers: setup ## docker/compose.yaml on a Docker engine: DOCKER_HOST's,
 lint: setup ## ruff and mypy
 	@ruff check --quiet . && ruff format --check --quiet . && mypy
 
-docs: setup ## write the generated tables of README.md and docs/ anew
-	@python -m tools.tables
+docs: setup ## write generated files anew: tables of the pages, files of `trueodds init`
+	@python -m tools.tables && python -m tools.starter
 
 site: setup ## build the documentation site in .run/site, without a network
 	@python -m tools.site

@@ -121,6 +121,11 @@ def test_a_missing_package_is_named_with_what_installs_it(
     assert err.endswith("pip install 'trueodds[serve]'\n")
 
 
+def test_the_list_of_calibrators_needs_no_torch() -> None:
+    code = "import sys; sys.modules['torch'] = None; import pipeline.__main__ as it; sys.exit(it.main(['calibrators']))"
+    assert "structured_vector" in run([sys.executable, "-c", code], ROOT).stdout
+
+
 @pytest.mark.skipif(not Path("/sys").is_dir(), reason="a folder that nobody may write into is needed: /sys")
 def test_what_the_system_forbids_comes_with_a_cure(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     rows = tmp_path / "rows.csv"

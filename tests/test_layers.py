@@ -54,7 +54,7 @@ LAYERS = {
     """,
     "pipeline": """
         cli
-        studies
+        studies starter
         flows
         stages
         figures recalibrate

@@ -98,3 +98,7 @@ if not TYPE_CHECKING:  # a type checker would take any name for public
         home = _HOMES.get(name)
         value = getattr(import_module(home), name) if home else import_module(f"{__name__}.{name}")
         return globals().setdefault(name, value)
+
+    def __dir__() -> list[str]:
+        """List the public names alone, for `dir` and tab completion."""
+        return __all__

@@ -3,10 +3,13 @@
 from trueodds.cli import Command
 
 COMMANDS = {
+    "init": Command("pipeline.starter.command", "write params.yaml and dvc.yaml here, for dvc repro"),
+    "code": Command("pipeline.starter.command", "write hashes of the installed code, for that dvc.yaml"),
     "fetch": Command("pipeline.cli.stages", "read the data set and split it", "train"),
     "plan": Command("pipeline.cli.stages", "resolve the training plan and name the code that it uses", "train"),
     "train": Command("pipeline.cli.stages", "train the network", "train"),
     "shift": Command("pipeline.cli.stages", "corrupt the test images and pass them through the network", "train"),
+    "fit": Command("pipeline.cli.stages", "fit a calibrator on the validation rows", "train"),
     "evaluate": Command("pipeline.cli.stages", "measure and draw the calibration on the test rows", "train"),
     "export": Command("pipeline.cli.stages", "write the bundle that the service loads", "train"),
     "all": Command("pipeline.cli.stages", "run these seven stages in order, without DVC", "train"),
@@ -16,7 +19,7 @@ COMMANDS = {
     "methods": Command("pipeline.cli.tables", "list the training methods and their options", "train"),
     "nets": Command("pipeline.cli.nets", "list the nets with their sizes and, if asked, their speed here", "train"),
     "recipes": Command("pipeline.cli.tables", "list the training recipes", "train"),
-    "calibrators": Command("pipeline.cli.tables", "list the calibrators and their options", "train"),
+    "calibrators": Command("pipeline.cli.tables", "list the calibrators and their options"),
     "curves": Command("pipeline.cli.curves", "draw the epochs of the last training run", "train"),
     "gamma-curve": Command("pipeline.cli.curves", "draw what focal loss makes of the gradient", "train"),
     "demo": Command("pipeline.cli.demo", "serve the trained model, label its answers, check the report", "train,serve"),
@@ -33,4 +36,4 @@ COMMANDS = {
 STAGE_COMMANDS = {
     "calibrate": Command("pipeline.cli.stages", "fit a calibrator on the validation rows", "train"),
 }
-"""Only by `python -m pipeline`: the name is another command's in `trueodds`, the library's for any file of logits."""
+"""Commands of `python -m pipeline` alone. `trueodds calibrate` is the library's; `trueodds fit` is this stage."""

@@ -14,12 +14,15 @@ from trueodds.errors import ConfigError
 from trueodds.processes import binding
 
 ALL, FOLD, INT8 = "all", "export --fold", "export --int8"
+FIT = "fit"
+"""The stage `calibrate` by the name that it has in `trueodds`."""
 EXAMPLES = {
     "fetch": ("fetch", "fetch dataset=cifar10"),
     "plan": ("plan", "plan method=focal"),
     "train": ("train", "train method=focal method_options.gamma=2 epochs=3"),
     "shift": ("shift shift=cifar-c", "shift shift=cifar-c 'shift_options={corruptions: [fog, snow], rows: 1000}'"),
     "calibrate": ("calibrate", "calibrate calibrator=vector"),
+    FIT: (FIT, f"{FIT} calibrator=vector"),
     "evaluate": ("evaluate", "evaluate bins=20 'compare=[isotonic]'"),
     "export": ("export", FOLD, INT8),
     ALL: (ALL, f"{ALL} dataset=cifar10 method=focal epochs=2"),
@@ -67,8 +70,9 @@ WORK = stages.STAGES | {ALL: _all, FOLD: _fold, INT8: _quantise}
 def add_parser(commands: Subparsers) -> None:
     for name, lines in EXAMPLES.items():
         epilog = common.examples(*lines, program="python -m pipeline" if name in STAGE_COMMANDS else "trueodds")
-        parser = commands.add_parser(name, description=WORK[name].__doc__, epilog=epilog, intermixed=True)
-        parser.set_defaults(work=name)
+        work = "calibrate" if name == FIT else name
+        parser = commands.add_parser(name, description=WORK[work].__doc__, epilog=epilog, intermixed=True)
+        parser.set_defaults(work=work)
         common.add_parameters(parser)
     commands.choices["train"].add_argument(
         "--processes", type=int, default=1, metavar="N", help="train in N processes of this machine (default: 1)"

@@ -1,4 +1,7 @@
-"""Tables of the methods, recipes and calibrators that params.yaml can name."""
+"""Tables of the methods, recipes and calibrators that params.yaml can name.
+
+Imports stand inside the functions: the table of calibrators needs no torch.
+"""
 
 from __future__ import annotations
 
@@ -7,17 +10,17 @@ import re
 from collections.abc import Mapping
 from typing import get_args
 
-from pipeline import methods
 from pipeline.cli import common
-from pipeline.methods.compose import META, META_CHOICES, PENALTY
-from pipeline.methods.weighted import When
-from pipeline.training.recipes import RECIPES
 from trueodds import calibrators
 from trueodds.cli import Subparsers
 
 
 def methods_table() -> list[tuple[str, str, str]]:
     """(name, parts and options, source) of every part and preset; `+name` is what can follow a primary loss."""
+    from pipeline import methods
+    from pipeline.methods.compose import META, META_CHOICES, PENALTY
+    from pipeline.methods.weighted import When
+
     rows = []
     for name, part in methods.PARTS.items():
         options = {**part.options(), **part.defaults}
@@ -44,6 +47,8 @@ def recipes_text() -> str:
 
 def recipes_table() -> list[tuple[str, str, str]]:
     """(name, settings, purpose) of every recipe."""
+    from pipeline.training.recipes import RECIPES
+
     rows = []
     for name, named in RECIPES.items():
         r = named.recipe
