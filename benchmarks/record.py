@@ -1,4 +1,4 @@
-"""Results of benchmarks: where they lie, and what each one records beside its figures."""
+"""The results of benchmarks: their folder, and the circumstances that each one records."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def circumstances(*packages: str) -> dict[str, Any]:
 
 
 def installed(name: str) -> str | None:
-    """Return a package's version; None where it is not installed."""
+    """Return a package's version, or None if it is not installed."""
     try:
         return version(name)
     except PackageNotFoundError:
@@ -35,13 +35,13 @@ def installed(name: str) -> str | None:
 
 
 def commit() -> str:
-    """Return the commit of the checkout, marked where files differ from it."""
+    """Return the commit of the checkout, with a mark if files differ from it."""
     done = subprocess.run(["git", "describe", "--always", "--dirty"], capture_output=True, text=True, check=False)
     return done.stdout.strip() or "unknown"
 
 
 def processor() -> str:
-    """Return the CPU's model, as the kernel names it."""
+    """Return the CPU's model name from the kernel."""
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
     except OSError:
@@ -51,7 +51,7 @@ def processor() -> str:
 
 
 def write(path: Path, result: dict[str, Any]) -> None:
-    """Write a result, and say where."""
+    """Write a result and print its path."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
     print(f"written to {path}")

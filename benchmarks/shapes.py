@@ -1,4 +1,4 @@
-"""Simulated nets: their logits, and how often their likeliest class is right.
+"""Simulated nets: their logits, and the probability that their top class is right.
 
 A has 100 classes and accuracy .79, B 10 classes and .95, C two classes and .71, D 10 classes and .996.
 """
@@ -16,7 +16,7 @@ SHAPES: dict[str, tuple[int, float, float]] = {
     "C": (2, 0.0, 0.0),
     "D": (10, 16.0, 4.0),
 }
-"""Classes, and mean and standard deviation of the largest logit, by the name of the shape."""
+"""Number of classes, and mean and standard deviation of the largest logit, by the name of the shape."""
 
 
 def pool_logits(shape: str, rows: int, seed: int) -> Array:

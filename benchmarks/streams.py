@@ -1,9 +1,9 @@
 """Simulated streams of labels, and the label at which each alarm of `trueodds.metrics` first fires on them.
 
-Shapes A, B and C as in benchmarks/shapes.py. A stream draws rows from a pool of 200,000 and tosses their
-labels with the pool's true probability: the confidence itself (calibrated), the confidence less or plus the tolerance
-(the edge of the null), softmax(z / T), or .1 less between .5 and .8 (local). The recurrences are those of the library,
-over all streams at once.
+Shapes A, B and C are those of benchmarks/shapes.py. A stream draws rows from a pool of 200,000 and their labels from
+the pool's true probability: the confidence itself (calibrated), the confidence minus or plus the tolerance (the edge of
+the null), softmax(z / T), or .1 less between .5 and .8 (local). The recurrences are those of the library, over all
+streams at once.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Alarm:
 
 
 def alarms(block: int) -> list[Alarm]:
-    """The note's plain mixture, the library's two, at their thresholds."""
+    """Return the plain mixture of the note and the library's two alarms, at their thresholds."""
     level = float(-np.log(0.05))
     runs = [
         Alarm(
@@ -77,7 +77,7 @@ def pool(shape: str, rows: int = POOL) -> Pool:
 
 
 def block_payoffs(table: Payoffs, cell_SN: npt.NDArray[np.intp], right_SN: npt.NDArray[np.bool_], block: int) -> Array:
-    """Log payoff of each block and bet: streams x blocks x bets."""
+    """Return the log payoff of each block and bet: streams x blocks x bets."""
     log_paid_CK = np.concatenate([table.log_wrong_CK, table.log_right_CK])
     paid_SNK = log_paid_CK[cell_SN + right_SN * len(table.log_wrong_CK)]
     streams, labels, bet = paid_SNK.shape
@@ -88,7 +88,7 @@ def block_payoffs(table: Payoffs, cell_SN: npt.NDArray[np.intp], right_SN: npt.N
 def first_alarms(
     rows: Pool, truth: str, null: Null, block: int, streams: int, labels: int, good: int, seed: int
 ) -> dict[str, Array]:
-    """Labels seen at the first alarm of each kind, per stream (inf: none); `good` calibrated labels come first."""
+    """Return the labels at the first alarm of each kind per stream (inf: none). `good` calibrated labels come first."""
     rng = np.random.default_rng([seed, *f"{rows.shape}{truth}{null}{good}".encode()])
     table, kinds = payoffs(null, TOLERANCE), alarms(block)
     steps = {(kind.step, kind.start): kind for kind in kinds}  # the three SR share one recurrence

@@ -1,4 +1,4 @@
-"""A published bundle around an untrained net, for what depends on a model's shape and not on its weights."""
+"""Publishes a bundle of an untrained net, for measurements that depend on a model's shape and not on its weights."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from pipeline import nets
-from pipeline.export.network import export
+from pipeline.export.to_bundle import export
 from trueodds.bundle import open_models
 from trueodds.calibrators import Temperature
 
@@ -17,7 +17,7 @@ SIZE, CHANNELS = 32, 3
 
 
 def publish(net: str, models: Path, *, classes: int, temperature: float = 1.0, width: int | None = None) -> Path:
-    """Export `net` for 32 x 32 x 3 images through the pipeline's own code, and publish it as the default of `models`.
+    """Export `net` for 32 x 32 x 3 images with the pipeline's own code, and publish it as the default of `models`.
 
     Returns the published folder.
     """

@@ -1,3 +1,3 @@
-"""Training: from data to a bundle that can be served."""
+"""Training: from data to a bundle that a service can serve."""
 
-import trueodds  # noqa: F401  # switches off, before any module below imports it, what would report to a vendor
+import trueodds  # noqa: F401  # switches off the telemetry of the libraries that the modules below import

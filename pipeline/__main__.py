@@ -1,4 +1,4 @@
-"""`python -m pipeline COMMAND`: the commands of pipeline/cli."""
+"""`python -m pipeline COMMAND`: runs the commands in pipeline/cli."""
 
 import sys
 from collections.abc import Sequence
@@ -8,7 +8,7 @@ from trueodds import cli
 
 
 def main(words: Sequence[str]) -> int:
-    """Runs the command that the words name and returns its exit status, as `trueodds.cli.main` does."""
+    """Run the command that the words name and return its exit status, like `trueodds.cli.main`."""
     return cli.main("python -m pipeline", COMMANDS | STAGE_COMMANDS, words)
 
 

@@ -1,4 +1,4 @@
-"""The calibrator of params.yaml: its names checked, and fitted on the validation logits."""
+"""The calibrate stage: checks the calibrator that params.yaml names and fits it to the validation logits."""
 
 from __future__ import annotations
 
@@ -18,7 +18,11 @@ log = logging.getLogger("pipeline.calibrate")
 
 
 def check(settings: Calibration) -> None:
-    """Raises ConfigError for an unknown calibrator, option or candidate, and for an option's value."""
+    """Check the settings of the calibrator.
+
+    Raises:
+        ConfigError: An unknown calibrator, option or candidate, or a value that an option does not allow.
+    """
     name, options = settings.calibrator, settings.calibrator_options
     try:
         calibrators.check(name, options)
@@ -37,13 +41,21 @@ def check(settings: Calibration) -> None:
 def fit(
     settings: Calibration, validation: Logits, notes: Sequence[str] = ()
 ) -> tuple[Calibrator, tuple[Candidate, ...]]:
-    """The calibrator, and the table of the candidates that it was selected from: empty if one was named.
+    """Fit the calibrator to the validation logits.
 
-    Warns of `notes`, which belong to the logits, and of the calibrator's own.
+    Notes and warnings of the calibrator are logged as warnings.
+
+    Args:
+        settings: The calibrator and its options.
+        validation: Logits and labels of the validation rows.
+        notes: Warnings about the logits, such as how they were made.
+
+    Returns:
+        The calibrator, and the table of candidates for `select`, which is empty for a calibrator given by name.
 
     Raises:
-        ConfigError: an unknown name or option, or an option's value.
-        FitError: rows that do not determine the calibrator.
+        ConfigError: An unknown name or option, or a value that an option does not allow.
+        FitError: The rows do not determine the calibrator.
     """
     check(settings)
     rows, options = (validation.logits_NC, validation.labels_N), cast(dict[str, Any], settings.calibrator_options)
@@ -56,7 +68,7 @@ def fit(
             calibrator = calibrators.fit(*rows, settings.calibrator, **options)
     except UserError:
         raise
-    except ValueError as error:  # an option's value that depends on the rows
+    except ValueError as error:  # an option's value that the rows do not allow
         raise _refusal(options, error) from None
     for line in table:
         held_out = f"held-out NLL {line.nll:.4f}, {line.behind:.4f} behind" if line.problem is None else line.problem
@@ -69,14 +81,15 @@ def fit(
 
 
 def _refusal(options: Mapping[str, object], error: ValueError) -> ConfigError:
+    """Return the error for an option whose value the calibrator refuses."""
     return ConfigError(f"calibration.calibrator_options = {dict(options)}: {error}")
 
 
 def read(path: Path) -> Calibrator:
-    """The calibrator that the calibrate stage wrote.
+    """Read the calibrator that the calibrate stage wrote.
 
     Raises:
-        FileError: a file that is missing or damaged.
+        FileError: The file is missing or damaged.
     """
     try:
         return calibrators.from_json(read_json(path))

@@ -1,7 +1,7 @@
-"""params.yaml as frozen, validated sections.
+"""The parameters of a run: params.yaml as frozen, validated sections.
 
-Leaf names are unique over all sections, so a leaf can be named alone: on the command line
-(`trueodds train epochs=3`), and as one parameter of a scheduled run.
+Each parameter's name is unique over all sections. Commands and scheduled runs can therefore leave the section out, as
+in `trueodds train epochs=3`.
 """
 
 from __future__ import annotations
@@ -20,12 +20,15 @@ from trueodds.dialect import read_yaml
 from trueodds.errors import ConfigError, nearest, unknown
 
 OptionValue = bool | int | float | str | list[float]
-"""Of a method's option; a list has a number for each class."""
+"""Value of one option of a method. A list has one number for each class."""
 CalibratorOption = bool | int | float | str | list[str]
-
+"""Value of one option of a calibrator or of `select`."""
 
 _NoneAsEmpty = BeforeValidator(lambda value: {} if value is None else value)
-"""DVC replaces a null by any mapping (`dvc exp run -S 'training.method_options={gamma: 2}'`), and no key of `{}`."""
+"""Reads null as an empty mapping.
+
+`dvc exp run -S 'training.method_options={gamma: 2}'` can replace null by any mapping, but cannot add a key to `{}`.
+"""
 
 
 class _Section(BaseModel):
@@ -33,181 +36,195 @@ class _Section(BaseModel):
 
 
 class Data(_Section):
-    """The data set to learn from, and how its rows are split."""
+    """The data set, and how its rows are split."""
 
     dataset: str = Field("digits", min_length=1, pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")
-    """digits, cifar10, cifar100, tiny-imagenet-200, breast_cancer, wine, 20news-bydate, 20_newsgroups, sst-binary,
-    sst-fine, or the name of your own data set, found under `path`."""
+    """The data set: digits, cifar10, cifar100, tiny-imagenet-200, breast_cancer, wine, 20news-bydate, 20_newsgroups,
+    sst-binary, sst-fine, or the name of your own data under `path`."""
     path: str = Field("datasets", min_length=1)
-    """Your own data: an .npz, .csv or .parquet, a folder of images or texts, or a directory that holds one named
-    `<dataset>`."""
+    """Location of your own data: an .npz, .csv or .parquet file, a folder of images or texts, or a directory that
+    contains one of these with the name `dataset`."""
     label_column: str = Field("label", min_length=1)
-    """The column of a .csv or .parquet table that holds the labels; all others are features, or one is `text`."""
+    """Column of a .csv or .parquet table that holds the labels. All other columns are features, or one is `text`."""
     positive: Annotated[str, Field(min_length=1)] | None = None
-    """The one of two classes that the model is asked about, such as malignant; null: none."""
+    """Name of the positive class of a two-class data set, such as malignant; null: no class is marked as positive."""
     image_size: Annotated[int, Field(ge=4, le=512)] | None = None
-    """Side in pixels to which a folder's images are brought (centre crop); null: they all have one size already."""
+    """Side in pixels to which the images of a folder are scaled and centre-cropped; null: all images already have one
+    size."""
     embeddings: Annotated[str, Field(min_length=1)] | None = None
-    """Vectors of words for texts and trees: a file of GloVe's, such as glove.6B.100d.txt; null: drawn at random."""
+    """File of word vectors in GloVe's format for texts and trees, such as glove.6B.100d.txt; null: random vectors."""
     vocabulary_size: Annotated[int, Field(ge=3, le=1_000_000)] = 20_000
-    """Words of texts that are known, the commonest; trees keep all of theirs."""
+    """Number of words that the vocabulary of texts keeps, the most frequent first. Trees keep all their words."""
     max_tokens: Annotated[int, Field(ge=1, le=8192)] = 1000
-    """Words of a text that are read."""
+    """Number of words of each text that the model reads; the rest is cut off."""
     truncation_side: Literal["right", "left"] = "right"
-    """Where a longer text is cut off: right keeps its beginning, left its end, as in the focal paper's code."""
+    """Side on which a longer text is cut off: right keeps its beginning, left its end. The focal paper's code uses
+    left."""
     remove: list[Literal["headers", "footers", "quotes"]] = ["headers"]
-    """Of 20 Newsgroups: headers, footers, quotes, as scikit-learn does; [headers]: as in the focal paper's code."""
+    """Parts that are removed from 20 Newsgroups: headers, footers, quotes, as scikit-learn defines them. [headers] is
+    the setting of the focal paper's code."""
     unreadable_share: float = Field(0.0, ge=0, lt=1)
-    """Share of a folder's images that may be damaged: up to it they are left out and named on the card; 0: an error."""
+    """Largest share of unreadable images in a folder. Up to this share they are left out and listed on the card; 0: any
+    unreadable image is an error."""
     benchmark_val: Literal["test", "val_and_test"] = "test"
-    """What the labelled val images of Tiny-ImageNet and of ImageNet's layout are: test, or val_and_test, both at once,
-    as in the papers' public code."""
+    """Use of the labelled val images of Tiny-ImageNet and of folders in ImageNet's layout: test, or val_and_test, which
+    uses the same images for both splits, as the papers' public code does."""
     label_counts: Annotated[str, Field(min_length=1)] | None = None
-    """How many people chose each class for each test row: a .npy file (rows x classes), or cifar10h; null: unknown."""
+    """Votes of human annotators per test row and class: a .npy file (rows x classes), or cifar10h; null: none."""
     train_size: Annotated[int, Field(ge=2)] | None = None
-    """Rows to train on, drawn class-balanced; null: all that the other splits leave."""
+    """Number of training rows, drawn class-balanced; null: all rows that the other splits leave."""
     validation_size: Annotated[int, Field(ge=2)] | None = None
-    """Rows held out for calibration; null: digits 300, CIFAR 5,000, Tiny-ImageNet 10,000, breast_cancer 95, wine 30,
-    your own a tenth; recipe gamma-net a tenth of all."""
+    """Number of rows held out to fit the calibrator; null: 300 for digits, 5,000 for CIFAR, 10,000 for Tiny-ImageNet,
+    95 for breast_cancer, 30 for wine, a tenth of your own data, and a tenth of all rows with recipe gamma-net."""
     held_out_size: Annotated[int, Field(ge=2)] | None = None
-    """Rows set aside to learn from by penalties with `when: interleaved` and by parts that look ahead; null: as the
-    recipe says, most have none."""
+    """Number of rows set aside for methods that learn from them separately: penalties with `when: interleaved` and
+    parts that look ahead; null: as the recipe says, which is none for most."""
     test_fraction: float = Field(0.2, gt=0, lt=1)
-    """Share of the rows held out for test when a data set of your own brings no test split."""
+    """Share of the rows held out for testing when your own data set has no test split."""
     split_seed: Annotated[int, Field(ge=0)] = 0
-    """Which rows go into which split."""
+    """Random seed of the split into training, validation and test rows."""
     duplicates: Literal["keep", "leave_out"] = "keep"
-    """What becomes of validation and test rows that are also training rows: keep counts them, leave_out removes
+    """Treatment of validation and test rows that are also training rows: keep only counts them, leave_out removes
     them."""
     near_duplicates: Annotated[int, Field(ge=0, le=16)] | None = None
-    """Of images: so many of 64 bits in which the perceptual hashes of near duplicates may differ, such as 4; they are
-    counted and left out as duplicates are; null: they are not looked for."""
+    """Largest number of the 64 bits in which the perceptual hashes of two images may differ for them to count as near
+    duplicates, such as 4. They are treated as `duplicates` says; null: no search for near duplicates."""
     group_column: Annotated[str, Field(min_length=1)] | None = None
-    """A column, such as patient, whose equal rows all go into the same split; of an .npz an array, of an image folder
-    `folder`, for train/<class>/<group>/; null: rows are drawn one by one."""
+    """Column, such as patient, that groups rows: rows with the same value go into the same split. For an .npz it names
+    an array; for images in train/<class>/<group>/ it is `folder`; null: rows are drawn one by one."""
 
 
 class Training(_Section):
-    """How the network learns. null means: as the recipe says."""
+    """Settings of training. null means: as the recipe says."""
 
     model: Annotated[str, Field(min_length=1)] | None = None
-    """An ONNX file of your own in place of training: nothing is trained; null: the settings below."""
+    """Path of your own ONNX model, used in place of training; null: a network is trained with the settings below."""
     model_options: Annotated[dict[str, str], _NoneAsEmpty] = Field(default_factory=dict)
-    """Of that file, as `trueodds import` has them: {preprocess: imagenet, output: NAME}."""
+    """Options of `model`, the same as those of `trueodds import`, such as {preprocess: imagenet, output: NAME}."""
     recipe: str = "auto"
-    """auto, or a name that `trueodds recipes` lists."""
+    """Recipe that sets the defaults below: auto, or a name that `trueodds recipes` lists."""
     net: str | None = None
-    """A name that `trueodds nets` lists."""
+    """Network architecture: a name that `trueodds nets` lists."""
     width: Annotated[int, Field(ge=1, le=1024)] | None = None
-    """Channels of the first stage, of a DenseNet those that a layer adds, of mlp units of a hidden layer; null: as the
-    net's name says."""
+    """Width of the network: channels of the first stage, growth rate of a DenseNet, or units per hidden layer of mlp;
+    null: as the net's name says."""
     depth: Annotated[int, Field(ge=1, le=64)] | None = None
-    """Blocks in every stage, or hidden layers; null: as the net's name says."""
+    """Number of blocks per stage, or of hidden layers; null: as the net's name says."""
     dropout: Annotated[float, Field(ge=0, lt=1)] | None = None
-    """Share of the hidden units that each step drops, of mlp, Wide ResNets and DenseNets; null: for mlp 0.1, else 0."""
+    """Dropout rate of mlp, Wide ResNets and DenseNets; null: 0.1 for mlp, 0 for the others."""
     resize: Annotated[int, Field(ge=8, le=1024)] | None = None
-    """Edge to which torchvision's nets scale their images first, such as 224 for CIFAR; null: they do not."""
+    """Side in pixels to which torchvision's nets scale their images first, such as 224 for CIFAR; null: no scaling."""
     start: Annotated[str, Field(min_length=1)] | None = None
-    """Weights to begin with: a .safetensors, .pt or .pth file, or torchvision:NAME such as torchvision:resnet18; null:
-    they are drawn."""
+    """Initial weights: a .safetensors, .pt or .pth file, or torchvision:NAME, such as torchvision:resnet18; null:
+    random weights."""
     freeze: str | None = None
-    """What does not learn: nothing, body (all but the head), or a stage with all before it, such as stages.3."""
+    """Part of the network that is not trained: nothing, body (all but the head), or the name of a stage, such as
+    stages.3, which also freezes all stages before it."""
     head_epochs: Annotated[int, Field(ge=0)] | None = None
-    """So many epochs at first in which the head learns alone."""
+    """Number of epochs at the start in which only the head is trained."""
     method: str = "ce"
-    """How to train for calibration: a name that `trueodds methods` lists, or a short form."""
+    """Training method: a name that `trueodds methods` lists, or a short form."""
     method_options: Annotated[dict[str, OptionValue], _NoneAsEmpty] = Field(default_factory=dict)
-    """Options of the method's parts, such as {gamma: 2}."""
+    """Options of the method, such as {gamma: 2}."""
     epochs: Annotated[int, Field(ge=1, le=100_000)] | None = None
-    """Passes over the training rows."""
+    """Number of passes over the training rows."""
     batch_size: Annotated[int, Field(ge=1, le=65_536)] | None = None
-    """Rows per step."""
+    """Number of rows per training step."""
     optimizer: Literal["sgd", "adam", "adamw", "adagrad"] | None = None
-    """sgd, adam, adamw, adagrad."""
+    """Optimizer: sgd, adam, adamw or adagrad."""
     learning_rate: Annotated[float, Field(gt=0, le=100)] | None = None
-    """The schedule's highest value; null and another optimizer than the recipe's: adam and adamw .001, adagrad .01,
-    sgd .1."""
+    """Highest learning rate of the schedule; null with another optimizer than the recipe's: 0.001 for adam and adamw,
+    0.01 for adagrad, 0.1 for sgd."""
     momentum: Annotated[float, Field(ge=0, lt=1)] | None = None
-    """Of sgd."""
+    """Momentum of sgd."""
     nesterov: bool | None = None
-    """Nesterov's form of sgd's momentum."""
+    """Whether sgd uses Nesterov momentum."""
     weight_decay: Annotated[float, Field(ge=0, le=1)] | None = None
-    """Added to the gradient, times the weight; of adamw taken from the weight, times the learning rate."""
+    """Weight decay: added to the gradient, times the weight. adamw subtracts it from the weight, times the learning
+    rate."""
     schedule: Literal["step", "cosine", "constant"] | None = None
-    """Of the learning rate: step (times `decay` at each milestone), cosine (down to 0), constant."""
+    """Schedule of the learning rate: step (multiplied by `decay` at each milestone), cosine (down to 0), constant."""
     milestones: list[Annotated[float, Field(gt=0, lt=1)]] | None = None
-    """Of the step schedule, as fractions of the run, such as [0.4, 0.6]."""
+    """Milestones of the step schedule as fractions of the run, such as [0.4, 0.6]."""
     decay: Annotated[float, Field(gt=0, lt=1)] | None = None
-    """Factor of the step schedule at each milestone."""
+    """Factor by which the step schedule multiplies the learning rate at each milestone."""
     warmup: Annotated[float, Field(ge=0, lt=1)] | None = None
-    """Fraction of the run over which the learning rate rises linearly from 0, such as 0.005; 0: none."""
+    """Fraction of the run over which the learning rate rises linearly from 0, such as 0.005; 0: no warmup."""
     selection: Literal["last", "val_error", "val_nll", "val_refinement"] | None = None
-    """Whose weights are taken: the last epoch's, or the first's of least validation error, NLL, or NLL after
-    temperature scaling (val_refinement)."""
+    """Epoch whose weights are kept: last, or the first epoch with the lowest validation error (val_error), NLL
+    (val_nll), or NLL after temperature scaling (val_refinement)."""
     reduction: Literal["mean", "sum"] | None = None
-    """Of the loss over the batch."""
+    """Reduction of the loss over a batch: mean or sum."""
     clip: Annotated[float, Field(ge=0, le=1e6)] | None = None
-    """Greatest norm of a step's gradient; 0: never clipped."""
+    """Largest norm of a step's gradient; larger gradients are clipped; 0: no clipping."""
     padding: Annotated[int, Field(ge=0, le=64)] | None = None
-    """Augmentation: shifts of up to so many pixels; 0: none."""
+    """Augmentation: largest random shift of an image in pixels; 0: none."""
     flip: bool | None = None
-    """Augmentation: random horizontal flips."""
+    """Augmentation: whether images are randomly flipped horizontally."""
     crop_scale: Annotated[float, Field(ge=0, le=1)] | None = None
-    """Augmentation of larger images: a random crop of at least this share of the area, scaled to the image's size, such
-    as 0.08; 0: none."""
+    """Augmentation of larger images: smallest share of the area that a random crop covers, such as 0.08; the crop is
+    scaled to the image's size; 0: no crops."""
     randaugment: Annotated[int, Field(ge=0, le=8)] | None = None
-    """Augmentation of larger images: so many operations of RandAugment, such as 2; 0: none."""
+    """Augmentation of larger images: number of RandAugment operations per image, such as 2; 0: none."""
     held_out: Literal["apart", "official"] | None = None
-    """Of held-out rows that the method does not learn from: apart (unused), official (training rows, as in public
-    code)."""
+    """Use of held-out rows that the method does not learn from: apart (not used), or official (added to the training
+    rows, as in the papers' public code)."""
     vectors_rate: Annotated[float, Field(ge=0, le=100)] | None = None
-    """Of trees: the learning rate of the words' vectors, by plain sgd without decay; 0: they do not learn."""
+    """For trees: learning rate of the word vectors, by plain sgd without weight decay; 0: the vectors are fixed."""
     node_weight: Annotated[float, Field(ge=0, le=1000)] | None = None
-    """Of trees: the weight of a node's loss below the root, whose weight is 1; 0: roots alone."""
+    """For trees: weight of the loss of each node below the root, whose own weight is 1; 0: only roots count."""
     precision: Literal["float32", "bfloat16"] | None = None
-    """Of the net's body in training steps: bfloat16 is faster on GPUs; head, loss and all logits stay float32."""
+    """Precision of the network's body in training steps. bfloat16 is faster on GPUs; head, loss and all logits stay
+    float32."""
     compile: Literal["off", "features", "graphs"] | None = None
-    """off; features: the net's body by torch.compile, which takes a minute at first; graphs: as CUDA graphs, too."""
+    """Compilation: off; features (the network's body by torch.compile, which takes a minute at the start); graphs (the
+    same, captured as CUDA graphs)."""
     validate_every: Annotated[int, Field(ge=1)] | None = None
-    """So many epochs lie between two measurements of the validation rows, such as 5; the last is always measured."""
+    """Number of epochs between two measurements on the validation rows, such as 5. The last epoch is always
+    measured."""
     seed: Annotated[int, Field(ge=0, lt=2**31)] = 0
-    """Of the initial weights, the order of the rows and the augmentation."""
+    """Random seed of the initial weights, the order of the rows and the augmentation."""
     device: Literal["auto", "cpu", "cuda"] = "auto"
-    """auto: CUDA where torch sees it."""
+    """Device for training: cpu, cuda, or auto, which takes CUDA if torch finds it."""
     threads: Annotated[int, Field(ge=0, le=1024)] | None = None
-    """Of the CPU, in training; 0: torch's choice."""
+    """Number of CPU threads in training; 0: torch's default."""
     curves: list[Annotated[int, Field(ge=1)]] = Field(default_factory=list)
-    """Epochs to look at closely, for `trueodds curves`; any: the test split is measured after every epoch."""
+    """Epochs for which `trueodds curves` draws details. If any are listed, the test rows are measured after every
+    epoch."""
     epoch_metrics: list[Literal["adaptive_ece", "brier", "classwise_ece", "mce", "sweep_ece"]] = Field(
         default_factory=list
     )
-    """Further columns of epochs.csv, of the validation rows and, with `curves`, of the test rows."""
+    """Additional columns of epochs.csv, for the validation rows and, with `curves`, for the test rows."""
 
 
 class Calibration(_Section):
     """The calibrator that is fitted on the validation logits after training."""
 
     calibrator: str = "temperature"
-    """A name that `trueodds calibrators` lists, or select: the one of least cross-validated NLL."""
+    """Calibrator: a name that `trueodds calibrators` lists, or select, which takes the one with the lowest
+    cross-validated NLL."""
     calibrator_options: Annotated[dict[str, CalibratorOption], _NoneAsEmpty] = Field(default_factory=dict)
-    """Options of its fit, such as {objective: brier}; of select: {candidates: [temperature, vector], folds: 5}."""
+    """Options of the calibrator's fit, such as {objective: brier}; for select, such as {candidates: [temperature,
+    vector], folds: 5}."""
 
 
 class Evaluation(_Section):
-    """How the test logits are judged."""
+    """Settings of the measurement on the test logits."""
 
     bins: Annotated[int, Field(ge=1, le=1000)] = 15
-    """Equal-width confidence bins; a divisor of 3,000."""
+    """Number of equal-width confidence bins, a divisor of 3,000."""
     level: float = Field(0.95, ge=0.5, le=0.999)
-    """Nominal coverage of the intervals."""
+    """Confidence level of the intervals."""
     compare: list[str] = Field(default_factory=list)
-    """Further calibrators, fitted on the validation rows and measured on the test rows, with options where they follow
-    the name, such as temperature objective=ece; [all]: every one."""
+    """Additional calibrators that are fitted on the validation rows and measured on the test rows. Options follow the
+    name, as in temperature objective=ece; [all]: every calibrator."""
     shift: Annotated[Literal["cifar-c"], Field(json_schema_extra={"enum": ["cifar-c"]})] | None = None
-    """cifar-c: the test images under corruptions of five severities, too, as CIFAR-10-C has them; null: none."""
+    """Distribution shift to measure: cifar-c corrupts the test images at five severities, as in CIFAR-10-C; null:
+    none."""
     shift_options: Annotated[dict[str, int | list[int] | list[str]], _NoneAsEmpty] = Field(default_factory=dict)
-    """{corruptions: [fog, snow], severities: [1, 3, 5], rows: 1000, seed: 0}; without: the 15 common ones ([all]: all
-    19), 1 to 5, every test row (rows are drawn class-balanced), seed 0."""
+    """Options of `shift`, such as {corruptions: [fog, snow], severities: [1, 3, 5], rows: 1000, seed: 0}. Defaults:
+    the 15 common corruptions ([all]: all 19), severities 1 to 5, every test row, seed 0. `rows` are drawn
+    class-balanced."""
 
 
 class Params(_Section):
@@ -219,7 +236,7 @@ class Params(_Section):
     evaluation: Evaluation = Evaluation()
 
     def leaves(self) -> dict[str, Any]:
-        """Every leaf by its own name: the flat form of the whole configuration."""
+        """Return every parameter by its short name: the flat form of the whole configuration."""
         return {name: value for section in self.model_dump().values() for name, value in section.items()}
 
 
@@ -228,14 +245,19 @@ SECTION_OF = {
     for section, field in Params.model_fields.items()
     for leaf in field.annotation.model_fields  # type: ignore[union-attr]  # every field of Params is a _Section
 }
-"""Leaf name -> section name. tests/test_config.py holds that no leaf appears twice."""
+"""Section of each parameter. tests/test_config.py checks that no parameter's name appears twice."""
 
 
 def load(path: str | Path = "params.yaml", overrides: Mapping[str, Any] | None = None) -> Params:
-    """Read params.yaml; `overrides` maps leaves, or names in them (`method_options.gamma`), to values.
+    """Read and validate params.yaml.
+
+    Args:
+        path: The file.
+        overrides: Values by parameter, or by option of one, such as `method_options.gamma`.
 
     Raises:
-        ConfigError: naming the file, the key, the value, what is allowed and the nearest valid key.
+        ConfigError: The file cannot be read, or a key or value is not allowed. The message names the file, the key, the
+            value, what is allowed and the nearest valid key.
     """
     path = Path(path)
     try:
@@ -263,12 +285,22 @@ def load(path: str | Path = "params.yaml", overrides: Mapping[str, Any] | None =
 
 @cache
 def _tree_of(text: str) -> Any:
-    """Read YAML once: a study loads the same file for each of its hundreds of runs, 15 ms each."""
+    """Parse YAML once per text. A study loads the same file for each of its hundreds of runs, at 15 ms each."""
     return read_yaml(text)
 
 
 def parse(tree: Mapping[str, Any], source: str = "params") -> Params:
-    """Validate a tree of sections; see `load`. A section without keys (YAML's null) keeps its defaults."""
+    """Validate a tree of sections.
+
+    A section without keys (null in YAML) keeps its defaults.
+
+    Args:
+        tree: Section -> parameter -> value.
+        source: Name of the file in messages.
+
+    Raises:
+        ConfigError: As `load` raises it.
+    """
     sections = {key: {} if value is None and key in Params.model_fields else value for key, value in tree.items()}
     try:
         params = Params.model_validate(sections)
@@ -284,7 +316,7 @@ def parse(tree: Mapping[str, Any], source: str = "params") -> Params:
 
 
 def _explain(error: Any) -> str:
-    """One error of pydantic's in this file's words: key = value: what is allowed, what is near."""
+    """Return one error of pydantic as `key = value: allowed is ...`, with the nearest allowed value."""
     section, leaf, *inside = (*(str(part) for part in error["loc"]), "", "")
     entry = f"{'.'.join(filter(None, (section, leaf)))} = {error['input']!r}"
     if error["type"] in ("extra_forbidden", "invalid_key"):
@@ -300,12 +332,13 @@ def _explain(error: Any) -> str:
         field = next(filter(None, inner))
     choices = [str(choice) for part in [field, *field.get("anyOf", ())] for choice in part.get("enum", ())]
     hint = nearest(str(error["input"]), choices) if choices else ""
-    return f"{entry}: allowed is {_allowed(field)}.{hint}"
+    return f"{entry}: allowed is {_allowed_values(field)}.{hint}"
 
 
 def _explain_unknown(section: str, leaf: str, entry: str) -> str:
+    """Return the message for an unknown section or parameter."""
     name, allowed = (leaf, _keys(section)) if leaf else (section, list(Params.model_fields))
-    if name in SECTION_OF:  # before the nearest spelling: data.batch_size is not a misspelt image_size
+    if name in SECTION_OF:  # checked before similar spellings: data.batch_size is not a misspelt data.image_size
         hint = f" '{name}' belongs under '{SECTION_OF[name]}'."
     else:
         hint = nearest(name, allowed)
@@ -316,21 +349,23 @@ def _explain_unknown(section: str, leaf: str, entry: str) -> str:
 
 
 def _section(name: str) -> type[_Section]:
+    """Return the class of a section."""
     section: type[_Section] = Params.model_fields[name].annotation  # type: ignore[assignment]
     return section
 
 
 def _keys(section: str) -> list[str]:
+    """Return the names of a section's parameters."""
     return list(_section(section).model_fields)
 
 
-def _allowed(schema: dict[str, Any]) -> str:
-    """A field's JSON schema in words: `a whole number from 1 to 64, or null`."""
+def _allowed_values(schema: dict[str, Any]) -> str:
+    """Return a field's JSON schema in words, such as `a whole number from 1 to 64, or null`."""
     if "anyOf" in schema:
         parts = [
             part for part in schema["anyOf"] if part != {"type": "integer"} or {"type": "number"} not in schema["anyOf"]
         ]
-        return ", or ".join(_allowed(part) for part in parts)
+        return ", or ".join(_allowed_values(part) for part in parts)
     if "enum" in schema:
         return ", ".join(repr(choice) for choice in schema["enum"])
     kinds = {"integer": "a whole number", "number": "a number", "string": "text", "null": "null"}

@@ -1,4 +1,4 @@
-"""Parameters as people name them on a command line, and which of them a stage reads."""
+"""Parameters as users write them on a command line, and the parameters that each stage reads."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from trueodds.dialect import read_yaml
 from trueodds.errors import ConfigError, unknown
 
 OPTIONS = ("model_options", "method_options", "calibrator_options", "shift_options")
-"""Leaves that hold names of their own, such as `method_options.gamma`."""
+"""Parameters that are mappings, so that one of their keys can be set alone, as in `method_options.gamma`."""
 
 STAGE_PARAMETERS: dict[str, tuple[str, ...]] = {
     "fetch": ("data", "training.recipe"),
@@ -25,14 +25,14 @@ STAGE_PARAMETERS: dict[str, tuple[str, ...]] = {
     "export --int8": ("calibration", "evaluation"),
     "export --fold": (),
 }
-"""Command -> the sections, or single leaves of one, that it reads: as in dvc.yaml (held by a test)."""
+"""Command -> the sections, or single parameters of a section, that it reads. A test compares them with dvc.yaml."""
 
 
 def parse_overrides(words: Iterable[str]) -> dict[str, Any]:
-    """`["epochs=3", "training.method=focal"]` -> `{"epochs": 3, "method": "focal"}`; values are YAML.
+    """Parse `["epochs=3", "training.method=focal"]` into `{"epochs": 3, "method": "focal"}`. Values are YAML.
 
     Raises:
-        ConfigError: naming the word, what is allowed and the nearest.
+        ConfigError: A word is not of the form name=value, or there is no such parameter.
     """
     overrides = {}
     for word in words:
@@ -43,30 +43,36 @@ def parse_overrides(words: Iterable[str]) -> dict[str, Any]:
     return overrides
 
 
-def parameter_name(written: str) -> str:
-    """`epochs` for what DVC calls `training.epochs`; `method_options.gamma`, with or without its section.
+def parameter_name(text: str) -> str:
+    """Return the short name of a parameter, such as `epochs` for `training.epochs`.
+
+    A key of a mapping, such as `method_options.gamma`, may also be written with or without its section.
 
     Raises:
-        ConfigError: there is no such parameter.
+        ConfigError: There is no such parameter.
     """
-    first, _, rest = written.partition(".")
-    section, name = (first, rest) if first in Params.model_fields and rest else ("", written)
+    first, _, rest = text.partition(".")
+    section, name = (first, rest) if first in Params.model_fields and rest else ("", text)
     leaf, dot, option = name.partition(".")
     if leaf not in SECTION_OF:
         keys = [key for key in SECTION_OF if section in ("", SECTION_OF[key])]
-        raise unknown("parameter", written, [f"{section}.{key}" if section else key for key in keys])
+        raise unknown("parameter", text, [f"{section}.{key}" if section else key for key in keys])
     if section not in ("", SECTION_OF[leaf]):
-        raise ConfigError(f"unknown parameter '{written}'; its name is {SECTION_OF[leaf]}.{name}, or {name} for short")
+        raise ConfigError(f"unknown parameter '{text}'; its name is {SECTION_OF[leaf]}.{name}, or {name} for short")
     if dot and (leaf not in OPTIONS or not option):
-        raise ConfigError(f"unknown parameter '{written}'; {leaf} takes a value itself: {leaf}=VALUE")
+        raise ConfigError(f"unknown parameter '{text}'; {leaf} takes a value: {leaf}=VALUE")
     return name
 
 
 def parse_value(text: str, where: str) -> Any:
-    """YAML, as in params.yaml; `where` is what an error calls it.
+    """Parse a value as YAML, as in params.yaml.
+
+    Args:
+        text: The value.
+        where: Name of the value in messages.
 
     Raises:
-        ConfigError: it is no YAML.
+        ConfigError: The text is not valid YAML.
     """
     try:
         return read_yaml(text)
@@ -75,27 +81,28 @@ def parse_value(text: str, where: str) -> Any:
 
 
 def leaves(command: str) -> list[str]:
-    """The leaves that a command of STAGE_PARAMETERS reads."""
+    """Return the parameters that a command of STAGE_PARAMETERS reads."""
     parts = STAGE_PARAMETERS[command]
     return [leaf for leaf, section in SECTION_OF.items() if section in parts or f"{section}.{leaf}" in parts]
 
 
 def check_stage(command: str, names: Iterable[str]) -> None:
-    """Refuse a parameter that the command would not read.
+    """Refuse a parameter that the command does not read.
 
     Raises:
-        ConfigError: naming the commands that read it, and what this one reads.
+        ConfigError: A parameter is not read. The message names the commands that read it, and what this one reads.
     """
-    taken = leaves(command)
+    readable = leaves(command)
     for name in names:
         leaf = name.partition(".")[0]
-        if leaf not in taken:
+        if leaf not in readable:
             readers = [stage for stage in STAGE_PARAMETERS if leaf in leaves(stage) and " " not in stage]
             raise ConfigError(
-                f"{command} does not read {name}: {_listed(readers)} {'do' if readers[1:] else 'does'}. {command}"
-                f" takes {', '.join(taken) or 'no parameters'}. For every stage: trueodds all {name}=VALUE"
+                f"{command} does not read {name}: {_join(readers)} {'do' if readers[1:] else 'does'}. {command}"
+                f" takes {', '.join(readable) or 'no parameters'}. For every stage: trueodds all {name}=VALUE"
             )
 
 
-def _listed(names: list[str]) -> str:
+def _join(names: list[str]) -> str:
+    """Join names with commas and a final `and`."""
     return " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))

@@ -1,4 +1,4 @@
-"""Test images under corruptions, passed through the network: the logits that the shift's figures are computed from."""
+"""The shift stage: passes corrupted test images through the network and writes the logits."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ import numpy.typing as npt
 
 from pipeline.config import Data, Evaluation
 from pipeline.data.corruptions import COMMON, NAMES, SEVERITIES, check
-from pipeline.data.corruptions.source import find, source_of
+from pipeline.data.corruptions.image_source import find, source_of
 from pipeline.data.dataset import DataSet
 from pipeline.data.raw import PIXELS, DataError, Images
 from trueodds.errors import ConfigError, unknown
 from trueodds.evaluation import shifted_logits
-from trueodds.evaluation.splits import balanced
+from trueodds.evaluation.splits import balanced_split
 from trueodds.logits import Logits
 from trueodds.processes import progress
 
@@ -26,7 +26,7 @@ log = logging.getLogger("pipeline.shift")
 
 ALL = "all"
 BLOCK = 1 << 26
-"""Bytes of images that are corrupted and scored at a time."""
+"""Number of bytes of images that are corrupted and scored at a time."""
 LISTS = ("corruptions", "severities")
 ALLOWED = {
     "corruptions": "a list of names, such as [fog, snow], or [all]",
@@ -35,25 +35,25 @@ ALLOWED = {
     "seed": "a whole number from 0",
 }
 Score = Callable[[Images], npt.NDArray[np.floating]]
-"""uint8 N x H x W x C -> logits N x K."""
+"""Function from images (uint8, N x H x W x C) to logits (N x K)."""
 
 
 @dataclass(frozen=True)
-class Options:
-    """`evaluation.shift_options`, checked."""
+class ShiftOptions:
+    """The validated `evaluation.shift_options`."""
 
     corruptions: tuple[str, ...] = COMMON
     severities: tuple[int, ...] = SEVERITIES
     rows: int | None = None
-    """Of the test rows; None: all."""
+    """Number of test rows; None: all."""
     seed: int = 0
 
     @classmethod
-    def of(cls, settings: Mapping[str, object]) -> Options:
-        """Corruptions in the published order, severities ascending, each once.
+    def of(cls, settings: Mapping[str, object]) -> ShiftOptions:
+        """Validate the options. Corruptions are put into the published order, severities into ascending order.
 
         Raises:
-            ConfigError: an unknown option or corruption, a value that is none.
+            ConfigError: An unknown option or corruption, or a value that is not allowed.
         """
         values: dict[str, Any] = {}
         for name, value in settings.items():
@@ -77,7 +77,7 @@ class Options:
 
 
 def check_kind(kind: str) -> None:
-    """Raises DataError for rows that are no images."""
+    """Raise DataError for rows that are not images."""
     if kind not in PIXELS:
         raise DataError(
             f"evaluation.shift is cifar-c, which corrupts images, and the rows are of kind {kind}; set it to null"
@@ -85,18 +85,18 @@ def check_kind(kind: str) -> None:
 
 
 def write(settings: Evaluation, data: Data, dataset: DataSet, test: Logits, score: Score, folder: Path) -> None:
-    """Corrupts the test images, or reads the published files, and writes what the network makes of them.
+    """Corrupt the test images, or read the published files, and write the network's logits.
 
     Raises:
-        ConfigError: as `Options.of`.
-        DataError: rows that are no images; published files that are not those of the test rows.
+        ConfigError: The options are not valid.
+        DataError: The rows are not images, or the published files do not belong to the test rows.
     """
-    options = Options.of(settings.shift_options)
+    options = ShiftOptions.of(settings.shift_options)
     check_kind(dataset.card["input"]["kind"])
     published, (images, labels_N) = find(data.dataset, data.path), dataset.arrays["test"]
-    images_NHWC, index_N = cast(Images, images), np.arange(len(labels_N))  # images by their kind
+    images_NHWC, index_N = cast(Images, images), np.arange(len(labels_N))  # check_kind accepts images only
     if options.rows is not None and options.rows < len(index_N):
-        index_N, _ = balanced(labels_N, options.rows, options.seed)
+        index_N, _ = balanced_split(labels_N, options.rows, options.seed)
     source = source_of(published, (images_NHWC, labels_N), options.corruptions, options.seed)
     log.info("%s%s", source.origin["note"], "" if published is None else f" They are in {published}.")
     step = max(1, BLOCK // images_NHWC[0].nbytes)

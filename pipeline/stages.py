@@ -1,7 +1,7 @@
-"""One plain function per DVC stage: files in, files out. dvc.yaml is the graph; this file is what its nodes do.
+"""One function per DVC stage, which reads and writes files. The graph of the stages is dvc.yaml.
 
-Imports stand inside the functions so that a stage loads only what it needs, and so that its `deps` in dvc.yaml can
-be held against what it really imports (tests/test_stages.py).
+Imports stand inside the functions. A stage thus loads only what it needs, and tests/test_stages.py can compare its
+`deps` in dvc.yaml with what it really imports.
 """
 
 from __future__ import annotations
@@ -34,10 +34,13 @@ CHECKPOINTS = Path(".checkpoints")
 
 
 def fetch(params: Params) -> None:
-    """Data set -> data/arrays.npz, card.json, checks.json, and label_counts.npz, which may be empty."""
+    """Load and split the data set; write arrays.npz, card.json, checks.json and label_counts.npz to artifacts/data.
+
+    label_counts.npz is empty if `data.label_counts` is null.
+    """
     from pipeline import data
     from pipeline.data import label_counts
-    from pipeline.data.splitting.parts import OF_RECIPES
+    from pipeline.data.splitting.sampling import OF_RECIPES
 
     DATA.mkdir(parents=True, exist_ok=True)
     dataset = data.load(params.data, OF_RECIPES.get(params.training.recipe), scratch=DATA)
@@ -49,36 +52,38 @@ def fetch(params: Params) -> None:
 
 
 def plan(params: Params) -> None:
-    """Parameters and code -> plan.json: what decides the net, so that nothing else trains it anew."""
+    """Write plan.json: the resolved settings and code hashes of the net. Only a changed plan trains it again."""
     from trueodds.files import write_json
 
     start, watched = params.training.start, Path(params.data.path).resolve()
     if start is not None and Path(start).is_file() and not Path(start).resolve().is_relative_to(watched):
         log.warning("DVC does not watch %s: after changing it, run: dvc repro --force plan", start)
     ARTIFACTS.mkdir(exist_ok=True)
-    write_json(PLAN, planned(params))
+    write_json(PLAN, make_plan(params))
 
 
 def fetched_card() -> dict[str, Any]:
-    """The card of the data set that was fetched. Raises DataError where none was."""
+    """Return the card of the fetched data set. Raises DataError if there is none."""
     from pipeline import data
 
     return data.read_card(DATA)
 
 
-def planned(params: Params, card: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """The plan of a run as JSON: its settings as resolved, and the hashes of the code that it uses.
+def make_plan(params: Params, card: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """Return the plan of a run as JSON: its resolved settings, and the hashes of the code that it uses.
 
-    card: of the data set that was fetched; None: the data set is what `params.data` names.
+    Args:
+        params: The parameters of the run.
+        card: The card of the fetched data set; None: the plan relies on `params.data` alone.
     """
     from pipeline import data
 
     kind = data.kind_of(params.data) if card is None else card["input"]["kind"]
     if params.training.model is not None:
-        from pipeline.training import imported
+        from pipeline.training import imported_model
 
-        return imported.plan_of(params.training, params.data.path, kind)
-    from pipeline.data.splitting.parts import OF_RECIPES
+        return imported_model.plan_of(params.training, params.data.path, kind)
+    from pipeline.data.splitting.sampling import OF_RECIPES
     from pipeline.training.resolution import plan_of
 
     if card is not None:
@@ -90,9 +95,10 @@ def planned(params: Params, card: Mapping[str, Any] | None = None) -> dict[str, 
 
 
 def train(params: Params) -> None:
-    """Arrays -> network, settings, epochs.csv, epoch_rows.npz, and logits.npz, which needs no torch to be read.
+    """Train the network; write it, its settings, epochs.csv and epoch_rows.npz to artifacts/model, and logits.npz.
 
-    Where `training.model` names an ONNX file, it is the network, and no epoch is run.
+    logits.npz can be read without torch. If `training.model` names an ONNX file, that file is the network and no epoch
+    is run.
     """
     from pipeline import data
 
@@ -101,16 +107,16 @@ def train(params: Params) -> None:
         from pipeline import foreign
 
         words = f"training.model = {params.training.model}"
-        foreign.call("pipeline.training.imported:score_stored", params.training, DATA, MODEL, LOGITS, model=words)
+        foreign.call("pipeline.training.imported_model:score_stored", params.training, DATA, MODEL, LOGITS, model=words)
         return
     from pipeline.training import loop
-    from pipeline.training.machine.processes import joined
+    from pipeline.training.machine.processes import join
     from pipeline.training.resolution import plan_of
 
     card = dataset.card
     held_out = data.HELD_OUT in card["splits"]
     resolved = plan_of(params.training, card["name"], card["input"]["kind"], held_out=held_out)
-    with joined(params.training.device) as processes:
+    with join(params.training.device) as processes:
         trained = loop.train(dataset, resolved, CHECKPOINTS, processes=processes)
         if processes.is_first:
             trained.write(MODEL, LOGITS, dataset)
@@ -118,7 +124,7 @@ def train(params: Params) -> None:
 
 
 def shift(params: Params) -> None:
-    """Test images under corruptions, network -> shift/: their logits; without `evaluation.shift` only a word of it."""
+    """Write the network's logits on corrupted test images to shift/; a note only, if `evaluation.shift` is null."""
     from trueodds.evaluation import shifted_logits
 
     if params.evaluation.shift is None:
@@ -129,9 +135,9 @@ def shift(params: Params) -> None:
     from pipeline import data
     from pipeline import shift as shifted
     from pipeline.export import onnx_graph
-    from pipeline.training.batches import normalised
+    from pipeline.training.batches import with_moments
     from pipeline.training.files import IMPORTED
-    from pipeline.training.network import read_net, read_settings, scorer
+    from pipeline.training.stored_network import read_net, read_settings, scorer
     from trueodds import logits
 
     dataset = data.read(DATA)
@@ -139,25 +145,30 @@ def shift(params: Params) -> None:
     if imported.is_file():
         score: shifted.Score = partial(onnx_graph.run, imported, "logits")
     else:
-        score = scorer(read_net(MODEL, settings, dataset), normalised(dataset, settings))
+        score = scorer(read_net(MODEL, settings, dataset), with_moments(dataset, settings))
     shifted.write(params.evaluation, params.data, dataset, logits.read(LOGITS, "test"), score, SHIFT)
 
 
 def calibrate(params: Params) -> None:
-    """Validation logits -> calibrator.json, and selection.json: the candidates' table, empty if one was named."""
+    """Fit the calibrator on the validation logits; write calibrator.json and selection.json.
+
+    selection.json is the table of candidates. It is empty if a calibrator was named.
+    """
     from pipeline.calibrate import check, fit
     from trueodds import logits
     from trueodds.files import write_json
 
-    check(params.calibration)  # before a file is missed: the message of a mistyped name is the one to read
+    check(params.calibration)  # first, because a mistyped name matters more than a missing file
     calibrator, table = fit(params.calibration, logits.read(LOGITS, "val"), logits.notes(LOGITS))
     write_json(CALIBRATOR, calibrator.to_json())
     write_json(SELECTION, [asdict(line) for line in table])
 
 
 def evaluate(params: Params) -> None:
-    """Test logits and calibrator -> metrics.json, calibrators.csv (all calibrators, all metrics) and the pictures; and
-    logits of corrupted rows, if there are any -> shift/: shift.json, shift.csv and pictures.
+    """Measure the calibrated test logits; write metrics.json, calibrators.csv and the diagrams.
+
+    calibrators.csv holds every metric of every calibrator. Logits of corrupted rows, if there are any, are measured in
+    shift/: shift.json, shift.csv and diagrams.
     """
     import shutil
 
@@ -168,7 +179,7 @@ def evaluate(params: Params) -> None:
     from trueodds.files import read_json, read_npz
     from trueodds.sums.positive import PositiveClass
 
-    shifted = None if params.evaluation.shift is None else shifted_logits.read(SHIFT)  # before anything is drawn
+    shifted = None if params.evaluation.shift is None else shifted_logits.read(SHIFT)  # fails before anything is drawn
     val, test = (logits.read(LOGITS, split) for split in ("val", "test"))
     names, positive = (read_json(DATA / "card.json")[key] for key in ("classes", "positive"))
     positive_class = None if positive is None else PositiveClass.of(positive, names)
@@ -193,17 +204,17 @@ def evaluate(params: Params) -> None:
 
 
 def export(params: Params) -> None:
-    """Network, calibrator, metrics -> bundle/: model.onnx, calibrator.json, card.json; of trees only a word of it."""
+    """Write the bundle: model.onnx, calibrator.json and card.json. For trees, only a note is written."""
     from pipeline import calibrate, data
-    from pipeline.export import network
+    from pipeline.export import to_bundle
     from pipeline.training.files import IMPORTED
-    from pipeline.training.network import read_net, read_settings
+    from pipeline.training.stored_network import read_net, read_settings
     from trueodds import logits
     from trueodds.bundle import write_none
     from trueodds.files import read_json
 
     dataset = data.read(DATA)
-    if reason := network.unserved(dataset.card):
+    if reason := to_bundle.reason_not_served(dataset.card):
         write_none(BUNDLE, reason)
         log.info("no bundle: %s", reason)
         return
@@ -212,21 +223,21 @@ def export(params: Params) -> None:
     validation, test = (logits.read(LOGITS, split) for split in ("val", "test"))
     rest = (calibrate.read(CALIBRATOR), dataset.card, training, metrics, rows, BUNDLE)
     if imported.is_file():
-        network.export_imported(imported, *rest, validation=validation, test=test)
+        to_bundle.export_imported(imported, *rest, validation=validation, test=test)
     else:
         net, tokenizer = read_net(MODEL, training, dataset), dataset.tokenizer
-        network.export(net, *rest, validation=validation, test=test, tokenizer=tokenizer)
+        to_bundle.export(net, *rest, validation=validation, test=test, tokenizer=tokenizer)
 
 
 def fold() -> Path:
-    """The bundle -> model_calibrated.onnx: rows in, calibrated probabilities out, for those who serve elsewhere.
+    """Write model_calibrated.onnx, from rows to calibrated probabilities, to serve the bundle with other software.
 
     Raises:
-        BundleError: no whole bundle.
-        FoldError: a calibrator that is not affine in the logits.
+        BundleError: The bundle is missing or not complete.
+        FoldError: The calibrator is not affine in the logits.
     """
     from pipeline import data
-    from pipeline.export.folded import fold as write
+    from pipeline.export.fold import fold as write
     from trueodds.bundle import Bundle
 
     bundle = Bundle.load(BUNDLE)
@@ -235,10 +246,10 @@ def fold() -> Path:
 
 
 def draw_curves() -> list[Path]:
-    """epochs.csv and epoch_rows.npz -> curves/: pictures of the run, as the papers draw theirs.
+    """Draw epochs.csv and epoch_rows.npz to curves/: diagrams of the training run, like those in the papers.
 
     Raises:
-        FileError: the train stage has not run.
+        FileError: The train stage has not run, or the model was imported.
     """
     from pipeline.figures.training import draw
     from pipeline.training.files import EPOCH_ROWS, EPOCHS, IMPORTED, SETTINGS
@@ -257,26 +268,26 @@ def draw_curves() -> list[Path]:
 
 
 def draw_gamma_curve() -> list[Path]:
-    """curves/gamma: g(p, gamma) of focal loss; needs no run."""
+    """Draw g(p, gamma) of focal loss to curves/gamma. Needs no run."""
     from pipeline.figures.gamma import gamma_curve
 
     return [gamma_curve(CURVES / "gamma")]
 
 
 def quantise(params: Params) -> Path:
-    """The bundle -> bundle_int8/: quantised, calibrated anew by the same kind of calibrator, measured.
+    """Write the quantised bundle to bundle_int8/, with a calibrator of the same kind fitted anew, and measure it.
 
     Raises:
-        BundleError: no whole bundle.
-        QuantisationError: a graph that onnxruntime cannot quantise.
+        BundleError: The bundle is missing or not complete.
+        QuantisationError: onnxruntime cannot quantise the graph.
     """
     from pipeline import data
-    from pipeline.export.quantised import quantise as write
-    from pipeline.export.quantised import refitting
+    from pipeline.export.quantise import quantise as write
+    from pipeline.export.quantise import refit_with
     from trueodds.bundle import Bundle
 
     source, arrays = Bundle.load(BUNDLE), data.read(DATA).arrays
-    fit = refitting(source.calibrator.name, params.calibration)
+    fit = refit_with(source.calibrator.name, params.calibration)
     table = write(source, arrays["val"], arrays["test"], params.evaluation, fit, INT8)
     for key in ("error_rate", "nll", "ece"):
         was, now = source.card.metrics["after"][key], table["after"][key]
@@ -285,28 +296,29 @@ def quantise(params: Params) -> Path:
 
 
 STAGES = {stage.__name__: stage for stage in (fetch, plan, train, shift, calibrate, evaluate, export)}
-"""In the order of the graph, for machines without DVC: `trueodds all`."""
+"""The stages in the graph's order, for `trueodds all`, which runs them without DVC."""
 
 
 def check_names(params: Params, card: Mapping[str, Any] | None = None) -> None:
-    """Refuse an unknown recipe, net, method, option, calibrator or corruption, and settings that do not fit, before
-    anything long.
+    """Check, before anything long starts, all names in the parameters and whether the settings fit each other.
 
-    card: as `planned` has it.
+    Args:
+        params: The parameters of the run.
+        card: The card of the fetched data set; None: the check relies on `params.data` alone.
 
     Raises:
-        ConfigError: naming it, what is allowed and the nearest.
-        DataError: a shift of rows that are no images.
+        ConfigError: An unknown recipe, net, method, option, calibrator or corruption, or settings that do not fit.
+        DataError: `evaluation.shift` is set and the rows are not images.
     """
     from pipeline import calibrate
-    from trueodds.evaluation.entries import check_compared
+    from trueodds.evaluation.entries import check_entries
 
-    planned(params, card)
+    make_plan(params, card)
     calibrate.check(params.calibration)
-    check_compared(params.evaluation.compare)
+    check_entries(params.evaluation.compare)
     if params.evaluation.shift is not None:
         from pipeline import data
         from pipeline import shift as shifted
 
-        shifted.Options.of(params.evaluation.shift_options)
+        shifted.ShiftOptions.of(params.evaluation.shift_options)
         shifted.check_kind(data.kind_of(params.data) if card is None else card["input"]["kind"])

@@ -1,4 +1,4 @@
-"""The trial of a bundle before it is published: whether a service would take it."""
+"""Tries a bundle before it is published: would a service accept it?"""
 
 from __future__ import annotations
 
@@ -8,15 +8,18 @@ from trueodds.bundle import Bundle
 
 
 def try_bundle(folder: str | Path) -> str:
-    """Tries a bundle as a service will use it; returns "", or a note where nothing can try it here.
+    """Load and run a bundle as a service will.
+
+    Returns:
+        An empty string, or a note that a package needed for the trial is not installed here.
 
     Raises:
-        BundleError: the service would refuse the bundle.
+        BundleError: The service would refuse the bundle.
     """
     bundle = Bundle.load(folder)
     try:
         from trueodds.importing import importer
     except ModuleNotFoundError as error:
-        return f"note: the bundle was not tried, for {error.name} is not installed here"
+        return f"note: the bundle was not tried, because {error.name} is not installed here"
     importer.try_bundle(bundle)
     return ""

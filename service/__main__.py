@@ -1,4 +1,4 @@
-"""`python -m service [OPTIONS]`, which serves, or `python -m service COMMAND`: the commands of service/cli."""
+"""`python -m service [OPTIONS]` serves; `python -m service COMMAND` runs a command of service/cli."""
 
 import sys
 from collections.abc import Sequence
@@ -8,7 +8,7 @@ from trueodds import cli
 
 
 def main(words: Sequence[str]) -> int:
-    """Runs the command that the words name and returns its exit status, as `trueodds.cli.main` does."""
+    """Run the command and return its exit status; see `trueodds.cli.main`."""
     return cli.main("python -m service", COMMANDS, words, default="serve")
 
 

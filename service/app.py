@@ -1,4 +1,4 @@
-"""The application: `create_app(settings)` puts the packages' routes and the edge together."""
+"""The ASGI application: `create_app(settings)` combines the routes of all packages with the HTTP middleware."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from service.http import documentation, error_answers, keys, parameters
 from service.http.connections import LOST
 from service.http.documentation import LiveExamples
 from service.http.envelope import Envelope
-from service.http.routing import FastRoutes, Reading, reading_routes
+from service.http.routing import FastRoutes, ReadOnly, reading_routes
 from service.infer import extensions
 from service.infer import route as infer
 from service.infer import schemas as infer_schemas
-from service.labels import labelled, settling, voiding
+from service.labels import labelled_route, settling_route, voiding_route
 from service.labels import route as labels
 from service.labels import schemas as label_schemas
 from service.models.engine import Engine
-from service.observe import kserve
+from service.observe import kserve_route
 from service.observe import route as observe
 from service.observe import schemas as observe_schemas
 from service.observe.parquet import ParquetFiles
@@ -35,7 +35,7 @@ from service.predict import schemas as predict_schemas
 from service.predict.stored import route as predictions
 from service.report import pages
 from service.report import route as report
-from service.report.recent import Recent
+from service.report.recent import RecentLabels
 from service.runtime import Runtime
 from service.settings import Settings
 from service.status import route as status
@@ -43,23 +43,29 @@ from service.status.gauges import Gauges
 from service.store.housekeeping import keep_house
 from trueodds import __version__
 
-DESCRIPTION = """Class probabilities that mean what they say, and a report that checks whether they still do.
+DESCRIPTION = """Serve calibrated class probabilities, and measure from labels whether they stay calibrated.
 
-1. `POST /predict` with images: every answer has an `id`. Or `POST /observe` with what another server has answered.
-2. `POST /feedback` with that `id` and the true label, as soon as it is known.
-3. `GET /calibration-report`: of all answers with 90% confidence, are 90% right?
+1. Send inputs to `POST /predict`. Every answer has an `id`. For a model on another server, send its answers to
+   `POST /observe` instead.
+2. Send the `id` and the true label to `POST /feedback` as soon as you know the label.
+3. Read `GET /calibration-report`. It compares the confidence with the observed accuracy: of all answers with a
+   confidence of 90%, are 90% correct?
 
-Bodies may be sent with `content-encoding: gzip` or `deflate`; what they unpack to counts against the limits.
+You may compress a body with `content-encoding: gzip` or `deflate`. The limits apply to its decompressed size.
 """
 
 
 def create_app(settings: Settings | None = None) -> FastAPI:
-    """The ASGI application; `settings` default to the environment. Opens its store when it is started."""
+    """Create the ASGI application. It opens its store at startup.
+
+    Args:
+        settings: The settings; read from the environment by default.
+    """
     runtime, parquet = Runtime(settings or Settings()), ParquetFiles()
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[dict[str, Any]]:
-        shared = {LOST: runtime.telemetry.lost}
+        shared = {LOST: runtime.telemetry.count_lost}
         try:
             await runtime.open()
             store, chosen = runtime.store, runtime.settings
@@ -67,7 +73,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
                 yield shared
                 return
             housekeeping = keep_house(store, chosen.retention_days, chosen.hold_hours)
-            pairs = kserve.keep_pairs(store, runtime.telemetry)
+            pairs = kserve_route.keep_pairs(store, runtime.telemetry)
             watches = [kind(store, chosen, runtime.telemetry).keep_watching() for kind in (Watch, PromiseWatch)]
             async with _background(housekeeping, pairs, *watches):
                 yield shared
@@ -80,22 +86,22 @@ def create_app(settings: Settings | None = None) -> FastAPI:
         version=__version__,
         description=DESCRIPTION,
         lifespan=lifespan,
-        redirect_slashes=False,  # the framework redirects to whatever host the caller names
-        redoc_url=None,  # its script fetches its vendor's logo
-        # Asking OpenTelemetry at every request whether it is there took 3% of the event loop's time.
+        redirect_slashes=False,  # the framework would redirect to any host that the caller names
+        redoc_url=None,  # its script loads the vendor's logo from the network
+        # The check for OpenTelemetry at every request took 3% of the event loop's time.
         telemetry={"tracing": False, "metrics": False, "logs": False},
     )
     app.state.runtime, app.state.keys = runtime, keys.Keys(runtime.settings)
     app.state.parquet = parquet
-    app.state.recent, app.state.gauges = Recent(), Gauges(__version__, read_only=runtime.settings.read_only)
+    app.state.recent, app.state.gauges = RecentLabels(), Gauges(__version__, read_only=runtime.settings.read_only)
     documentation.install(app, lambda: _key(runtime.engine), lambda: _examples(runtime))
     documented = (
-        *(observe.router, kserve.router, status.router, labels.router, labelled.router),
-        *(voiding.router, settling.router),
+        *(observe.router, kserve_route.router, status.router, labels.router, labelled_route.router),
+        *(voiding_route.router, settling_route.router),
         *(predictions.router, report.router, alarm.router, webhook_route.router),
     )
     if runtime.settings.read_only:
-        app.add_middleware(Reading)
+        app.add_middleware(ReadOnly)
     else:
         app.add_middleware(FastRoutes, routes=[*predict.fast.routes, *infer.fast.routes])
     part = reading_routes if runtime.settings.read_only else lambda router: router
@@ -107,7 +113,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
         Envelope,
         telemetry=runtime.telemetry,
         settings=runtime.settings,
-        streamed={"/feedback": labels.READERS, "/observe": observe.STREAMED},
+        streamed_types={"/feedback": labels.READERS, "/observe": observe.STREAMED},
     )
     error_answers.install(app)
     return app
@@ -115,7 +121,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
 
 @asynccontextmanager
 async def _background(*work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
-    """Runs the work until the block ends."""
+    """Run the coroutines until the block ends."""
     tasks = [asyncio.create_task(one) for one in work]
     try:
         yield
@@ -131,7 +137,7 @@ def _key(engine: Engine) -> tuple[str, str]:
 
 
 def _examples(runtime: Runtime) -> LiveExamples:
-    """Return examples for the model that answers now; raise ServiceError while there is none."""
+    """Return examples for the default model; raise ServiceError while there is none."""
     engine = runtime.engine
     infer_bodies = infer_schemas.examples(engine)
     return LiveExamples(
@@ -147,8 +153,8 @@ def _examples(runtime: Runtime) -> LiveExamples:
             "/observe": observe_schemas.examples(),
             "/kserve/logger": observe_schemas.event_examples(),
             "/feedback": label_schemas.examples(engine.version),
-            "/admin/labels/void": voiding.examples(label_schemas.EXAMPLE_IMPORT),
-            "/admin/labels/settle": settling.examples(),
+            "/admin/labels/void": voiding_route.examples(label_schemas.EXAMPLE_IMPORT),
+            "/admin/labels/settle": settling_route.examples(),
             "/admin/alarm/acknowledge": alarm.examples(engine.version),
             "/admin/recalibration/undecided": webhook_route.examples(engine.version),
             "/admin/alarm/rearm": alarm.rearming_examples(engine.version),

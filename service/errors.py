@@ -1,4 +1,4 @@
-"""The service's errors: a tree whose root says what its answer is, which `service.http.error_answers` makes of it."""
+"""Errors of the service. `service.http.error_answers` turns them into HTTP answers."""
 
 from __future__ import annotations
 
@@ -7,13 +7,16 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 ENDING = (KeyboardInterrupt, SystemExit, GeneratorExit, asyncio.CancelledError)
-"""Exceptions that end work from outside. Any other BaseException is a fault of the work: a panic of a library that is
-written in Rust is no Exception.
+"""Exceptions that end work from outside. Any other BaseException is a fault of the work itself; for example, a panic
+of a library in Rust is not an Exception.
 """
 
 
 class ServiceError(Exception):
-    """An answer other than 2xx: the message says what was sent, what is allowed and the cure."""
+    """Base of all errors that become an HTTP answer other than 2xx.
+
+    The message says what was sent, what is allowed and what to do.
+    """
 
     def __init__(
         self,
@@ -54,14 +57,14 @@ STATUSES: dict[RefusalCode, int] = {
     "version_taken": 409,
     "too_many_versions": 409,
 }
-"""Of a call whose first refused row has the code."""
-SHOWN = 20
-"""Refused rows that an answer lists."""
+"""HTTP status of a call, by the code of its first refused row."""
+MOST_LISTED = 20
+"""Largest number of refused rows that an answer lists."""
 
 
 @dataclass(frozen=True)
 class Refusal:
-    """Why one row of a call cannot be stored."""
+    """Reason why one row of a call cannot be stored."""
 
     row: int
     id: str | None
@@ -70,4 +73,4 @@ class Refusal:
 
 
 class CallerGoneError(Exception):
-    """Nobody waits for the answer any more."""
+    """The caller has disconnected and waits for no answer."""

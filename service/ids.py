@@ -1,6 +1,6 @@
-"""Ids of predictions: the form of those that the service gives, and the rule for a caller's own.
+"""Ids of predictions: the form of the service's own ids, and the rules for a caller's ids.
 
-/predict, the Open Inference Protocol and /feedback hold the same rule: no label waits for an id that cannot come.
+/predict, the Open Inference Protocol and /feedback share these rules. So no label waits for an id that is impossible.
 """
 
 from __future__ import annotations
@@ -11,23 +11,23 @@ import secrets
 from trueodds.texts import short
 
 MAX_ID = 128
-"""Characters in an id."""
+"""Longest id in characters."""
 _GENERATED = re.compile(r"[0-9a-fA-F]{36}")
 
 
 def new_ids(count: int, now_ms: int) -> list[str]:
-    """Ids that sort by time to the millisecond and cannot be guessed: 12 hex digits of time, 24 of randomness."""
+    """Make ids that sort by time to the millisecond and cannot be guessed: 12 hex digits of time, 24 of randomness."""
     prefix, random = f"{now_ms:012x}", secrets.token_hex(12 * count)
     return [prefix + random[24 * k : 24 * (k + 1)] for k in range(count)]
 
 
 def is_generated(id_: str) -> bool:
-    """Whether an id has the form of the service's own, in either case; a caller's own never have it."""
+    """Return whether an id has the form of the service's own ids, in upper or lower case. Callers' ids never do."""
     return _GENERATED.fullmatch(id_) is not None
 
 
 def id_problem(value: object) -> str:
-    """Why a value is no id of a prediction, to be read after its name; "" where it may be one."""
+    """Return why a value cannot be the id of a prediction, phrased to follow its name; "" if it can."""
     allowed = f"allowed is a text of 1 to {MAX_ID} printable characters"
     if not isinstance(value, str):
         return f"is {short(value)}; {allowed}"
@@ -37,7 +37,7 @@ def id_problem(value: object) -> str:
 
 
 def own_id_problem(value: object) -> str:
-    """Why a value is no id of a caller's own, to be read after its name; "" where it is one."""
+    """Return why a value cannot be a caller's own id, phrased to follow its name; "" if it can."""
     if isinstance(value, str) and is_generated(value):
-        return f"is {value!r}; 36 hex digits are kept for the service's own ids"
+        return f"is {value!r}; ids of 36 hex digits are reserved for the service"
     return id_problem(value)

@@ -1,4 +1,4 @@
-"""The parts that live as long as the application: the store, the models, the metrics."""
+"""Objects that live as long as the application: the store, the models, the metrics."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 
 class Runtime:
-    """Opened and closed by the application's lifespan."""
+    """Store, models and metrics of a running application. Its lifespan opens and closes them."""
 
     def __init__(self, settings: Settings) -> None:
         self.settings, self.telemetry = settings, Telemetry()
@@ -30,12 +30,12 @@ class Runtime:
         self._registry: Registry | None = None
 
     async def open(self) -> None:
-        """Open the store and load the models that are there; what comes later is found within a second.
+        """Open the store and load the published models. Later versions are noticed within a second.
 
-        A service that only reads loads none.
+        A read-only service loads no model.
 
         Raises:
-            StoreError: the store cannot be opened.
+            StoreError: The store cannot be opened.
         """
         chosen = self.settings
         self._store = await open_store(
@@ -43,12 +43,12 @@ class Runtime:
         )
         self._registry = Registry(chosen, self._store, self.telemetry, self.answered_by)
         if chosen.read_only:
-            self._registry.reason = "this service only reads, so it loads no model (--read-only)"
+            self._registry.reason = "this service is read-only (--read-only) and loads no model"
         else:
             await self._registry.open()
 
     async def close(self) -> None:
-        """Answer what is queued, then close the store."""
+        """Answer the queued requests, then close the store."""
         if self._registry:
             await self._registry.close()
         if self._store:
@@ -56,46 +56,46 @@ class Runtime:
 
     @property
     def store(self) -> Store:
-        return _opened(self._store)
+        return _require_open(self._store)
 
     @property
     def registry(self) -> Registry:
-        return _opened(self._registry)
+        return _require_open(self._registry)
 
     @property
     def engine(self) -> Engine:
-        """The engine that answers when nothing is named; raises ServiceError 503, with the reason, while none does."""
+        """Engine of the default version. Raises ServiceError 503, with the reason, while there is none."""
         return self.registry.default
 
     async def check_store(self) -> None:
-        """Raises StoreError where the store cannot be written now, or read by a service that only reads."""
+        """Raise StoreError if the store cannot be written. For a read-only service: if it cannot be read."""
         try:
             async with asyncio.timeout(PING_SECONDS):
                 await self.store.ping()
         except TimeoutError:
-            raise StoreError(f"the store has not answered for {PING_SECONDS:g} s") from None
+            raise StoreError(f"the store has not responded for {PING_SECONDS:g} s") from None
 
     async def mature(self, version: Version) -> None:
-        """Count what has matured by now, before answers of the version are read; a service that only reads cannot."""
+        """Count the answers whose window has closed, so that a read sees them. A read-only service does nothing."""
         if version.maturity is not None and not self.settings.read_only:
             await self.store.mature()
 
     async def answered_by(self, model: str, version: str) -> Version:
-        """The version that stored answers are of, whether it is loaded or not.
+        """Return the version that gave stored answers, whether it is loaded or not.
 
         Raises:
-            StoreError: the store does not know it.
+            StoreError: The store does not have this version.
         """
         for known in await self.store.read_versions():
             if known.key == (model, version):
                 return known
-        raise StoreError(f"the store holds answers of {model}/{version} and does not know that version")
+        raise StoreError(f"the store holds answers of {model}/{version} but no entry for that version")
 
     async def version(self, model: str | None, version: str | None) -> Version:
-        """The version that is asked for; of several, the served one, else the newest.
+        """Return the version that a request selects. Of several matches, prefer the served one, then the newest.
 
         Raises:
-            ServiceError: 404 listing the known ones; 503 while there are none at all.
+            ServiceError: 404 if no version matches, with a list of the known ones; 503 while the store has no version.
         """
         known = await self.store.read_versions()
         if not known:
@@ -106,16 +106,16 @@ class Runtime:
             code = "unknown_version" if model in (None, *(v.model for v in known)) else "unknown_model"
             raise ServiceError(404, code, f"there is no {model or '*'}/{version or '*'}; known are {names}")
         fitting.sort(key=lambda v: not is_shadow(v.model))
-        served = self.registry.served(model)
+        served = self.registry.served_version(model)
         return next((v for v in fitting if v.key == served), fitting[-1])
 
 
 def runtime_of(request: Request) -> Runtime:
-    """The runtime of the application that serves a request."""
+    """Return the runtime of the application that handles a request."""
     return cast(Runtime, request.app.state.runtime)
 
 
-def _opened(part: T | None) -> T:
+def _require_open(part: T | None) -> T:
     if part is None:
         raise ServiceError(503, "not_ready", "the service is starting", retry_after=1)
     return part

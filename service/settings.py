@@ -1,4 +1,4 @@
-"""The settings: environment variables TRUEODDS_*, and options of `trueodds serve`, which win."""
+"""Settings: environment variables TRUEODDS_* and the options of `trueodds serve`, which take precedence."""
 
 from __future__ import annotations
 
@@ -21,20 +21,24 @@ from trueodds.inputs.image.pictures import MAX_PIXELS
 from trueodds.sums.maturity import EXAMPLE, Matures, read_matures
 
 Network = IPv4Network | IPv6Network
-_KEY = "SHA-256 of the key that {} needs (trueodds key makes one), several with commas, or @FILE of them"
+_KEY = "SHA-256 hash of the key for {}. Make one with `trueodds key`. Give several with commas, or as @FILE."
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 _PREFECT = "prefect+"
 DEPLOYMENT = "/deployments/name/"
-"""Of the URL of a Prefect deployment: before the names of its flow and its own."""
+"""Part of a Prefect deployment's URL that precedes the names of its flow and of the deployment."""
 CENTURY_DAYS = 36_525
-"""The longest retention. A time in milliseconds that is no 64-bit number would end housekeeping, without a word."""
+"""Longest retention in days. A longer one overflows a 64-bit number of milliseconds and would stop housekeeping."""
 
 
 def read_hashes(text: str) -> tuple[str, ...]:
-    """The hashes of a setting: separated by commas, or @FILE with one a line.
+    """Read the key hashes of a setting.
+
+    Args:
+        text: Hashes separated by commas, or `@FILE` with one hash per line.
 
     Raises:
-        ValueError: a file that cannot be read, or what is no SHA-256 in hex. The text is not repeated: it may be a key.
+        ValueError: The file cannot be read, or a value is not a SHA-256 hash in hex. The message does not repeat the
+            value, which may be a key.
     """
     source, words = "it", text.split(",") if text.strip() else []
     if text.startswith("@"):
@@ -44,24 +48,26 @@ def read_hashes(text: str) -> tuple[str, ...]:
         except (OSError, UnicodeDecodeError) as error:
             raise ValueError(f"the file of key hashes cannot be read: {error}") from None
         if not words:  # an empty file must not open what it was meant to lock
-            raise ValueError(f"{source} holds no key hash; write one a line")
+            raise ValueError(f"{source} holds no key hash; write one hash per line")
     hashes = tuple(word.strip().lower() for word in words)
     if not all(_SHA256.fullmatch(word) for word in hashes):
-        raise ValueError(f"{source} holds what is not a SHA-256 (64 hex digits); trueodds key makes one")
+        raise ValueError(
+            f"a value of {source} is not a SHA-256 hash (64 hex digits); make a key and its hash with: trueodds key"
+        )
     return hashes
 
 
 @dataclass(frozen=True)
 class Webhook:
-    """The address that an alarm's news go to."""
+    """URL that receives the messages of an alarm."""
 
     url: str
     starts_run: bool
-    """The URL is that of a Prefect deployment by its name."""
+    """Whether the URL names a Prefect deployment, which then starts a run."""
 
     @property
     def key(self) -> str:
-        """Names it in the store, where its secrets have no place."""
+        """Return the webhook's name in the store. It is a hash, because the URL may contain secrets."""
         return hashlib.sha256(f"{self.starts_run} {self.url}".encode()).hexdigest()[:16]
 
     def __str__(self) -> str:
@@ -70,10 +76,10 @@ class Webhook:
 
 
 def read_webhooks(text: str) -> tuple[Webhook, ...]:
-    """The webhooks of a setting.
+    """Read the webhooks of a setting.
 
     Raises:
-        ValueError: naming the number of the URL that is none; the text is not repeated, for it may hold a secret.
+        ValueError: A URL is not valid. The message gives its number and does not repeat it, since it may hold a secret.
     """
     webhooks = []
     for number, word in enumerate(filter(None, map(str.strip, text.split(","))), 1):
@@ -81,11 +87,11 @@ def read_webhooks(text: str) -> tuple[Webhook, ...]:
         try:
             parts = urlsplit(url)
             sound = parts.scheme in ("http", "https") and parts.hostname and (parts.port or 1)
-        except ValueError:  # a port that is none
+        except ValueError:  # the port is not a number
             sound = False
         if not sound:
             raise ValueError(
-                f"webhook {number} is no URL; allowed are http://, https://, prefect+http://, prefect+https://"
+                f"webhook {number} is not a URL; allowed are http://, https://, prefect+http://, prefect+https://"
             )
         prefect = word != url
         if prefect and not (DEPLOYMENT in parts.path and len(parts.path.partition(DEPLOYMENT)[2].split("/")) == 2):
@@ -96,27 +102,27 @@ def read_webhooks(text: str) -> tuple[Webhook, ...]:
 
 
 def read_providers(text: str) -> tuple[str, ...]:
-    """The providers of a setting, the first choice first.
+    """Read the execution providers of a setting, in order of preference.
 
     Raises:
-        ValueError: one that the installed onnxruntime does not have.
+        ValueError: The installed onnxruntime lacks one of the providers.
     """
-    import onnxruntime  # 40 ms that only the service's own process has to wait
+    import onnxruntime  # its import takes 40 ms, which other commands need not wait for
 
     known = [n.removesuffix("ExecutionProvider").lower() for n in onnxruntime.get_available_providers()]
     names = tuple(dict.fromkeys(filter(None, (word.strip().lower() for word in text.split(",")))))
     if not names or (unknown := [name for name in names if name not in known]):
-        problem = f"{unknown[0]!r} is none of them" if names else "none is named"
-        cure = "; cuda comes with onnxruntime-gpu in onnxruntime's place" if "cuda" not in known else ""
+        problem = f"{unknown[0]!r} is not available" if names else "no provider is given"
+        cure = "; for cuda, install onnxruntime-gpu instead of onnxruntime" if "cuda" not in known else ""
         raise ValueError(f"{problem}; the installed onnxruntime has {', '.join(sorted(known))}{cure}")
     return names
 
 
 def read_networks(text: str) -> tuple[Network, ...]:
-    """The networks of a setting; an address is one of its own.
+    """Read the networks of a setting. A single address counts as a network of its own.
 
     Raises:
-        ValueError: naming what is neither an address nor a network.
+        ValueError: A value is neither an address nor a network. The message names it.
     """
     networks = []
     for word in filter(None, map(str.strip, text.split(","))):
@@ -128,7 +134,7 @@ def read_networks(text: str) -> tuple[Network, ...]:
 
 
 def _from_text(read: Callable[[str], object]) -> BeforeValidator:
-    """Reads a text with `read`; what is read already, such as the default, stays."""
+    """Return a validator that reads text with `read`. It passes other values, such as the default, through."""
     return BeforeValidator(lambda value: read(value) if isinstance(value, str) else value)
 
 
@@ -140,32 +146,34 @@ Windows = Annotated[Matures, NoDecode, _from_text(read_matures)]
 
 
 class Settings(BaseSettings):
-    """Every setting has a default that suits one machine; limits are there to be raised."""
+    """Settings of the service. The defaults suit one machine; raise the limits where you need more."""
 
     model_config = SettingsConfigDict(env_prefix="TRUEODDS_", frozen=True)
 
-    host: str = Field("127.0.0.1", description="address to listen on; 0.0.0.0 is every interface")
-    port: int = Field(8000, ge=0, le=65_535, description="port to listen on; 0 takes a free one")
-    url_file: Path | None = Field(None, description="file that gets the URL once the service is listening")
-    workers: int = Field(1, ge=1, le=64, description="processes that share the port; each loads the models")
+    host: str = Field("127.0.0.1", description="Address to listen on. 0.0.0.0 means every interface.")
+    port: int = Field(8000, ge=0, le=65_535, description="Port to listen on. 0 takes a free port.")
+    url_file: Path | None = Field(None, description="File that receives the URL once the service is listening.")
+    workers: int = Field(1, ge=1, le=64, description="Processes that share the port. Each loads the models.")
     models: Annotated[str, BeforeValidator(str)] = Field(
-        "models", description="folder of published bundles, or s3://bucket/prefix (docs/how-to/use-a-bucket.md)"
+        "models", description="Folder of published bundles, or s3://bucket/prefix."
     )
     models_cache: Path | None = Field(
         None,
-        description="folder that keeps what came from a bucket; left out: trueodds in the user's cache folder",
+        description="Folder that caches models from a bucket. Default: `trueodds` in the user's cache folder.",
     )
-    models_seconds: float = Field(10.0, gt=0, description="time between two looks into a bucket of models")
+    models_seconds: float = Field(10.0, gt=0, description="Seconds between two listings of a bucket of models.")
     bundle: Path | None = Field(
-        None, description="folder of one bundle, served alone in place of `models`, as a storage initialiser mounts it"
+        None,
+        description="Folder of a single bundle, served instead of `models`. A KServe storage initialiser mounts it.",
     )
     store: Annotated[str, BeforeValidator(str)] = Field(
-        "store.sqlite", description="SQLite file, or postgresql:// URL, for predictions, labels and sums"
+        "store.sqlite", description="SQLite file or postgresql:// URL that holds predictions, labels and sums."
     )
 
     read_only: bool = Field(
         False,
-        description="only report: the PostgreSQL store is read, it may be a standby, and no model is loaded",
+        description="Serve reports only. The PostgreSQL store is only read (it may be a standby), and no model is"
+        " loaded.",
     )
     predict_key: KeyHashes = Field((), description=_KEY.format("/predict, /v2 inference, /observe and /kserve"))
     feedback_key: KeyHashes = Field((), description=_KEY.format("/feedback"))
@@ -173,113 +181,145 @@ class Settings(BaseSettings):
         (), description=_KEY.format("/calibration-report, /models, /metrics and GET /predictions")
     )
     admin_key: KeyHashes = Field(
-        (), description=_KEY.format("/admin, DELETE /predictions and what any other key opens")
+        (), description=_KEY.format("/admin, DELETE /predictions and every route of the other keys")
     )
 
-    max_instances: int = Field(256, ge=1, description="inputs in one /predict call")
-    max_labels: int = Field(10_000, ge=1, description="labels in one /feedback call")
-    max_body_bytes: int = Field(16 * 1024**2, ge=1024, description="bytes in one request body")
+    max_instances: int = Field(256, ge=1, description="Largest number of inputs in one /predict call.")
+    max_labels: int = Field(10_000, ge=1, description="Largest number of labels in one /feedback call.")
+    max_body_bytes: int = Field(16 * 1024**2, ge=1024, description="Largest size of one request body, in bytes.")
     max_json_values: int = Field(
-        2_000_000, ge=1024, description="values in one JSON body; numbers beyond go as .npy, base64 or raw bytes"
+        2_000_000,
+        ge=1024,
+        description="Largest number of values in one JSON body. Send more numbers as .npy, base64 or raw bytes.",
     )
     max_pixels: int = Field(
-        4 * MAX_PIXELS, ge=1, description="pixels in all encoded images of one call, before any resizing"
+        4 * MAX_PIXELS, ge=1, description="Largest total of pixels in the encoded images of one call, before resizing."
     )
-    body_seconds: float = Field(30.0, gt=0, description="time in which a request's body must arrive")
+    body_seconds: float = Field(30.0, gt=0, description="Seconds within which a request body must arrive.")
     body_rate: int = Field(
-        100, ge=0, description="bytes a second that a body in bulk must bring, over `body_seconds` each; 0: as it comes"
+        100,
+        ge=0,
+        description="Lowest rate of a bulk body, in bytes per second over each `body_seconds`. 0 sets no limit.",
     )
     write_seconds: float = Field(
-        30.0, gt=0, description="time after which a client that takes nothing of its answer is cut off"
+        30.0, gt=0, description="Seconds after which a client that reads nothing of its answer is disconnected."
     )
     max_connections: int = Field(
-        1000, ge=1, description="open connections of one address, at most three quarters of what `ulimit -n` allows"
+        1000,
+        ge=1,
+        description="Largest number of open connections per address. It is at most three quarters of `ulimit -n`.",
     )
     max_pipelined: int = Field(
-        4, ge=1, description="requests that one connection may have in work; later ones wait unread"
+        4, ge=1, description="Requests of one connection that are processed at once. Later requests wait unread."
     )
     proxies: Networks = Field(
-        (), description="addresses or networks of proxies, with commas, whose connections are not limited"
+        (), description="Addresses or networks of proxies, separated by commas. Their connections are not limited."
     )
     answer_seconds: float = Field(
-        30.0, gt=0, description="time from a request's arrival on, after which /predict gives up and answers 503"
+        30.0, gt=0, description="Seconds after a request arrives at which /predict gives up and answers 503."
     )
 
-    max_batch: int = Field(64, ge=1, description="inputs the model takes at once")
-    max_waiting: int = Field(1024, ge=1, description="inputs that may wait for a model before /predict answers 503")
-    max_pinned: int = Field(4, ge=1, description="versions kept loaded only because they were asked for by name")
+    max_batch: int = Field(64, ge=1, description="Largest batch that the model scores at once, in inputs.")
+    max_waiting: int = Field(
+        1024, ge=1, description="Inputs that may wait for one model. Beyond that, /predict answers 503."
+    )
+    max_pinned: int = Field(4, ge=1, description="Versions kept loaded because a request named them explicitly.")
     max_observed: int = Field(
-        1000, ge=0, description="versions of other servers' models that /observe makes known; 0: it takes none"
+        1000, ge=0, description="Versions of models on other servers that /observe may add. 0 turns /observe off."
     )
     threads: int | None = Field(
         None,
         ge=1,
-        description="threads of each model; left out: one, for a slow one the worker's share of the cores."
-        " With several, the model is in memory twice. A very fast one is scored between two requests, with one",
+        description="Threads per model. Default: one, or for a slow model the worker's share of the cores. With several"
+        " threads the model is in memory twice. A very fast model runs on the event loop with one thread.",
     )
 
     providers: Providers = Field(
         ("cpu",),
-        description="what runs the models, with commas: the first that reproduces a bundle's golden prediction; cuda"
-        " needs onnxruntime-gpu",
+        description="ONNX Runtime providers in order of preference, separated by commas. The service uses the first one"
+        " that reproduces the bundle's golden prediction. cuda needs onnxruntime-gpu.",
     )
 
     retention_days: int | None = Field(
         None,
         ge=1,
         le=CENTURY_DAYS,
-        description="days that predictions and labels are kept; left out: for ever. Sums always are",
+        description="Days for which predictions and labels are kept. Default: for ever. Sums are always kept.",
     )
     hold_hours: int = Field(
-        72, ge=1, le=24 * CENTURY_DAYS, description="hours that a label waits for a prediction with the caller's own id"
+        72,
+        ge=1,
+        le=24 * CENTURY_DAYS,
+        description="Hours for which a label with the caller's own id waits for its prediction.",
     )
     matures: Windows = Field(
         (),
-        description=f"windows of models whose labels come late, with commas: {EXAMPLE} counts each answer of fraud 45"
-        " days after it was given, as ok if it has no label then. A version keeps the window it began with",
+        description=f"Maturity windows of models with late labels, separated by commas. {EXAMPLE} counts each answer of"
+        " model `fraud` 45 days after it was given, as class `ok` if it has no label by then. A version keeps the"
+        " window that it began with.",
     )
-    database_connections: int = Field(8, ge=2, description="connections to PostgreSQL that one process opens at most")
+    database_connections: int = Field(
+        8, ge=2, description="Largest number of connections to PostgreSQL that one process opens."
+    )
 
-    alarm_tolerance: float = Field(0.02, ge=0, lt=0.5, description="calibration error that is put up with")
+    alarm_tolerance: float = Field(
+        0.02,
+        ge=0,
+        lt=0.5,
+        description="Largest acceptable calibration error (ECE). The alarm collects evidence that the ECE is larger.",
+    )
     alarm_ratio_tolerance: float = Field(
-        1.2, gt=1, le=100, description="expected / observed positives that is put up with, or observed / expected"
+        1.2,
+        gt=1,
+        le=100,
+        description="Largest acceptable ratio of expected to observed positives, or of observed to expected.",
     )
     alarm_alpha: float = Field(
-        0.05, gt=0, lt=1, description="share of sound versions that may alarm falsely, ever; it fires at 1/alpha"
+        0.05,
+        gt=0,
+        lt=1,
+        description="False alarm rate: the largest share of calibrated versions that ever alarm. The alarm fires at"
+        " evidence 1/alpha.",
     )
     alarm_run_length: int | None = Field(
-        None, ge=20, description="fire sooner, too, at the price of one false alarm in so many labels; left out: no"
+        None,
+        ge=20,
+        description="Also run a faster alarm that allows one false alarm in this many labels. Default: off.",
     )
     alarm_propensity_floor: float = Field(
         0.05,
         gt=0,
         le=1,
-        description="smallest propensity that predictions come with; below, they are left out of the weighted evidence",
+        description="Smallest propensity that the weighted evidence includes. Predictions with a smaller one are left"
+        " out.",
     )
     audit_share: float = Field(
         0.0,
         ge=0,
         le=1,
-        description="of the answers that act alone, the share whose labels are asked for (`audit: true`), drawn at"
-        " random and stored as their propensity; 0: none. Below the propensity floor, it becomes the floor's default",
+        description="Share of the answers that act alone for which a label is requested (`audit: true`). They are drawn"
+        " at random, and the share is stored as their propensity. 0 requests none. A share below the propensity floor"
+        " lowers the floor's default to it.",
     )
     alarm_webhook: Webhooks = Field(
-        (), description="URLs that get an alarm, with commas: http(s)://, or prefect+http(s):// to start a deployment"
+        (),
+        description="URLs that receive an alarm, separated by commas: http(s)://, or prefect+http(s):// to start a"
+        " deployment.",
     )
-    alarm_url: str = Field("", description="public address of this service, for links; left out: http://host:port")
+    alarm_url: str = Field("", description="Public address of this service for links. Default: http://host:port.")
 
     @model_validator(mode="before")
     @classmethod
-    def _floor(cls, given: Any) -> Any:
-        """Lower the default of the propensity floor to the audit's share, else audited answers would be left out."""
-        if isinstance(given, dict) and "audit_share" in given and "alarm_propensity_floor" not in given:
+    def _floor(cls, values: Any) -> Any:
+        """Lower the default propensity floor to the audit share. Otherwise audited answers would be left out."""
+        if isinstance(values, dict) and "audit_share" in values and "alarm_propensity_floor" not in values:
             try:
-                share = float(given["audit_share"])
+                share = float(values["audit_share"])
             except (TypeError, ValueError):
-                return given  # the field's own check says why
+                return values  # the field's own validator explains the problem
             if 0 < share < cls.model_fields["alarm_propensity_floor"].default:
-                return {**given, "alarm_propensity_floor": share}
-        return given
+                return {**values, "alarm_propensity_floor": share}
+        return values
 
     @field_validator("models")
     @classmethod
@@ -301,6 +341,6 @@ class Settings(BaseSettings):
 
     @property
     def address(self) -> str:
-        """Where people reach the service, as far as it can know."""
+        """Address at which people reach the service, as far as the service knows it."""
         host = socket.gethostname() if self.host in ("0.0.0.0", "::") else self.host
         return self.alarm_url or f"http://{f'[{host}]' if ':' in host else host}:{self.port}"

@@ -36,7 +36,7 @@ def outer_after(
         for name, buffer in net.named_buffers():
             buffer.data.copy_(buffers[name])
         objective = method.objective(made)
-        loss = objective * (len(made.labels) if descent.summed else 1)
+        loss = objective * (len(made.labels) if descent.is_sum else 1)
         gradients = torch.autograd.grad(loss, list(theta.values()), create_graph=graph, materialize_grads=True)
         if descent.clip:
             norm = torch.sqrt(torch.stack([(g * g).sum() for g in gradients]).sum())

@@ -94,12 +94,15 @@ def test_what_is_no_promise_is_refused(given: str, words: str) -> None:
     ("changes", "words"),
     [
         ({"threshold": None, "reason": "too_few"}, "no threshold is certified"),
-        ({"by": "class", "threshold": None}, "one of all answers, and those by tag: choose it without --by"),
+        (
+            {"by": "class", "threshold": None},
+            "or one for each tag; choose it without --by",
+        ),
         ({"by": "question", "threshold": None}, "or send each answer's question as its tag"),
         ({"tagz": {"day": 0.7}}, "has the key 'tagz', which is unknown"),
         ({"by": "tag", "groups": [{}]}, "its groups have no names or thresholds"),
         ({"risk": None, "mean_cost": 0.2}, "bounds a mean cost"),
-        ({"wrong": 800}, "must rise in this order"),
+        ({"wrong": 800}, "must increase in this order"),
     ],
 )
 def test_a_file_without_a_promise_is_refused(tmp_path: Path, changes: dict[str, Any], words: str) -> None:

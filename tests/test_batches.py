@@ -104,7 +104,7 @@ def test_no_augmentation_is_the_same_tensor() -> None:
 
 def test_an_epoch_is_every_row_once_in_even_batches() -> None:
     split = batches(rows=10)
-    parts = [labels for _, labels in split.shuffled(4, torch.Generator().manual_seed(1))]
+    parts = [labels for _, labels in split.shuffle(4, torch.Generator().manual_seed(1))]
     assert [len(part) for part in parts] == [4, 3, 3] and split.steps(4) == 3
     assert sorted(torch.cat(parts).tolist()) == list(range(10))
     assert torch.cat(parts).tolist() != list(range(10))
@@ -112,7 +112,7 @@ def test_an_epoch_is_every_row_once_in_even_batches() -> None:
 
 def test_mapped_rows_give_the_same_batches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(mapped, "MAPPED_FROM", 100)
-    monkeypatch.setattr(mapped, "KEPT", 0)  # pages go after every batch
+    monkeypatch.setattr(mapped, "RELEASED_AT", 0)  # pages go after every batch
     held, augment = batches(rows=10), Augmentation(2, True)
     x = mapped.take(held.rows.numpy(), np.arange(10), tmp_path)
     large = Batches.of(
@@ -122,7 +122,7 @@ def test_mapped_rows_give_the_same_batches(tmp_path: Path, monkeypatch: pytest.M
         augment,
     )
     one, other = (
-        [*split.shuffled(4, torch.Generator().manual_seed(1)), *split.ordered(4)]
+        [*split.shuffle(4, torch.Generator().manual_seed(1)), *split.in_order(4)]
         for split in (large, batches(rows=10, augment=augment))
     )
     assert all(
@@ -139,8 +139,8 @@ def test_rows_that_are_too_large_for_the_device_stay_on_the_host(monkeypatch: py
     apart = Batches.of(dataset, "train", torch.device("cuda"), Augmentation(2, True))
     assert here.rows.is_cuda and not apart.rows.is_cuda
     for split in (here, apart):
-        assert all(rows.is_cuda and labels.is_cuda for rows, labels in split.ordered(4))
-    one, other = (list(split.shuffled(4, torch.Generator().manual_seed(1))) for split in (here, apart))
+        assert all(rows.is_cuda and labels.is_cuda for rows, labels in split.in_order(4))
+    one, other = (list(split.shuffle(4, torch.Generator().manual_seed(1))) for split in (here, apart))
     assert all(
         torch.equal(a, b) for left, right in zip(one, other, strict=True) for a, b in zip(left, right, strict=True)
     )
@@ -148,21 +148,21 @@ def test_rows_that_are_too_large_for_the_device_stay_on_the_host(monkeypatch: py
 
 def test_ordered_is_in_order() -> None:
     split = batches(rows=10)
-    pairs = list(split.ordered(4))
+    pairs = list(split.in_order(4))
     assert torch.cat([labels for _, labels in pairs]).tolist() == list(range(10))
     assert torch.equal(pairs[1][0], split.normalise(split.rows[4:8]))
 
 
 def test_large_images_are_passed_in_small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pipeline.training.batches.ORDERED_VALUES", 3 * 6 * 5 * 3)
-    assert [len(labels) for _, labels in batches(rows=10).ordered(4)] == [3, 3, 3, 1]
-    monkeypatch.setattr("pipeline.training.batches.ORDERED_VALUES", 1)
-    assert [len(labels) for _, labels in batches(rows=3).ordered(4)] == [1, 1, 1]
+    monkeypatch.setattr("pipeline.training.batches.VALUES_AT_ONCE", 3 * 6 * 5 * 3)
+    assert [len(labels) for _, labels in batches(rows=10).in_order(4)] == [3, 3, 3, 1]
+    monkeypatch.setattr("pipeline.training.batches.VALUES_AT_ONCE", 1)
+    assert [len(labels) for _, labels in batches(rows=3).in_order(4)] == [1, 1, 1]
 
 
 def test_the_generator_decides() -> None:
     split = batches(augment=Augmentation(2, True))
-    one, same, other = (next(iter(split.shuffled(4, torch.Generator().manual_seed(s))))[0] for s in (5, 5, 6))
+    one, same, other = (next(iter(split.shuffle(4, torch.Generator().manual_seed(s))))[0] for s in (5, 5, 6))
     assert torch.equal(one, same) and not torch.equal(one, other)
 
 
@@ -170,7 +170,7 @@ def test_endless_batches_go_on_where_they_were() -> None:
     split = batches(rows=10)
 
     def first(count: int, done: int = 0) -> list[list[int]]:
-        endless = split.endless(4, torch.Generator().manual_seed(3), done=done)
+        endless = split.repeat(4, torch.Generator().manual_seed(3), skip=done)
         return [labels.tolist() for _, labels in itertools.islice(endless, count)]
 
     whole = first(8)

@@ -151,7 +151,10 @@ def test_a_look_asks_once_and_a_bucket_that_is_away_costs_nothing(
     assert store.requests == ["GET /bucket"], "one listing"
     store.fault = "denies"
     problem = service.contents().problems[0]
-    assert problem.startswith(f"{URL} denies access (AccessDenied)") and "what was fetched before is served" in problem
+    assert (
+        problem.startswith(f"{URL} denies access (AccessDenied)")
+        and "the versions fetched before are served" in problem
+    )
     store.stop()
     assert "cannot be reached" in service.contents().problems[0] and service.contents().default == key
     again = CachedBucket(URL, tmp_path / "service", 0.0)  # another process, from the same cache
@@ -165,7 +168,7 @@ def test_a_look_asks_once_and_a_bucket_that_is_away_costs_nothing(
 
 
 def test_words(store: Store, bundles: list[Path], tmp_path: Path) -> None:
-    with pytest.raises(BucketError, match="is in no bucket that exists"):
+    with pytest.raises(BucketError, match="is in a bucket that does not exist"):
         open_models("s3://nowhere/models").publish(bundles[0])
     for url in ("memory://models", f"file://{tmp_path}/models"):
         with pytest.raises(BucketError, match="can only be read; models are published to s3://"):

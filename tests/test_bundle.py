@@ -139,13 +139,13 @@ def test_a_copied_card_keeps_nothing_of_other_files(good: Path, tmp_path: Path) 
 @pytest.mark.parametrize("name", ["model.onnx", "calibrator.json", "card.json"])
 def test_a_missing_file(good: Path, name: str) -> None:
     (good / name).unlink()
-    with pytest.raises(BundleError, match=f"{name} is missing: .* is not a whole bundle"):
+    with pytest.raises(BundleError, match=f"{name} is missing: .* is not a complete bundle"):
         Bundle.load(good)
 
 
 def test_a_missing_folder(good: Path) -> None:
     for path in (good / "nowhere", good / "card.json"):
-        with pytest.raises(BundleError, match="is not a whole bundle"):
+        with pytest.raises(BundleError, match="is not a complete bundle"):
             Bundle.load(path)
 
 
@@ -239,7 +239,7 @@ def test_a_class_that_stands_twice_is_refused(tmp_path: Path) -> None:
         card["classes"][1] = card["classes"][0]
 
     folder = make_bundle(tmp_path / "bundle", repeat)
-    with pytest.raises(BundleError, match=r"classes: .*stands twice"):
+    with pytest.raises(BundleError, match=r"classes: .*occurs twice"):
         Bundle.load(folder)
 
 
@@ -254,5 +254,5 @@ def test_a_calibrator_of_other_classes(good: Path) -> None:
     card = json.loads((good / "card.json").read_text())
     card["files"]["calibrator.json"] = digest(good / "calibrator.json")
     (good / "card.json").write_text(json.dumps(card))
-    with pytest.raises(BundleError, match=r"calibrator.json was fitted on 7 classes, and card.json names 3: put back"):
+    with pytest.raises(BundleError, match=r"calibrator.json was fitted on 7 classes, but card.json names 3: put back"):
         Bundle.load(good)

@@ -51,7 +51,7 @@ def test_it_prints_every_number_with_its_interval(report: CalibrationReport) -> 
 def test_what_chance_explains_reads_so() -> None:
     y = np.array([RNG.choice(3, p=row) for row in P[:400]])
     assert re.match(
-        r"The gaps are no larger than chance makes them \(p = 0\.\d+\), but an ECE of up to 0\.0\d+ would fit"
+        r"The gaps are no larger than chance alone makes them \(p = 0\.\d+\), but an ECE of up to 0\.0\d+ would fit"
         r" these rows as well\. Fewer than 500 rows",
         trueodds.report(P[:400], y).reading,
     )
@@ -129,7 +129,7 @@ def test_an_error_that_the_nlls_limits_do_not_allow_for_is_said() -> None:
     labels = np.append(np.arange(200) >= 40, np.ones(40, bool)).astype(int)
     report = trueodds.report(np.stack([1 - confidence, confidence], axis=1), labels)
     assert report.nll_unseen is not None
-    assert "not allowed for: one wrong answer at the surest confidence, unseen so far, would cost 20.7 nats" in str(
+    assert "not included: a wrong answer at the highest confidence, not seen so far, would cost 20.7 nats" in str(
         report
     )
     assert "not allowed for" not in str(trueodds.report([[0.3, 0.7], [0.6, 0.4]] * 200, [1, 0, 1, 1] * 100))

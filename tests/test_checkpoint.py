@@ -15,7 +15,7 @@ from pipeline.config import Data, Training
 from pipeline.training.checkpoint import Checkpoint
 from pipeline.training.recipe import Recipe
 from pipeline.training.resolution import plan_of
-from pipeline.training.state import Epoch, TrainingState
+from pipeline.training.training_state import Epoch, TrainingState
 from tests.test_train import equal
 from tests.training_runs import stopped, train
 
@@ -50,7 +50,7 @@ def test_an_epoch_interrupted_in_its_middle_goes_on_there(
     monkeypatch.setattr(Recipe, "rate_at", noted)
     caplog.set_level("INFO")
     resumed = train(rows, training, tmp_path / "c")
-    assert "going on after epoch 2 of 3 and 1 steps of the next from" in caplog.text
+    assert "continuing after epoch 2 of 3 and 1 steps of the next from" in caplog.text
     assert steps == [11, 12, 13, 14]
     assert equal(resumed, whole) and resumed.history == whole.history and resumed.settings == whole.settings
     assert resumed.epoch_rows.keys() == whole.epoch_rows.keys()

@@ -101,7 +101,7 @@ def test_what_no_command_knows_is_refused(
 ) -> None:
     status, out, err = ended(package, words, capsys)
     assert (status, out) == (2, "") and err.startswith("error: ") and message in err
-    assert err.splitlines()[-1].endswith(" --help lists what there is")
+    assert err.splitlines()[-1].endswith(" --help lists the options and commands")
 
 
 def test_parameters_may_stand_on_both_sides_of_an_option(capsys: pytest.CaptureFixture[str]) -> None:

@@ -64,7 +64,7 @@ def test_arrays_are_compared_row_by_row() -> None:
     assert old.ece_floor == pytest.approx(report.floor_mean) and new.classwise_ece_floor is not None
     text = str(found)
     assert f"{old.ece:.4f}, floor {old.ece_floor:.4f}" in text and NOTE in text
-    assert "one seed, which speaks of two nets, not of two methods" in text and "Holm" not in text
+    assert "one seed, which compares two nets, not two methods" in text and "Holm" not in text
     assert not any(word in one.sentence for one in found.differences for word in ("ECE", "MCE"))
     assert json.loads(json.dumps(found.as_dict()))["models"][0]["name"] == "old"
 
@@ -147,7 +147,7 @@ def test_tables_in_one_order_and_confidences_alone(tmp_path: Path, capsys: pytes
     assert "class-wise ECE" in capsys.readouterr().out
     assert run(tmp_path / "new.npz", tmp_path / "top.npz") == 0
     said = capsys.readouterr().out
-    assert "NLL and Brier score are those of the confidence of being right" in said and "class-wise ECE  " not in said
+    assert "NLL and Brier score are computed from the confidence" in said and "class-wise ECE  " not in said
     assert "top: NLL +0.0000 [+0.0000, +0.0000], the same as new's (p 1)." in said
 
 
@@ -165,7 +165,7 @@ def test_what_tables_cannot_be_compared(tmp_path: Path, capsys: pytest.CaptureFi
     for words, problem in (
         ((plain,), "is one table; give those of two or more models"),
         ((plain, plain), "is given twice"),
-        ((plain, short), "plain has 60 rows and short 50; give the same rows in one order, or a column id"),
+        ((plain, short), "plain has 60 rows and short 50; give the same rows in the same order, or a column id"),
         ((plain, named), "named has ids and plain has none"),
         ((plain, other), "row 1 of plain has the label"),
         ((named, swapped), "'0' of named has the label"),

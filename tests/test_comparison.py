@@ -11,8 +11,8 @@ import pytest
 from scipy.special import softmax
 
 from pipeline.recalibrate import Comparison, Rules, compare
+from pipeline.recalibrate.candidate_numbers import candidate_number, pair_number
 from pipeline.recalibrate.gains import gain_limits, scores
-from pipeline.recalibrate.turns import candidate_number, pair_number
 from tests import reference_gain_sequence as twin
 from trueodds.bundle.audit_log import Change
 from trueodds.calibrators import (
@@ -98,8 +98,8 @@ def test_whom_it_calls_better_and_in_which_words() -> None:
     assert better.verdict == "better" and better.enough and better.labels == 3_000
     words = better.words()
     assert words.startswith("3,000 fresh labels: the candidate's log loss is ") and "nats a label lower" in words
-    assert "valid however often you look; of the labelled answers" in words and "The candidate is better." in words
-    assert "(1 - e) p + e/K with e = 0.001" in words and "Brier score, which decides nothing" in words
+    assert "valid however often you look; over the labelled answers" in words and "The candidate is better." in words
+    assert "(1 - e) p + e/K with e = 0.001" in words and "Brier score, which does not decide" in words
     assert better.evidence().startswith("better on 3,000 fresh labels: gain +0.1")
     worse = compare(TRUE, SERVED, z_NC, labels_N)
     assert worse.verdict == "worse" and "nats a label higher" in worse.words()
@@ -110,7 +110,7 @@ def test_whom_it_calls_better_and_in_which_words() -> None:
     assert "labels more" in early.words() or "label more" in early.words()
     none = compare(SERVED, TRUE, z_NC[:0], labels_N[:0])
     assert none.words().startswith("No fresh labels yet") and none.verdict == "undecided"
-    assert "since the candidate was fixed, and since the version that answers began to." in none.words()
+    assert "after the candidate was fixed and after the served version took over." in none.words()
     assert none.words() + " 3 labels left out: no propensity, or one below 0.05." == replace(none, left_out=3).words()
     assert none.evidence() == "no fresh labels"
     assert Comparison(5, 0.0, -1.0, 1.0).words().count("Not yet decided.") == 1
@@ -140,7 +140,7 @@ def test_with_propensities_it_is_about_all_answers() -> None:
     naive = compare(served, candidate, z_NC[got], labels_N[got])
     found = compare(served, candidate, z_NC[got], labels_N[got], None, Rules(smallest_propensity=0.1), chance_N[got])
     assert naive.verdict == "better" and found.verdict == "worse" and found.weighted
-    assert "of all answers of propensity 0.1 or more: the size is an estimate" in found.words()
+    assert "over all answers with propensity 0.1 or more: the size is an estimate" in found.words()
     partly_N = np.where(rng.random(got.sum()) < 0.2, np.nan, chance_N[got])
     left = compare(served, candidate, z_NC[got], labels_N[got], z_NC[got], Rules(), partly_N)
     assert left.left_out == np.isnan(partly_N).sum() and "labels left out: no propensity" in left.words()

@@ -210,7 +210,7 @@ def test_words_from_the_command_line() -> None:
         ("epoch=3", "unknown parameter 'epoch'; .* Did you mean 'epochs'?"),
         ("training.epoch=3", "unknown parameter 'training.epoch'; .* Did you mean 'training.epochs'?"),
         ("data.epochs=3", "unknown parameter 'data.epochs'; its name is training.epochs, or epochs for short"),
-        ("training.epochs.gamma=3", "unknown parameter 'training.epochs.gamma'; epochs takes a value itself: epochs=V"),
+        ("training.epochs.gamma=3", "unknown parameter 'training.epochs.gamma'; epochs takes a value: epochs=V"),
         ("training.method_options.=3", "unknown parameter 'training.method_options.'; method_options takes a value"),
         ("training=3", "unknown parameter 'training'"),
         ("epochs=[1", r"the value of 'epochs=\[1' is not valid YAML"),

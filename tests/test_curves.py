@@ -20,7 +20,7 @@ from pipeline.data import DataSet
 from pipeline.figures import training as pictures
 from pipeline.training.batches import Batches
 from pipeline.training.measuring import curves
-from pipeline.training.trained import Trained, write_epochs
+from pipeline.training.training_result import TrainingResult, write_epochs
 from tests import reference_curves as reference
 from tests.training_runs import train
 from trueodds import metrics
@@ -120,7 +120,7 @@ def test_gradients_of_rows_that_are_nearly_certain() -> None:
     assert float(norm) == pytest.approx(math.sqrt(2) * math.exp(-30) * math.sqrt(901), rel=1e-6)
 
 
-def same(a: Trained, b: Trained) -> bool:
+def same(a: TrainingResult, b: TrainingResult) -> bool:
     states = a.net.state_dict(), b.net.state_dict()
     return all(torch.equal(states[0][key], states[1][key]) for key in states[0])
 
@@ -142,7 +142,7 @@ def test_the_rows_of_named_epochs(digits: DataSet, tmp_path: Path) -> None:
     assert rows["epochs"].tolist() == [1, 3] and rows["test_brier"].shape == (2, 600)
     batches = Batches.of(digits, "train", torch.device("cpu"))
     with torch.no_grad():
-        features = torch.cat([result.net.features(images) for images, _ in batches.ordered(200)])
+        features = torch.cat([result.net.features(images) for images, _ in batches.in_order(200)])
         logits, labels = result.net.head(features), batches.labels_N
     p = metrics.softmax(logits.double().numpy())
     assert rows["train_confidence"][1] == pytest.approx(p.max(1), rel=1e-4)

@@ -49,18 +49,18 @@ def test_every_line_and_the_exit_status(tmp_path: Path) -> None:
             timeout=60,
         )
         lines = done.stdout.splitlines()
-        assert done.returncode == 1 and done.stderr == "error: 2 of these are wrong\n", done
-        assert f"ok    models     {tmp_path / 'models'}: tiny/{ours.name} answers calls that name no model" in lines
-        assert f"ok    service    {client.url} answers with tiny/{ours.name}, and its store can be written" in lines
+        assert done.returncode == 1 and done.stderr == "error: 2 of these checks are wrong\n", done
+        assert f"ok    models     {tmp_path / 'models'}: tiny/{ours.name} serves calls that name no model" in lines
+        assert f"ok    service    {client.url} serves tiny/{ours.name}, and its store can be written" in lines
         assert f"ok    folder     the service serves {tmp_path / 'models'}" in lines
-        assert f"ok    alarm      {hook.url.removesuffix('/hook')} has taken a test" in lines
+        assert f"ok    alarm      {hook.url.removesuffix('/hook')} accepted a test" in lines
         wrong = [line for line in lines if line.startswith("WRONG")]
         assert [line.split()[1] for line in wrong] == ["prefect", "alarm"] and all("Cure: " in line for line in wrong)
         assert hook.calls[-1].body["type"] == "calibration-alarm-test"
         elsewhere = doctor.same_folder(client, open_models(tmp_path / "others"))
         nowhere = open_models(tmp_path / "nowhere")
         assert doctor.same_folder(client, nowhere).state == "wrong" and not nowhere.path.exists()
-        assert elsewhere.state == "wrong" and "Name the service's own: --models, or TRUEODDS_MODELS" in str(elsewhere)
+        assert elsewhere.state == "wrong" and "Give the service's own: --models, or TRUEODDS_MODELS" in str(elsewhere)
     away = [doctor.service(client, expected=expected).state for expected in (True, False)]
     assert away == ["wrong", "skipped"], "a service that nobody named need not be up"
     assert "no model yet. Cure: dvc repro" in str(doctor.folder(nowhere))
@@ -69,7 +69,7 @@ def test_every_line_and_the_exit_status(tmp_path: Path) -> None:
 def test_what_is_under_judgement_or_waits_is_said(tmp_path: Path) -> None:
     models = open_models(tmp_path / "models")
     assert [str(found) for found in doctor.slots(None, models)] == [
-        "ok    slots      nothing is under judgement, and nothing waits"
+        "ok    slots      no version is under judgement or waiting"
     ]
     bundles = [write_bundle(tmp_path / f"b{seed}", seed=seed) for seed in range(3)]
     _, net, waiting = (models.publish(bundle, "shadow").name for bundle in bundles)
@@ -80,8 +80,8 @@ def test_what_is_under_judgement_or_waits_is_said(tmp_path: Path) -> None:
     assert len(lines) == 3 and lines[2] == f"ok    slots      tiny: {waiting} waits behind {net}, the shadow"
     assert lines[0].startswith(f"ok    slots      tiny: {net} is the shadow, {judged}")
     assert lines[1].startswith(f"ok    slots      tiny: {calibrator} is the recalibrated version, {judged}")
-    assert lines[0].endswith(" UTC: its labels are counted by the service (--service)")
+    assert lines[0].endswith(" UTC: ask the service for the evidence (--service)")
     away = Client("http://127.0.0.1:9")
-    assert "not known (no service answers at http://127.0.0.1:9" in str(next(iter(doctor.slots(away, models))))
+    assert "unknown (no service answers at http://127.0.0.1:9" in str(next(iter(doctor.slots(away, models))))
     (models.path / "tiny" / "history.jsonl").write_text("no change\n")
     assert [found.state for found in doctor.slots(None, models)] == ["wrong"]

@@ -19,10 +19,10 @@ from trueodds import calibrators, logits, metrics
 from trueodds.drawing.calibrators import APART, LEFT, PLANE, apart, uncertainty
 from trueodds.drawing.classes import NAMED
 from trueodds.errors import ConfigError
-from trueodds.evaluation.entries import check_compared
+from trueodds.evaluation.entries import check_entries
 from trueodds.evaluation.improvement import post_hoc_improvement
-from trueodds.evaluation.measurement import Measurement, Problem, measure
-from trueodds.evaluation.results import Results, compared, rows_of, table_of
+from trueodds.evaluation.measurement import FailedFit, Measurement, measure
+from trueodds.evaluation.results import Results, measure_others, rows_of, table_of
 from trueodds.files import read_json, write_json, write_npz
 from trueodds.logits import Logits, LogitsError
 
@@ -144,7 +144,7 @@ def test_compared_calibrators_are_fitted_on_validation_and_judged_on_test() -> N
     z, y = rows(900)
     settings, after = Evaluation(compare=["vector", "identity", "temperature"]), calibrators.fit(z, y, "temperature")
     validation, test = Logits(z, y), Logits(z[::-1][:300], y[::-1][:300])
-    (vector,) = compared(after, validation, test, settings)  # identity is before, the same temperature is after
+    (vector,) = measure_others(after, validation, test, settings)  # identity is before, the same temperature is after
     assert isinstance(vector, Measurement) and vector.sums.n == 300
     expected = calibrators.fit(z, y, "vector")(test.logits_NC)
     assert vector.values["nll"] == metrics.nll(expected, test.labels_N)
@@ -154,9 +154,9 @@ def test_a_calibrator_that_cannot_be_fitted_is_a_line_with_its_reason() -> None:
     z, y = rows(200)
     y[y == 3] = 0  # a class that validation never saw
     settings, after = Evaluation(compare=["all"]), calibrators.fit(z, y, "temperature")
-    others = compared(after, Logits(z, y), Logits(z, y), settings)
+    others = measure_others(after, Logits(z, y), Logits(z, y), settings)
     assert [other.name for other in others] == [n for n in calibrators.names() if n not in ("identity", "temperature")]
-    problems = {other.name: other.reason for other in others if isinstance(other, Problem)}
+    problems = {other.name: other.reason for other in others if isinstance(other, FailedFit)}
     assert "vector" in problems and "never hold class 3" in problems["vector"]
     assert "structured_vector" not in problems
     before, now = (measure(c, z, y, settings) for c in (calibrators.Identity(), after))
@@ -168,7 +168,7 @@ def test_a_calibrator_that_cannot_be_fitted_is_a_line_with_its_reason() -> None:
 
 def test_an_unknown_name_to_compare_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"unknown calibrator in compare 'vectr'.* Did you mean 'vector'"):
-        check_compared(["temperature", "vectr"])
+        check_entries(["temperature", "vectr"])
     for entry, message in {
         "temperature objctive=ece": "'objctive'.* Did you mean 'objective'",
         "temperature ece": "in which 'ece' is not of the form option=value, such as temperature objective=ece",
@@ -176,7 +176,7 @@ def test_an_unknown_name_to_compare_is_refused() -> None:
         "all bins=10": "options follow the name of one calibrator, not 'all'",
     }.items():
         with pytest.raises(ConfigError, match=message):
-            check_compared([entry])
+            check_entries([entry])
 
 
 def test_an_option_of_compare_whose_value_its_fit_refuses_is_named() -> None:
@@ -189,7 +189,7 @@ def test_an_option_of_compare_whose_value_its_fit_refuses_is_named() -> None:
         "ensemble_temperature objective=brier shrinkage=1": "shrinkage is 1, which the objective 'brier' does not read",
     }.items():
         with pytest.raises(ConfigError, match=f"compare has '{entry}': {message}"):
-            check_compared([entry])
+            check_entries([entry])
 
 
 def test_an_option_of_the_calibrator_itself_is_refused_before_training() -> None:
@@ -204,7 +204,7 @@ def test_a_calibrator_with_several_options_stands_in_one_table() -> None:
     objectives = ("nll", "ece", "adaptive_ece", "sb_ece", "sb_ece_label")
     entries = [f"temperature  objective={name}" for name in objectives] + ["temperature objective=ece bins=10"]
     rows = Logits(z, y)
-    others = compared(calibrators.Identity(), rows, rows, Evaluation(compare=entries))
+    others = measure_others(calibrators.Identity(), rows, rows, Evaluation(compare=entries))
     assert [one.name for one in others] == [" ".join(entry.split()) for entry in entries]
     nlls = [one.values["nll"] for one in others if isinstance(one, Measurement)]
     assert len(nlls) == 6 and nlls[0] == min(nlls) < max(nlls)
@@ -217,7 +217,7 @@ def draw(folder: Path, name: str, classes: int = 4) -> list[Path]:
     z = np.pad(z, ((0, 0), (0, classes - 4)), constant_values=-3.0)
     after = calibrators.fit(z, y, name)
     before, now = (measure(c, z, y, settings) for c in (calibrators.Identity(), after))
-    others = [*compared(after, Logits(z, y), Logits(z, y), settings), Problem("matrix", "too few rows")]
+    others = [*measure_others(after, Logits(z, y), Logits(z, y), settings), FailedFit("matrix", "too few rows")]
     names = [f"class {k} <&> $x_$" for k in range(classes)]
     pictures.draw(Results(before, now, others, after, settings), names, folder, "digits & <more>")
     return sorted(folder.iterdir())

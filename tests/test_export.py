@@ -12,11 +12,12 @@ import onnxruntime
 import pytest
 import torch
 
+import pipeline.export.fold as folding
 from pipeline import data, nets
 from pipeline.config import Data
-from pipeline.export import folded, network, onnx_graph
-from pipeline.export.folded import fold
-from pipeline.export.network import ExportError, Servable, export
+from pipeline.export import onnx_graph, to_bundle
+from pipeline.export.fold import fold
+from pipeline.export.to_bundle import ExportError, Servable, export
 from pipeline.nets.net import StagedShape
 from pipeline.training.batches import ImageNormaliser
 from trueodds import calibrators
@@ -94,7 +95,7 @@ def test_the_graph_names_no_file_of_this_machine(model: Path) -> None:
 
 
 def test_a_graph_that_differs_is_refused(digits: data.DataSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    honest = network.write_onnx
+    honest = to_bundle.write_onnx
 
     def off_by_a_little(servable: Servable, example: Any, path: Path) -> None:
         bias = servable.get_parameter("net.head.bias")
@@ -103,7 +104,7 @@ def test_a_graph_that_differs_is_refused(digits: data.DataSet, tmp_path: Path, m
             honest(servable, example, path)
             bias[3] -= 2e-4
 
-    monkeypatch.setattr(network, "write_onnx", off_by_a_little)
+    monkeypatch.setattr(to_bundle, "write_onnx", off_by_a_little)
     with pytest.raises(ExportError, match=r"differ by 0\.0002 in a logit on 256 validation rows; allowed is 0\.0001"):
         write(digits, tmp_path)
 
@@ -175,7 +176,7 @@ def test_a_fold_that_breaks_leaves_nothing_behind(
             raise RuntimeError("no such operator")
         return honest(path, output, images, kind)
 
-    monkeypatch.setattr(folded, "run", broken)
+    monkeypatch.setattr(folding, "run", broken)
     with pytest.raises(RuntimeError, match="no such operator"):
         fold(model, Temperature(1.5), tmp_path / "out.onnx", digits.arrays["test"][0][:2])
     assert not list(tmp_path.glob("out.onnx*"))

@@ -18,7 +18,7 @@ from pipeline.figures.style import drawn
 from pipeline.flows.workspace import write_params
 from pipeline.studies.measuring import _parquet
 from pipeline.training.checkpoint import Checkpoint
-from pipeline.training.trained import write_epochs
+from pipeline.training.training_result import write_epochs
 from tests.test_bundle import make_bundle
 from trueodds import files
 from trueodds.bundle import Bundle

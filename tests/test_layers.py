@@ -219,7 +219,7 @@ def imports_torch(path: Path) -> bool:
             {"torch", "fastapi", "onnxruntime", "prefect", "matplotlib"},
         ),
         (
-            "pipeline.training.loop, pipeline.export.network, trueodds.evaluation.results, pipeline.stages",
+            "pipeline.training.loop, pipeline.export.to_bundle, trueodds.evaluation.results, pipeline.stages",
             {"prefect", "dvc", "fastapi", "service"},
         ),
         ("pipeline.cli.stages, pipeline.cli.params", {"torch", "scipy", "numpy"}),

@@ -13,12 +13,12 @@ import pytest
 
 from tests.conftest import ROOT
 from trueodds.processes import limited
-from trueodds.processes.limited import End, Limits
+from trueodds.processes.limited import End, ProcessLimits
 
-PLENTY = Limits(30, 10**10)
+PLENTY = ProcessLimits(30, 10**10)
 
 
-def run(what: str, *words: str, limits: Limits = PLENTY) -> End:
+def run(what: str, *words: str, limits: ProcessLimits = PLENTY) -> End:
     return limited.run("tests.limited_work:work", [what, *words], limits)
 
 
@@ -36,19 +36,19 @@ def test_an_end_of_its_own(what: str, end: End) -> None:
 
 def test_a_step_without_progress_is_ended(tmp_path: Path) -> None:
     file = tmp_path / "pid"
-    assert run("loop", str(file), limits=Limits(0.2, 10**10)) == End(-signal.SIGKILL, "doing loop", "seconds")
+    assert run("loop", str(file), limits=ProcessLimits(0.2, 10**10)) == End(-signal.SIGKILL, "doing loop", "seconds")
     assert not psutil.pid_exists(int(file.read_text()))
 
 
 def test_progress_and_steps_without_a_name_are_not_ended() -> None:
     """Half a second in steps of a tenth, and then half a second of something that has no limit."""
-    assert run("go on", limits=Limits(0.4, 10**10)) == End(3, "")
+    assert run("go on", limits=ProcessLimits(0.4, 10**10)) == End(3, "")
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="resident sets are read from /proc")
 def test_too_much_memory_is_ended() -> None:
     """The process alone takes some ten million bytes."""
-    assert run("allocate", limits=Limits(30, 3 * 10**8)) == End(-signal.SIGKILL, "doing allocate", "memory")
+    assert run("allocate", limits=ProcessLimits(30, 3 * 10**8)) == End(-signal.SIGKILL, "doing allocate", "memory")
 
 
 def test_it_ends_with_its_caller(tmp_path: Path) -> None:

@@ -99,7 +99,7 @@ def test_nothing_is_left_when_it_is_stopped(folder: Path, number: signal.Signals
     out, err = process.communicate(timeout=30)
     if number == signal.SIGINT:
         assert (process.returncode, err) == (130, "stopped\n")
-        assert "stopped: the labels that are due are sent" in out and " labels sent" in out
+        assert "stopping: labels that are due are sent" in out and " labels sent" in out
     deadline = time.monotonic() + 10
     while left(folder) and time.monotonic() < deadline:
         time.sleep(0.1)

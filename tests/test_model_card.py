@@ -65,7 +65,7 @@ def test_its_numbers_are_those_of_the_card(bundle: Bundle) -> None:
     lower, upper = 1 - after["error_rate_upper"], 1 - after["error_rate_lower"]
     assert lower < after["accuracy"] < upper
     assert f"| {after['accuracy']:.4f} ({lower:.4f} to {upper:.4f}) |" in text
-    assert "On 400 test rows with intervals of 95%. Binned errors have 15 bins." in text
+    assert "Measured on 400 test rows with intervals of 95%. Binned errors have 15 bins." in text
     assert f"ECE of {after['floor_mean']:.4f} on average" in text and f"p = {after['calibration_p_value']:.3g}" in text
     curve = bundle.card.risk_coverage
     assert curve and (point := curve.at(0.9)).risk is not None
@@ -101,10 +101,10 @@ def test_without_numbers_it_claims_none(tmp_path: Path) -> None:
     text = text_of(Bundle.load(vectors))
     data = front_matter(text)
     assert data.pipeline_tag == "tabular-classification" and data.eval_results is None
-    assert "None were stated when the bundle was written" in text and "ECE" not in text
+    assert "No metrics were given when the bundle was written" in text and "ECE" not in text
     assert "`a|b'c d`, `class 0`" in text and "`class 18`, and 11 more" in text and "class 19" not in text
     assert Bundle.load(write_bundle(tmp_path / "two", classes=("no", "yes"), positive="yes"))
-    assert "It is asked about `yes`, the positive class." in text_of(Bundle.load(tmp_path / "two"))
+    assert "The positive class is `yes`." in text_of(Bundle.load(tmp_path / "two"))
 
 
 def test_of_a_positive_class_each_error_is_named_with_its_quantity(tmp_path: Path) -> None:

@@ -107,7 +107,7 @@ def test_another_models_default_is_never_taken(models: PublishedModels, good: Pa
     ]
     assert models.roll_back_default() == "tiny"
     assert models.default() == second, "by the version that answers for it now"
-    with pytest.raises(AuditLogError, match="no other model is known to have answered"):
+    with pytest.raises(AuditLogError, match="the log knows no model that answered"):
         models.roll_back_default()
 
 
@@ -276,7 +276,7 @@ def test_a_broken_bundle_is_not_published(models: PublishedModels, good: Path) -
 
 
 def test_the_name_default_is_taken(models: PublishedModels, tmp_path: Path) -> None:
-    with pytest.raises(BundleError, match="the name 'default' is taken"):
+    with pytest.raises(BundleError, match="the name 'default' is reserved"):
         models.publish(make_bundle(tmp_path / "b", lambda card: card.update(name="default")))
 
 
@@ -324,7 +324,7 @@ def test_every_change_is_a_line_and_the_way_back_is_an_undo(models: PublishedMod
     assert (line["from"], line["to"], line["who"]) == (a, b, "ann") and line["when"].endswith("+00:00")
     assert [models.roll_back("tiny", why="worse") for _ in "12"] == [b, a]
     assert models.default().name == a == models.version_of("tiny", "default")
-    with pytest.raises(AuditLogError, match=f"nothing is known to have answered for tiny before {a}"):
+    with pytest.raises(AuditLogError, match=f"the log knows no version that answered for tiny before {a}"):
         models.roll_back("tiny")
     models.promote("tiny", c)
     assert models.roll_back("tiny") == a
@@ -363,7 +363,7 @@ def test_a_damaged_history_is_named_by_its_line(models: PublishedModels, line: s
     published(models, "a")
     with (models.path / "tiny" / "history.jsonl").open("a") as file:
         file.write(line + "\n")
-    with pytest.raises(AuditLogError, match=r"history.jsonl, line 2 is no change .*; repair the line"):
+    with pytest.raises(AuditLogError, match=r"history.jsonl, line 2 is not a change .*; repair the line"):
         models.roll_back("tiny")
 
 
@@ -424,30 +424,28 @@ def test_the_commands(models: PublishedModels, capsys: pytest.CaptureFixture[str
         shown = capsys.readouterr()
         return status, shown.out + shown.err
 
-    assert typed("versions") == (1, f"error: there is no model in {models.path}; trueodds publish\n")
+    assert typed("versions") == (1, f"error: there is no model in {models.path}; run: trueodds publish\n")
     a, b = published(models, "a"), published(models, "b", role=None)
     assert typed("shadow", "tiny", b) == (0, f"tiny/{b} is the shadow now\n")
     status, text = typed("shadow", "tiny", "none")
-    assert status == 0 and text.startswith(
-        f"tiny has no shadow now (ends the evidence about {b}: not known (no service"
-    )
+    assert status == 0 and text.startswith(f"tiny has no shadow now (ends the evidence about {b}: unknown (no service")
     assert models.changes("tiny")[-1].why.startswith(f"ends the evidence about {b}: not known")
     assert typed("promote", "tiny", b, "--why", "asked for") == (
         0,
         f"tiny/{b} answers now: calls with ?model=tiny, and calls that name no model.\n",
     )
     status, text = typed("versions", "tiny")
-    assert status == 0 and f"  {b}  answers      temperature, b" in text and f"{a} -> {b}" in text
+    assert status == 0 and f"  {b}  served       temperature, b" in text and f"{a} -> {b}" in text
     assert text.endswith(": asked for\n") and f"  {a}               temperature, a" in text
-    assert "tiny, which answers calls that name no model\n" in text
+    assert "tiny, the model for calls that name none\n" in text
     models.publish(make_bundle(models.path.parent / "o", lambda card: card.update(name="other")))
-    assert typed("default") == (0, f"tiny/{b} answers calls that name no model\n")
+    assert typed("default") == (0, f"tiny/{b} serves calls that name no model\n")
     other = models.version_of("other", "default")
-    assert typed("default", "other", "--why", "new") == (0, f"other/{other} answers calls that name no model\n")
+    assert typed("default", "other", "--why", "new") == (0, f"other/{other} serves calls that name no model\n")
     assert f"default      tiny -> other  {user()}: new\n" in typed("versions")[1]
-    assert typed("default", "--rollback") == (0, f"tiny/{b} answers calls that name no model\n")
+    assert typed("default", "--rollback") == (0, f"tiny/{b} serves calls that name no model\n")
     assert typed("default", "nobody")[0] == 1
-    assert typed("rollback", "tiny") == (0, f"tiny/{a} answers again\n")
+    assert typed("rollback", "tiny") == (0, f"tiny/{a} is served again\n")
     assert typed("rollback", "tiny")[0] == 1
     for words in (("promote", "tiny", "x"), ("promote", "tiny", "../tiny"), ("shadow", "tiny", "x"), ("rollback", "x")):
         status, text = typed(*words)

@@ -112,7 +112,7 @@ def test_images_that_are_too_small_for_a_net(name: str, least: int) -> None:
         net = nets.build(name, 3, 5).eval()
         assert net(torch.randn(2, 3, least, least + 7)).shape == (2, 5)
         with pytest.raises(
-            ConfigError, match=rf"'{name}' takes images of {least} pixels .* have 8 x 40; set training\.resize"
+            ConfigError, match=rf"'{name}' needs images of at least {least} pixels.* have 8 x 40; set training\.resize"
         ):
             net(torch.randn(2, 3, 8, 40))
 
@@ -142,7 +142,7 @@ def one_step(name: str, options: dict[str, int], lookahead: tuple[str, ...]) -> 
         method.meta.check(net, rows)
         batch = ForwardPass.of(net, rows, labels, labels, 0.0)
         for meta in method.meta.due(1):
-            meta.learn(method, net, batch, (rows, labels), Descent(0.1, summed=False, clip=0.0))
+            meta.learn(method, net, batch, (rows, labels), Descent(0.1, is_sum=False, clip=0.0))
         torch.autograd.backward(method.objective(batch))
     assert all(p.grad is not None and bool(torch.isfinite(p.grad).all()) for p in net.parameters())
 

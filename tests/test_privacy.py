@@ -44,8 +44,8 @@ def test_the_service_reports_nothing(home: Path, tmp_path: Path, workers: str) -
 def test_the_pipeline_reports_nothing(home: Path, tmp_path: Path) -> None:
     bundle = write_bundle(tmp_path / "bundle")
     code = (
-        "import numpy, pathlib, sys; from pipeline.export import network;"
-        f"print(network.run(pathlib.Path(sys.argv[1]), 'logits', numpy.zeros((1, *{SHAPE}), 'uint8')))"
+        "import numpy, pathlib, sys; from pipeline.export import to_bundle;"
+        f"print(to_bundle.run(pathlib.Path(sys.argv[1]), 'logits', numpy.zeros((1, *{SHAPE}), 'uint8')))"
     )
     command = [sys.executable, "-c", code, str(bundle / "model.onnx")]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)

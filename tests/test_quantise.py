@@ -11,9 +11,9 @@ import torch
 
 from pipeline import data, nets
 from pipeline.config import Data, Evaluation
-from pipeline.export.network import export
 from pipeline.export.onnx_graph import run
-from pipeline.export.quantised import QuantisationError, quantise
+from pipeline.export.quantise import QuantisationError, quantise
+from pipeline.export.to_bundle import export
 from tests.test_export import METRICS, TRAINING
 from trueodds import calibrators
 from trueodds.bundle import MODEL, Bundle

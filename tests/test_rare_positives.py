@@ -15,7 +15,7 @@ from trueodds.reports.page import render
 from trueodds.reports.table.form import Form
 from trueodds.reports.table.reading import read
 from trueodds.reports.table.report import report_of_answers
-from trueodds.reports.verdict.in_the_large import figure, rounded
+from trueodds.reports.verdict.in_the_large import figure, round_up
 from trueodds.reports.verdict.rules import beside
 from trueodds.reports.words import digits_of_rare, shares
 
@@ -61,7 +61,7 @@ def test_few_positives_are_not_yet_known_and_many_are_green(tmp_path: Path) -> N
     few = trueodds.report(*rows(20_000, 1.0), classes=None)
     assert few.verdict == "cannot_tell" and few.positive is not None and few.positive.ratio is not None
     assert few.positive.observed is not None and few.positive.positives_to_come == 324 - few.positive.observed
-    assert "is not known yet: it takes about" in few.reading and "more positive, some" in few.reading
+    assert "it is not known yet whether" in few.reading and "more positive, about" in few.reading
     many = trueodds.report(*rows(200_000, 1.0))
     assert many.verdict == GREEN and "and expected / observed between 0.83 and 1.2." in many.reading
     path = table(tmp_path / "fraud.csv", *rows(60_000, 1.15, seed=1, mean=0.02))
@@ -77,7 +77,7 @@ def test_without_any_positive(tmp_path: Path) -> None:
     report = report_of_answers(read(table(tmp_path / "a.csv", p_N, p_N > 1), Form(positive="fraud")), positive="fraud")
     assert report.verdict == "cannot_tell" and report.positive is not None and report.positive.ratio is None
     assert "none is fraud where 3.0 were expected (expected / observed is 0.82 or more)" in report.headline
-    assert "it takes about 330 more fraud, some 33,000 labels" in report.headline
+    assert "this needs about 330 more fraud, about 33,000 labels" in report.headline
     assert "Infinity" not in report.model_dump_json() and "∞" in str(trueodds.report(p_N, (p_N > 1).astype(int)))
 
 
@@ -101,7 +101,7 @@ def test_a_ratio_tolerance_that_cannot_be_used(tmp_path: Path, capsys: pytest.Ca
     path = str(table(tmp_path / "fraud.csv", *rows(50, 1.0)))
     for given, words in (
         (["--positive", "fraud", "--ratio-tolerance", "0.9"], "--ratio-tolerance is 0.9; allowed is more than 1"),
-        (["--ratio-tolerance", "1.5"], "--ratio-tolerance 1.5 without --positive: name the class"),
+        (["--ratio-tolerance", "1.5"], "--ratio-tolerance 1.5 without --positive: name the positive class"),
     ):
         assert run([path, *given]) != 0
         assert words in capsys.readouterr().err
@@ -110,7 +110,7 @@ def test_a_ratio_tolerance_that_cannot_be_used(tmp_path: Path, capsys: pytest.Ca
 def test_words() -> None:
     assert shares(0.02, 0.0056) == ["2.0%", "0.56%"] and shares(0.2, 0.1) == ["20%", "10%"]
     assert shares(0.201, 0.204) == ["20.1%", "20.4%"] and shares(0.9999, 1.0) == ["99.99%", "100.00%"]
-    assert [rounded(n) for n in (7, 21, 323, 47_123)] == [7, 21, 330, 48_000]
+    assert [round_up(n) for n in (7, 21, 323, 47_123)] == [7, 21, 330, 48_000]
     assert [figure(x) for x in (0.8333, 2.0, 12.3, 1234.5)] == ["0.83", "2.0", "12", "1,234"]
     assert [figure(x) for x in (1.23, 0.998, 1.005)] == ["1.23", "1.00", "1.00"], "1.2 would be within 1.2"
     assert [digits_of_rare(*x) for x in ((0.2, 0.1), (0.0056, 0.02), (0.0, 5e-4), (1e-9,), (None,))] == [1, 2, 3, 4, 1]
@@ -140,13 +140,13 @@ def test_a_share_of_one_in_a_thousand_shows_its_figures(tmp_path: Path, capsys: 
 def test_tables_by_class_are_of_the_more_probable_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = table(tmp_path / "fraud.csv", *rows(2_000, 1.0, mean=0.1))
     assert run([str(path), "--positive", "fraud", "--by", "class"]) == 0
-    assert "\n\nOf the more probable class\npredicted class  answers" in capsys.readouterr().out
+    assert "\n\nFor the more probable class\npredicted class  answers" in capsys.readouterr().out
 
 
 def test_nothing_expected_and_nothing_seen(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = table(tmp_path / "none.csv", np.zeros(500), np.zeros(500, int))
     assert run([str(path), "--positive", "fraud"]) == 0
     text = capsys.readouterr().out
-    assert "0% are fraud: no fraud was expected, and none came." in text and "∞, " not in text
+    assert "0% are fraud: no fraud was expected, and none was observed." in text and "∞, " not in text
     assert "over observed        –" in text and "1 bin of equal count" in text
     assert "500 rows, 93% to 100%" in text, "the worst range holds answers"

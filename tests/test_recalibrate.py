@@ -71,9 +71,9 @@ def test_a_drifted_model_gets_a_better_calibrator_and_says_so_in_its_card(tmp_pa
     assert card.golden.probabilities != served.card.golden.probabilities
     assert card.training["epochs"] == 3 and card.training["recalibration"]["from"] == served.version
     assert card.metrics["n"] == 2_000 and card.metrics["after"]["ece"] == choice.after.values["ece"]
-    assert card.notes[0].startswith(f"Recalibrated from version {served.version} on the 2,000 live labels")
+    assert card.notes[0].startswith(f"Recalibrated from version {served.version} on its 2,000 newest live labels")
     assert "about the old calibrator" not in card.notes
-    assert card.act_alone is None and "This one has no such promise" in card.notes[1]
+    assert card.act_alone is None and "This promise does not apply to this version" in card.notes[1]
     assert card.risk_coverage is not None and card.risk_coverage.at(0.5).rows == 2_000
     assert card.risk_coverage.split == "live labelled"
     again = write_candidate(served, choose(served.calibrator, *answers(2_000, TRUE)), tmp_path / "again")
@@ -153,7 +153,7 @@ def test_from_drift_to_a_promoted_version_and_back(tmp_path: Path, capsys: pytes
     with serving(tmp_path) as (service, first):
         ask = ("recalibrate", "--service", str(service.base_url), "--why", "drift")
         few = typed(*ask)
-        assert "has 0 labelled answers; at least 200 are needed" in few and "each counts when the window" in few
+        assert "has 0 labelled answers; at least 200 are needed" in few and "a label counts when the window" in few
         label(service, 150, TRUE, seed=1)
         assert f"error: tiny/{first} has 150 labelled answers; at least 200" in typed(*ask)
         assert "no recalibrated version and no shadow to judge" in typed("judge", *ask[1:])
@@ -170,9 +170,9 @@ def test_from_drift_to_a_promoted_version_and_back(tmp_path: Path, capsys: pytes
         before = sorted(p.name for p in (tmp_path / "models" / "tiny").iterdir())
         text = typed(*ask)
         assert f"tiny/{second} stays the recalibrated version. No fresh labels yet" in text
-        assert "No other is fitted, so that its evidence goes on" in text, "a second trigger makes no other"
+        assert "No other calibrator is fitted, so that its evidence grows" in text, "a second trigger makes no other"
         assert sorted(p.name for p in (tmp_path / "models" / "tiny").iterdir()) == before
-        assert "no longer answers" in typed(*ask, "--version", "000000000000")
+        assert "is no longer served" in typed(*ask, "--version", "000000000000")
 
         label(service, 60, TRUE, seed=3)
         assert "60 fresh labels" in (few := typed("judge", *ask[1:3])) and "valid however often you look" in few
@@ -197,7 +197,7 @@ def test_from_drift_to_a_promoted_version_and_back(tmp_path: Path, capsys: pytes
         was = service.get("/calibration-report", params={"version": first}).json()
         assert report["version"] == second and report["ece"] < 1.25 * report["floor_p95"]
         assert was["ece"] > 2 * was["floor_p95"] and was["ece_lower"] > 0.04 > 0.02 > report["ece_lower"]
-        assert f"tiny/{first} answers again" in typed("rollback", "tiny", "--why", "a try")
+        assert f"tiny/{first} is served again" in typed("rollback", "tiny", "--why", "a try")
         until_served(service, first)
         text = typed("versions")
         assert text.index(first) < text.index(second) and f"rollback     {second} -> {first}" in text
@@ -212,7 +212,7 @@ def test_promoted_at_once_and_nothing_where_nothing_changed(
         monkeypatch.setenv("TRUEODDS_SERVICE", str(service.base_url))
         label(service, 400, SERVED, seed=1)
         assert main(["recalibrate", "--models", str(models), "--candidates", "temperature"]) == 0
-        assert "Nothing published: 400 labels cannot tell" in capsys.readouterr().out
+        assert "Nothing published: 400 labels do not distinguish" in capsys.readouterr().out
         assert open_models(models).version_of("tiny", "recalibrated") is None
         assert len(list(models.glob("tiny/*/"))) == 1
         assert main(["recalibrate", "--models", str(models), "--candidates", "temperatur"]) == 1
@@ -230,7 +230,7 @@ def test_promoted_at_once_and_nothing_where_nothing_changed(
         assert "takes other inputs or has other classes" in capsys.readouterr().err
         with open_models(models).lock("tiny", "recalibrate"):
             assert main(["recalibrate", "--models", str(models)]) == 0
-        assert "Another recalibration of tiny is at work" in capsys.readouterr().out
+        assert "Another recalibration of tiny is running" in capsys.readouterr().out
 
 
 @pytest.mark.full
@@ -290,7 +290,7 @@ def test_a_retrained_net_is_compared_by_labels_of_what_both_scored(
         assert "nats a label higher" in typed("judge", "--slot", "shadow")
         assert open_models(models).version_of("tiny", "shadow") == first, "nothing is withdrawn without a person"
         assert open_models(models).version_of("tiny", "default") == second
-        assert f"tiny/{first} is withdrawn" in typed("judge", "--promote-net", "when-better")
+        assert f"tiny/{first} was withdrawn" in typed("judge", "--promote-net", "when-better")
         assert open_models(models).version_of("tiny", "shadow") is None
         assert open_models(models).changes("tiny")[-1].why.startswith("worse on 200 fresh labels: gain -")
 
@@ -318,7 +318,7 @@ def test_a_calibrator_that_turns_out_worse_is_withdrawn(
         assert "serves another model directory than" in capsys.readouterr().err
         same = open_models(tmp_path / "twins").publish(tmp_path / "bundle")  # the same version, in another directory
         assert same.name == first and main(["judge", *ask, "--models", str(tmp_path / "twins")]) == 1
-        assert "Name the service's own: --models, or TRUEODDS_MODELS" in capsys.readouterr().err
+        assert "Give the service's own: --models, or TRUEODDS_MODELS" in capsys.readouterr().err
         label(service, 300, TRUE, seed=1)
         assert main(["recalibrate", *ask]) == 0
         label(service, 400, SERVED, seed=2)  # the drift was a passing one
@@ -328,7 +328,7 @@ def test_a_calibrator_that_turns_out_worse_is_withdrawn(
         assert "End it: trueodds shadow tiny none --slot recalibrated" in text
         assert open_models(models).version_of("tiny", "recalibrated") is not None
         assert main(["judge", *ask]) == 0
-        assert "is withdrawn. 400 fresh labels" in capsys.readouterr().out
+        assert "was withdrawn. 400 fresh labels" in capsys.readouterr().out
         assert open_models(models).version_of("tiny", "recalibrated") is None
         assert open_models(models).changes("tiny")[-1].why.startswith("worse on 400 fresh labels: gain -")
         assert open_models(models).version_of("tiny", "default") == first
@@ -416,7 +416,7 @@ def test_a_key_is_sent_to_the_service_and_nowhere_else(tmp_path: Path) -> None:
             url = f"http://127.0.0.1:{away.server_address[1]}"
             with pytest.raises(CallError, match="answered 302"):
                 Client(f"{url}/a", key="secret").labelled("m", "v", last=3)
-            with pytest.raises(CallError, match=r"labelled\.npz is not whole"):
+            with pytest.raises(CallError, match=r"labelled\.npz is incomplete"):
                 Client(url, key="secret").labelled("m", "v", since=datetime.fromtimestamp(1.5, UTC))
         finally:
             away.shutdown()
@@ -475,7 +475,7 @@ def test_a_model_that_another_server_serves_gets_its_calibrator_in_a_file(
         assert main(["recalibrate", *address, "--out", str(out)]) == 1
         assert "mail/7 has 150 labelled answers; at least 200 are needed" in capsys.readouterr().err
         assert main(["judge", *address]) == 1
-        assert "mail has no shadow to judge; send what a version beside it" in capsys.readouterr().err
+        assert "mail has no shadow to judge; send the answers that another version" in capsys.readouterr().err
         label(slice(150, None))
         assert main(["recalibrate", *address, "--version", "8", "--out", str(out)]) == 1
         assert "unknown version of mail '8'; allowed: 7" in capsys.readouterr().err

@@ -20,7 +20,7 @@ from service.settings import Settings
 from tests.service.app_client import Client
 from trueodds.inputs.columns import Texts
 from trueodds.metrics import Costs
-from trueodds.reports import Options, Report, page
+from trueodds.reports import Report, ReportOptions, page
 from trueodds.reports.page.state import state_of
 from trueodds.reports.table.answers import of_probabilities
 from trueodds.reports.table.report import report_of_answers
@@ -152,7 +152,7 @@ def test_a_table_in_every_form(situation: tuple[str, str, int, int, bool, int]) 
     names = tuple(f"c{k}" for k in range(classes))
     known = [names[y] if n < labels else "" for n, y in enumerate(labels_N)]
     answers = of_probabilities("a.csv", p_NC, Texts.of_array(np.array(known)), names, ordered=True)
-    options = Options(costs=Costs(10, 1) if positive else None)
+    options = ReportOptions(costs=Costs(10, 1) if positive else None)
     report = report_of_answers(answers, options, by="class", positive=names[-1] if positive else None)
     assert (report.answers, report.labelled) == (max(labels, 3), labels)
     check_numbers(report.model_dump_json())

@@ -12,8 +12,8 @@ import pytest
 from trueodds.metrics import CELLS, CalibrationSums, cell_of
 from trueodds.reports import (
     LabelledRows,
-    Options,
     Report,
+    ReportOptions,
     Window,
     labelling_of,
     page,
@@ -44,7 +44,7 @@ def report() -> Report:
         sums = CalibrationSums.from_top(confidence_N[chosen_N], correct_N[chosen_N], nll_N=ones, brier_N=ones)
         return AnswerSums(answers_C, sums)
 
-    sums, options = sums_of(np.ones(4000, bool)), Options()
+    sums, options = sums_of(np.ones(4000, bool)), ReportOptions()
     count = sums.labelled.n
     delay_ms = rng.exponential(1e6, count).astype(np.int64)
     rows = LabelledRows(confidence_N[labelled_N], correct_N[labelled_N], np.full(count, 0.5), delay_ms)
@@ -84,9 +84,9 @@ def test_its_page_leads_nowhere(report: Report) -> None:
 def test_the_words_of_nothing_name_no_service() -> None:
     """How to get answers and labels is said by whoever takes them."""
     none = report_of("answers.npz", "1", AnswerSums.zero())
-    assert none.headline == "Nothing has been asked yet."
+    assert none.headline == "The model has given no answers yet."
     assert "/" not in page.render(none, now=NOW).partition('<h2 id="now-title">')[2].partition("</h2>")[0]
     report = report_of("m", "v", AnswerSums.zero(), next_steps={"no_answers": "Send some."})
-    assert report.headline == "Nothing has been asked yet. Send some."
-    window = Options(Window(tag="night"))
+    assert report.headline == "The model has given no answers yet. Send some."
+    window = ReportOptions(Window(tag="night"))
     assert report_of("m", "v", AnswerSums.zero(), window).headline.startswith("There are no answers with tag night")

@@ -17,7 +17,7 @@ from pipeline import config, data, stages
 from pipeline.config import Evaluation
 from pipeline.data.corruptions import NAMES, corrupt
 from pipeline.figures import shift as figures
-from pipeline.training.network import read_net, read_settings, scorer
+from pipeline.training.stored_network import read_net, read_settings, scorer
 from tests.reference_metrics import standard_error_within_types
 from trueodds import calibrators, logits, metrics
 from trueodds.calibrators import FitError
@@ -120,7 +120,7 @@ def test_a_calibrator_that_cannot_be_fitted_is_named(
 ) -> None:
     _, shifted = under_shift
     one_class = Logits(shifted.clean.logits_NC, np.zeros(300, np.int64))
-    entries = list(results.fit_compared(calibrators.Identity(), one_class, ["vector", "beta"]))
+    entries = list(results.fit_others(calibrators.Identity(), one_class, ["vector", "beta"]))
     unfit = {name for name, fitted in entries if isinstance(fitted, FitError)}
     found = evaluate(calibrators.Identity(), one_class, shifted, Evaluation(compare=["vector", "beta"]))
     assert set(found.problems) == unfit
@@ -150,7 +150,7 @@ def test_logits_that_are_not_there_or_not_whole(under_shift: Any, tmp_path: Path
     assert [path.name for path in shifted.folder.iterdir()] == ["shift.json"]
     with pytest.raises(FileError, match="holds no logits of corrupted rows; run the shift stage first"):
         shifted_logits.read(shifted.folder)
-    with pytest.raises(FileError, match="is not whole"):
+    with pytest.raises(FileError, match="is not complete"):
         shifted_logits.read(tmp_path / "nowhere")
 
 

@@ -88,7 +88,7 @@ def test_the_verdict_promotes_a_calibrator_and_no_net(models: PublishedModels) -
     served, net, calibrator = roles(models)
     assert served and net and calibrator
     outcome = judge(request(models, why="drift"))
-    assert outcome.status == "promoted" and [one.decision for one in outcome.judged] == ["promoted", "stays"]
+    assert outcome.status == "promoted" and [one.decision for one in outcome.judgements] == ["promoted", "stays"]
     assert roles(models) == [calibrator, net, None]
     promoted = next(change for change in models.changes("tiny") if change.action == "promote")
     assert promoted.why.startswith("drift: better on 400 fresh labels: gain +")
@@ -118,7 +118,7 @@ def test_one_rule_at_every_door(
 def test_a_slot_is_judged_alone_and_an_empty_one_says_so(models: PublishedModels) -> None:
     served, net, calibrator = roles(models)
     outcome = judge(request(models, slot="shadow"))
-    assert [one.slot for one in outcome.judged] == ["shadow"] and roles(models) == [served, net, calibrator]
+    assert [one.slot for one in outcome.judgements] == ["shadow"] and roles(models) == [served, net, calibrator]
     models.withdraw("tiny", "recalibrated")
     with pytest.raises(BundleError, match="tiny has no recalibrated version to judge"):
         judge(request(models, slot="recalibrated"))
@@ -138,7 +138,7 @@ def test_an_undecided_calibrator_keeps_its_evidence_until_it_has_had_enough(
     models.shadow("tiny", waiting, slot="recalibrated")
     few = request(models, candidates=("temperature",), why="alarm")
     outcome = recalibrate(few)
-    assert outcome.status == "waits" and "No other is fitted" in outcome.words and outcome.undecided
+    assert outcome.status == "waits" and "No other calibrator is fitted" in outcome.words and outcome.is_undecided
     assert models.version_of("tiny", "recalibrated") == waiting
 
     def displaced(outcome: Outcome) -> str:
@@ -175,7 +175,7 @@ def test_waiting_for_a_net_forgets_no_verdict_about_the_calibrator(
     monkeypatch.setattr(loop, "POLL_SECONDS", 0.02)
     outcome = judge(request(models, scale=1.7 / TRUE, truth=TRUE, wait_seconds=0.1))
     assert outcome.status == "promoted" and outcome.served == outcome.candidate == calibrator
-    assert [(one.version, one.decision) for one in outcome.judged] == [(calibrator, "promoted"), (net, "stays")]
+    assert [(one.version, one.decision) for one in outcome.judgements] == [(calibrator, "promoted"), (net, "stays")]
     first, second = outcome.words.split("\n")
     assert first.startswith(f"tiny/{calibrator} answers now.") and second.startswith(f"tiny/{net} stays the shadow.")
     models.shadow("tiny", str(net))
@@ -204,18 +204,18 @@ def test_a_person_hears_which_evidence_ends_and_what_begins_anew(
         return next(change.why for change in reversed(models.changes("tiny")) if change.action == action)
 
     assert f"stays the shadow, and is compared with {calibrator}" in typed("rollback", "tiny", "--why", "a try")
-    assert why("rollback").startswith(f"a try; ends the evidence about {waiting}: not known (no service answers")
+    assert why("rollback").startswith(f"a try; ends the evidence about {waiting}: unknown (no service answers")
     again = models.path / "tiny" / str(served)
     text = typed("publish", "--bundle", str(again), "--why", "back")
-    assert f"ends the evidence about {waiting}: not known" in text
-    assert why("publish").startswith(f"back; ends the evidence about {waiting}: not known (no service answers")
+    assert f"ends the evidence about {waiting}: unknown" in text
+    assert why("publish").startswith(f"back; ends the evidence about {waiting}: unknown (no service answers")
     assert main(["publish", "--bundle", str(again), "--displace", "--models", str(models.path)]) == 1
     assert "allowed is it with --role shadow only" in capsys.readouterr().err
 
 
 def test_judge_takes_no_version_where_the_roles_say_what_is_judged(models: PublishedModels) -> None:
     for given in ({"version": "zzz"}, {"shadow": "zzz"}):
-        with pytest.raises(ConfigError, match=f"{next(iter(given))} given; allowed only of a model that another"):
+        with pytest.raises(ConfigError, match=f"{next(iter(given))} given; allowed only for a model that another"):
             judge(request(models, model="tiny", promote="never", **given))
 
 
@@ -224,14 +224,14 @@ def test_a_shadow_of_an_observed_model_is_another_candidate_beside_another_versi
     together = request(models, rules=Rules(budget="together"))
     texts = [observed.judge(replace(together, version=v), desk, directly).words for v in desk.versions]
     assert "This is candidate 1;" in texts[0] and "This is candidate 4;" in texts[1]
-    with pytest.raises(ConfigError, match="slot is 'recalibrated'; tiny is served elsewhere and has a shadow only"):
+    with pytest.raises(ConfigError, match="slot is 'recalibrated'; tiny is served elsewhere and only has a shadow"):
         observed.judge(replace(together, slot="recalibrated"), desk, directly)
 
 
 def test_what_answers_is_not_judged_beside_itself(models: PublishedModels) -> None:
     before = roles(models)
     for slot in SLOTS:
-        with pytest.raises(BundleError, match=f"tiny/{before[0]} answers; allowed is another version"):
+        with pytest.raises(BundleError, match=f"tiny/{before[0]} is the version that answers; choose another"):
             models.shadow("tiny", str(before[0]), slot=slot)
     assert roles(models) == before
 
@@ -251,7 +251,7 @@ def test_a_fit_takes_no_place_beside_another_version_than_it_was_made_for(
         return step(*arguments)
 
     asked = request(models, candidates=("temperature",), promote=promote)
-    with pytest.raises(BundleError, match=f"no longer answers, {calibrator} does: somebody else decided"):
+    with pytest.raises(BundleError, match=f"no longer answers, {calibrator} does: somebody else changed it"):
         recalibrate(asked, slowly)
     assert roles(models) == after
 
@@ -271,7 +271,7 @@ def test_a_verdict_decides_nothing_where_a_person_did_meanwhile(models: Publishe
     assert roles(models) == [net, None, None] and served != net != calibrator
 
 
-@pytest.mark.parametrize(("truth", "verb"), [(TRUE, "answers now"), (SERVED, "is withdrawn")])
+@pytest.mark.parametrize(("truth", "verb"), [(TRUE, "answers now"), (SERVED, "was withdrawn")])
 def test_a_decided_net_makes_place_for_the_one_that_waits_and_says_so(
     models: PublishedModels, truth: float, verb: str
 ) -> None:

@@ -24,7 +24,7 @@ from pipeline.training.machine import speed
 from pipeline.training.machine.device import device_of
 from pipeline.training.recipe import Recipe
 from pipeline.training.resolution import plan_of
-from pipeline.training.trained import write_epochs
+from pipeline.training.training_result import write_epochs
 from tests.training_runs import train
 from trueodds.errors import ConfigError
 
@@ -40,11 +40,11 @@ def digits(workspace: Path) -> DataSet:
 def test_draws_ahead_are_the_steps_own(digits: DataSet, padding: int, flip: bool) -> None:
     each = Batches.of(digits, "train", CPU, Augmentation(padding, flip))
     ahead = replace(each, draws_ahead=True)
-    first, second = ([*one.shuffled(48, torch.Generator().manual_seed(5))] for one in (each, ahead))
+    first, second = ([*one.shuffle(48, torch.Generator().manual_seed(5))] for one in (each, ahead))
     assert len(first) == len(second) == 5
     for (x, y), (x_ahead, y_ahead) in zip(first, second, strict=True):
         assert torch.equal(x, x_ahead) and torch.equal(y, y_ahead)
-    resumed = [*ahead.shuffled(48, torch.Generator().manual_seed(5), done=3, state=torch.Generator().get_state())]
+    resumed = [*ahead.shuffle(48, torch.Generator().manual_seed(5), skip=3, state=torch.Generator().get_state())]
     assert all(torch.equal(a, b) for (a, _), (b, _) in zip(resumed, second[3:], strict=True))
 
 
@@ -62,13 +62,13 @@ def test_only_an_epoch_whose_steps_draw_nothing_else_is_drawn_ahead(
     monkeypatch.setattr(Augmentation, "moves", spied)
     small: dict[str, Any] = {"epochs": 1, "width": 4, "batch_size": 40, "padding": 1}
     per_step = []
-    original = Batches.shuffled
+    original = Batches.shuffle
 
     def shuffled(self: Batches, *args: Any, **kwargs: Any) -> Any:
         per_step.append(self.draws_ahead)
         return original(self, *args, **kwargs)
 
-    monkeypatch.setattr(Batches, "shuffled", shuffled)
+    monkeypatch.setattr(Batches, "shuffle", shuffled)
     for method, ahead in (("ce", True), ("ls05", True), ("mixup", False)):
         train(digits, Training(method=method, **small), tmp_path / method)
         assert per_step[-1] is ahead and seen[-5:] == [40] * 5
@@ -88,7 +88,7 @@ def test_bfloat16_is_of_the_body_alone_and_logits_are_near(digits: DataSet, tmp_
     inputs = rows.normalise(torch.from_numpy(np.array(digits.arrays["train"][0])))
     with torch.no_grad():
         single = net(inputs)
-        with speed.accelerated(net, Recipe("resnet8", 1, precision="bfloat16"), CPU):
+        with speed.accelerate(net, Recipe("resnet8", 1, precision="bfloat16"), CPU):
             half = net(inputs)
     gap = float((half - single).abs().mean() / single.abs().mean())
     assert 0 < gap < 8 * 2**-8, "eight roundings to eight bits, one for each layer"
@@ -102,16 +102,16 @@ def test_pooling_head_and_logits_are_float32(name: str, monkeypatch: pytest.Monk
     shape = nets.resolve(name, **width)
     net = shape.build(3, 4).train()
     seen = []
-    single = blocks.single
+    single = blocks.at_least_float32
 
     def spied(x: torch.Tensor) -> torch.Tensor:
         seen.append((x.dtype, single(x).dtype))
         return single(x)
 
     for module in ("blocks", "bottleneck"):
-        monkeypatch.setattr(f"pipeline.nets.{module}.single", spied)
+        monkeypatch.setattr(f"pipeline.nets.{module}.at_least_float32", spied)
     inputs = torch.randn(4, 3, 16, 16)
-    with speed.accelerated(net, Recipe(name, 1, precision="bfloat16"), CPU):
+    with speed.accelerate(net, Recipe(name, 1, precision="bfloat16"), CPU):
         assert net.features(inputs).dtype == torch.float32 and net(inputs).dtype == torch.float32
         assert seen == [(torch.bfloat16, torch.float32)] * 2
         net.eval()
@@ -154,7 +154,7 @@ def test_fewer_validations_change_no_weight(digits: DataSet, tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"validate_every": 2, "selection": "val_nll"}, "selection val_nll looks at the validation rows"),
+        ({"validate_every": 2, "selection": "val_nll"}, "selection val_nll needs the validation rows"),
         ({"validate_every": 2, "method": "adafocal"}, "method adafocal learns from the validation rows"),
         ({"compile": "graphs"}, "CUDA graphs need a CUDA device"),
     ],
@@ -194,7 +194,7 @@ def test_a_compiled_body_of_texts_has_one_graph_for_all_lengths(monkeypatch: pyt
     assert isinstance(net, WordNet)
     net.embed(torch.randn(30, 6))
     texts = [torch.randint(2, 30, (5, length)) for length in (40, 7, 23, 2, 60)]
-    with speed.accelerated(net, Recipe("gp_cnn", 1, compile="features"), CPU):
+    with speed.accelerate(net, Recipe("gp_cnn", 1, compile="features"), CPU):
         fast = [net.features(ids) for ids in texts]
     assert len(graphs) == 1
     assert all(torch.allclose(one, net.features(ids), atol=1e-5) for one, ids in zip(fast, texts, strict=True))
@@ -204,9 +204,9 @@ def test_a_compiled_body_of_texts_has_one_graph_for_all_lengths(monkeypatch: pyt
     ("kind", "settings", "message"),
     [
         ("text", {"compile": "graphs"}, "holds texts of many lengths; set compile: features"),
-        ("tree", {"compile": "features"}, "holds trees, each of a shape of its own; set it to off"),
+        ("tree", {"compile": "features"}, "holds trees of different shapes; set it to off"),
         ("image", {"compile": "graphs", "method": "flg"}, "set compile: features"),
-        ("image", {"compile": "graphs", "method": "mmce_separate"}, "mmce goes through the net once more"),
+        ("image", {"compile": "graphs", "method": "mmce_separate"}, "mmce passes through the net again"),
         (
             "image",
             {"compile": "features", "method": "flg", "method_options": {"lookahead": "all"}},
@@ -238,5 +238,5 @@ def test_a_step_on_texts_asks_the_device_nothing() -> None:
     card = {"input": {"kind": "text"}, "normalise": {"mean": [], "std": []}}
     texts = Batches.of(DataSet({"train": (rows, np.arange(3))}, card), "train", CPU)
     there = replace(texts, rows=texts.rows.to("meta"), labels_N=texts.labels_N.to("meta"))
-    assert [x.shape[1] for x, _ in there.ordered(2)] == [2, 3]
-    assert [tuple(x.shape) for x, _ in there.shuffled(3, torch.Generator())] == [(3, 3)]
+    assert [x.shape[1] for x, _ in there.in_order(2)] == [2, 3]
+    assert [tuple(x.shape) for x, _ in there.shuffle(3, torch.Generator())] == [(3, 3)]

@@ -258,7 +258,7 @@ def obeyed(arguments: list[str], cwd: Path) -> subprocess.CompletedProcess[str]:
     [
         (["all", "method=focl"], "unknown method 'focl'; allowed: ce, mse, focal"),
         (["all", "method=mmce_interleaved"], "learns from held-out rows, and there are none; set data.held_out_size"),
-        (["all", "optimizer=adam", "momentum=0.5"], "momentum = 0.5 is for optimizer sgd, and optimizer is adam"),
+        (["all", "optimizer=adam", "momentum=0.5"], "momentum = 0.5 needs optimizer sgd, and optimizer is adam"),
         (["all", "net=resnet19"], "unknown net 'resnet19'; allowed: resnet8, resnet20, resnet56, "),
         (["all", "calibrator=temperatur"], "Did you mean 'temperature'?"),
         (["all", "calibrator=selct"], "Did you mean 'select'?"),
@@ -267,7 +267,7 @@ def obeyed(arguments: list[str], cwd: Path) -> subprocess.CompletedProcess[str]:
         (["all", "calibrator=select", "calibrator_options={candidates: vector}"], "allowed is a list of calibrators"),
         (["calibrate", "calibrator=select", "calibrator_options={fold: 3}"], "Did you mean 'folds'?"),
         (["all", "compare=[vectr]"], "unknown calibrator in compare 'vectr'"),
-        (["export", "--fold"], "is not a whole bundle"),
+        (["export", "--fold"], "is not a complete bundle"),
         (["train", "epoch=3"], "unknown parameter 'epoch'"),
         (["train", "epochs=0"], "epochs = 0"),
         (["train", "epochs"], "'epochs' is not of the form name=value"),
@@ -275,8 +275,8 @@ def obeyed(arguments: list[str], cwd: Path) -> subprocess.CompletedProcess[str]:
         (["calibrate"], "does not exist; run the train stage first"),
         (["curves"], "training.json does not exist; run the train stage first: dvc repro train"),
         (["train", "curves=[0]"], "training.curves.0 = 0: allowed is a whole number from 1."),
-        (["publish"], "is not a whole bundle"),
-        (["publish", "--bundle", "nowhere"], "nowhere is not a whole bundle"),
+        (["publish"], "is not a complete bundle"),
+        (["publish", "--bundle", "nowhere"], "nowhere is not a complete bundle"),
         (
             ["fetch", "method=focal"],
             "fetch does not read method: plan, train and evaluate do. fetch takes dataset, path,",
@@ -327,9 +327,7 @@ def test_all_without_dvc(workspace: Path, caplog: pytest.LogCaptureFixture) -> N
     assert (workspace / published / "model.onnx").is_file()
     assert (workspace / "models" / "default").read_text().strip() == published.removeprefix("models/")
     # AdaFocal learns from the validation rows: said where the calibrator is fitted, and wherever its results are read.
-    sentence = (
-        "Training learned from the validation rows (method adafocal), so the calibrator was fitted on rows that are"
-    )
+    sentence = "Training used the validation rows (method adafocal), and the calibrator was fitted on the same rows"
     assert sentence in caplog.text
     for file in ("model/training.json", "evaluation/metrics.json", "bundle/card.json"):
         notes = json.loads((workspace / "artifacts" / file).read_text())["notes"]
@@ -391,11 +389,11 @@ def test_what_is_not_affine_is_not_folded(trained: Path) -> None:
     ("stage", "file", "message"),
     [
         ("train", "data/arrays.npz", "arrays.npz is not a whole .npz file"),
-        ("train", "data/card.json", "card.json is not whole JSON"),
+        ("train", "data/card.json", "card.json is not complete JSON"),
         ("calibrate", "logits.npz", "logits.npz is not a whole .npz file"),
         ("evaluate", "calibrator.json", "run: dvc repro calibrate"),
         ("export", "model/network/weights.safetensors", "run: dvc repro train"),
-        ("export", "model/training.json", "training.json is not whole JSON"),
+        ("export", "model/training.json", "training.json is not complete JSON"),
     ],
 )
 def test_damaged_artifacts_are_named(stage: str, file: str, message: str, trained: Path) -> None:
@@ -410,7 +408,7 @@ def test_damaged_artifacts_are_named(stage: str, file: str, message: str, traine
 def test_weights_of_other_data_are_not_exported(trained: Path) -> None:
     assert obeyed(["fetch", "split_seed=1"], trained).returncode == 0
     done = obeyed(["export"], trained)
-    assert done.returncode == 1 and "was trained on other data" in done.stderr
+    assert done.returncode == 1 and "was trained on data other than" in done.stderr
 
 
 def test_the_demo_empties_only_its_own_folder(reproduced: Path) -> None:

@@ -83,7 +83,7 @@ def test_one_column_beside_other_labels_than_of_two_classes(tmp_path: Path) -> N
     rare = table(tmp_path / "c.csv", {"p": [0.1, 0.2], "label": ["stay", "stay"]})
     assert says_of(report(rare, "churn"), "churn")[0] == 0
     one = table(tmp_path / "d.csv", {"p": [0.1, 0.2], "label": [1, 1]})
-    with pytest.raises(UserError, match="--positive 'churn' is no class of the labels; allowed are '1'"):
+    with pytest.raises(UserError, match="--positive 'churn' is not a class of the labels; allowed are '1'"):
         report(one, "churn")
 
 
@@ -212,9 +212,17 @@ LABEL = {"label": labels("a", "b")}
     ("data", "words", "message"),
     [
         ({"index": np.arange(N), **AB, **LABEL}, [], "row 4: column 'index' holds 2; allowed is [0, 1] in every row"),
-        ({"age": P + 30, **AB, **LABEL}, [], "If 'age' is no class, name the columns of the classes: --classes a,b"),
-        ({"score": P / 2, **AB, **LABEL}, [], "without 'score' every row sums to 1. If 'score' is no class, name the"),
-        ({**AB, "c": 1 - P, **LABEL}, [], "the columns 'a', 'b', 'c' are taken for those of the classes, and sum to"),
+        ({"age": P + 30, **AB, **LABEL}, [], "If 'age' is not a class, name the columns of the classes: --classes a,b"),
+        (
+            {"score": P / 2, **AB, **LABEL},
+            [],
+            "without 'score' every row sums to 1. If 'score' is not a class, name the",
+        ),
+        (
+            {**AB, "c": 1 - P, **LABEL},
+            [],
+            "the columns 'a', 'b', 'c' are read as probabilities of the classes, and sum to",
+        ),
         ({"a": -P, "b": 1 + P, **LABEL}, [], "column 'a' holds -"),
         ({"a": P, "b": P * np.inf, **LABEL}, ["--logits"], "column 'b' holds inf; allowed is finite numbers"),
         ({"a": [None] * N, "b": P, **LABEL}, ["--logits"], "row 2: column 'a' is empty (or NaN); allowed is finite"),
@@ -240,7 +248,7 @@ def test_a_column_at_fault_is_named(
 
 def test_a_column_of_logits_that_no_label_names_is_said(tmp_path: Path) -> None:
     path = table(tmp_path / "a.csv", {"age": P, "a": np.log(P + 0.01), "b": np.log(1 - P), **LABEL})
-    said = "No label is 'age': if that is no class, name the columns that are: --classes a,b."
+    said = "No label is 'age': if that is not a class, name the columns that are classes: --classes a,b."
     assert said in report(path, scale="logits").cautions
     assert said not in report(path, scale="logits", classes=("a", "b")).cautions
 

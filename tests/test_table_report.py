@@ -251,7 +251,7 @@ def test_labels_from_1_on_are_refused_until_it_is_said(tmp_path: Path, suffix: s
         np.save(labels := tmp_path / "labels.npy", labels_N)
     else:
         table(path, {**dict(zip(names, p_NC.T, strict=True)), "label": labels_N})
-    with pytest.raises(FileError, match="and none is 0; say which number the first class has: --first-label 0 or"):
+    with pytest.raises(FileError, match="and none is 0; give the number of the first class: --first-label 0 or"):
         reading.read(path, Form(labels=labels))
     named = Form(labels=labels, classes=tuple(names))
     for first, right in ((1, 4), (0, 0)):
@@ -273,7 +273,7 @@ def test_rounded_probabilities_are_taken_and_said(tmp_path: Path, suffix: str) -
         table(path, data)
     answers = reading.read(path)
     assert answers.probabilities_NC is not None and answers.probabilities_NC.min() == 0
-    said = "2 answers have rounded probabilities with a sum of 0.99 to 1.01 in place of 1. They are taken as they are."
+    said = "2 answers have rounded probabilities with a sum of 0.99 to 1.01 instead of 1. They are used unchanged."
     assert said in answers.notes
     with pytest.warns(UserWarning, match="1 of 4 rows gave the true class a probability of 0"):
         assert np.isfinite(metrics.nll(p_NC, [0, 1, 1, 2]))
@@ -365,12 +365,12 @@ GOOD = {"probabilities": P, "labels": Y}
         ({"probabilities": P}, [], "has no 'labels'; it holds probabilities"),
         ({"confidence": CONFIDENCE}, [], "has no 'correct'; it holds confidence"),
         (GOOD, ["--logits"], "has no 'logits'; it holds probabilities, labels"),
-        (GOOD | {"logits": Z}, [], "say which to report on: --probabilities or --logits"),
+        (GOOD | {"logits": Z}, [], "choose one: --probabilities or --logits"),
         (GOOD | {"probabilities": Z}, [], "give --logits if these are logits"),
         (GOOD | {"probabilities": P / 2}, [], "sums to 0.5; every row must sum to 1 (within 1e-3, or as far"),
         ({"logits": P, "labels": Y}, [], "logits holds probabilities: every row lies in [0, 1] and sums to 1; give"),
         (GOOD | {"probabilities": np.where(P > 0.9, np.nan, P)}, [], "is nan; every value must be finite"),
-        (GOOD | {"labels": Y + 1}, [], "none is 0; say which number the first class has: --first-label 0 or"),
+        (GOOD | {"labels": Y + 1}, [], "none is 0; give the number of the first class: --first-label 0 or"),
         (GOOD | {"labels": Y[1:]}, [], "labels has 899 rows for 900 answers"),
         (GOOD | {"labels": P}, [], "labels has shape (900, 3); expected (rows,)"),
         (GOOD | {"labels": Y.astype(object)}, [], "is not a whole .npz file without Python objects"),
@@ -384,7 +384,7 @@ GOOD = {"probabilities": P, "labels": Y}
         ({"confidence": CONFIDENCE, "correct": Y}, [], "correct holds '2'; allowed are 0, 1, true, false"),
         ({"confidence": CONFIDENCE, "correct": TOP == Y}, ["--by", "class"], "names no predicted classes"),
         (GOOD, ["--by", "tag"], "has no column tag, which --by tag needs"),
-        (GOOD, ["--labels", "y.npy"], "holds its labels itself; leave out --labels"),
+        (GOOD, ["--labels", "y.npy"], "holds the labels itself; remove --labels"),
         (GOOD, ["--bins", "7"], "--bins is 7; allowed are the divisors of 3000"),
         (GOOD, ["--level", "95"], "--level is 95.0; allowed is (0, 1)"),
         (GOOD, ["--tolerance", "2"], "--tolerance is 2.0; allowed is (0, 1)"),
@@ -406,9 +406,9 @@ ROW = "a,b,label\n0.5,0.5,a\n"
         ("none.npz", None, [], "none.npz does not exist; expected an .npz with probabilities"),
         ("t.txt", "", [], "has the suffix '.txt'; expected an .npz"),
         ("t.npz", "no zip", [], "is not a whole .npz file"),
-        ("t.parquet", "no", [], "is no Parquet file"),
+        ("t.parquet", "no", [], "is not a Parquet file"),
         ("t.npy", "no", ["--labels", "t.npy"], "is not a whole .npy file without Python objects"),
-        ("t.npy", "no", [], "name the file of its labels: --labels labels.npy"),
+        ("t.npy", "no", [], "give the file of its labels: --labels labels.npy"),
         ("t.npy", "no", ["--labels", "y.npy"], "y.npy does not exist; expected an .npy of the labels"),
         (
             "t.csv",
@@ -434,7 +434,7 @@ ROW = "a,b,label\n0.5,0.5,a\n"
         ),
         ("t.csv", "a;b;label\n0,5;0,5;a\n", [], "a decimal comma is written as a point: 0.5"),
         ("t.csv", ROW + '0.5,"0.5,a\n', [], "row 3 is not CSV"),
-        ("t.csv", "label,tag\na,b\n", [], "and none of a class; expected"),
+        ("t.csv", "label,tag\na,b\n", [], "and none for a class; expected"),
         ("t.csv", "confidence,predicted\n0.9,a\n", [], "has no 'labels'; it holds confidence, predicted"),
         ("t.csv", "confidence,predicted,label\n0.9,,a\n", [], "answer 1 has no predicted class"),
         ("t.csv", "confidence,correct\n", [], "holds no answers"),

@@ -13,8 +13,8 @@ from torch.nn import functional as F
 from pipeline import nets
 from pipeline.data.raw import LABEL, Tree, TreeRows
 from pipeline.data.texts import sst
-from pipeline.data.texts.encoding import encoded_trees, of_trees
-from pipeline.export.network import Servable, write_onnx
+from pipeline.data.texts.encoding import encode_trees, of_trees
+from pipeline.export.to_bundle import Servable, write_onnx
 from pipeline.nets.gp_cnn import GPCNN
 from pipeline.nets.tree_lstm import TreeLSTM
 from tests import reference_nets
@@ -130,7 +130,7 @@ def trees(sizes: tuple[int, ...]) -> tuple[TreeLSTM, Tensor]:
     assert isinstance(net, TreeLSTM)
     net.embed(torch.from_numpy(words.vectors_VD))
     net.classes = 2
-    return net.double(), torch.from_numpy(encoded_trees(rows, words, 2 * max(sizes) + 3))
+    return net.double(), torch.from_numpy(encode_trees(rows, words, 2 * max(sizes) + 3))
 
 
 @pytest.mark.parametrize("sizes", [(1,), (1, 1), (2, 1, 5), (9, 3, 14, 1, 6)])

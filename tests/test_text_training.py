@@ -24,7 +24,7 @@ from pipeline.training import loop
 from pipeline.training.batches import Batches, node_labels, node_weights
 from pipeline.training.checkpoint import Checkpoint
 from pipeline.training.resolution import plan_of
-from pipeline.training.state import TrainingState
+from pipeline.training.training_state import TrainingState
 from service.models.model import Model
 from tests import reference_nets
 from trueodds import logits
@@ -90,7 +90,7 @@ def test_texts_of_ones_own_are_learned(workspace: Path) -> None:
     assert run(settings) < 0.2
     dataset = data.read(stages.DATA)
     assert dataset.vectors is not None and dataset.tokenizer and dataset.card["input"]["kind"] == "text"
-    assert "drawn at random" in read_json(stages.EVALUATION / "metrics.json")["notes"][0]
+    assert "are random" in read_json(stages.EVALUATION / "metrics.json")["notes"][0]
     plan = read_json(stages.PLAN)
     assert plan["net"]["name"] == "gp_cnn" and plan["recipe"]["optimizer"] == "adam"
 
@@ -117,7 +117,9 @@ def test_trees_are_learned_and_not_served(workspace: Path) -> None:
     stages.BUNDLE.mkdir()
     (stages.BUNDLE / "card.json").write_text("of an earlier run")
     stages.export(settings)
-    with pytest.raises(BundleError, match=r"holds no bundle: .*'sst-binary' holds trees, which no service takes"):
+    with pytest.raises(
+        BundleError, match=r"holds no bundle: .*'sst-binary' holds trees, which the service does not take"
+    ):
         Bundle.load(stages.BUNDLE)
     shown = _result()
     assert re.search(r"^9\d\.\d% of \d+ test rows are right.*\n.* the ECE from 0\.", shown)
@@ -164,9 +166,9 @@ def test_weights_of_nodes(workspace: Path) -> None:
     assert torch.equal(labels[weights == 1], torch.from_numpy(dataset.arrays["train"][1][:4]))
     batches = Batches.of(dataset, "train", torch.device("cpu"))
     assert batches.weights(nodes, 1.0) is None
-    inputs, of_nodes = next(batches.shuffled(10, torch.Generator()))
+    inputs, of_nodes = next(batches.shuffle(10, torch.Generator()))
     assert len(of_nodes) == int((inputs[..., LABEL] >= 0).sum()) and batches.rows_of(inputs) == len(inputs)
-    inputs, of_roots = next(batches.ordered(10))
+    inputs, of_roots = next(batches.in_order(10))
     assert torch.equal(of_roots, torch.from_numpy(dataset.arrays["train"][1][:10]))
 
 
@@ -221,10 +223,10 @@ def test_a_killed_run_of_trees_goes_on_to_the_same_weights(
         (
             "text",
             {"node_weight": 0.5},
-            r"node_weight is 0\.5, which is for trees, .* holds texts; set it to null",
+            r"node_weight is 0\.5, which needs trees, .* holds texts; set it to null",
         ),
-        ("image", {"vectors_rate": 0.1}, r"training\.vectors_rate is 0\.1, which is for trees"),
-        ("tree", {"method": "flg_sece"}, r"learns from held-out rows, and from trees no method does"),
+        ("image", {"vectors_rate": 0.1}, r"training\.vectors_rate is 0\.1, which needs trees"),
+        ("tree", {"method": "flg_sece"}, r"learns from held-out rows, which trees do not support"),
     ],
 )
 def test_what_does_not_fit_words(kind: Kind, settings: dict[str, Any], message: str) -> None:
@@ -244,7 +246,7 @@ def test_the_recipes_of_the_focal_paper(recipe: str, kind: Kind, epochs: int, se
 
 
 def test_data_that_are_refused(workspace: Path) -> None:
-    with pytest.raises(DataError, match=r"'sst-fine' is not there: looked for datasets/sst/, .*trainDevTestTrees_PTB"):
+    with pytest.raises(DataError, match=r"'sst-fine' was not found: searched datasets/sst/, .*trainDevTestTrees_PTB"):
         data.load(Data(dataset="sst-fine"))
     with pytest.raises(DataError, match=r"data\.embeddings is 'glove\.txt', but digits holds images"):
         data.load(Data(embeddings="glove.txt"))

@@ -12,7 +12,7 @@ import pytest
 import trueodds
 from tests.test_table_report import table
 from trueodds import cli
-from trueodds.reports.table.acting import at_least, evenly_labelled
+from trueodds.reports.table.acting import at_least, sample_evenly
 from trueodds.reports.table.reading import read
 from trueodds.reports.table.report import report_of_answers
 
@@ -92,7 +92,10 @@ def test_without_a_threshold_nothing_is_written(tmp_path: Path, capsys: pytest.C
     assert not (tmp_path / "act.json").exists()
     often = columns(label=np.where(RNG.random(N) < 0.6, LABELS, np.where(LABELS == "ham", "spam", "ham")))
     assert run(table(tmp_path / "often.csv", often)) == 0
-    assert "None can be certified: even the surest 5% of the answers are wrong too often" in capsys.readouterr().out
+    assert (
+        "No threshold can be certified: even the 5% most confident answers are wrong too often"
+        in capsys.readouterr().out
+    )
 
 
 @pytest.mark.parametrize(
@@ -147,7 +150,7 @@ def test_labels_of_unlike_chances_become_one_random_sample(tmp_path: Path, capsy
     correct = [str(int(right)) if known else "" for right, known in zip(right_N, labelled_N, strict=True)]
     path = tmp_path / "exported.csv"
     table(path, {"confidence": confidence_N, "correct": correct, "propensity": propensity_N, "audit": names})
-    sample, words = evenly_labelled(read(path))
+    sample, words = sample_evenly(read(path))
     assert sample.labelled_N[acts_N].tolist() == drawn_N[acts_N].tolist()
     assert abs(sample.labelled_N[~acts_N].mean() - 0.25) < 4 * (0.25 * 0.75 / (~acts_N).sum()) ** 0.5
     found = trueodds.threshold(confidence_N, np.where(sample.labelled_N, right_N, np.nan))
@@ -155,8 +158,8 @@ def test_labels_of_unlike_chances_become_one_random_sample(tmp_path: Path, capsy
     said = capsys.readouterr().out
     assert f"May act alone from {at_least(found.threshold or 0)} on" in said and words in said
     complaints = int((acts_N & ~drawn_N & ~right_N).sum())
-    assert f"{complaints:,} labels are left out that the audit had not asked for" in said
-    assert "unlike chances of a label (column propensity: 0.25 to 1, or none)" in said
+    assert f"{complaints:,} labels are left out because the audit had not asked for them" in said
+    assert "different chances of a label (column propensity: 0.25 to 1, or none)" in said
     may_act = report_of_answers(read(path)).may_act
     assert may_act is not None and words in may_act.reading
 
@@ -164,7 +167,7 @@ def test_labels_of_unlike_chances_become_one_random_sample(tmp_path: Path, capsy
 def test_like_chances_leave_the_labels_as_they_are(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     table(tmp_path / "even.csv", columns(propensity=[0.3] * N))
     answers = read(tmp_path / "even.csv")
-    assert evenly_labelled(answers) == (answers, "")
+    assert sample_evenly(answers) == (answers, "")
     table(tmp_path / "bad.csv", columns(propensity=["often"] * N))
     assert run(tmp_path / "bad.csv") == 1
-    assert "propensity holds 'often'; allowed is a chance of a label in (0, 1]" in capsys.readouterr().err
+    assert "propensity holds 'often'; allowed is a probability in (0, 1]" in capsys.readouterr().err

@@ -26,7 +26,7 @@ from pipeline.training.measuring.curves import COLUMNS
 from pipeline.training.measuring.epoch import TrainingError
 from pipeline.training.recipe import Recipe
 from pipeline.training.recipes import RECIPES, resolve
-from pipeline.training.trained import Trained
+from pipeline.training.training_result import TrainingResult
 from tests.conftest import environment
 from tests.training_runs import plan, stopped, train
 from trueodds.errors import ConfigError
@@ -39,7 +39,7 @@ def digits(workspace: Path) -> DataSet:
     return data.load(Data(train_size=200))
 
 
-def equal(a: Trained, b: Trained) -> bool:
+def equal(a: TrainingResult, b: TrainingResult) -> bool:
     states = a.net.state_dict(), b.net.state_dict()
     same_weights = all(torch.equal(states[0][key], states[1][key]) for key in states[0])
     return same_weights and all(np.array_equal(a.logits[s], b.logits[s]) for s in ("val", "test"))
@@ -117,7 +117,7 @@ def test_a_killed_process_goes_on_to_the_same_files(words: list[str], workspace:
     assert not Path("artifacts/logits.npz").exists()
     command = [sys.executable, "-m", "pipeline", "train"]
     again = subprocess.run(command, env=env, capture_output=True, text=True, check=True)
-    assert re.search(r"going on after epoch \d+ of 10( and \d+ steps of the next)? from", again.stderr), again.stderr
+    assert re.search(r"continuing after epoch \d+ of 10( and \d+ steps of the next)? from", again.stderr), again.stderr
     files = ("logits.npz", "model/network/weights.safetensors")
     resumed = {name: Path("artifacts", name).read_bytes() for name in files}
     stages.train(config.load())
@@ -163,7 +163,7 @@ def test_every_recipe_can_be_named_and_every_setting_is_a_leaf() -> None:
 
 @pytest.mark.parametrize("name", [name for name, named in RECIPES.items() if not named.recipe.net])
 def test_a_recipe_without_a_net_needs_one_named(name: str) -> None:
-    words = rf"recipe '{name}' has no net of its own: .* {re.escape(RECIPES[name].paper_nets)}; .* such as net: "
+    words = rf"recipe '{name}' has no net of its own; .* {re.escape(RECIPES[name].paper_nets)}\. .* such as net: "
     cures: dict[Kind, str] = {"image": "resnet8", "vector": "mlp"}
     for kind, cure in cures.items():
         with pytest.raises(ConfigError, match=words + cure):
@@ -187,9 +187,9 @@ def test_the_schedules() -> None:
 @pytest.mark.parametrize(
     ("leaves", "message"),
     [
-        ({"optimizer": "adam", "momentum": 0.5}, r"momentum = 0\.5 is for optimizer sgd, and optimizer is adam; leave"),
-        ({"recipe": "newsgroups", "nesterov": True}, "nesterov = True is for optimizer sgd, and optimizer is adam"),
-        ({"schedule": "cosine", "milestones": [0.5]}, r"milestones = \(0\.5,\) is for schedule step"),
+        ({"optimizer": "adam", "momentum": 0.5}, r"momentum = 0\.5 needs optimizer sgd, and optimizer is adam; leave"),
+        ({"recipe": "newsgroups", "nesterov": True}, "nesterov = True needs optimizer sgd, and optimizer is adam"),
+        ({"schedule": "cosine", "milestones": [0.5]}, r"milestones = \(0\.5,\) needs schedule step"),
         ({"nesterov": True, "momentum": 0.0}, "nesterov is true, but momentum is 0"),
     ],
 )
@@ -240,7 +240,9 @@ def test_the_best_epoch_is_taken_and_said_and_survives_a_stop(
     assert best.settings["selection"] == {"rule": rule, "epoch": least["epoch"]}
     errors = (best.logits["val"].argmax(1) != digits.arrays["val"][1]).mean()
     assert errors == pytest.approx(least["val_error"])
-    assert best.settings["notes"][0].startswith(f"The validation rows chose the weights: epoch {least['epoch']} of 4")
+    assert best.settings["notes"][0].startswith(
+        f"The validation rows selected the weights: epoch {least['epoch']} of 4"
+    )
     assert last.settings["selection"] == {"rule": "last", "epoch": 4} and last.settings["notes"] == []
 
 

@@ -85,8 +85,8 @@ def test_the_same_stages_make_its_bundle(digits: Path, workspace: Path, capsys: 
     ("words", "message"),
     [
         (["model=nothing.onnx"], "training.model is 'nothing.onnx', which does not exist"),
-        (["model={}", "epochs=3"], "training.epochs = 3 stands beside training.model = "),
-        (["model={}", "method=focal"], "nothing is trained; set one of them back: method to its default, or model to"),
+        (["model={}", "epochs=3"], "training.epochs = 3 is set besides training.model = "),
+        (["model={}", "method=focal"], "nothing is trained; set method to its default, or model to"),
         (
             ["model={}", "model_options={preproces: unit}"],
             "unknown option of training.model 'preproces'; allowed: prep",

@@ -87,12 +87,12 @@ def test_of_processes_that_fail_the_first_says_why(monkeypatch: pytest.MonkeyPat
     for name, value in (("MASTER_ADDR", "localhost"), ("MASTER_PORT", str(store.port)), (launch.RUN, "of a test")):
         monkeypatch.setenv(name, value)
     monkeypatch.setattr(launch, "PATIENCE", timedelta(seconds=0.2))
-    with pytest.raises(RuntimeError, match="a fault"), launch.said_once(2, 0):
+    with pytest.raises(RuntimeError, match="a fault"), launch.single_message(2, 0):
         raise RuntimeError("a fault of its own, which nobody explains")
-    with pytest.raises(ConfigError, match="no device"), launch.said_once(2, 1):
+    with pytest.raises(ConfigError, match="no device"), launch.single_message(2, 1):
         raise ConfigError("no device")
     for error in (ConfigError("no device"), RuntimeError("Connection closed by peer")):
-        with pytest.raises(SystemExit, match="1"), launch.said_once(2, 0):
+        with pytest.raises(SystemExit, match="1"), launch.single_message(2, 0):
             raise error
 
 
@@ -105,7 +105,7 @@ def test_stages_by_hand_train_with_the_rows_that_were_fetched(
     assert main(["fetch", "dataset=breast_cancer", "held_out_size=60"]) == 0
     assert main(["train", "method=ce+unit_l2", "epochs=1"]) == 0
     notes = json.loads((workspace / "artifacts/model/training.json").read_text())["notes"]
-    assert "Training learned from the 60 held-out rows, too." in notes
+    assert "Training also used the 60 held-out rows." in notes
 
 
 def test_stages_that_no_process_can_share_are_refused(
@@ -144,9 +144,9 @@ def test_each_process_makes_its_share_of_the_batch_that_one_would_make(augment: 
     card = {"input": {"kind": "image"}, "normalise": {"mean": [0.5] * 3, "std": [0.2] * 3}}
     rows = Batches.of(DataSet({"train": (x, np.arange(11))}, card), "train", torch.device("cpu"), augment)
     rows = replace(rows, draws_ahead=ahead)
-    whole = list(rows.shuffled(6, torch.Generator().manual_seed(3)))
+    whole = list(rows.shuffle(6, torch.Generator().manual_seed(3)))
     made = [
-        list(rows.shuffled(6, torch.Generator().manual_seed(3), share=Processes(rank, 2).share)) for rank in range(2)
+        list(rows.shuffle(6, torch.Generator().manual_seed(3), share=Processes(rank, 2).share)) for rank in range(2)
     ]
     for (inputs, labels), (first, all_labels), (second, _) in zip(whole, *made, strict=True):
         assert len(first) == 3 and len(first) + len(second) == len(labels)

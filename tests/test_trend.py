@@ -16,7 +16,7 @@ from tests.service.page_reports import full
 from tests.service.page_sentences import check_text
 from trueodds.metrics import CELLS, CalibrationSums, cell_of
 from trueodds.metrics.labelling.expected import misses_p_value, visible_gaps
-from trueodds.reports import Options, trend_of
+from trueodds.reports import ReportOptions, trend_of
 from trueodds.reports.page.expectation import expectation_diagram
 from trueodds.reports.schemas import Confirmation, Trend
 from trueodds.sums.answers import AnswerSums
@@ -44,14 +44,14 @@ def test_what_is_expected_of_a_period() -> None:
     centre = (np.array([1500, 1500, 2400, 2999, 2999, 2700]) + 0.5) / CELLS
     sums = AnswerSums(np.bincount(cell_of(centre), minlength=CELLS), CalibrationSums.from_top(centre[:3], [1, 0, 1]))
     bare = AnswerSums(sums.answers_C, CalibrationSums.zero())
-    one, none = trend_of("hour", [(0, sums), (HOUR_MS, bare)], Options(level=0.9)).points
+    one, none = trend_of("hour", [(0, sums), (HOUR_MS, bare)], ReportOptions(level=0.9)).points
     assert one.expected_accuracy == none.expected_accuracy == pytest.approx(centre.mean())
     assert (one.expected_lower, one.expected_upper) == pytest.approx(twin.calibrated_limits(centre.tolist(), 0.9))
     assert (one.calibrated_lower, one.calibrated_upper) == pytest.approx(
         twin.calibrated_limits(centre[:3].tolist(), 0.9)
     )
     assert none.accuracy is none.calibrated_lower is None
-    assert trend_of("hour", [(HOUR_MS, bare)], Options()).confirmation is None
+    assert trend_of("hour", [(HOUR_MS, bare)], ReportOptions()).confirmation is None
 
 
 @pytest.mark.parametrize(("misses", "ranges"), [(0, 7), (1, 1), (2, 7), (7, 7)])
@@ -63,7 +63,7 @@ def test_the_chance_of_misses(misses: int, ranges: int) -> None:
 def test_labels_contradict_what_was_not_so() -> None:
     """Of calibrated answers in 5% of 80 runs at most (8 or more have a chance of 5%), else in all."""
     rng = np.random.default_rng(5)
-    options = Options(bins=1)
+    options = ReportOptions(bins=1)
     found = [confirmation(trend_of("hour", hours(4, 25, rng), options)) for _ in range(80)]
     assert sum(one.contradicted for one in found) < 8 and not any(one.confirmed for one in found)
     steady = confirmation(trend_of("hour", hours(6, 400, rng, off=0.05), options))
@@ -76,25 +76,27 @@ def test_labels_contradict_what_was_not_so() -> None:
 def test_fifty_labels_confirm_nothing_and_say_which_gap_they_would_have_shown() -> None:
     """An error of 10 points passes in most samples of 50: what is said of them is that, with the gap that 80% show."""
     rng = np.random.default_rng(7)
-    found = [confirmation(trend_of("hour", hours(1, 50, rng, off=0.1), Options(bins=1))) for _ in range(40)]
+    found = [confirmation(trend_of("hour", hours(1, 50, rng, off=0.1), ReportOptions(bins=1))) for _ in range(40)]
     passed = [one for one in found if not one.contradicted]
     assert len(passed) > 20 and not any(one.confirmed for one in passed)
     for one in passed:
-        assert "do not contradict what was expected" in one.reading and "This is one look" in one.reading
+        assert "do not contradict the expected accuracy" in one.reading and "This is one look" in one.reading
         assert one.visible_less is not None and one.visible_less > 0.1
         assert f"{100 * one.visible_less:.1f} points less often" in one.reading
-    larger = [confirmation(trend_of("hour", hours(1, 50, rng, off=0.2), Options(bins=1))) for _ in range(60)]
+    larger = [confirmation(trend_of("hour", hours(1, 50, rng, off=0.2), ReportOptions(bins=1))) for _ in range(60)]
     power, least = np.mean([one.contradicted for one in larger]), np.mean([one.visible_less or 1.0 for one in larger])
     assert least < 0.24 and power > 0.55
 
 
 def test_labels_confirm_where_the_gap_lies_within_the_tolerance() -> None:
     rng = np.random.default_rng(8)
-    many = trend_of("hour", hours(4, 2500, rng), Options(bins=1))
+    many = trend_of("hour", hours(4, 2500, rng), ReportOptions(bins=1))
     told = confirmation(many)
     assert told.confirmed and -0.02 < told.gap_lower < told.gap_upper < 0.02
-    assert "Labels confirm what was expected: the gap is within 2 points" in told.reading
-    narrow = confirmation(trend_of("hour", hours(4, 2500, np.random.default_rng(8)), Options(bins=1), tolerance=0.005))
+    assert "Labels confirm the expected accuracy: the gap is within 2 points" in told.reading
+    narrow = confirmation(
+        trend_of("hour", hours(4, 2500, np.random.default_rng(8)), ReportOptions(bins=1), tolerance=0.005)
+    )
     assert not narrow.confirmed and not narrow.contradicted
 
 
@@ -149,7 +151,7 @@ def test_the_drawing() -> None:
     assert alone is not None and alone.dots == [] and alone.whiskers.count("M") == 2
     assert expectation_diagram(Trend(unit="day", points=few[:1])) is None
     html = pages.render(full(trend=early))
-    assert "expectation-chart" in html and "trend-chart" not in html and "No label has come yet" in html
+    assert "expectation-chart" in html and "trend-chart" not in html and "There are no labels yet" in html
     assert expectation_diagram(Trend(unit="day", points=[])) is None
 
 

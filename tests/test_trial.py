@@ -14,7 +14,7 @@ import pytest
 from pipeline.cli import COMMANDS
 from pipeline.recalibrate import Recalibration, choose
 from pipeline.recalibrate.loop import publish_candidate
-from pipeline.recalibrate.state import ModelState
+from pipeline.recalibrate.model_state import ModelState
 from service.models.model import Model
 from tests.importing.test_texts import WORDS, write_model
 from tests.inputs.test_text import backtracking
@@ -100,7 +100,7 @@ def test_a_batch_is_answered_row_by_row(tmp_path: Path, monkeypatch: pytest.Monk
     rows = trial.check(bundle, TAKEN, GIVEN, answers(counted))
     trial.check_batch(bundle, rows, answers(counted))
     assert sizes[-1] == trial.BATCH
-    with pytest.raises(BundleError, match=r"the logits of a row depend on the rows beside it \(by 0.5\)"):
+    with pytest.raises(BundleError, match=r"the logits of a row depend on the other rows of its batch \(by 0.5\)"):
         trial.check_batch(bundle, rows, answers(lambda rows, logits_NC: logits_NC + (len(rows) > 1) / 2))
     with pytest.raises(BundleError, match="a batch of 64 rows cannot be run: too many"):
         trial.check_batch(bundle, rows, answers(alone))
@@ -151,5 +151,5 @@ def test_a_tokenizer_that_fails_on_its_own_words(tmp_path: Path) -> None:
     kind = TextInput(max_tokens=8, vocabulary_size=2, mask="attention_mask").with_tokenizer(
         backtracking().replace(b'"one"', b'"' + b"x" * 40 + b'"')
     )
-    with pytest.raises(BundleError, match=r"no rows to try it with can be made: .*retry-limit-in-match over"):
+    with pytest.raises(BundleError, match=r"no rows for a trial can be made: .*retry-limit-in-match over"):
         trial.check(bundle_of(tmp_path, kind=kind), TAKEN, GIVEN, answers(lambda _, logits_NC: logits_NC))

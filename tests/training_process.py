@@ -11,9 +11,9 @@ import torch
 from pipeline import methods, nets
 from pipeline.methods.batch import ForwardPass
 from pipeline.methods.looking_ahead import Descent
-from pipeline.training.machine.processes import Processes, joined
+from pipeline.training.machine.processes import Processes, join
 from pipeline.training.recipe import Recipe
-from pipeline.training.state import Selection, TrainingState
+from pipeline.training.training_state import TrainingState, WeightSelection
 
 METHODS = ("ce", "mmce", "sb_ece", "mdca", "ce_meta_sece", "flg_sece", "mmce_separate", "ls05", "consistency")
 ROWS, FEATURES, CLASSES = 23, 6, 4
@@ -31,7 +31,7 @@ def step(method_name: str, processes: Processes, folder: Path) -> None:
     labels = torch.randint(CLASSES, (ROWS,), generator=generator)
     held_out = inputs.flip(0) + 0.1, labels.flip(0)
     recipe = Recipe("mlp", 1, reduction="sum", clip=2.0)
-    state = TrainingState(recipe, net, recipe.optimizer_of(net), method, Selection("last"), processes=processes)
+    state = TrainingState(recipe, net, recipe.optimizer_of(net), method, WeightSelection("last"), processes=processes)
 
     def features_of(x: torch.Tensor) -> torch.Tensor:
         with processes.own_draws(torch.device("cpu")):
@@ -60,6 +60,6 @@ def step(method_name: str, processes: Processes, folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    with joined("cpu") as together:
+    with join("cpu") as together:
         for name in METHODS:
             step(name, together, Path(sys.argv[1]))

@@ -13,7 +13,7 @@ from pipeline.training.checkpoint import EVERY, SHARE
 from pipeline.training.plan import Plan
 from pipeline.training.recipe import Recipe
 from pipeline.training.resolution import plan_of
-from pipeline.training.trained import Trained
+from pipeline.training.training_result import TrainingResult
 
 
 def plan(data: DataSet, training: Training) -> Plan:
@@ -23,7 +23,7 @@ def plan(data: DataSet, training: Training) -> Plan:
 
 def train(
     data: DataSet, training: Training, checkpoints: Path, *, every: float = EVERY, share: float = SHARE
-) -> Trained:
+) -> TrainingResult:
     return loop.train(data, plan(data, training), checkpoints, every=every, share=share)
 
 

@@ -1,8 +1,8 @@
-"""Tools of the repository itself; nothing of the product imports them."""
+"""Tools of the repository. No package of the product imports them."""
 
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-"""The repository."""
+"""Root folder of the repository."""
 PACKAGES = ("trueodds", "pipeline", "service")
 """The packages of the product."""

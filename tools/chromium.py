@@ -1,4 +1,4 @@
-"""A headless Chromium, driven over its pipe (Chrome DevTools Protocol): pages, keys, pictures, console messages."""
+"""Drives a headless Chromium over its pipe (Chrome DevTools Protocol): pages, keys, screenshots, console messages."""
 
 from __future__ import annotations
 
@@ -15,25 +15,25 @@ from typing import Any, Self
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 SECONDS = 20.0
-"""For an answer of the browser, and for a condition to come true."""
+"""Timeout in seconds for an answer of the browser, and for a condition to become true."""
 
 
 def find() -> str | None:
-    """The Chromium or Chrome on the PATH; the variable CHROMIUM names another."""
+    """Return the path of Chromium or Chrome on the PATH. The variable CHROMIUM names another program."""
     wanted = os.environ.get("CHROMIUM")
     return shutil.which(wanted) if wanted else next(filter(None, map(shutil.which, NAMES)), None)
 
 
 class ChromiumError(Exception):
-    """The browser did not answer, or what was asked of it failed."""
+    """The browser did not answer, or a command failed."""
 
 
 class Chromium:
-    """One browser with one page; use as a context manager."""
+    """A browser with one page, to be used as a context manager."""
 
     def __init__(self, executable: str) -> None:
         self.problems: list[str] = []
-        """Warnings and errors on the console, and exceptions nobody caught."""
+        """Warnings and errors on the console, and uncaught exceptions."""
         self._executable, self._number, self._buffer = executable, 0, b""
         self._events: list[dict[str, Any]] = []
         self._session: str | None = None
@@ -74,10 +74,10 @@ class Chromium:
         self._folder.cleanup()
 
     def call(self, method: str, **parameters: Any) -> dict[str, Any]:
-        """One command of the protocol; events that come meanwhile are kept.
+        """Send one command of the protocol and return its result. Events that arrive meanwhile are kept.
 
         Raises:
-            ChromiumError: it was refused, or not answered in time.
+            ChromiumError: The command was refused, or not answered in time.
         """
         self._number += 1
         message: dict[str, Any] = {"id": self._number, "method": method, "params": parameters}
@@ -95,7 +95,7 @@ class Chromium:
             self._note(found)
 
     def open(self, url: str) -> None:
-        """Go there and wait until it is loaded."""
+        """Open a URL and wait until the page is loaded."""
         self._events.clear()
         failed = self.call("Page.navigate", url=url).get("errorText")
         if failed:
@@ -103,14 +103,14 @@ class Chromium:
         self.loaded()
 
     def loaded(self) -> None:
-        """Wait for the page's load event, since the last call of `open`."""
+        """Wait for the page's load event since the last call of `open`."""
         deadline = time.monotonic() + SECONDS
         while not any(e["method"] == "Page.loadEventFired" for e in self._events):
             self._note(self._receive(deadline, "loading"))
         self._events.clear()
 
     def run(self, script: str) -> Any:
-        """The value of a JavaScript expression in the page; a promise is waited for."""
+        """Return the value of a JavaScript expression in the page. A promise is awaited."""
         found = self.call(
             "Runtime.evaluate", expression=script, returnByValue=True, awaitPromise=True, userGesture=True
         )
@@ -119,13 +119,13 @@ class Chromium:
         return found["result"].get("value")
 
     def wait_for(self, script: str) -> None:
-        """Until the expression is true, through loads of other pages."""
+        """Wait until the expression is true. Other pages may be loaded in between."""
         deadline = time.monotonic() + SECONDS
         while time.monotonic() < deadline:
             try:
                 if self.run(script):
                     return
-            except ChromiumError:  # between two pages there is nothing to ask
+            except ChromiumError:  # between two pages no script can run
                 pass
             time.sleep(0.03)
         raise ChromiumError(f"not within {SECONDS:g} s: {script}")
@@ -138,20 +138,21 @@ class Chromium:
             self.call("Input.dispatchKeyEvent", type=kind, key=name, windowsVirtualKeyCode=codes.get(name, 0), **extra)
 
     def screen(self, width: int, height: int = 900, *, scale: float = 1, dark: bool = False, media: str = "") -> None:
-        """The size of the page in CSS pixels, and what it believes about its reader; media: "print" or none."""
+        """Set the page's size in CSS pixels, its colour scheme and its medium; media is "print" or empty."""
         mobile = {"width": width, "height": height, "deviceScaleFactor": scale, "mobile": width < 500}
         self.call("Emulation.setDeviceMetricsOverride", **mobile)
         features = [{"name": "prefers-color-scheme", "value": "dark" if dark else "light"}]
         self.call("Emulation.setEmulatedMedia", media=media, features=features)
 
     def picture(self, path: Path, *, height: int | None = None) -> None:
-        """A PNG of the whole page, or of its upper part."""
+        """Save a PNG of the whole page, or of its upper part."""
         size = self.call("Page.getLayoutMetrics")["cssContentSize"]
         clip = {"x": 0, "y": 0, "width": size["width"], "height": height or size["height"], "scale": 1}
         found = self.call("Page.captureScreenshot", format="png", clip=clip, captureBeyondViewport=True)
         path.write_bytes(base64.b64decode(found["data"]))
 
     def _receive(self, deadline: float, what: str) -> dict[str, Any]:
+        """Return the next message of the browser."""
         while b"\0" not in self._buffer:
             ready, _, _ = select.select([self._in], [], [], max(0.0, deadline - time.monotonic()))
             data = os.read(self._in, 1 << 20) if ready else b""
@@ -163,6 +164,7 @@ class Chromium:
         return found
 
     def _note(self, event: dict[str, Any]) -> None:
+        """Record a problem or a load event."""
         method, details = event.get("method"), event.get("params", {})
         if method == "Runtime.exceptionThrown":
             self.problems.append(json.dumps(details["exceptionDetails"]))

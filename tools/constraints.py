@@ -1,14 +1,14 @@
-"""Writes exact versions of everything that pyproject.toml's ranges admit; `make constraints` calls it.
+"""Writes exact versions of all packages within the ranges of pyproject.toml; `make constraints` calls it.
 
 python -m tools.constraints              the newest versions that satisfy pyproject.toml
-python -m tools.constraints --keep       only what pyproject.toml's change asks for; other versions stay
-python -m tools.constraints --diff       what the first would change; writes nothing
+python -m tools.constraints --keep       only changes that pyproject.toml requires; other versions stay
+python -m tools.constraints --diff       prints what the first form would change; writes nothing
 
 docker/constraints.txt    every extra, Python 3.11 to 3.13, any system: for `pip install -c`
-docker/serve.txt          of that, the service's image, with hashes: for `pip install --no-deps --require-hashes`
-docker/train.txt          the training image without torch, whose wheel is another in every index
+docker/serve.txt          the packages of the service's image, with hashes: for `pip install --no-deps --require-hashes`
+docker/train.txt          the packages of the training image without torch, whose wheel differs between indexes
 
-Needs uv (in the extra `dev`) and a package index: PyPI, or that of UV_DEFAULT_INDEX.
+Needs uv (in the extra `dev`) and a package index: PyPI, or the index in UV_DEFAULT_INDEX.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from tools import ROOT
 CONSTRAINTS = "docker/constraints.txt"
 IMAGES = {"docker/serve.txt": ("serve", "text", "s3"), "docker/train.txt": ("train", "workflow", "s3")}
 TORCH = re.compile(r"torch|torchvision|triton|(nvidia|cuda)-.*")
-"""Packages left out of train.txt: torch, and what only its CUDA build brings."""
+"""Packages left out of train.txt: torch, and the packages that only its CUDA build needs."""
 PIN = re.compile(r"^(?P<name>[\w.-]+)==(?P<version>[^\s;\\]+)\s*(?:;\s*(?P<marker>[^\\\n]+))?", re.MULTILINE)
 
 Pins = dict[tuple[str, str], str]
@@ -38,12 +38,12 @@ class ConstraintsError(RuntimeError):
 
 
 def pins(text: str) -> Pins:
-    """(name, marker) -> version, of a requirements file."""
+    """Return the pins of a requirements file as (name, marker) -> version."""
     return {(m["name"], (m["marker"] or "").strip()): m["version"] for m in PIN.finditer(text)}
 
 
 def difference(old: Pins, new: Pins) -> list[tuple[str, str, str]]:
-    """(name, old version or -, new version or -) of what differs, by name; several versions of one name are joined."""
+    """Return (name, old version or -, new version or -) of each difference. Several versions of a name are joined."""
 
     def versions(found: Pins) -> dict[str, str]:
         table: dict[str, list[str]] = {}
@@ -58,7 +58,7 @@ def difference(old: Pins, new: Pins) -> list[tuple[str, str, str]]:
 
 
 def resolve(folder: Path, *, upgrade: bool) -> None:
-    """Write the three files below `folder`; what lies there already is kept where it fits, unless upgraded."""
+    """Write the three files in `folder`. Existing versions are kept if they fit, unless upgraded."""
     _compile(folder / CONSTRAINTS, ["--all-extras", *(["--upgrade"] if upgrade else [])])
     names = {name for name, _ in pins((folder / CONSTRAINTS).read_text(encoding="utf-8"))}
     for file, extras in IMAGES.items():
@@ -69,11 +69,11 @@ def resolve(folder: Path, *, upgrade: bool) -> None:
 
 
 def _compile(target: Path, options: list[str]) -> None:
-    """uv's resolver; versions must not depend on what else this machine is told about packages."""
+    """Run uv's resolver. The versions must not depend on this machine's other settings for packages."""
     uv = shutil.which("uv", path=f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}")
     if uv is None:
-        raise ConstraintsError("uv is not here; it is in the extra `dev` (make setup)")
-    # Found beside the index, a torch+cpu would hide the packages of the CUDA build, which others get.
+        raise ConstraintsError("uv is not installed; it is in the extra `dev` (make setup)")
+    # A torch+cpu beside the index would hide the packages of the CUDA build, which other machines get.
     environment = {k: v for k, v in os.environ.items() if k not in ("UV_FIND_LINKS", "UV_TORCH_BACKEND", "UV_OVERRIDE")}
     command = [uv, "pip", "compile", "pyproject.toml", "--universal", "--python-version", "3.11", "--quiet"]
     command += ["--no-annotate", "--custom-compile-command", "make constraints", "--output-file", str(target)]
@@ -83,11 +83,11 @@ def _compile(target: Path, options: list[str]) -> None:
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Returns the exit status: 1 with uv's own words where no versions were found."""
+    """Return the exit status: 1, with uv's message, if no versions were found."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     choice = parser.add_mutually_exclusive_group()
     choice.add_argument("--keep", action="store_true", help="keep versions that still satisfy pyproject.toml")
-    choice.add_argument("--diff", action="store_true", help="say what would change; write nothing")
+    choice.add_argument("--diff", action="store_true", help="print what would change; write nothing")
     arguments = parser.parse_args(argv)
     old = (ROOT / CONSTRAINTS).read_text(encoding="utf-8") if (ROOT / CONSTRAINTS).exists() else ""
     with tempfile.TemporaryDirectory() as name:

@@ -1,4 +1,4 @@
-"""The definitions of a checkout and what its names stand for, read from its text: no code of it is run."""
+"""Reads the definitions of a checkout, and what its names refer to, from its text. None of its code is run."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from tools.imports import file_of, sources
 FUNCTION = (ast.FunctionDef, ast.AsyncFunctionDef)
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 Place = tuple[Path, str]
-"""A file and the name of a function or class in it, `Class.method` for a method; a file and "" for a module."""
+"""A file and the name of a function or class in it: `Class.method` for a method, "" for the module itself."""
 
 
 @dataclass
 class House:
-    """The definitions of a checkout, and what names in its files stand for."""
+    """The definitions of a checkout, and the meaning of the names in its files."""
 
     root: Path
 
     @cached_property
     def definitions(self) -> dict[Place, ast.AST]:
-        """Functions, classes and methods by their places."""
+        """Return functions, classes and methods by their places."""
         found: dict[Place, ast.AST] = {}
         for package in PACKAGES:
             for file in sources(self.root, package):
@@ -41,7 +41,7 @@ class House:
 
     @cached_property
     def imported(self) -> dict[Path, dict[str, str]]:
-        """The dotted name behind each imported name of a file, wherever in the file its import stands."""
+        """Return the dotted name behind each imported name of a file, wherever in the file the import stands."""
         found: dict[Path, dict[str, str]] = defaultdict(dict)
         for package in PACKAGES:
             for file in sources(self.root, package):
@@ -54,7 +54,7 @@ class House:
 
     @cached_property
     def owners(self) -> dict[str, list[Place]]:
-        """Methods by their bare names."""
+        """Return methods by their bare names."""
         found = defaultdict(list)
         for file, name in self.definitions:
             if "." in name:
@@ -62,14 +62,14 @@ class House:
         return found
 
     def named(self, file: Path, name: str) -> Place | None:
-        """Return what a name of a file stands for."""
+        """Return the place that a name of a file refers to."""
         if (file, name) in self.definitions:
             return file, name
         dotted = self.imported[file].get(name)
         return None if dotted is None else self.dotted(dotted)
 
     def dotted(self, name: str) -> Place | None:
-        """Return what a dotted name stands for: a module, or what its parent module defines or imports."""
+        """Return the place that a dotted name refers to: a module, or a name that its parent module has."""
         file = file_of(self.root, name)
         if file is None:
             return None
@@ -92,7 +92,7 @@ class House:
         return None
 
     def attribute(self, owner: Place, name: str) -> Place | None:
-        """Return the class of an attribute: by its annotation, or by that of the argument that it is set to."""
+        """Return the class of an attribute, from its annotation or that of the argument assigned to it."""
         holder = self.definitions.get(owner)
         arguments: dict[str, ast.expr | None] = {}
         for part in ast.walk(holder) if holder is not None else ():
@@ -107,7 +107,7 @@ class House:
         return None
 
     def annotated(self, file: Path, node: ast.expr | None, own: str = "") -> Place | None:
-        """Return the class that an annotation names: the first one that this checkout defines."""
+        """Return the first class in an annotation that this checkout defines."""
         for part in ast.walk(node) if node is not None and not isinstance(node, ast.Subscript) else ():
             if isinstance(part, ast.Name):
                 place = (file, own) if part.id == "Self" and own else self.named(file, part.id)
@@ -117,15 +117,18 @@ class House:
 
 
 def arguments_of(node: Function) -> list[ast.arg]:
+    """Return all arguments of a function."""
     every = node.args
     return [*every.posonlyargs, *every.args, *every.kwonlyargs, *filter(None, (every.vararg, every.kwarg))]
 
 
 def is_property(node: Function) -> bool:
+    """Return whether a function is a property."""
     return any(ast.unparse(one) in ("property", "cached_property") for one in node.decorator_list)
 
 
 def _pairs(node: ast.Assign) -> Iterator[tuple[ast.expr, ast.expr]]:
+    """Yield each target of an assignment with its value."""
     for target in node.targets:
         if isinstance(target, ast.Tuple) and isinstance(node.value, ast.Tuple):
             yield from zip(target.elts, node.value.elts, strict=True)

@@ -1,4 +1,4 @@
-"""The folders of a checkout in numbers: rooms, floors, lines. Nothing of it is run."""
+"""Measures the folders of a checkout: files, depth of imports, lines. None of its code is run."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from tools.imports import folder_parts, imported_files, sources
 
 @dataclass(frozen=True)
 class Folder:
-    """One folder in numbers."""
+    """The measurements of one folder."""
 
     folder: str
     rooms: int
-    """Its files and those of its sub-folders, without an empty `__init__`."""
+    """Number of files, including sub-folders, without empty `__init__` files."""
     floors: int
-    """Of its files."""
+    """Depth of the import graph of its files."""
     parts: int
-    """Its own modules and sub-packages."""
+    """Number of its direct modules and sub-packages."""
     part_floors: int
-    """Of its parts, where a sub-package is one."""
+    """Depth of the import graph of its direct parts, where a sub-package is one part."""
     lines: int
 
 
 def floors(graph: Mapping[Any, set[Any]]) -> int:
-    """Return the number of floors: a node stands one floor above the highest one that it points to."""
+    """Return the depth of a graph: each node is one floor above the highest node that it points to."""
     height: dict[Any, int] = {}
     for node in TopologicalSorter(graph).static_order():
         height[node] = 1 + max((height[other] for other in graph.get(node, ())), default=0)

@@ -1,4 +1,4 @@
-"""The imports of a checkout, read from its text: no code of it is run."""
+"""Reads the imports of a checkout from its text. None of its code is run."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from tools import PACKAGES
 
 
 def sources(root: Path, folder: str) -> list[Path]:
-    """Return the Python files of a folder of the checkout at `root`, those of its sub-folders too."""
+    """Return the Python files of a folder of the checkout at `root`, including sub-folders."""
     return sorted((root / folder).rglob("*.py"))
 
 
 @cache
 def imports(path: Path) -> frozenset[str]:
-    """Return the dotted names that a file imports, wherever the import stands; for type checking too."""
+    """Return the dotted names that a file imports, wherever the import stands, and also for type checking."""
     names = set()
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
@@ -44,9 +44,9 @@ def file_of(root: Path, name: str) -> Path | None:
 
 @cache
 def imported_files(root: Path) -> dict[Path, set[Path]]:
-    """Return each file of the product, with the files of the product that it imports.
+    """Return each file of the product with the files of the product that it imports.
 
-    A package's `__init__` counts where a name is taken from it, not where it is only on the way to a module.
+    A package's `__init__` counts if a name is imported from it, but not if it is only on the path to a module.
     """
     files = [path for package in PACKAGES for path in sources(root, package)]
     return {path: {file for name in imports(path) if (file := file_of(root, name))} - {path} for path in files}
@@ -74,7 +74,7 @@ def part_of(place: Path, path: Path) -> str:
 
 
 def circle(graph: Mapping[Any, set[Any]]) -> list[Any]:
-    """Return the members of one circle of a graph; empty where it has none."""
+    """Return the members of one circle of a graph, or an empty list."""
     try:
         list(TopologicalSorter(graph).static_order())
     except CycleError as error:

@@ -1,12 +1,11 @@
-"""The picture in docs/how-to/monitor.md: a real service whose model became over-confident ten days ago.
+"""Makes the picture in docs/how-to/monitor.md: a real service whose model became over-confident ten days ago.
 
     python -m tools.page_picture                  # needs Chromium or Chrome on the PATH; half a minute
     python -m tools.page_picture --dark --out dark.png
 
-Three weeks of answers are written into the store of a running service (100 classes, shape A of
-benchmarks/shapes.py): calibrated at first, then the truth is softmax(z / 2.2). One answer in ten gets
-its label, about a day later: the store's clock is set to when they arrive. The picture is taken once the alarm has
-fired.
+Three weeks of answers are written to the store of a running service (100 classes, shape A of benchmarks/shapes.py).
+They are calibrated at first; later the truth is softmax(z / 2.2). One answer in ten gets its label about a day later,
+at a set clock. The picture is taken once the alarm has fired.
 """
 
 from __future__ import annotations
@@ -46,11 +45,11 @@ MAX_BYTES = 200_000
 SECONDS = 90.0
 
 Labels = list[tuple[int, Label]]
-"""With the times at which they arrive, Unix milliseconds."""
+"""Labels with their times of arrival in Unix milliseconds."""
 
 
 def answers(model: str, version: str, now_ms: int, rng: np.random.Generator) -> tuple[list[PredictionBatch], Labels]:
-    """Answers of three weeks, a batch an hour, and their labels by time of arrival."""
+    """Return the answers of three weeks, one batch per hour, and their labels by time of arrival."""
     batches, labels = [], []
     hours, rows = 24 * DAYS, A_DAY // 24
     logits_NC = pool_logits("A", hours * rows, 1)
@@ -80,7 +79,7 @@ def answers(model: str, version: str, now_ms: int, rng: np.random.Generator) -> 
 
 
 async def store(path: Path, batches: list[PredictionBatch], labels: Labels) -> None:
-    """Write answers and labels into the service's own store, as of the times at which they came."""
+    """Write answers and labels to the service's own store, with the clock set to the times at which they came."""
     opened = await open_store(str(path))
     try:
         for batch in batches:
@@ -93,10 +92,10 @@ async def store(path: Path, batches: list[PredictionBatch], labels: Labels) -> N
 
 
 def fill(client: httpx.Client, path: Path) -> None:
-    """Answers and labels; returns once the alarm has fired.
+    """Write answers and labels, and wait until the alarm has fired.
 
     Raises:
-        SystemExit: it has not, within 90 s.
+        SystemExit: The alarm did not fire within 90 s.
     """
     asked = client.get("/calibration-report").json()
     batches, labels = answers(asked["model"], asked["version"], int(time.time() * 1000), np.random.default_rng(4))
@@ -111,10 +110,10 @@ def fill(client: httpx.Client, path: Path) -> None:
 
 
 def save(picture: bytes, out: Path) -> None:
-    """Few colours: a page has not many.
+    """Save the picture with few colours, because the page has few.
 
     Raises:
-        SystemExit: the file would be 200 kB or more.
+        SystemExit: The file would have 200 kB or more.
     """
     image = Image.open(io.BytesIO(picture)).convert("RGB").quantize(COLOURS, kmeans=1, dither=Image.Dither.NONE)
     out.parent.mkdir(parents=True, exist_ok=True)
@@ -126,13 +125,14 @@ def save(picture: bytes, out: Path) -> None:
 
 
 def main() -> None:
+    """Start a service, fill it and take the picture."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, default=OUT)
     parser.add_argument("--dark", action="store_true")
     options = parser.parse_args()
     executable = chromium.find()
     if executable is None:
-        raise SystemExit("no Chromium or Chrome on the PATH; install one, or name it in the variable CHROMIUM")
+        raise SystemExit("no Chromium or Chrome on the PATH; install one, or set the variable CHROMIUM to its path")
     with tempfile.TemporaryDirectory() as folder:
         here = Path(folder)
         untrained.publish("resnet8", here / "models", classes=CLASSES, width=4)

@@ -1,13 +1,13 @@
-"""Walks of the house: the files that a parameter passes on its way, and the size of the folders. Runs none of the code.
+"""Traces a parameter through the files that it passes, and measures the folders. None of the code is run.
 
     python -m tools.walks                                   # six walks and all folders of this checkout
-    python -m tools.walks --root ../before --json           # of another one
+    python -m tools.walks --root ../before --json           # of another checkout
     python -m tools.walks --walk trueodds/importing/importer.py:import_model:model
 
-A walk follows one parameter through the calls that pass it, or something made of it, on: depth first, in the order of
-the code, each function once. A stop is a stay in one file, a return a stop in a file that was left before. Calls whose
-target the code's text does not name are not followed, and a property is no call. A folder's rooms are its files, and a
-room's floor is one above the highest room of the folder that it imports.
+A walk follows one parameter through the calls that pass it, or something made of it. It goes depth first, in the order
+of the code, and visits each function once. A stop is a stay in one file; a return is a stop in a file that was left
+before. Calls whose target is not clear from the text are not followed, and a property does not count as a call. A
+folder's rooms are its files. A room's floor is one above the highest room of the folder that it imports.
 """
 
 from __future__ import annotations
@@ -33,21 +33,21 @@ WALKS = {
     "calibrator": "pipeline/stages.py:calibrate:params.calibration",
     "import": "trueodds/importing/importer.py:import_model:model",
 }
-"""Where a walk begins: file, function, and parameter, or a part of one."""
+"""Starts of the walks: file, function, and parameter or part of one."""
 TOOLS = ("trueodds/metrics", "trueodds/sums", "trueodds/texts", "trueodds/errors", "trueodds/names", "trueodds/files")
-"""Calls into these are no stops: formulas, words and files, which know nothing of what flows through the house."""
+"""Folders whose calls are not stops: formulas, texts and files, which do not depend on the data that passes through."""
 
 
 @dataclass
 class Walk:
-    """One parameter's way through a house."""
+    """The path of one parameter through a checkout."""
 
     house: House
     trail: list[Place] = field(default_factory=list)
-    """The functions that it came through."""
+    """Functions that it passed through."""
 
     def enter(self, place: Place, carried: Iterable[str]) -> None:
-        """Walk through a function whose parameters `carried` hold the parameter or something made of it."""
+        """Visit a function whose parameters `carried` hold the parameter or something made of it."""
         node = self.house.definitions.get(place)
         names = set(carried)
         if str(place[0].relative_to(self.house.root)).startswith(TOOLS) or not isinstance(node, FUNCTION):
@@ -58,13 +58,13 @@ class Walk:
 
     @property
     def stops(self) -> list[Path]:
-        """The files it stayed in, one after the other."""
+        """Return the files it stayed in, in order."""
         files = [file for file, _ in self.trail]
         return [file for k, file in enumerate(files) if k == 0 or files[k - 1] != file]
 
 
 class Visit(ast.NodeVisitor):
-    """One function, read from its first statement to its last."""
+    """A visit of one function, from its first statement to its last."""
 
     def __init__(self, walk: Walk, place: Place, carried: set[str]) -> None:
         self.walk, self.house, self.file, self.carried = walk, walk.house, place[0], carried
@@ -72,6 +72,7 @@ class Visit(ast.NodeVisitor):
         self.types: dict[str, Place | None] = {"self": (self.file, self.holder), "cls": (self.file, self.holder)}
 
     def body(self, node: Function) -> None:
+        """Visit the statements of a function."""
         for argument in arguments_of(node):
             if argument.annotation is not None:
                 self.types[argument.arg] = self.house.annotated(self.file, argument.annotation, self.holder)
@@ -84,11 +85,12 @@ class Visit(ast.NodeVisitor):
         return any(isinstance(p, ast.Name | ast.Attribute) and ast.unparse(p) in self.carried for p in parts)
 
     def hands_over(self, node: ast.expr | None) -> bool:
-        """Return whether an expression calls something with an object that has a carried part."""
+        """Return whether an expression has a call that passes an object with a carried part."""
         calls = (one for one in ast.walk(node) if isinstance(one, ast.Call)) if node is not None else ()
         return any(any(self.parts("", value)) for call in calls for value in _passed(call))
 
     def assign(self, targets: Iterable[ast.expr], value: ast.expr | None) -> None:
+        """Record whether the targets of an assignment carry the parameter."""
         for target in targets:
             if isinstance(target, ast.Name) and value is not None:
                 self.types[target.id] = self.type_of(value)
@@ -130,7 +132,7 @@ class Visit(ast.NodeVisitor):
     visit_SetComp = visit_GeneratorExp = visit_DictComp = visit_ListComp
 
     def visit_FunctionDef(self, node: Function) -> None:
-        """A function inside: somebody calls it with what is carried."""
+        """Visit an inner function, which may be called with a carried value."""
         self.carried |= {argument.arg for argument in arguments_of(node)}
         self.body(node)
 
@@ -146,14 +148,14 @@ class Visit(ast.NodeVisitor):
                 place = self.house.member(place, "__init__") or self.house.member(place, "__post_init__") or place
             self.walk.enter(place, self.received(place, node, receiver))
         if any(self.carries(one) for one in passed):
-            for one in passed:  # a function that is handed over with it, to be called
+            for one in passed:  # a function that is passed along with it may be called with it
                 other = self.resolved(one)
                 definition = None if other is None else self.house.definitions.get(other)
                 if other is not None and isinstance(definition, FUNCTION):
                     self.walk.enter(other, [argument.arg for argument in arguments_of(definition)])
 
     def received(self, place: Place, node: ast.Call, receiver: ast.expr | None) -> Iterator[str]:
-        """Yield the callee's parameters that get something carried, or parts of them: `params.training`."""
+        """Yield the callee's parameters that receive a carried value, or parts of one: `params.training`."""
         definition = self.house.definitions.get(place)
         if not isinstance(definition, FUNCTION):
             return
@@ -168,6 +170,7 @@ class Visit(ast.NodeVisitor):
             yield from self.parts(keyword.arg or "**", keyword.value)
 
     def parts(self, name: str, value: ast.expr | None) -> Iterator[str]:
+        """Yield a parameter's name if its value is carried, or the names of its carried parts."""
         if self.carries(value):
             yield name
         elif value is not None:
@@ -175,7 +178,7 @@ class Visit(ast.NodeVisitor):
             yield from (f"{name}.{one.removeprefix(whole)}" for one in self.carried if one.startswith(whole))
 
     def resolved(self, node: ast.expr) -> Place | None:
-        """Return what an expression names; a method of an object of unknown class if only one class has it."""
+        """Return the place that an expression refers to. A method of an unknown class must be unique."""
         if isinstance(node, ast.Name):
             return self.house.named(self.file, node.id)
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and re.fullmatch(r"[\w.]+:\w+", node.value):
@@ -191,7 +194,7 @@ class Visit(ast.NodeVisitor):
         return near[0] if len(near) == 1 and self.carries(node.value) else None
 
     def type_of(self, node: ast.expr) -> Place | None:
-        """Return the class of an expression's value, where annotations and calls tell it."""
+        """Return the class of an expression's value if annotations and calls show it."""
         if isinstance(node, ast.Await):
             return self.type_of(node.value)
         if isinstance(node, ast.Name):
@@ -208,12 +211,13 @@ class Visit(ast.NodeVisitor):
 
 
 def _passed(node: ast.Call) -> list[ast.expr]:
+    """Return the arguments of a call."""
     return [*node.args, *(keyword.value for keyword in node.keywords)]
 
 
 @dataclass(frozen=True)
 class Way:
-    """One walk in numbers."""
+    """The numbers of one walk."""
 
     walk: str
     stops: int
@@ -222,14 +226,14 @@ class Way:
 
 
 def walked(house: House, place: str) -> Walk:
-    """Walk one parameter, which `place` names as FILE:FUNCTION:PARAMETER.
+    """Trace one parameter, given by `place` as FILE:FUNCTION:PARAMETER.
 
     Raises:
-        SystemExit: no such function.
+        SystemExit: There is no such function.
     """
     file, function, parameter = place.split(":")
     if (house.root / file, function) not in house.definitions:
-        raise SystemExit(f"{file} has no function {function}; name an entry that is there, in WALKS or by --walk")
+        raise SystemExit(f"{file} has no function {function}; give an existing one in WALKS or by --walk")
     walk = Walk(house)
     walk.enter((house.root / file, function), [parameter])
     return walk
@@ -242,7 +246,7 @@ def way(name: str, walk: Walk) -> Way:
 
 
 def printed(rows: Sequence[Way | Folder]) -> str:
-    """Lay rows out as a table, a column for each field."""
+    """Return rows as a table with a column for each field."""
     cells = [[field.name.replace("_", " ") for field in fields(rows[0])], *[[str(c) for c in astuple(r)] for r in rows]]
     width = [max(map(len, column)) for column in zip(*cells, strict=True)]
     lines = []
@@ -252,12 +256,13 @@ def printed(rows: Sequence[Way | Folder]) -> str:
 
 
 def main() -> None:
+    """Print the walks and the measurements of the folders."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--root", type=Path, default=ROOT, help="the checkout (default: this one)")
     parser.add_argument(
-        "--walk", metavar="FILE:FUNCTION:PARAMETER", help="this walk alone, with the functions on its way"
+        "--walk", metavar="FILE:FUNCTION:PARAMETER", help="trace only this parameter, and list the functions"
     )
-    parser.add_argument("--json", action="store_true", help="JSON in place of tables")
+    parser.add_argument("--json", action="store_true", help="print JSON instead of tables")
     arguments = parser.parse_args()
     root = arguments.root.resolve()
     house, folders = House(root), []

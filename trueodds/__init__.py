@@ -1,7 +1,7 @@
-"""TrueOdds: classifiers whose probabilities mean what they say. This package is the library, in numpy.
+"""TrueOdds: calibrated probabilities for classifiers. This package is the library, in numpy.
 
-Logits and labels are all it needs. Here a model is three times too sure, which one number, fitted on half of the rows,
-mends on the other half:
+It needs only logits and labels. Here a model is over-confident by a factor of three. One number, fitted on half of the
+rows, corrects this on the other half:
 
 >>> import numpy as np, trueodds
 >>> rng = np.random.default_rng(0)
@@ -16,20 +16,20 @@ mends on the other half:
 >>> print(f"ECE {before.ece:.3f} -> {after.ece:.3f}; a calibrated model shows up to {after.floor_p95:.3f}")
 ECE 0.154 -> 0.021; a calibrated model shows up to 0.031
 
-fit              the calibrator for some logits and labels: by name, or the one of least cross-validated NLL
-logits_of        logits for a model that gives probabilities only
-report           accuracy, ECE, NLL, Brier score and more, with intervals and the noise floor, to print or show
-threshold        the lowest confidence from which on answers may act alone, with a bound on their errors
-compare          models on the same rows: which is better, and which is better calibrated
+fit              fit a calibrator: by name, or the one with the least cross-validated NLL
+logits_of        compute logits for a model that returns only probabilities
+report           report accuracy, ECE, NLL, Brier score and more, with intervals and the noise floor
+threshold        find the lowest confidence from which answers may act alone, with a bound on their errors
+compare          compare models on the same rows, in performance and in calibration
 Calibrated       a scikit-learn estimator whose probabilities are calibrated by cross-fitting (extra `sklearn`)
-calibrators      every calibrator; Calibrator is their base
-Calibrator       logits in, probabilities out, JSON both ways
-metrics          every metric, as a function of CalibrationSums or of probabilities and labels
-CalibrationSums  all that a metric of the top class reads; sums add and subtract
-Bundle           a model with its calibrator and its card, as `trueodds export` writes it and the service loads it
-Client           a running service: predictions, their true labels, the live report (extra `client`)
-AsyncClient      the same, to be awaited
-UserError        the base of all errors that name what was given, what is allowed, and the cure
+calibrators      all calibrators; Calibrator is their base class
+Calibrator       maps logits to probabilities; can be stored as JSON
+metrics          all metrics, as functions of CalibrationSums or of probabilities and labels
+CalibrationSums  the sums from which all metrics of the top class are computed; they add and subtract
+Bundle           a model with its calibrator and its card, written by `trueodds export` and loaded by the service
+Client           client of a running service: predictions, true labels, live report (extra `client`)
+AsyncClient      the asynchronous client
+UserError        base class of errors that state what was given, what is allowed and what to do
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ __all__ = [
     "threshold",
 ]
 
-privacy.switch_off()  # before any module below imports what would report
+privacy.switch_off()  # before any module below imports a package that would report to its vendor
 
 _HOMES = {
     "AsyncClient": "trueodds.client",
@@ -89,10 +89,10 @@ _HOMES = {
     "threshold": "trueodds.metrics.decisions.acting",
 }
 
-if not TYPE_CHECKING:  # a type checker would take any name for public
+if not TYPE_CHECKING:  # a type checker would treat every name as public
 
     def __getattr__(name: str) -> object:
-        """Imports a public name when it is first used: each command imports this package, and most need no scipy."""
+        """Import a public name at its first use. Each command imports this package, and most need no scipy."""
         if name not in __all__:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         home = _HOMES.get(name)

@@ -1,4 +1,4 @@
-"""The console script `trueodds`: the commands that installed packages register under `trueodds.commands`."""
+"""The console script `trueodds`. Its commands are those that installed packages register under `trueodds.commands`."""
 
 from __future__ import annotations
 
@@ -13,15 +13,18 @@ from trueodds.errors import UserError
 
 GROUP = "trueodds.commands"
 HOME = Path(__file__).resolve().parent.parent
-"""Where `pipeline` and `service` lie beside `trueodds`: a checkout, or site-packages."""
+"""Folder that contains `pipeline` and `service` beside `trueodds`: a checkout, or site-packages."""
 
 
 class NameClashError(UserError, ImportError):
-    """Python finds another package under the name of one of TrueOdds's; the message says which, and how to mend it."""
+    """Error if Python finds another package under the name of one of TrueOdds's packages.
+
+    The message names it and states what to do.
+    """
 
 
 def main() -> int:
-    """Runs the command that `sys.argv` names and returns its exit status, as `trueodds.cli.main` does."""
+    """Run the command that `sys.argv` names and return its exit status (see `trueodds.cli.main`)."""
     words = sys.argv[1:]
     commands: dict[str, cli.Command] = {}
     clashes = []
@@ -42,10 +45,10 @@ def main() -> int:
 
 
 def _table(entry: metadata.EntryPoint) -> Mapping[str, cli.Command]:
-    """The commands of one package.
+    """Return the commands of one package.
 
     Raises:
-        NameClashError: the package that Python finds is not the one that lies beside this one.
+        NameClashError: Python finds another package than the one beside this one.
     """
     name = entry.module.partition(".")[0]
     own, spec = HOME / name, importlib.util.find_spec(name)

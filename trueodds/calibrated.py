@@ -1,4 +1,4 @@
-"""Calibrated classifiers for scikit-learn (extra `sklearn`): the only module of the library that imports it."""
+"""Calibrated classifiers for scikit-learn (extra `sklearn`). No other module of the library imports scikit-learn."""
 
 from __future__ import annotations
 
@@ -25,31 +25,33 @@ except ModuleNotFoundError:
 
 
 class UnseenClassError(UserError, ValueError):
-    """A fold of the cross-validation without a row of some class."""
+    """Error if a fold of the cross-validation has no row of some class."""
 
 
 class Calibrated(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
-    """A classifier whose `predict_proba` is calibrated on rows that it was not fitted on.
+    """A scikit-learn classifier whose `predict_proba` is calibrated on rows that it was not fitted on.
 
-    As scikit-learn's CalibratedClassifierCV, with the calibrators of this library. The estimator's logits are its
-    `decision_function`, or the logarithm of its `predict_proba`.
+    It works like scikit-learn's CalibratedClassifierCV, with the calibrators of this library. The estimator's logits
+    are its `decision_function`, or the logarithm of its `predict_proba`. After `fit` it has `classes_`, and the pairs
+    `estimators_` and `calibrators_`. Sample weights are not supported, because calibrators do not use them.
 
-    estimator: a classifier; a FrozenEstimator is fitted already and keeps its fit: all rows fit the calibrator.
-    method, options: as for `trueodds.fit`: a calibrator's name, "select" by default, and its options as a mapping.
-    cv: as in scikit-learn: folds (5), a splitter, or pairs of indices.
-    ensemble: True: each fold's estimator gets a calibrator of its own, and the probabilities are their mean. False: one
-        calibrator, for the logits of all rows each by the fold that did not see it, and one estimator fitted on all
-        rows: smaller and faster. "auto": True.
+    Args:
+        estimator: A classifier. A FrozenEstimator is already fitted and keeps its fit; all rows then fit the
+            calibrator.
+        method: Name of a calibrator, or "select" (see `trueodds.fit`).
+        options: Options of the calibrator, as a mapping.
+        cv: Number of folds (5), a splitter, or pairs of indices, as in scikit-learn.
+        ensemble: True (also "auto"): each fold's estimator gets its own calibrator, and the probabilities are their
+            mean. False: there is one estimator, fitted on all rows, and one calibrator, fitted on each row's logits
+            from the fold that did not see it. This is smaller and faster.
 
-    After `fit`: `classes_`, and the pairs `estimators_` and `calibrators_`. There are no sample weights: calibrators
-    take none.
-
-    >>> from sklearn.datasets import load_breast_cancer
-    >>> from sklearn.naive_bayes import GaussianNB
-    >>> x, y = load_breast_cancer(return_X_y=True)
-    >>> plain, calibrated = GaussianNB().fit(x[::2], y[::2]), trueodds.Calibrated(GaussianNB()).fit(x[::2], y[::2])
-    >>> [round(trueodds.report(model.predict_proba(x[1::2]), y[1::2]).nll, 2) for model in (plain, calibrated)]
-    [0.62, 0.19]
+    Examples:
+        >>> from sklearn.datasets import load_breast_cancer
+        >>> from sklearn.naive_bayes import GaussianNB
+        >>> x, y = load_breast_cancer(return_X_y=True)
+        >>> plain, calibrated = GaussianNB().fit(x[::2], y[::2]), trueodds.Calibrated(GaussianNB()).fit(x[::2], y[::2])
+        >>> [round(trueodds.report(model.predict_proba(x[1::2]), y[1::2]).nll, 2) for model in (plain, calibrated)]
+        [0.62, 0.19]
     """
 
     classes_: npt.NDArray[Any]
@@ -72,13 +74,17 @@ class Calibrated(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # type: i
         self.ensemble = ensemble
 
     def fit(self, X: Any, y: Any) -> Self:
-        """Fits estimators and calibrators.
+        """Fit the estimators and calibrators.
+
+        Args:
+            X: Features, as the estimator takes them.
+            y: Class labels, shape (N,).
 
         Raises:
-            ConfigError: an unknown method or option.
-            UnseenClassError: a fold without a row of some class.
-            ValueError: an option's value, an option that the objective does not read, labels that are no classes or
-                missing, masked values, logits of another number of classes.
+            ConfigError: The method or an option is unknown.
+            UnseenClassError: A fold has no row of some class.
+            ValueError: An option has a value that is not allowed, or the objective does not use it; labels are not
+                classes or are missing; values are masked; logits have another number of classes.
         """
         calibrators.check(self.method, self.options or {})
         if self.ensemble not in (True, False, "auto"):
@@ -109,7 +115,7 @@ class Calibrated(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # type: i
         return self
 
     def predict_proba(self, X: Any) -> Array:
-        """Calibrated probabilities, (rows, classes), in the order of `classes_`."""
+        """Compute calibrated probabilities, shape (N, C), in the order of `classes_`."""
         check_is_fitted(self)
         check_no_mask(X, "X")
         X = without_tensors(X)
@@ -118,7 +124,7 @@ class Calibrated(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # type: i
         return mean_NC
 
     def predict(self, X: Any) -> npt.NDArray[Any]:
-        """The class of the highest calibrated probability: not always the estimator's own."""
+        """Return the class of the highest calibrated probability. It may differ from the estimator's own prediction."""
         best = self.predict_proba(X).argmax(axis=1)
         predicted: npt.NDArray[Any] = self.classes_[best]
         return predicted
@@ -129,7 +135,7 @@ class Calibrated(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # type: i
         return tags
 
     def _folds(self, X: Any, y: npt.NDArray[Any]) -> Iterator[tuple[Any, npt.NDArray[np.intp]]]:
-        """The estimator fitted on all folds but one, and the rows of that one."""
+        """Yield the estimator fitted on all folds but one, and the rows of that one."""
         for others, inside in check_cv(self.cv, y, classifier=True).split(X, y):
             if missing := sorted(set(self.classes_.tolist()) - set(y[others].tolist()), key=str):
                 raise UnseenClassError(

@@ -1,8 +1,8 @@
-"""Command lines: a table of commands for each package, and a module for each command.
+"""Command lines: each package has a table of its commands, and each command has a module.
 
-`pipeline.cli.COMMANDS`, `service.cli.COMMANDS` and the library's own here are such tables; pyproject.toml registers
-them in the entry-point group `trueodds.commands`. A module is imported only when its command is typed. It has
-`add_parser(commands)`, which adds the command's parser, or those of a group of commands, and `run(arguments)`, which
+`pipeline.cli.COMMANDS`, `service.cli.COMMANDS` and `COMMANDS` here are such tables. pyproject.toml registers them in
+the entry-point group `trueodds.commands`. A module is imported only if its command is called. It has
+`add_parser(commands)`, which adds the parser of the command or of each command of a group, and `run(arguments)`, which
 returns the exit status.
 """
 
@@ -21,7 +21,7 @@ from trueodds.errors import MissingExtraError, UserError, nearest, unknown
 from trueodds.processes import output
 
 SERVICE, URL = "TRUEODDS_SERVICE", "http://127.0.0.1:8000"
-"""The variable that names the service that commands ask, and the service where it is not set."""
+"""Environment variable with the URL of the service that commands use, and its default."""
 _NO_PERMISSION = "run this as a user who may write there, or change the permissions (chown, chmod)"
 _CURES = {
     errno.EACCES: _NO_PERMISSION,
@@ -36,23 +36,23 @@ Subparsers: TypeAlias = "argparse._SubParsersAction[Parser]"
 
 
 class CommandModule(Protocol):
-    """The module of a command."""
+    """Module of a command."""
 
     def add_parser(self, commands: Subparsers) -> None:
-        """Adds the parser of the command, or of each command of a group."""
+        """Add the parser of the command, or of each command of a group."""
 
     def run(self, arguments: argparse.Namespace) -> int:
-        """Runs the command and returns the exit status."""
+        """Run the command and return the exit status."""
 
 
 @dataclass(frozen=True)
 class Command:
-    """An entry of a package's table: where the command is, and its line in the list of commands."""
+    """Entry of a package's table: the command's module and its line in the list of commands."""
 
     module: str
     summary: str
     extra: str = ""
-    """The optional dependencies that it needs, as pip names them: `train`, or `train,serve`."""
+    """Optional dependencies that it needs, as pip names them: `train`, or `train,serve`."""
 
 
 COMMANDS = {
@@ -63,13 +63,13 @@ COMMANDS = {
     "report": Command("trueodds.reports.table.command", "report on a table of answers with their labels"),
     "threshold": Command("trueodds.reports.table.threshold", "find the confidence from which on answers may act alone"),
 }
-"""Of the library: what needs neither the pipeline nor the service."""
+"""Commands of the library. They need neither the pipeline nor the service."""
 
 
 class Parser(argparse.ArgumentParser):
-    """An argparse parser that suggests the nearest option, and answers what it does not know in two lines.
+    """An argparse parser that suggests the nearest option, with error messages of two lines.
 
-    `intermixed`: positional arguments may stand on both sides of an option.
+    `intermixed` allows positional arguments on both sides of an option.
     """
 
     def __init__(self, *, intermixed: bool = False, **options: Any) -> None:
@@ -77,7 +77,7 @@ class Parser(argparse.ArgumentParser):
         self._intermixed = intermixed
 
     def parse(self, words: Sequence[str]) -> argparse.Namespace:
-        """The arguments; on what the parser does not know, the process ends with status 2."""
+        """Parse the arguments. If some are unknown, the process ends with status 2."""
         parse_known = self.parse_known_intermixed_args if self._intermixed else self.parse_known_args
         arguments, rest = parse_known(words)
         if rest:
@@ -87,25 +87,29 @@ class Parser(argparse.ArgumentParser):
         return arguments
 
     def error(self, message: str) -> NoReturn:
-        self.exit(2, f"error: {message}\n{self.prog} --help lists what there is\n")
+        self.exit(2, f"error: {message}\n{self.prog} --help lists the options and commands\n")
 
 
 def main(prog: str, commands: Mapping[str, Command], words: Sequence[str], *, default: str = "") -> int:
-    """Runs one command and returns its exit status, as `status_of` does.
+    """Run one command and return its exit status (see `status_of`).
 
-    `default`: the command that is meant where no word, or an option, comes first.
+    Args:
+        prog: Name of the program.
+        commands: Table of the commands.
+        words: Command-line arguments.
+        default: Command to run if the first argument is missing or an option.
 
     Raises:
-        SystemExit: with status 2 for words that cannot be used, with 0 after a help text.
+        SystemExit: With status 2 if the arguments are invalid, and with 0 after a help text.
     """
     return status_of(lambda: _main(prog, commands, words, default))
 
 
 def status_of(work: Callable[[], int]) -> int:
-    """Runs the work of a command and returns the exit status.
+    """Run the work of a command and return the exit status.
 
-    Its own; 1 after the message of an error; 130 after Ctrl-C; 141, without a message, where nobody reads its output
-    any more: `trueodds report answers.csv | head -1`.
+    It is the command's own status, 1 after the message of an error, or 130 after Ctrl-C. It is 141, without a message,
+    if nobody reads the output any more, as in `trueodds report answers.csv | head -1`.
     """
     try:
         return _status(work)
@@ -149,7 +153,7 @@ def _main(prog: str, commands: Mapping[str, Command], words: Sequence[str], defa
 
 
 def _cure(error: Exception) -> str:
-    """What helps against an error of the operating system; "" for others, whose messages say it."""
+    """Return what to do after an error of the operating system; "" for others, whose messages say it."""
     cure = _CURES.get(error.errno or 0, "") if isinstance(error, OSError) else ""
     return cure and f"; {cure}"
 

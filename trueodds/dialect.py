@@ -1,6 +1,6 @@
-"""YAML as everything here reads it: the values on which readers of YAML 1.1 and 1.2 agree.
+"""YAML limited to the values that readers of YAML 1.1 and 1.2 read alike.
 
-PyYAML reads YAML 1.1; DVC, with ruamel.yaml, YAML 1.2. What the two read differently is refused by name.
+PyYAML reads YAML 1.1; DVC, with ruamel.yaml, reads YAML 1.2. A value that the two read differently is an error.
 """
 
 from __future__ import annotations
@@ -26,19 +26,20 @@ _DIFFER = {
 
 
 class DialectError(yaml.YAMLError):
-    """A value that two readers of YAML understand differently, or a key that comes twice."""
+    """Error for a value that two readers of YAML understand differently, or for a key that occurs twice."""
 
 
 def difference(text: str) -> str:
-    """What readers of YAML make of a text without quotes where they differ; "" where they agree."""
+    """Describe how readers of YAML differ on a text without quotes; "" if they agree."""
     return next((words for pattern, words in _DIFFER.items() if re.fullmatch(pattern, text)), "")
 
 
 def read_yaml(text: str) -> Any:
-    """The value of YAML text.
+    """Parse YAML text.
 
     Raises:
-        yaml.YAMLError: the text is not YAML, or as DialectError says.
+        yaml.YAMLError: The text is not YAML.
+        DialectError: Readers of YAML differ on a value, or a key occurs twice.
     """
     return yaml.load(text, Loader=_Loader)  # a SafeLoader
 

@@ -1,4 +1,4 @@
-"""Errors that a user can mend: the message stands alone, without a traceback, and says what is allowed."""
+"""Errors that a user can correct. The message stands alone, without a traceback, and states what is allowed."""
 
 from __future__ import annotations
 
@@ -7,25 +7,28 @@ from collections.abc import Iterable
 
 
 class UserError(Exception):
-    """Names the wrong value, what is allowed, and the cure. A command prints it and exits with 1.
+    """Base class of errors that state what was given, what is allowed and what to do.
 
-    >>> try:
-    ...     trueodds.fit([[2, 0], [0, 2]], [0, 1], "temprature")
-    ... except trueodds.UserError as error:
-    ...     print(str(error)[-27:])
-    Did you mean 'temperature'?
+    A command prints the message and exits with 1.
+
+    Examples:
+        >>> try:
+        ...     trueodds.fit([[2, 0], [0, 2]], [0, 1], "temprature")
+        ... except trueodds.UserError as error:
+        ...     print(str(error)[-27:])
+        Did you mean 'temperature'?
     """
 
 
 class ConfigError(UserError, ValueError):
-    """A key, a value or a name that cannot be used; the message says what is allowed and what is near."""
+    """Error for an invalid key, value or name. The message lists the allowed ones and the nearest one."""
 
 
 class MissingExtraError(UserError, ImportError):
-    """Packages of an extra that this environment does not have; the message says how to install them."""
+    """Error if packages of an extra are not installed. The message states how to install them."""
 
     def __init__(self, user: str, package: str, extra: str) -> None:
-        """`user` needs `package`, which comes with `extra`, as pip names it."""
+        """State that `user` needs `package`, which belongs to `extra`, as pip names it."""
         super().__init__(
             f"{user} needs the package {package}, which is not installed here; install what belongs to it:"
             f" pip install 'trueodds[{extra}]'"
@@ -33,12 +36,12 @@ class MissingExtraError(UserError, ImportError):
 
 
 def nearest(name: str, allowed: Iterable[str]) -> str:
-    """` Did you mean 'x'?` for the closest allowed name, or the empty string."""
+    """Return ` Did you mean 'x'?` for the closest allowed name, or the empty string."""
     close = difflib.get_close_matches(name, list(allowed), n=1, cutoff=0.5)
     return f" Did you mean '{close[0]}'?" if close else ""
 
 
 def unknown(what: str, name: object, allowed: Iterable[str]) -> ConfigError:
-    """The one wording for "there is no such thing": what was given, what is allowed, what is near."""
+    """Build the error for an unknown name: what was given, what is allowed, and the nearest name."""
     names = list(allowed)
     return ConfigError(f"unknown {what} {name!r}; allowed: {', '.join(names) or 'none'}.{nearest(str(name), names)}")

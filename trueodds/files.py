@@ -1,4 +1,4 @@
-"""Files that are whole or not there: written aside, then renamed."""
+"""Files that are written completely or not at all: each is written to a temporary file, then renamed."""
 
 from __future__ import annotations
 
@@ -20,39 +20,53 @@ from trueodds.errors import UserError
 
 
 def sha256(path: Path) -> str:
-    """Hex sha256 of a file's bytes."""
+    """Compute the SHA-256 hash of a file, in hex."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 class FileError(UserError, ValueError):
-    """A file that is there and cannot be read."""
+    """Error for a file that exists and cannot be read."""
 
 
 def read_json(path: Path) -> Any:
-    """Raises FileError for what is not JSON, FileNotFoundError for what is not there."""
+    """Read a JSON file.
+
+    Raises:
+        FileError: The file is not JSON.
+        FileNotFoundError: The file does not exist.
+    """
     try:
         return json.loads(path.read_text(encoding="utf-8"))
     except ValueError as error:
-        raise FileError(f"{path} is not whole JSON ({error}); write it again, for a stage's file: dvc repro") from None
+        raise FileError(
+            f"{path} is not complete JSON ({error}); write it again, or run dvc repro if a stage wrote it"
+        ) from None
 
 
 def read_npz(path: Path) -> dict[str, npt.NDArray[Any]]:
-    """All arrays of an .npz file without Python objects. Raises as `read_json`."""
+    """Read all arrays of an .npz file without Python objects.
+
+    Raises:
+        FileError: The file is not such an .npz file.
+        FileNotFoundError: The file does not exist.
+    """
     try:
         with path.open("rb") as opened, np.load(opened, allow_pickle=False) as file:
             return dict(file)
     except (zipfile.BadZipFile, zlib.error, EOFError, KeyError, TypeError, ValueError) as error:
-        cure = "write it with np.savez, for a stage's file: dvc repro"
-        raise FileError(f"{path} is not a whole .npz file without Python objects ({error}); {cure}") from None
+        cure = "write it with np.savez, or run dvc repro if a stage wrote it"
+        raise FileError(f"{path} is not a complete .npz file without Python objects ({error}); {cure}") from None
 
 
 @contextmanager
-def written(path: Path) -> Iterator[Path]:
-    """A file beside `path` to write, which takes its place at the end; where the block raises, `path` stays as it was.
+def atomic_write(path: Path) -> Iterator[Path]:
+    """Yield a temporary file beside `path`, which replaces `path` at the end.
+
+    If the block raises, `path` stays unchanged.
 
     Raises:
-        OSError: as `naming`.
+        OSError: The file cannot be written (see `naming`).
     """
     is_device = path.exists() and not path.is_file()  # /dev/stdout, say
     aside = path if is_device else path.with_name(path.name + ".part")
@@ -68,15 +82,15 @@ def written(path: Path) -> Iterator[Path]:
 
 @contextmanager
 def naming(path: Path, aside: Path | None = None) -> Iterator[None]:
-    """Has an error of writing name `path`, whatever was written aside, or was made of the error since.
+    """Make an error of writing name `path` instead of a temporary file, even if another error hides it.
 
     Args:
-        path: What the block writes, as the user knows it.
-        aside: The file or folder that takes its place later, where the block does nothing but write it.
+        path: File or folder that the block writes, as the user knows it.
+        aside: Temporary file or folder that replaces it later, if the block only writes it.
 
     Raises:
-        OSError: with `path` as its filename: the disk is full, or the error named nothing or a file of `aside`. An
-            error that names another file, one that cannot be read, say, stays.
+        OSError: With `path` as its filename, if the disk is full, or if the error names no file or one inside `aside`.
+            An error that names another file stays unchanged; one that cannot be read, for example.
     """
     try:
         yield
@@ -88,18 +102,18 @@ def naming(path: Path, aside: Path | None = None) -> Iterator[None]:
 
 
 def is_full(error: OSError) -> bool:
-    """Whether it says that a disk, a quota or the largest size of a file is used up."""
+    """Return whether an error means that a disk, a quota or the largest file size is used up."""
     return error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 def _is_of(error: Exception, cause: OSError, aside: Path) -> bool:
-    """Whether an error, and nobody's words for it, names nothing, or what lies aside."""
+    """Return whether an error that is not a UserError names no file or one inside `aside`."""
     name = cause.filename
     return not isinstance(error, UserError) and (not isinstance(name, str) or Path(name).is_relative_to(aside))
 
 
 def _of_system(error: BaseException | None) -> OSError | None:
-    """The error of the operating system behind an error: torch raises a RuntimeError after it."""
+    """Find the error of the operating system behind an error; torch raises a RuntimeError after it."""
     while error is not None:
         if isinstance(error, OSError) and error.errno is not None and type(error).__module__ == "builtins":
             return error
@@ -108,29 +122,50 @@ def _of_system(error: BaseException | None) -> OSError | None:
 
 
 def write_text(path: Path, text: str) -> None:
-    """UTF-8, with the line ends of the text. Raises as `written`."""
-    with written(path) as aside:
+    """Write UTF-8 text without changing its line ends.
+
+    Raises:
+        OSError: The file cannot be written.
+    """
+    with atomic_write(path) as aside:
         aside.write_text(text, encoding="utf-8", newline="")
 
 
 def write_bytes(path: Path, data: bytes) -> None:
-    """Raises as `written`."""
-    with written(path) as aside:
+    """Write bytes.
+
+    Raises:
+        OSError: The file cannot be written.
+    """
+    with atomic_write(path) as aside:
         aside.write_bytes(data)
 
 
 def copy(source: Path, target: Path) -> None:
-    """The bytes of a file. Raises as `written`, and OSError for a source that cannot be read."""
-    with written(target) as aside:
+    """Copy the bytes of a file.
+
+    Raises:
+        OSError: The source cannot be read, or the target cannot be written.
+    """
+    with atomic_write(target) as aside:
         shutil.copyfile(source, aside)
 
 
 def write_json(path: Path, tree: Any) -> None:
-    """Indented, key order kept; NaN and infinity are refused, because JSON has no such numbers. Raises as `written`."""
+    """Write indented JSON in the order of the keys. NaN and infinity are refused, because JSON has no such numbers.
+
+    Raises:
+        ValueError: The tree holds NaN or infinity.
+        OSError: The file cannot be written.
+    """
     write_text(path, json.dumps(tree, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
 
 
 def write_npz(path: Path, arrays: dict[str, npt.NDArray[Any]]) -> None:
-    """Uncompressed .npz without Python objects; equal arrays give equal bytes. Raises as `written`."""
-    with written(path) as aside, aside.open("wb") as file:
+    """Write an uncompressed .npz without Python objects. Equal arrays give equal bytes.
+
+    Raises:
+        OSError: The file cannot be written.
+    """
+    with atomic_write(path) as aside, aside.open("wb") as file:
         np.savez(file, allow_pickle=False, **arrays)

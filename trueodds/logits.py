@@ -1,7 +1,8 @@
-"""logits.npz: the waist between training (torch) and everything after it (numpy).
+"""The file logits.npz, the interface between training (torch) and everything after it (numpy).
 
-Arrays val_logits, test_logits (float, N x C) and val_labels, test_labels (integer, N); and, where training used the
-validation rows for more than watching, or classes have none, val_notes (text): sentences that say so.
+Its arrays are val_logits and test_logits (float, N x C), and val_labels and test_labels (integer, N). val_notes (text)
+is optional. Its sentences report that training used the validation rows for more than monitoring, or that classes have
+no rows.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from trueodds.sums.inputs import check_labels, check_matrix
 
 
 class LogitsError(UserError, ValueError):
-    """A logits.npz that cannot be used."""
+    """Error for a logits.npz that cannot be used."""
 
 
 @dataclass(frozen=True)
@@ -32,7 +33,7 @@ class Logits:
 
 
 def write(path: Path, splits: dict[str, Logits], val_notes: Sequence[str] = ()) -> None:
-    """One pair of arrays per split: <split>_logits and <split>_labels; and the notes, if there are any."""
+    """Write one pair of arrays per split, <split>_logits and <split>_labels, and the notes, if there are any."""
     arrays: dict[str, npt.NDArray[Any]] = {}
     for split, pair in splits.items():
         arrays |= {f"{split}_logits": pair.logits_NC, f"{split}_labels": pair.labels_N}
@@ -40,19 +41,19 @@ def write(path: Path, splits: dict[str, Logits], val_notes: Sequence[str] = ()) 
 
 
 def notes(path: Path) -> list[str]:
-    """Notes on the rows, those of validation above all, that a user must know; empty where there are none.
+    """Read the notes on the rows that a user must know, mainly on the validation rows; empty if there are none.
 
     Raises:
-        LogitsError: no such file.
+        LogitsError: The file does not exist.
     """
     return [str(note) for note in _arrays(path).get("val_notes", ())]
 
 
 def read(path: Path, split: str) -> Logits:
-    """One split's logits and labels, checked.
+    """Read and check one split's logits and labels.
 
     Raises:
-        LogitsError: no such file or array, values that are not finite, labels outside the classes.
+        LogitsError: The file or an array does not exist, values are not finite, or labels are outside the classes.
     """
     arrays = _arrays(path)
     try:

@@ -1,17 +1,17 @@
-"""Frauds that are reported weeks later, and nothing where there is none: false alarms and wrong verdicts.
+"""Positives that are reported weeks later while negatives never are: false alarms and wrong verdicts.
 
     python -m benchmarks.alarms.late_positives        # two minutes on one core
 
-A stream is half a year of a fraud model: 20,000 answers, each fraud with probability p, of Beta(.5, 9.5), 5% on
-average. A fraud is reported after a log-normal time (median 10 days, one in 200 after more than 45); what is no fraud
-is never reported. The model says p (calibrated), or p with its odds times or divided by 3. The labels count
+A stream is half a year of a fraud model: 20,000 answers, each a fraud with probability p, from Beta(.5, 9.5), 5% on
+average. A fraud is reported after a log-normal delay (median 10 days, one in 200 after more than 45). A negative is
+never reported. The model predicts p (calibrated), or p with its odds multiplied or divided by 3. Labels count
 
-- "as they come": each report when it comes, as without a window;
-- "at once": an answer without a report is no fraud from the first day on; a report corrects that;
+- "as they come": each report when it arrives, as without a window;
+- "at once": an answer without a report is negative from the first day; a report corrects it;
 - after 14 or 45 days: `TRUEODDS_MATURES=fraud=14d:ok` or `45d:ok`; a later report corrects.
 
-The alarm takes the labels in the order in which they count, as they first do. The verdict is that of the report on the
-last day, and the judge compares two models on the labels of that day. All three are the service's own functions.
+The alarm takes labels in the order in which they count, with their first value. The verdict is that of the report on
+the last day. The judge compares two models on the labels of that day. All three are the service's own functions.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ import scipy
 from scipy.special import expit, logit
 
 from benchmarks.record import RESULTS, circumstances, write
-from pipeline.recalibrate.comparison import compare
+from pipeline.recalibrate.candidate_comparison import compare
 from service.alarm import AlarmState, advice_of, alarm_of
 from service.settings import Settings
 from service.store.rows import LabelBlock
 from trueodds.calibrators import Identity
 from trueodds.metrics import CELLS, CalibrationSums, cell_of
-from trueodds.reports import Options, report_of
+from trueodds.reports import ReportOptions, report_of
 from trueodds.sums.answers import AnswerSums
 from trueodds.sums.maturity import DAY_MS
 from trueodds.sums.positive import PositiveClass, PositiveSums
@@ -45,7 +45,7 @@ Flags = npt.NDArray[np.bool_]
 RESULT = RESULTS / "late_positives.json"
 ANSWERS, DAYS = 20_000, 180.0
 MEDIAN, LATE, LONG = 10.0, 0.005, 45.0
-"""Days until half of the frauds are reported; the share that is reported after `LONG` days."""
+"""Days until half of the frauds are reported, and the share that is reported after `LONG` days."""
 SIGMA = float(np.log(LONG / MEDIAN) / -scipy.special.ndtri(LATE))
 ODDS = {"calibrated": 1.0, "odds x 3": 3.0, "odds / 3": 1 / 3}
 COUNTED = {"as they come": None, "at once": 0.0, "after 14 days": 14.0, "after 45 days": 45.0}
@@ -56,51 +56,51 @@ SAYS_OFF = ("over_confident", "under_confident", "uneven", "too_high", "too_low"
 
 @dataclass(frozen=True)
 class Stream:
-    """The answers of half a year, in their order."""
+    """The answers of half a year, in order."""
 
     day_N: Array
     truth_N: Array
-    """p(fraud)."""
+    """Probability of fraud, p(fraud)."""
     fraud_N: Flags
     reported_N: Array
-    """Day of the report; inf: none."""
+    """Day of the report; inf without one."""
 
 
 @dataclass(frozen=True)
 class Labels:
-    """The labels that count on the last day, in the order in which they began to."""
+    """The labels that count on the last day, in the order in which they began to count."""
 
     row_L: npt.NDArray[np.intp]
     day_L: Array
     first_L: Flags
-    """Whether it was fraud when it began to count."""
+    """Whether the answer was a fraud when its label began to count."""
     now_L: Flags
-    """Whether it is by the last day."""
+    """Whether the answer is a fraud by the last day."""
 
 
 @dataclass
 class Found:
-    """Shares of streams."""
+    """Results as shares of streams."""
 
     model: str
     counted: str
     streams: int
     alarm: float
     says_off: float
-    """The verdict says by the evidence that it is off."""
+    """Share whose verdict is "off", by the evidence."""
     leans: float
-    """The verdict says by one look that it leans."""
+    """Share whose verdict is "leans", by one test."""
     green: float
-    """The verdict is "within the tolerance"."""
+    """Share whose verdict is "within the tolerance"."""
     wrong: float
-    """Share of wrong verdicts: off, of a calibrated model; green or the other direction, of another."""
+    """Share of wrong verdicts: off for a calibrated model; green or the other direction for another."""
     mean_signed_gap: float
-    """Share of frauds among the labels less the mean p(fraud), averaged over the streams."""
+    """Share of frauds among the labels minus the mean p(fraud), averaged over the streams."""
 
 
 @dataclass
 class Judged:
-    """Shares of streams in which the interval of the mean gain over the served model lies to one side of 0."""
+    """Shares of streams in which the interval of the mean gain over the served model lies on one side of 0."""
 
     served: str
     candidate: str
@@ -119,7 +119,7 @@ def stream(rng: np.random.Generator) -> Stream:
 
 
 def labels(rows: Stream, window: float | None) -> Labels:
-    """Those that count on the last day, with a window of so many days; None: as they come."""
+    """Return the labels that count on the last day, with a window of some days; None: as they come."""
     is_known_N = rows.reported_N <= DAYS
     if window is None:
         row_L = np.flatnonzero(is_known_N)
@@ -132,13 +132,13 @@ def labels(rows: Stream, window: float | None) -> Labels:
 
 
 def said(rows: Stream, model: str) -> Array:
-    """p(fraud) as the model says it."""
+    """Return the model's prediction of p(fraud)."""
     p_N: Array = np.clip(expit(logit(rows.truth_N) + np.log(ODDS[model])), 1e-9, 1 - 1e-9)
     return p_N
 
 
 def block(p_L: Array, of: Labels) -> LabelBlock:
-    """Labels as the store gives them."""
+    """Return labels in the form of the store."""
     none, unknown = np.zeros(len(p_L)), np.full(len(p_L), np.nan)
     predicted_L, at_L = (p_L > 0.5).astype(np.int64), (DAY_MS * of.day_L).astype(np.int64)
     number = np.arange(1, len(p_L) + 1)
@@ -149,7 +149,7 @@ def block(p_L: Array, of: Labels) -> LabelBlock:
 
 
 def read(rows: Stream, model: str, of: Labels) -> tuple[bool, str, float]:
-    """Whether the alarm has fired, the report's verdict, and the signed gap of p(fraud)."""
+    """Return whether the alarm has fired, the report's verdict, and the signed gap of p(fraud)."""
     p_N = said(rows, model)
     p_L = p_N[of.row_L]
     top_N, top_L, right_L = np.maximum(p_N, 1 - p_N), np.maximum(p_L, 1 - p_L), (p_L > 0.5) == of.now_L
@@ -161,12 +161,12 @@ def read(rows: Stream, model: str, of: Labels) -> tuple[bool, str, float]:
     state = AlarmState.start(SETTINGS).take(block(p_L, of), POSITIVE)
     alarm = alarm_of(state, SETTINGS, model="fraud", sums=sums, positive=POSITIVE.name)
     advice = advice_of(state, model="fraud", version="1", address="", positive=POSITIVE.name)
-    report = report_of("fraud", "1", sums, Options(), positive=positive, alarm=alarm, advice=advice)
+    report = report_of("fraud", "1", sums, ReportOptions(), positive=positive, alarm=alarm, advice=advice)
     return alarm.state == "fired", report.verdict, float(of.now_L.mean() - p_L.mean())
 
 
 def is_wrong(model: str, verdict: str) -> bool:
-    """Whether a verdict says what is not so."""
+    """Return whether a verdict is wrong."""
     if model == "calibrated":
         return verdict in SAYS_OFF
     other = "too_low" if ODDS[model] > 1 else "too_high"
@@ -174,7 +174,7 @@ def is_wrong(model: str, verdict: str) -> bool:
 
 
 def judged(rows: Stream, served: str, candidate: str, of: Labels) -> tuple[bool, bool]:
-    """Whether the judge's interval of the mean gain lies above 0, and below."""
+    """Return whether the judge's interval of the mean gain lies above 0, and below 0."""
     logits = [_logits(said(rows, model)[of.row_L]) for model in (served, candidate)]
     found = compare(Identity(), Identity(), logits[0], of.now_L.astype(np.int64), logits[1])
     if found.lower is None or found.upper is None:
@@ -220,7 +220,7 @@ def measure(streams: int, seed: int) -> tuple[list[Found], list[Judged]]:
 
 
 def markdown(found: dict[str, Any]) -> str:
-    """The tables of docs/results.md, from the JSON."""
+    """Return the tables of docs/results.md from the JSON."""
     heads = ("the model says", "labels count", "alarm", "says it is off", "leans", "green", "wrong verdict", "mean gap")
     lines = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
     for row in found["verdicts"]:
@@ -234,7 +234,7 @@ def markdown(found: dict[str, Any]) -> str:
 
 
 def summary(verdicts: list[Found], judgements: list[Judged]) -> dict[str, float]:
-    """Take the worst values with the window of 45 days, and without one, for docs/claims.md."""
+    """Return the worst values with the window of 45 days, and without one, for docs/claims.md."""
 
     def worst(counted: str, name: str, model: str | None = None) -> float:
         return max(float(getattr(v, name)) for v in verdicts if v.counted == counted and model in (None, v.model))

@@ -1,15 +1,18 @@
-"""The alarm on a promise to act alone: false alarms while it is kept, and the labels that finding a broken one takes.
+"""The alarm on a promise to act alone: false alarms while the promise holds, and labels until a broken one is found.
 
     python -m benchmarks.alarms.promise        # about two minutes on one core
 
-A version promises that at most 5% of the answers of at least .9 confidence are wrong. Kept: streams of 10,000 answers
-in which the confidences above the threshold, and how often they are wrong, stay as they were (exactly 5% in the mean,
-less for surer ones), while below it anything may change. "below drifts": the share that acts moves between .2 and .9
-and the others are wrong never to always. "complaints": only an audit of 2% asks for labels of acting answers, and three
-tenths of the wrong ones come back as complaints; the service leaves out those it had not asked for, "all labels" does
-not. "peeking" tests the labels so far by an exact binomial test at 5% at a hundred moments, as a report that is looked
-at again and again invites. Broken: the error rate is 1.5, 2 or 3 times the promised one, from the start or after 5,000
-labels of a kept promise. With an audit of 2% a label takes fifty acting answers.
+A version promises that at most 5% of the answers with confidence .9 or more are wrong.
+
+The promise holds: streams of 10,000 answers in which the confidences above the threshold and their error rates stay
+constant (5% on average, less for higher confidences), while anything may change below it. "below drifts": the share
+that acts moves between .2 and .9, and the other answers are wrong never to always. "complaints": only an audit of 2%
+requests labels of acting answers, and three tenths of the wrong ones come back as complaints. The service leaves out
+labels that it did not request; "all labels" does not. "peeking" applies an exact binomial test at 5% to the labels so
+far at a hundred moments, as readers of a report would do.
+
+The promise is broken: the error rate is 1.5, 2 or 3 times the promised one, from the start or after 5,000 labels. With
+an audit of 2% a label takes fifty acting answers.
 """
 
 from __future__ import annotations
@@ -40,7 +43,7 @@ RESULT = RESULTS / "promise.json"
 PROMISE = ActAlone.of_text("threshold=.9,risk=.05,confidence=.95")
 ANSWERS, AUDIT, COMPLAINTS = 10_000, 0.02, 0.3
 AUDITED = 100_000
-"""Answers of a stream of complaints: an audit of 2% asks for few labels."""
+"""Number of answers in a stream of complaints, where an audit of 2% requests few labels."""
 FACTORS, GOOD, HORIZON = (1.5, 2.0, 3.0), 5_000, 20_000
 ALPHA = 0.05
 LEVEL = -math.log(ALPHA)
@@ -49,49 +52,49 @@ STREAMS = ("constant", "below drifts", "complaints, as the service counts", "com
 
 @dataclass
 class Kept:
-    """Streams whose promise is kept."""
+    """Results for streams whose promise holds."""
 
     stream: str
     streams: int
     labels: int
-    """Labels of acting answers in each stream."""
+    """Number of labels of acting answers in each stream."""
     alarms: int
     share: float
     p_value: float
-    """Exact one-sided test of "at most 5% of such streams alarm"."""
+    """p-value of the exact one-sided test of "at most 5% of such streams alarm"."""
     peeking: float
-    """Share of the streams in which an exact binomial test at 5% finds the promise broken at one of 100 looks."""
+    """Share of streams in which an exact binomial test at 5% rejects the promise at one of 100 looks."""
     covered: float
-    """Share of the streams in which the confidence sequence holds the mean error probability at every look."""
+    """Share of streams in which the confidence sequence contains the mean error probability at every look."""
 
 
 @dataclass
 class Broken:
-    """Streams whose promise is broken from a moment on."""
+    """Results for streams whose promise is broken from some moment on."""
 
     risk: float
     factor: float
     since: str
     streams: int
     found: float
-    """Share of the streams with an alarm within 20,000 labels of the break, of those without one before."""
+    """Share of streams with an alarm within 20,000 labels of the break, among those without an earlier one."""
     median: float | None
-    """Labels of acting answers from the break to the alarm; None: half of the streams have none."""
+    """Labels of acting answers from the break to the alarm; None: half of the streams have no alarm."""
     ninth: float | None
-    """90% of the streams have their alarm after so many."""
+    """Number of labels after which 90% of the streams have their alarm."""
     stated: float
-    """The number that the service states at the break for this error rate (median of 20 streams)."""
+    """Number that the service predicts at the break for this error rate (median of 20 streams)."""
     answers: float | None
-    """Acting answers behind the median where an audit of 2% asks for the labels."""
+    """Number of acting answers behind the median if an audit of 2% requests the labels."""
 
 
 def chance_of_error(confidence_N: Array) -> Array:
-    """How often acting answers are wrong: 5% in the mean over uniform confidences from .9 to 1, none at 1."""
+    """Return the error rate of acting answers: 5% on average over uniform confidences from .9 to 1, 0 at 1."""
     return np.minimum(1 - confidence_N, 1.0)
 
 
 def labels_of(stream: str, rng: np.random.Generator) -> Mask:
-    """Whether each label of an acting answer says wrong, in its order."""
+    """Return whether each label of an acting answer says wrong, in order."""
     answers = AUDITED if stream.startswith("complaints") else ANSWERS
     drift_N = np.sin(np.arange(answers) / 500) if stream == "below drifts" else np.zeros(answers)
     above_N = rng.random(answers) < 0.55 + 0.35 * drift_N
@@ -108,13 +111,13 @@ def labels_of(stream: str, rng: np.random.Generator) -> Mask:
 
 
 def together(streams: list[Mask]) -> Mask:
-    """Streams of one length: that of the shortest."""
+    """Cut streams to the length of the shortest."""
     shortest = min(map(len, streams))
     return np.stack([stream[:shortest] for stream in streams])
 
 
 def log_e(wrong_RL: Mask, risk: float) -> Array:
-    """log E of `RiskEProcess` after every label, for many streams at once."""
+    """Return log E of `RiskEProcess` after every label, for many streams at once."""
     payoffs, number_L = payoffs_of(risk), np.arange(1, wrong_RL.shape[1] + 1)
     laid_L, wealth_RK = log_laid(number_L), np.full((len(wrong_RL), len(ODDS)), -np.inf)
     log_e_RL = np.empty(wrong_RL.shape)
@@ -130,7 +133,7 @@ def log_e(wrong_RL: Mask, risk: float) -> Array:
 
 
 def uncovered(wrong_RL: Mask, mean: float) -> Mask:
-    """Streams in which the confidence sequence once does not hold `mean`, at a hundred looks."""
+    """Return the streams in which the confidence sequence misses `mean` at least once in a hundred looks."""
     count_RL, labels = wrong_RL.cumsum(axis=1), wrong_RL.shape[1]
     looks = np.unique(np.geomspace(1, labels, 100).astype(int))
     missed_R = np.zeros(len(wrong_RL), bool)
@@ -143,7 +146,7 @@ def uncovered(wrong_RL: Mask, mean: float) -> Mask:
 
 
 def peeked(wrong_RL: Mask, risk: float) -> Mask:
-    """Streams in which an exact one-sided binomial test rejects the promise at one of a hundred looks."""
+    """Return the streams in which an exact one-sided binomial test rejects the promise at one of a hundred looks."""
     count_RL, labels = wrong_RL.cumsum(axis=1), wrong_RL.shape[1]
     looks = np.unique(np.linspace(labels / 100, labels, 100).astype(int))
     p_RT = binom.sf(count_RL[:, looks - 1] - 1, looks, risk)
@@ -194,7 +197,7 @@ def broken(risk: float, factor: float, since: str, streams: int, seed: int) -> B
 
 
 def markdown(found: dict[str, Any]) -> str:
-    """The tables of docs/results.md, from the JSON."""
+    """Return the tables of docs/results.md from the JSON."""
 
     def shown(number: float | None) -> str:
         return "none" if number is None else f"{number:,.0f}"
@@ -217,7 +220,7 @@ def markdown(found: dict[str, Any]) -> str:
 
 
 def summary(measured: dict[str, list[dict[str, Any]]]) -> dict[str, float]:
-    """The figures of docs/claims.md."""
+    """Return the numbers of docs/claims.md."""
     sound = [row for row in measured["kept"] if row["stream"] != STREAMS[-1]]
     twice = [row for row in measured["broken"] if row["risk"] == PROMISE.risk and row["factor"] == 2]
     return {

@@ -1,13 +1,13 @@
-"""The verdict and the alarm of p(positive) where positives are rare, beside those of before.
+"""The verdict and the alarm about p(positive) when positives are rare, compared with the previous rules.
 
     python -m benchmarks.alarms.rare_positives              # two minutes on one core
-    python -m benchmarks.alarms.rare_positives --runs 400   # as many tables and streams a setting
+    python -m benchmarks.alarms.rare_positives --runs 400   # tables and streams per setting
 
-p(positive) is drawn from a gamma law (shape 1/2), from a mean of .2 on from a beta law, with the mean that the
-prevalence and the factor call for, at most .99. Each label is positive with the probability p / factor. Of sound
-streams there are five times as many. Green: the verdict of `trueodds.reports.verdict.is_within`, at one look. Before:
-an ECE of p(positive) within .02 whose lower end is within twice the tolerance times the prevalence; the alarm of the
-more probable class's ECE alone.
+p(positive) is drawn from a gamma distribution (shape 1/2), or from a beta distribution for means from .2, with the mean
+that prevalence and factor require, and at most .99. Each label is positive with probability p / factor. There are five
+times as many sound streams. Green: the verdict of `trueodds.reports.verdict.is_within`, at one look. Before: an ECE of
+p(positive) within .02 whose lower end is within twice the tolerance times the prevalence, and the alarm on the top
+class's ECE alone.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from trueodds.reports.options import TOLERANCE
 from trueodds.reports.schemas import Labelling, PositiveFigures
 from trueodds.reports.verdict.rules import is_within
 from trueodds.sums.answers import AnswerSums
-from trueodds.sums.positive import PositiveClass, folded
+from trueodds.sums.positive import PositiveClass, sums_of_top
 
 Array = npt.NDArray[np.float64]
 
@@ -48,7 +48,7 @@ RESULT = RESULTS / "rare_positives.json"
 
 @dataclass
 class Verdicts:
-    """Shares of the tables; `ratio`: the true expected / observed, of the p that were drawn."""
+    """Verdicts as shares of the tables. `ratio` is the true expected / observed for the p that were drawn."""
 
     prevalence: float
     factor: float
@@ -59,12 +59,12 @@ class Verdicts:
     green: float
     green_before: float
     more_than_chance: float
-    """With p < .05."""
+    """Share with p < .05."""
 
 
 @dataclass
 class Alarms:
-    """Shares of the streams that alarm within 100,000 labels, and the median label of those that do."""
+    """Shares of the streams that alarm within 100,000 labels, and the median label of their alarms."""
 
     prevalence: float
     factor: float
@@ -72,15 +72,15 @@ class Alarms:
     labels: int
     runs: int
     fired: float
-    """Either alarm, at half the level each."""
+    """Share in which either alarm fires, each at half the level."""
     fired_before: float
-    """That of the more probable class alone, at the whole level."""
+    """Share in which the top class's alarm fires alone, at the whole level."""
     median: float | None
     median_positives: float | None
 
 
 def drawn(rng: np.random.Generator, prevalence: float, factor: float, count: int) -> Array:
-    """p(positive): with mean prevalence x factor, up to what 0.99 cuts off."""
+    """Draw p(positive) with mean prevalence x factor, except for the cut at 0.99."""
     mean = min(prevalence * factor, 0.9)
     if mean < 0.2:
         return np.minimum(rng.gamma(0.5, 2 * mean, count), 0.99)
@@ -90,15 +90,15 @@ def drawn(rng: np.random.Generator, prevalence: float, factor: float, count: int
 def table(
     rng: np.random.Generator, prevalence: float, factor: float, count: int
 ) -> tuple[Array, npt.NDArray[np.bool_]]:
-    """p(positive) and whether each is positive: with probability p / factor."""
+    """Draw p(positive), and labels that are positive with probability p / factor."""
     p_N = drawn(rng, prevalence, factor, count)
     return p_N, rng.random(count) < p_N / factor
 
 
 def is_green(sums: CalibrationSums) -> tuple[bool, bool, bool]:
-    """Whether the verdict is green, whether it was before, and whether the gaps are more than chance."""
+    """Return whether the verdict is green, whether it was green before, and whether the gaps are significant."""
     answers = AnswerSums(np.rint(sums.cells[0]).astype(np.int64), sums)
-    certain: Figures = {"ece_upper": metrics.ece_interval(folded(sums)).upper}
+    certain: Figures = {"ece_upper": metrics.ece_interval(sums_of_top(sums)).upper}
     mass, width, ratio = (
         metrics.ece_interval(sums, binning="mass"),
         metrics.ece_interval(sums),
@@ -183,7 +183,7 @@ def summary(found: list[Verdicts], fired: list[Alarms]) -> dict[str, Any]:
 
 
 GROUPS = ((0.0, 100.0, "under 100"), (100.0, 324.0, "100 to 323"), (324.0, math.inf, "324 and more"))
-"""Tables by their positives, on average of the setting."""
+"""Groups of tables by their average number of positives in the setting."""
 
 
 def markdown(found: dict[str, Any]) -> str:

@@ -1,8 +1,8 @@
-"""False alarms, delays and coverage of the sequential tests of `trueodds.metrics`, by simulated streams of labels.
+"""False alarms, delays and coverage of the sequential tests of `trueodds.metrics` on simulated streams of labels.
 
     python -m benchmarks.alarms.sequential          # about four minutes on one core
 
-The streams are those of benchmarks/streams.py. PUBLISHED are the figures to meet, within 25% or one block.
+The streams are those of benchmarks/streams.py. PUBLISHED holds the target values, to be met within 25% or one block.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from trueodds.metrics.alarms.payoffs import Null
 from trueodds.metrics.intervals.confidence_sequence import GAP_STAKES
 
 GOOD = 20_000
-"""Calibrated labels before a change."""
+"""Number of calibrated labels before a change."""
 RESULT = RESULTS / "sequential.json"
 
 # Median labels to the alarm for shapes A, B and C under T = 1.25, 1.5, 2.5 and, from the start, local. None: no alarm.
@@ -44,7 +44,7 @@ SIMULATED: tuple[tuple[str, Null, str], ...] = (
     ("start", "ece", "one start"),
     ("change", "point", "starts"),
 )
-"""One simulation serves every alarm of its null; the alarm named sets how long it lasts."""
+"""Simulations by null. One serves every alarm of its null; the alarm given sets its length."""
 
 
 @dataclass
@@ -55,9 +55,9 @@ class FalseAlarms:
     alarm: str
     streams: int
     share: float
-    """Of streams that alarm within 100,000 labels."""
+    """Share of streams that alarm within 100,000 labels."""
     mean_run: float
-    """Labels until the alarm, 100,000 where there is none: a lower bound of the average run length."""
+    """Mean labels until the alarm, 100,000 without one: a lower bound of the average run length."""
 
 
 @dataclass
@@ -65,13 +65,13 @@ class Delay:
     shape: str
     truth: str
     since: str
-    """"start", or "change": after 20,000 calibrated labels."""
+    """Start of the drift: "start", or "change" after 20,000 calibrated labels."""
     null: str
     alarm: str
     block: int
     streams: int
     median: float | None
-    """Labels from the first bad one to the alarm, in streams that did not alarm before; None: half of them never."""
+    """Labels from the first bad one to the alarm, for streams without an earlier alarm; None: half never alarm."""
     published: int | None
 
 
@@ -81,7 +81,7 @@ class Coverage:
     truth: str
     streams: int
     covered: float
-    """Share of streams whose limits hold after every one of 100,000 labels, with the exact confidences."""
+    """Share of streams whose limits hold after every one of 100,000 labels, with exact confidences."""
     width: dict[str, float]
     """Mean width by number of labels."""
 
@@ -116,7 +116,7 @@ def delays(rows: Pool, streams: int, seed: int) -> list[Delay]:
 
 
 def coverage(rows: Pool, truth: str, streams: int, seed: int) -> Coverage:
-    """Whole-path coverage by the row-by-row bets against the true gap, widths by `gap_sequence`."""
+    """Return whole-path coverage of the true gap by row-by-row bets, and widths of `gap_sequence`."""
     rng = np.random.default_rng([seed, *f"{rows.shape}{truth}".encode()])
     chance = rows.chances[truth]
     gap, log_threshold = float((chance - rows.confidence_M).mean()), np.log(40 * len(GAP_STAKES))
@@ -141,7 +141,7 @@ def coverage(rows: Pool, truth: str, streams: int, seed: int) -> Coverage:
 
 
 def markdown(found: dict[str, Any]) -> str:
-    """The two tables of docs/results.md, from the JSON."""
+    """Return the two tables of docs/results.md from the JSON."""
     shapes = list(dict.fromkeys(row["shape"] for row in found["delays"]))
 
     def table(title: str, rows: list[dict[str, Any]], keys: tuple[str, ...], shown: Callable[[Any], str]) -> list[str]:
@@ -168,7 +168,7 @@ def markdown(found: dict[str, Any]) -> str:
 
 
 def summary(found: dict[str, Any]) -> dict[str, Any]:
-    """The figures that decide."""
+    """Return the decisive numbers."""
     e_process = [r for r in found["false_alarms"] if r["alarm"] in ("starts", "one start")]
     compared = [r for r in found["delays"] if r["published"]]
     kept = [

@@ -1,13 +1,13 @@
-"""Which traffic an alarm speaks of: false alarms and delays of the plain and of the weighted evidence about the ECE.
+"""Plain and weighted evidence about the ECE: false alarms and delays if some traffic gets more labels than other.
 
     python -m benchmarks.alarms.weighted_evidence        # about six minutes on one core
 
-Answers of shapes A, B and C (benchmarks/streams.py) whose ECE as a whole is .0199, the tolerance being .02: a tenth
-of them is right less often than it says, by some .2, and the others are calibrated. "corner": the bad tenth comes at
-any time and gets labels with probability .9, the others with .1. "phases": 9,000 good answers, then 1,000 bad ones, and
-so on; all get labels with probability .3, or with 1. Every stream lasts 100,000 labels. The delays are those of T
-(softmax(z / T) is the truth) and "local" from the start, or after 10,000 calibrated labels; the three tenths of the
-answers of least confidence get labels with probability .9, the others with .1.
+Answers have shapes A, B and C (benchmarks/streams.py) and a total ECE of .0199 with a tolerance of .02: a tenth of them
+is right less often than predicted, by about .2, and the others are calibrated. "corner": the bad tenth comes at any
+time and gets labels with probability .9, the others with .1. "phases": 9,000 good answers, then 1,000 bad ones, and so
+on; all get labels with probability .3, or with 1. Every stream has 100,000 labels. The delays are those of T
+(softmax(z / T) is the truth) and of "local", from the start or after 10,000 calibrated labels. There the three tenths
+of the answers with the lowest confidence get labels with probability .9, the others with .1.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ RESULT = RESULTS / "weighted_evidence.json"
 ECE, LABELS, HORIZON, GOOD, CHUNK = 0.0199, 100_000, 40_000, 10_000, 5_000
 PERIOD, BAD = 10_000, 1_000
 FLOORS = (0.1, 0.05, 0.01)
-"""Of the weighted evidence; no answer here has a propensity below .1."""
+"""Floors of the weighted evidence. No answer here has a propensity below .1."""
 LEVEL = math.log(20)
 
 
 @dataclass
 class Labels:
-    """Of one stream, in the order of their arrival."""
+    """Labels of one stream, in the order of their arrival."""
 
     confidence_L: Array
     right_L: npt.NDArray[np.bool_]
@@ -57,7 +57,7 @@ class FalseAlarms:
     plain: float
     """Share of streams in which the "ece" test of the labelled traffic alarms."""
     weighted: float
-    """The same of the weighted test, with the smallest propensity of the stream as its floor."""
+    """The same for the weighted test, with the stream's smallest propensity as its floor."""
 
 
 @dataclass
@@ -65,16 +65,16 @@ class Delay:
     shape: str
     truth: str
     since: str
-    """"start", or "change": after 10,000 calibrated labels."""
+    """Start of the drift: "start", or "change" after 10,000 calibrated labels."""
     streams: int
     plain: float | None
     """Median labels from the first bad one to the alarm; None: half of the streams have none in 40,000 labels."""
     weighted: dict[str, float | None]
-    """By floor."""
+    """The same for the weighted test, by floor."""
 
 
 def within(rows: Pool, stream: str, rng: np.random.Generator) -> Labels:
-    """100,000 labels of a stream whose ECE is .0199."""
+    """Draw 100,000 labels of a stream whose ECE is .0199."""
     gap = brentq(lambda g: np.minimum(g, rows.confidence_M).mean() - 10 * ECE, 0, 1)
     share = {"corner": 0.18, "phases": 0.3, "phases, all labelled": 1.0}[stream]
     answers = round(1.02 * LABELS / share)
@@ -87,7 +87,7 @@ def within(rows: Pool, stream: str, rng: np.random.Generator) -> Labels:
 
 
 def off(rows: Pool, truth: str, good: int, rng: np.random.Generator) -> Labels:
-    """Labels of a stream that is calibrated at first, if `good` is not 0, and then as `truth`."""
+    """Draw labels of a stream that is calibrated for `good` labels and then follows `truth`."""
     doubtful = float(np.quantile(rows.confidence_M, 0.3))
     answers = 4 * (good + HORIZON)
     row_N = rng.integers(0, len(rows.confidence_M), answers)
@@ -99,7 +99,7 @@ def off(rows: Pool, truth: str, good: int, rng: np.random.Generator) -> Labels:
 
 
 def plain_alarm(labels: Labels) -> float:
-    """Labels until the "ece" test of the labelled traffic alarms; inf: never."""
+    """Return the labels until the "ece" test of the labelled traffic alarms; inf: never."""
     state = EProcess.start("ece")
     for first in range(0, len(labels.right_L) // BLOCK * BLOCK, CHUNK):
         part = slice(first, min(first + CHUNK, len(labels.right_L) // BLOCK * BLOCK))
@@ -145,7 +145,7 @@ def delay(rows: Pool, truth: str, since: str, streams: int, seed: int) -> Delay:
 
 
 def markdown(found: dict[str, Any]) -> str:
-    """The tables of docs/results.md, from the JSON."""
+    """Return the tables of docs/results.md from the JSON."""
 
     def shown(median: float | None) -> str:
         return "none" if median is None else f"{median:,.0f}"

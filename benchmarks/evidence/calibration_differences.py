@@ -1,16 +1,16 @@
-"""How often tests call two methods with the same calibration different, and what they find where it is not the same.
+"""Size and power of tests for a difference in calibration between two methods.
 
     python -m benchmarks.evidence.calibration_differences        # two minutes on one core
     python -m benchmarks.evidence.calibration_differences --quick
 
 The nets of one method have confidences from .3 to .9, those of the other from .95 to 1, both uniform. A top label is
-right with its confidence minus the method's gap. So both methods have the same binned calibration error, and each time
-that a test at 5% calls them different it is wrong. The nets answer the same rows, of which some are hard for all of
-them (half of the variance of a latent normal variable).
+right with its confidence minus the method's gap. Both methods thus have the same binned calibration error, and every
+rejection by a test at 5% is wrong. The nets answer the same rows, some of which are hard for all of them (half of the
+variance of a latent normal variable).
 
-Tested are the differences of the plug-in ECE (by a bootstrap of rows; and by Student's paired test over seeds) and of
-the squared calibration error. NLL and Brier score are tested on two methods with the same distribution of confidences,
-whose expected difference is 0. The goal of 6% fails where an exact one-sided binomial test rejects it at 5%.
+The tests compare the plug-in ECE (by a bootstrap of rows, and by Student's paired test over seeds) and the squared
+calibration error. NLL and Brier score are tested on two methods with the same distribution of confidences, whose
+expected difference is 0. The goal of 6% fails if an exact one-sided binomial test rejects it at 5%.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ import numpy.typing as npt
 from scipy.special import bdtrc, ndtr, ndtri
 
 from benchmarks.record import RESULTS, circumstances, write
-from trueodds.evaluation.differences import Scores
+from trueodds.evaluation.paired_differences import RowScores
 from trueodds.metrics.significance.differences import of_rows, of_seeds
 from trueodds.metrics.significance.nets import Nets
 from trueodds.metrics.significance.squared_error import difference, null_of
@@ -37,19 +37,19 @@ Array = npt.NDArray[np.float64]
 
 RESULT = RESULTS / "calibration_differences.json"
 WIDE, SHARP = (0.3, 0.9), (0.95, 1.0)
-"""Ends of the confidences of the two methods."""
+"""Ranges of the confidences of the two methods."""
 SHARED = 0.5
-"""Part of the latent variance that all nets share: how hard a row is."""
+"""Share of the latent variance that all nets have in common: the difficulty of a row."""
 BINS, RESAMPLES, LEVEL, GOAL = 15, 100, 0.05, 0.06
 SETS = 20
-"""Draws of the confidences in a setting; labels are drawn anew in each run."""
+"""Number of draws of the confidences per setting. Labels are drawn anew in each run."""
 BOOTSTRAPS = 200
-"""Runs in which the bootstrap is made."""
+"""Number of runs with a bootstrap."""
 
 
 @dataclass(frozen=True)
 class Setting:
-    """Two methods: each net's gap has the method's mean, and `spread` as its standard deviation over seeds."""
+    """Two methods. Each net's gap has the method's mean, and `spread` as its standard deviation over seeds."""
 
     rows: int
     seeds: int
@@ -72,13 +72,13 @@ POWERS = tuple(
 
 
 def nets(ends: tuple[float, float], setting: Setting, rng: np.random.Generator) -> Nets:
-    """Nets with drawn confidences; their labels come later."""
+    """Draw nets with confidences; labels follow later."""
     confidence_SN = rng.uniform(*ends, (setting.seeds, setting.rows))
     return Nets.of([(confidence_N, np.zeros(setting.rows)) for confidence_N in confidence_SN], BINS)
 
 
 def labelled(of: Nets, gap: float, spread: float, hard_N: Array, rng: np.random.Generator) -> Nets:
-    """The same nets with drawn labels."""
+    """Draw labels for the nets."""
     gap_S1 = gap + spread * rng.standard_normal((len(of.confidence_SN), 1))
     own_SN = rng.standard_normal(of.confidence_SN.shape)
     uniform_SN = ndtr(SHARED**0.5 * hard_N + (1 - SHARED) ** 0.5 * own_SN)
@@ -86,7 +86,7 @@ def labelled(of: Nets, gap: float, spread: float, hard_N: Array, rng: np.random.
 
 
 def eces(of: Nets, weights_RN: Array) -> Array:
-    """Plug-in ECE, the mean over the nets, with weights of the rows."""
+    """Return the plug-in ECE, averaged over the nets, with weights of the rows."""
     gap_N = of.confidence_SN - of.correct_SN
     total_R = np.zeros(len(weights_RN))
     for s in range(len(gap_N)):
@@ -97,7 +97,7 @@ def eces(of: Nets, weights_RN: Array) -> Array:
 
 
 def bootstrap_rejects(one: Nets, other: Nets, rng: np.random.Generator) -> bool:
-    """Whether the difference of the plug-in ECEs is more than 1.96 of its bootstrap standard deviations."""
+    """Return whether the difference of the plug-in ECEs exceeds 1.96 of its bootstrap standard deviations."""
     weights_RN = rng.multinomial(one.rows, np.full(one.rows, 1 / one.rows), size=RESAMPLES).astype(np.float64)
     weights_RN = np.concatenate([np.ones((1, one.rows)), weights_RN])
     d_R = eces(one, weights_RN) - eces(other, weights_RN)
@@ -105,21 +105,21 @@ def bootstrap_rejects(one: Nets, other: Nets, rng: np.random.Generator) -> bool:
 
 
 def over_seeds_rejects(one: Nets, other: Nets) -> bool:
-    """Student's paired test of the nets' plug-in ECEs."""
+    """Return whether Student's paired test of the nets' plug-in ECEs rejects."""
     p_value = of_seeds([ece(one, s) - ece(other, s) for s in range(len(one.confidence_SN))]).p_value
     return p_value is not None and p_value <= LEVEL
 
 
 def ece(of: Nets, s: int) -> float:
-    """Plug-in ECE of one net."""
+    """Return the plug-in ECE of one net."""
     gap_N = of.confidence_SN[s] - of.correct_SN[s]
     return float(np.abs(np.bincount(of.bin_SN[s], gap_N, BINS)).sum()) / of.rows
 
 
 def scores_reject(one: Nets, other: Nets) -> tuple[bool, bool]:
-    """Whether the differences of NLL and Brier score are told."""
+    """Return whether the tests of NLL and Brier score reject."""
     pairs = [
-        (Scores.of_confidence(c, a), Scores.of_confidence(d, b))
+        (RowScores.of_confidence(c, a), RowScores.of_confidence(d, b))
         for c, a, d, b in zip(one.confidence_SN, one.correct_SN, other.confidence_SN, other.correct_SN, strict=True)
     ]
     p_values = (
@@ -131,7 +131,7 @@ def scores_reject(one: Nets, other: Nets) -> tuple[bool, bool]:
 
 
 def measure(setting: Setting, runs: int, seed: int, *, beside: bool = True, sets: int = SETS) -> dict[str, Any]:
-    """Shares of runs in which each test calls the two methods different; `beside`: the other tests, too."""
+    """Return the share of runs in which each test rejects; with `beside` also the other tests."""
     rng = np.random.default_rng([seed, setting.rows, setting.seeds, *(round(1e4 * g) for g in _gaps(setting))])
     found = dict.fromkeys(("squared", "nll", "brier", "bootstrap", "seeds"), 0)
     sets = min(sets, runs)
@@ -165,7 +165,7 @@ def measure(setting: Setting, runs: int, seed: int, *, beside: bool = True, sets
 
 
 def holds(rejected: int, runs: int) -> bool:
-    """Whether an exact one-sided binomial test at 5% leaves a size of 6% or less possible."""
+    """Return whether an exact one-sided binomial test at 5% accepts a size of 6% or less."""
     return rejected == 0 or float(bdtrc(rejected - 1, runs, GOAL)) >= LEVEL
 
 
@@ -192,7 +192,7 @@ def summary(sizes: Sequence[dict[str, Any]], powers: Sequence[dict[str, Any]]) -
 
 
 def markdown(found: dict[str, Any]) -> str:
-    """Tables for docs/results.md."""
+    """Return the tables for docs/results.md."""
 
     def about(row: dict[str, Any]) -> str:
         own = f" (each net's own, ± {100 * row['spread']:.0f})" if row["spread"] else ""

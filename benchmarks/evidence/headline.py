@@ -1,10 +1,10 @@
-"""How often somebody who looks again and again is told what is not so, by the report's word for how things stand.
+"""False statements of the report's one-word status to somebody who looks again and again.
 
     python -m benchmarks.evidence.headline        # about five minutes on one core
 
-Streams of 10,000 labels of shapes A, B and C (benchmarks/streams.py), calibrated or with every confidence .025 or
-.03 too high (an ECE just above the tolerance, .02), are looked at 30 times, after 50, 60, .. 10,000 labels. The words
-are those of `trueodds.reports.verdict.verdict_of`, with the alarm and the advice of `service.alarm`.
+Streams of 10,000 labels of shapes A, B and C (benchmarks/streams.py), calibrated or with every confidence .025 or .03
+too high (an ECE just above the tolerance, .02), are looked at 30 times, after 50, 60, .. 10,000 labels. The words are
+those of `trueodds.reports.verdict.verdict_of`, with the alarm and the advice of `service.alarm`.
 """
 
 from __future__ import annotations
@@ -38,25 +38,25 @@ SETTINGS = Settings()
 
 @dataclass
 class Words:
-    """Shares of streams in which somebody, at any of the looks, reads this."""
+    """Shares of streams in which somebody reads these words at any of the looks."""
 
     shape: str
     truth: str
     streams: int
     strong: float
-    """Over-confident, under-confident, uneven, off at times."""
+    """Share with over-confident, under-confident, uneven, or off at times."""
     advised: float
-    """Recalibrating would help."""
+    """Share in which recalibrating is said to help."""
     leaning: float
     one_look: float
-    """The ECE is above its noise floor's 95th percentile: what a test of one look would call off."""
+    """Share in which the ECE exceeds its noise floor's 95th percentile: a single test would reject."""
     green: float
-    """Within 0.02 at 95%."""
+    """Share that is within 0.02 at 95%."""
     green_at_the_end: float
 
 
 def block(confidence_L: npt.NDArray[np.float64], right_L: npt.NDArray[np.bool_], first: int) -> LabelBlock:
-    """Labels as the store gives them; only confidence and correctness count here."""
+    """Return labels in the form of the store. Only confidence and correctness count here."""
     count = len(right_L)
     number, none, index = first + np.arange(count), np.zeros(count), np.zeros(count, np.int64)
     unknown = np.full(count, np.nan)
@@ -65,7 +65,7 @@ def block(confidence_L: npt.NDArray[np.float64], right_L: npt.NDArray[np.bool_],
 
 
 def words_of(confidence_L: npt.NDArray[np.float64], right_L: npt.NDArray[np.bool_]) -> list[set[str]]:
-    """What is read at each look at one stream."""
+    """Return the words at each look at one stream."""
     state, found, before = AlarmState.start(SETTINGS), [], 0
     for n in LOOKS.tolist():
         state = state.take(block(confidence_L[before:n], right_L[before:n], before))
@@ -108,7 +108,7 @@ def words(rows: Pool, truth: str, streams: int, seed: int) -> Words:
 
 
 def markdown(found: dict[str, Any]) -> str:
-    """The table of docs/results.md, from the JSON."""
+    """Return the table of docs/results.md from the JSON."""
     names = {
         "strong": "says it is off",
         "advised": "advises to recalibrate",

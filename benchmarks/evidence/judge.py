@@ -1,17 +1,17 @@
-"""How often `judge` calls a candidate better or worse wrongly, looking at every label, and how many labels it takes.
+"""Wrong verdicts of `judge` when looking at every label, and the number of labels that a verdict takes.
 
     python -m benchmarks.evidence.judge --records FOLDER    # FOLDER: the nets' records; a few minutes
     python -m benchmarks.evidence.judge                     # the synthetic populations alone; nothing is written
 
-A stream draws 20,000 labelled answers with replacement from a population whose mean gain is known. After every label
-the confidence sequence is looked at, until one limit leaves 0. Wrong: called better where the mean gain up to the
-decision is 0 or less, or worse where it is 0 or more. The interval at the stop is that of the verdict, or of the last
-label where none came. Beside it stands the old test: promote once the product of q(y) / p(y) reaches 20. A goal of 5%
-fails where an exact one-sided binomial test rejects it at 5%.
+A stream draws 20,000 labelled answers with replacement from a population whose mean gain is known. The confidence
+sequence is read after every label, until one limit leaves 0. A verdict is wrong if it is better and the mean gain up to
+it is 0 or less, or worse and the mean gain is 0 or more. The interval at the stop is that of the verdict, or of the
+last label without one. For comparison there is the old test: promote once the product of q(y) / p(y) reaches 20. A goal
+of 5% fails if an exact one-sided binomial test rejects it at 5%.
 
-Populations: recalibrations of two nets (temperatures of one net's logits), one net beside another, phases in which the
+Populations: recalibrations of two nets (temperatures of one net's logits), one net against another, phases in which the
 better one changes, labels mostly of low confidence (with their propensities), sharp and dull synthetic answers of 2, 10
-and 100 classes, and rare dear errors. Many candidates: 10 equal ones in turn, 5,000 labels each.
+and 100 classes, and rare costly errors. Many candidates: 10 equal ones in turn, 5,000 labels each.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ RESULT = RESULTS / "judge.json"
 GOAL, SIZE = 0.05, 0.05
 CANDIDATES, TURN, RUNS = 10, 5_000, 100
 MORE = 4
-"""Times as many streams where the two are equal, because there most can go wrong."""
+"""Factor by which there are more streams if both versions are equal, because most errors are possible there."""
 TINY = 1e-6
-"""Nats: a mean gain within is none."""
+"""Largest mean gain in nats that counts as 0."""
 
 
 def measure(population: Population, runs: int) -> dict[str, Any]:
-    """Shares of streams that were decided, rightly and wrongly, and the labels that it took."""
+    """Return the shares of streams that were decided, rightly and wrongly, and the labels that it took."""
     seed = [len(population.name), *population.name.encode()]
     rng = np.random.default_rng(seed)
     runs *= MORE if population.name.endswith("equal") else 1
@@ -72,14 +72,14 @@ def measure(population: Population, runs: int) -> dict[str, Any]:
 
 
 def median(streams: list[Judged], population: Population) -> float | None:
-    """Median labels until a verdict; None where half of the streams or more have none."""
+    """Return the median labels until a verdict; None if half of the streams or more have none."""
     decided = sorted(s.labels if s.verdict != "undecided" else LABELS + 1 for s in streams)
     middle = float(np.median(decided))
     return middle if middle <= LABELS else None
 
 
 def in_turn(population: Population, runs: int, budget: str) -> int:
-    """Series of equal candidates in which any is called better or worse."""
+    """Return the share of series of equal candidates in which any gets a verdict."""
     rng, wrong = np.random.default_rng(1), 0
     for _ in range(runs):
         for number in range(1, CANDIDATES + 1):
@@ -97,12 +97,12 @@ def in_turn(population: Population, runs: int, budget: str) -> int:
 
 
 def fails(count: int, runs: int) -> bool:
-    """Whether an exact one-sided test rejects that it happens in 5% or fewer."""
+    """Return whether an exact one-sided test rejects that it happens in 5% or fewer."""
     return bool(stats.binom.sf(count - 1, runs, GOAL) < SIZE)
 
 
 def summary(settings: list[dict[str, Any]], turns: list[dict[str, Any]]) -> dict[str, Any]:
-    """The worst settings, and how many goals fail."""
+    """Return the worst settings, and the number of goals that fail."""
     missed = [row for row in settings if row["missed"] is not None]
     counts = [(row[key], row["runs"]) for row in settings for key in ("wrong_promotions", "wrong_withdrawals")]
     equal = [row for row in missed if row["name"].endswith("equal")]
@@ -123,7 +123,7 @@ def summary(settings: list[dict[str, Any]], turns: list[dict[str, Any]]) -> dict
 
 
 def markdown(found: dict[str, Any]) -> str:
-    """Table for docs/results.md."""
+    """Return the table for docs/results.md."""
     rows = []
     for row in found["settings"]:
         runs, kind = row["runs"], row["kind"]

@@ -1,4 +1,4 @@
-"""Populations of two versions with a known mean gain, and streams of labels on which they are judged at every label."""
+"""Populations of two versions with a known mean gain, and streams of labels that are judged after every label."""
 
 from __future__ import annotations
 
@@ -25,40 +25,40 @@ RECORDS = {"DenseNet": "densenet-bc-100-cifar-100", "WRN": "wideresnet-16-4-cifa
 
 @dataclass(frozen=True)
 class Population:
-    """Gains of a pool of labelled answers, from which streams are drawn with replacement: the pool is the truth."""
+    """Gains of a pool of labelled answers, which is the population. Streams draw from it with replacement."""
 
     name: str
     kind: str
-    """same logits, two nets, synthetic, drifting, by confidence."""
+    """Kind of population: same logits, two nets, synthetic, drifting, by confidence."""
     gain_M: Array
     """Gains of the bounded log score."""
     old_M: Array
-    """ln q_y - ln p_y as they are: the old test's."""
+    """Unbounded gains ln q_y - ln p_y, for the old test."""
     least: float
     most: float
     propensity_M: Array | None = None
-    """Chance of each answer to get its label."""
+    """Probability of each answer to get a label."""
     other_M: Array | None = None
-    """Gains of the phases in between, where the mean drifts."""
+    """Gains in alternate phases, if the mean drifts."""
 
 
 @dataclass(frozen=True)
 class Judged:
-    """One stream: where it was decided, how, and the interval there."""
+    """One stream: the label of its verdict, the verdict, and the interval there."""
 
     labels: int
     verdict: str
     truth: float
-    """Mean gain up to the decision, or up to the last label."""
+    """Mean gain up to the verdict, or up to the last label."""
     lower: float
     upper: float
     old: int | None
-    """Labels at which the old e-value reached 20."""
+    """Number of labels at which the old e-value reached 20."""
     old_truth: float
 
 
 def judged(population: Population, rng: np.random.Generator) -> Judged:
-    """Look at every label until one limit leaves 0, or 20,000 labels are there."""
+    """Judge after every label until one limit leaves 0, or 20,000 labels are used."""
     pool = len(population.gain_M)
     shares_M, weight_N = None, None
     if population.propensity_M is not None:
@@ -83,7 +83,7 @@ def judged(population: Population, rng: np.random.Generator) -> Judged:
 
 
 def stopped(gain_N: Array, least: float, most: float, weight_N: Array | None) -> tuple[int, str, tuple[Array, Array]]:
-    """Labels at the first verdict, the verdict, and what each stake has earned by then, for and against."""
+    """Return the labels at the first verdict, the verdict, and what each stake has earned by then, for and against."""
     sums, seen = [np.zeros(len(STAKES)), np.zeros(len(STAKES))], 0.0
     for first in range(0, len(gain_N), CHUNK):
         part = slice(first, first + CHUNK)
@@ -103,7 +103,7 @@ def stopped(gain_N: Array, least: float, most: float, weight_N: Array | None) ->
 
 
 def mixed(p_NC: Array, labels_N: npt.NDArray[np.integer]) -> Array:
-    """ln((1 - e) p_y + e / K)."""
+    """Return ln((1 - e) p_y + e / K)."""
     p_N = p_NC[np.arange(len(labels_N)), labels_N]
     score_N: Array = np.log((1 - SMOOTHING) * p_N + SMOOTHING / p_NC.shape[1])
     return score_N
@@ -119,7 +119,7 @@ def of_temperatures(
     between: tuple[float, float],
     drifting: tuple[Array, npt.NDArray[np.integer]] | None = None,
 ) -> Population:
-    """The candidate's temperature, within limits, is the one whose mean gain is `gain`."""
+    """Draw a population whose candidate has the temperature, within limits, that gives the mean gain `gain`."""
     served_NC, served_T = served
     p_NC = softmax(served_NC / served_T)
     base_N = mixed(p_NC, labels_N)
@@ -136,10 +136,10 @@ def of_temperatures(
 
 
 def read_records(folder: Path) -> dict[str, tuple[Array, npt.NDArray[np.intp]]]:
-    """Logits and labels of the nets.
+    """Read logits and labels of the nets.
 
     Raises:
-        FileNotFoundError: a file is not there.
+        FileNotFoundError: A file does not exist.
     """
     found = {}
     for name, file in RECORDS.items():
@@ -150,7 +150,7 @@ def read_records(folder: Path) -> dict[str, tuple[Array, npt.NDArray[np.intp]]]:
 
 
 def of_records(folder: Path) -> list[Population]:
-    """Recalibrations of two nets, and one net beside another."""
+    """Return recalibrations of two nets, and one net against another."""
     nets, found = read_records(folder), []
     for name, T, steeper, flatter in (("WRN", 1.7, (0.3, 1.0), (1.15, 6.0)), ("LeNet", 2.4, (0.4, 1.4), (1.45, 6.0))):
         (z_NC, labels_N), served = nets[name], f"{name}, T = {T}"
@@ -193,7 +193,7 @@ EXTREMES = ("equal", "+0.07", "-0.07")
 
 
 def synthetic() -> list[Population]:
-    """Sharp and dull answers of 2, 10 and 100 classes, and a rare class with dear errors."""
+    """Return sharp and dull answers of 2, 10 and 100 classes, and a rare class with costly errors."""
     found = []
     for classes in (2, 10, 100):
         for shape, spread in (("sharp", 12.0), ("dull", 1.0)):

@@ -1,16 +1,16 @@
-"""Labels that are few, chosen or late: coverage of `weighted_ece`, and how often the warnings come.
+"""Few, selected or late labels: coverage of `weighted_ece`, and frequency of the warnings.
 
     python -m benchmarks.evidence.labelling        # about four minutes on one core
 
-Of 100,000 answers 5% are labelled. Shapes: A, B and C (benchmarks/shapes.py), calibrated or at T = 1.25;
-and nets whose confidences pile up at 1, calibrated or at the temperatures that give an ECE of .057 and .078: W, with
-45% of the answers in the last of the 3,000 cells and 87% in the last of 120 equal parts, V with 75% and 89%. Which
-answers get a label: at random; in proportion to 1 - c; the upper half of the confidences 40 times, or those above .999
-10 times as rarely; or wrong answers twice as likely. Weights are by counts per cell (refused for V), or by the known
-chances.
+5% of 100,000 answers are labelled. Shapes: A, B and C (benchmarks/shapes.py), calibrated or at T = 1.25; and nets whose
+confidences concentrate at 1, calibrated or at the temperatures that give an ECE of .057 and .078: W, with 45% of the
+answers in the last of the 3,000 cells and 87% in the last of 120 equal parts, V with 75% and 89%. Selection of labels:
+at random; in proportion to 1 - c; the upper half of the confidences 40 times, or those above .999 10 times as rarely;
+or wrong answers twice as likely. Weights are by counts per cell (refused for V), or by the known probabilities.
 
-The warning of a choice is also measured on 400 labels of 8,000 answers: at random, by the rules above, and within bins:
-the upper half of each of 15 equal bins a third as often labelled as the lower half, each bin as often as the others.
+The warning about selection is also measured on 400 labels of 8,000 answers: at random, by the rules above, and within
+bins: the upper half of each of 15 equal bins is labelled a third as often as the lower half, and all bins equally
+often.
 
 Delays of 5,000 labels are exponential: the same for all, or shorter for wrong answers by a factor of 1.2 or 2.
 """
@@ -50,13 +50,13 @@ Array = npt.NDArray[np.float64]
 
 ANSWERS, LABELLED, DELAYED, FEW, BINS = 100_000, 0.05, 5_000, 8_000, 15
 PILED = {"W": (10.5, 2.3), "V": (15.0, 6.0)}
-"""10 classes, logits N(0, 1.2), one class raised by max(N(mean, spread), 0)."""
+"""Nets of 10 classes with logits N(0, 1.2), one class raised by max(N(mean, spread), 0)."""
 PILED_ECE = (0.057, 0.078)
 RESULT = RESULTS / "labelling.json"
 
 
 def within_bins(c: Array) -> Array:
-    """In each bin the upper half a third as likely as the lower half, and all bins alike."""
+    """Return probabilities: in each bin the upper half is a third as likely as the lower half, all bins are equal."""
     likely, bin_M = np.empty(len(c)), np.minimum(np.ceil(c * BINS), BINS)
     for b in np.unique(bin_M):
         rows = np.flatnonzero(bin_M == b)
@@ -80,23 +80,23 @@ class Choice:
     truth: str
     ece: float
     fullest_cell: float
-    """Share of the answers in the cell that holds most."""
+    """Share of the answers in the fullest cell."""
     labelling: str
     runs: int
     covered_plain: float
-    """Share of runs in which the interval that takes the labels for a random choice holds the ECE of all answers."""
+    """Coverage of the ECE of all answers by the interval that assumes a random selection of labels."""
     estimate_plain: float
     covered: float
-    """The same by counts per cell; NaN where `weighted_ece` refuses them."""
+    """Coverage with counts per cell; NaN if `weighted_ece` refuses them."""
     estimate: float
     width: float
     effective_share: float
-    """Effective number of labels over their number."""
+    """Effective number of labels divided by their number."""
     covered_known: float
-    """The same by the chances of being labelled and the counts; NaN where there is nothing to choose by."""
+    """Coverage with the labelling probabilities and the counts; NaN if labels are not selected."""
     width_known: float
     covered_known_alone: float
-    """The same by the chances without the counts."""
+    """Coverage with the labelling probabilities, without the counts."""
     warned: float
 
 
@@ -119,7 +119,7 @@ class Late:
 
 
 def piled(shape: str, rows: int = POOL) -> Pool:
-    """W or V."""
+    """Draw answers of net W or V."""
     rng = np.random.default_rng(11)
     logits_NC = rng.normal(0, 1.2, (rows, 10))
     logits_NC[:, 0] += np.maximum(rng.normal(*PILED[shape], rows), 0)
@@ -136,12 +136,12 @@ def ece_of(rows: Pool, chance: Array) -> float:
 
 
 def rules(rows: Pool) -> list[str]:
-    """At random, and those that choose: C has no answers above .999."""
+    """Return the random rule and the selecting rules. C has no answers above .999."""
     return [name for name, rule in RULES.items() if name == "at random" or np.ptp(rule(rows.confidence_M)) > 0]
 
 
 def scaled(likely: Array) -> Array:
-    """5% on average, none above 1."""
+    """Scale probabilities to 5% on average, with none above 1."""
     found: Array = np.minimum(likely * brentq(lambda s: np.minimum(likely * s, 1).mean() - LABELLED, 0, 100), 1)
     return found
 
@@ -207,7 +207,7 @@ def late(rows: Pool, truth: str, factor: float, runs: int, seed: int) -> Late:
 
 
 def markdown(found: dict[str, Any]) -> str:
-    """The table of docs/results.md: the worst of all shapes, calibrated or not."""
+    """Return the table of docs/results.md: the worst values over all shapes, calibrated or not."""
     lines = [
         "| which answers get a label | unweighted covers | weighted by counts | labels are worth | by known chances"
         " | warned | of 400 labels |",

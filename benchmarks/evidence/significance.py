@@ -1,9 +1,9 @@
-"""Size and power of `trueodds.metrics.calibration_test` at 5%, beside the usual tests.
+"""Size and power of `trueodds.metrics.calibration_test` at 5%, compared with the usual tests.
 
     python -m benchmarks.evidence.significance        # about five minutes on one core
 
-Shapes A to D as in benchmarks/shapes.py. The others: a chi-square over the 15 occupied bins, and the plug-in
-ECE against its noise floor's 95th percentile.
+Shapes A to D are those of benchmarks/shapes.py. The other tests are a chi-square over the 15 occupied bins, and the
+plug-in ECE against its noise floor's 95th percentile.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ RESULT = RESULTS / "significance.json"
 
 @dataclass
 class Rejected:
-    """Share of runs with p <= .05; for a calibrated model that is the size."""
+    """Share of runs with p <= .05. For a calibrated model this is the size."""
 
     shape: str
     truth: str
@@ -45,7 +45,7 @@ class Rejected:
 
 
 def chances(logits_NC: Array, confidence_N: Array) -> dict[str, Array]:
-    """The probability of being right, by name of the truth."""
+    """Return the probability of being right, by name of the truth."""
     bin_N = np.ceil(confidence_N * 15)
     return {
         "calibrated": confidence_N,
@@ -75,7 +75,7 @@ def measure(shape: str, truth: str, confidence_M: Array, chance_M: Array, n: int
 
 
 def markdown(found: dict[str, Any]) -> str:
-    """Table: how often each test at 5% rejects; calibrated models as a range, others on average."""
+    """Return a table of rejection rates at 5%; calibrated models as a range, others on average."""
     lines = ["| truth | `calibration_test` | chi-square over bins | ECE above its noise floor |", "|---|---|---|---|"]
     for truth in dict.fromkeys(row["truth"] for row in found["settings"]):
         rows, cells = [row for row in found["settings"] if row["truth"] == truth], []

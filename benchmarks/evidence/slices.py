@@ -1,11 +1,12 @@
-"""Tags beside each other: how often sound ones are marked, and how many that are off are found.
+"""Reports by tag: how often sound tags are marked, and how many miscalibrated tags are found.
 
     python -m benchmarks.evidence.slices        # about five minutes on one core
 
-A table of 1,000 calibrated tags with 10 to 1,000 labels each, as many with 10 to 100 as with 100 to 1,000, of shapes A,
-B and C in turn (benchmarks/shapes.py): marked are those whose p-values Benjamini and Hochberg choose at a
-false discovery rate of 5% (`trueodds.reports.slices_of`), beside those whose ECE exceeds its own noise floor, or whose
-own p-value is below 5%. Then tables of 100 tags with 500 labels each, five of them right .1 less often than they say.
+A table has 1,000 calibrated tags with 10 to 1,000 labels each, as many with 10 to 100 as with 100 to 1,000, of shapes
+A, B and C in turn (benchmarks/shapes.py). Marked are the tags that Benjamini and Hochberg's procedure selects at a
+false discovery rate of 5% (`trueodds.reports.slices_of`). For comparison: tags whose ECE exceeds its own noise floor,
+and tags whose own p-value is below 5%. Further tables have 100 tags with 500 labels each, five of which are right .1
+less often than predicted.
 """
 
 from __future__ import annotations
@@ -32,13 +33,13 @@ Numbers = dict[str, Any]
 
 
 def p_value(rows: Pool, labels: int, off: float, rng: np.random.Generator) -> float:
-    """Of one tag, right `off` less often than it says."""
+    """Return the p-value of one tag that is right `off` less often than predicted."""
     confidence_N = rows.confidence_M[rng.integers(0, len(rows.confidence_M), labels)]
     return ece_test(CalibrationSums.from_top(confidence_N, rng.random(labels) < confidence_N - off)).p_value
 
 
 def sound(pools: list[Pool], tables: int, rng: np.random.Generator) -> Numbers:
-    """Of tables of calibrated tags: how many have a marked one, and how many tags are marked."""
+    """Return, for tables of calibrated tags, how many have a marked tag and how many tags are marked."""
     any_marked = marked = alone = 0
     for table in range(tables):
         labels = np.exp(rng.uniform(np.log(FEWEST), np.log(MOST), TAGS)).astype(int)
@@ -57,7 +58,7 @@ def sound(pools: list[Pool], tables: int, rng: np.random.Generator) -> Numbers:
 
 
 def off(pools: list[Pool], tables: int, rng: np.random.Generator) -> Numbers:
-    """Of tables in which some tags are off: how many of these are marked, and how many of the marked are sound."""
+    """Return, for tables with miscalibrated tags, how many of these are marked, and how many marked ones are sound."""
     found, false_shares = 0, []
     for _ in range(tables):
         given = [OFF if k < OFF_TAGS else 0.0 for k in range(FEW_TAGS)]
@@ -75,7 +76,7 @@ def off(pools: list[Pool], tables: int, rng: np.random.Generator) -> Numbers:
 
 
 def markdown(found: Numbers) -> str:
-    """The table of docs/results.md."""
+    """Return the table of docs/results.md."""
     sound, off = found["sound"], found["off"]
     alone, marked = sound["p_below_rate_per_table"], sound["tables_with_a_mark"]
     lines = [

@@ -1,14 +1,14 @@
-"""What the service bears, counted: kills, full disks, clocks, databases, publishers, bundles, bodies and clients.
+"""Fault tolerance of the service: kills, full disks, clocks, databases, publishers, bundles, bodies and clients.
 
     python -m benchmarks.faults                                # 300 kills, 10,000 bodies, ...: half an hour
     python -m benchmarks.faults --only kills --kills 20        # the result keeps its other faults
     python -m benchmarks.faults --store postgresql://...       # adds kills over a database, and cuts of its network
     python -m benchmarks.faults --table
 
-Real processes over real sockets, with the tests' own code (tests/service/test_faults.py does a dozen of each). After
-every fault the service is asked for all that a client knows: each acknowledged prediction takes its label, each
-acknowledged label counts once, and the report's numbers are those of the client's own ledger. The first difference ends
-the run with an error, so a result says that there was none.
+It uses real processes and sockets and the tests' own code (tests/service/test_faults.py does a dozen of each). After
+every fault the service is asked for everything that a client knows. Each acknowledged prediction takes its label, each
+acknowledged label counts once, and the report's numbers equal those of the client's own ledger. The first difference
+ends the run with an error, so a result means that there was none.
 """
 
 from __future__ import annotations
@@ -59,16 +59,16 @@ from trueodds.bundle import open_models
 RESULT = RESULTS / "faults.json"
 CLASSES = 10
 FILES = 256
-"""Open files of a service that has few."""
+"""Number of open files that a restricted service may have."""
 MOST_WAIT_MS, MOST_RECOVERY = 500, 10
-"""Milliseconds that a health probe may wait beside a crowd, and seconds until it is answered after one."""
+"""Longest time of a health probe beside a crowd in milliseconds, and until it is answered after one in seconds."""
 SHAPE = (untrained.SIZE, untrained.SIZE, untrained.CHANNELS)
 Found = dict[str, Any]
 NO_STORE: Found = {"skipped": "no --store postgresql://..."}
 
 
 class Faults:
-    """One folder and one small net; every fault gets a service and a store of its own."""
+    """One folder and one small net for all faults. Every fault gets a service and a store of its own."""
 
     def __init__(self, options: argparse.Namespace, folder: Path) -> None:
         self.options, self.folder, self.models = options, folder, folder / "models"
@@ -90,7 +90,7 @@ class Faults:
         return folder
 
     def _variants(self, name: str) -> publishing.Variants:
-        """Bundles to publish to a folder of their own, which has the first of them."""
+        """Return bundles to publish, in a folder of their own that has the first of them."""
         variants = publishing.Variants(open_models(self.models).default(), self.folder / f"{name}-bundles")
         open_models(self.folder / f"{name}-models").publish(variants.next().directory)
         return variants
@@ -99,7 +99,7 @@ class Faults:
         return Ledger(self.options.seed, CLASSES, SHAPE)
 
     def _schema(self, name: str) -> str:
-        """An empty schema of the database, as good as a store of its own."""
+        """Return an empty schema of the database, which serves as a store of its own."""
         schema = f"{name}_{secrets.token_hex(4)}"
 
         async def create() -> None:

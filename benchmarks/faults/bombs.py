@@ -1,4 +1,4 @@
-"""Pictures that are not what they say: few bytes that want to be gigabytes, cut, flipped, or of another format."""
+"""Malicious and damaged images: few bytes that unpack to gigabytes, cut or flipped files, other formats."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ FORMATS = ("png", "jpeg", "gif", "bmp", "webp", "tiff", "ico", "tga", "ppm", "pc
 
 
 def chunk(kind: bytes, data: bytes) -> bytes:
-    """One PNG chunk."""
+    """Return one PNG chunk."""
     return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
 
 
 def png(width: int, height: int, pixels: bytes, *, colour: int = 2, depth: int = 8, extra: bytes = b"") -> bytes:
-    """A PNG whose header says what it is told to, and whose data is `pixels` (not compressed yet)."""
+    """Return a PNG with the given header, whose data is `pixels` (not yet compressed)."""
     header = struct.pack(">IIBBBBB", width & 0xFFFFFFFF, height & 0xFFFFFFFF, depth, colour, 0, 0, 0)
     data = zlib.compress(pixels, 9)
     return SIGNATURE + chunk(b"IHDR", header) + extra + chunk(b"IDAT", data) + chunk(b"IEND", b"")
@@ -34,7 +34,7 @@ def _zeros(megabytes: int) -> bytes:
 
 
 def bomb(rng: random.Random, side: int) -> bytes:
-    """Small files that unpack to much: in the header, in the pixels, in texts and profiles."""
+    """Return small files that unpack to large ones: in the header, the pixels, texts and profiles."""
     kind = rng.randrange(7)
     zeros = _zeros(rng.choice([4, 16, 64]))
     if kind == 0:  # the header alone
@@ -56,7 +56,7 @@ def bomb(rng: random.Random, side: int) -> bytes:
 
 
 def odd(rng: random.Random, side: int) -> bytes:
-    """A real picture of some format and mode, then cut, flipped or left alone."""
+    """Return a real image of some format and mode, cut, flipped or unchanged."""
     pixels = np.random.default_rng(rng.randrange(2**32)).integers(0, 256, (side, side, 3), np.uint8)
     picture, out = Image.fromarray(pixels).convert(rng.choice(MODES)), io.BytesIO()
     try:

@@ -1,4 +1,4 @@
-"""A bucket that is away, denies, hangs or holds half a bundle, and publishers that are killed, under load."""
+"""A bucket that is down, refuses, hangs or holds half a bundle, and publishers that are killed, under load."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ _DENIED = b"<Error><Code>AccessDenied</Code><Message>Access Denied</Message></Er
 
 
 class Store:
-    """moto's S3 on a free port of this machine, with one empty bucket, in front of which faults can be put."""
+    """moto's S3 on a free port of this machine with one empty bucket, which can be made to fail."""
 
     def __init__(self) -> None:
         self.fault: Literal["", "denies", "hangs"] = ""
         self.puts_left: int | None = None
-        """Writes that are answered until the others hang; None: all."""
+        """Number of writes that are answered before the others hang; None: all."""
         self.requests: list[str] = []
         self._released, self._one = threading.Event(), threading.Lock()
         self._app: Any = DomainDispatcherApplication(create_backend_app)
@@ -64,7 +64,7 @@ class Store:
 
     @property
     def environment(self) -> dict[str, str]:
-        """What a process needs to find it."""
+        """Return the environment with which a process finds the store."""
         return {
             "AWS_ENDPOINT_URL": f"http://127.0.0.1:{self.port}",
             "AWS_ACCESS_KEY_ID": "test",
@@ -73,7 +73,7 @@ class Store:
         }
 
     def call(self, method: str, path: str, body: bytes | None = None) -> bytes:
-        """One request of the store's own; raises OSError where it is refused."""
+        """Send one request of the store's own. Raises OSError if it is refused."""
         headers = {"Authorization": "AWS4-HMAC-SHA256 Credential=test/20260101/us-east-1/s3/aws4_request"}
         url = f"http://127.0.0.1:{self.port}{path}"
         with urllib.request.urlopen(urllib.request.Request(url, body, headers, method=method), timeout=30) as answer:
@@ -81,7 +81,7 @@ class Store:
             return data
 
     def start(self) -> None:
-        """Begin to answer, on the same port as before."""
+        """Start to answer on the same port as before."""
         self._released.clear()
         self._server = make_server("127.0.0.1", self.port, self, threaded=True)
         self._server.daemon_threads = True
@@ -89,7 +89,7 @@ class Store:
         threading.Thread(target=self._server.serve_forever, daemon=True).start()
 
     def stop(self) -> None:
-        """Close the port; what was stored stays."""
+        """Close the port. Stored objects stay."""
         self._released.set()
         if self._server:
             self._server.shutdown()
@@ -112,22 +112,22 @@ class Store:
 
 
 def publisher(store: Store, cache: Path, bundle: Path, *options: str) -> subprocess.Popen[bytes]:
-    """`trueodds publish` as a process."""
+    """Start `trueodds publish` as a process."""
     command = [sys.executable, "-m", "pipeline", "publish", "--models", URL, "--bundle", str(bundle), *options]
     environment = {**os.environ, **store.environment, "TRUEODDS_MODELS_CACHE": str(cache), "PYTHONPATH": str(ROOT)}
     return subprocess.Popen(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
 
 
 def served(service: Service) -> str:
-    """The version that answers."""
+    """Return the served version."""
     return str(service.until(200).json()["version"])
 
 
 def until_problem(service: Service, *, there: bool, seconds: float = 60) -> None:
-    """Wait until /health/ready says that the bucket is away, or does not.
+    """Wait until /health/ready reports that the bucket is down, or no longer reports it.
 
     Raises:
-        RuntimeError: it never did.
+        RuntimeError: The report did not come.
     """
     end = time.monotonic() + seconds
     while ("problem" in service.get("/health/ready").json()) is not there:
@@ -139,11 +139,11 @@ def until_problem(service: Service, *, there: bool, seconds: float = 60) -> None
 def interrupt(
     service: Service, ledger: Ledger, store: Store, bundles: tuple[Path, Path], cache: Path, times: int, seed: int = 0
 ) -> dict[str, int]:
-    """`times` each fault while clients ask and label; a restart from the cache; the reckoning after each.
+    """Cause each fault `times` times under load, restart from the cache, and check the ledger after each.
 
     Raises:
-        LostError: anything acknowledged is lost or counts twice.
-        RuntimeError: another version answers than should, or the service does not say what is wrong.
+        LostError: Something acknowledged is lost or counts twice.
+        RuntimeError: The wrong version answers, or the service does not report the fault.
     """
     rng, done = random.Random(seed), dict.fromkeys(KINDS, 0)
     versions = [Bundle.load(bundle).version for bundle in bundles]
@@ -191,7 +191,7 @@ def interrupt(
 
 
 def ledger_name(bundle: Path) -> str:
-    """The model of a bundle."""
+    """Return the model of a bundle."""
     return Bundle.load(bundle).card.name
 
 

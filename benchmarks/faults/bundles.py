@@ -1,4 +1,4 @@
-"""Bundles that were damaged on their way: each must be refused with words, and none may take the service down."""
+"""Bundles damaged in transport. Each must be refused with a message, and none may stop the service."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ DAMAGES: dict[str, Callable[[Path, random.Random], object]] = {
 
 
 def damage(models: Path, kind: str, seed: int) -> Path:
-    """Put a damaged copy of the default bundle beside it and make it the default; returns its folder."""
+    """Put a damaged copy of the default bundle beside it, make it the default, and return its folder."""
     good = open_models(models).default()
     bad = good.parent / f"damaged-{len(list(good.parent.iterdir()))}"
     shutil.copytree(good, bad)
@@ -63,10 +63,10 @@ def damage(models: Path, kind: str, seed: int) -> Path:
 
 
 def refused_at_start(service: Service, kind: str, seed: int = 0) -> str:
-    """Start with a damaged default: not ready but alive; then with the good one again: ready. Returns the reason.
+    """Start with a damaged default (not ready but alive), then with the good one (ready). Returns the reason.
 
     Raises:
-        RuntimeError: it became ready with the damaged one, or not with the good one.
+        RuntimeError: The service became ready with the damaged bundle, or not with the good one.
     """
     good = open_models(service.models).default()
     bad = damage(service.models, kind, seed)

@@ -1,6 +1,6 @@
-"""A service whose wall clock can be set at any moment, as administrators and NTP do; the monotonic clock goes on.
+"""A service whose wall clock can be set at any moment, as by administrators or NTP. The monotonic clock is unchanged.
 
-The process starts with a `sitecustomize` of its own that adds to time.time and time.time_ns the seconds in a file.
+The process starts with a `sitecustomize` that adds the seconds in a file to time.time and time.time_ns.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from benchmarks.faults.process import Service
 
 DAY = 86_400.0
 JUMPS = (-3600.0, DAY, -DAY, 0.0, -30 * 365 * DAY, 75 * 365 * DAY, -1.0, -60 * 365 * DAY, 0.001)
-"""Seconds off the true time: hours back, years ahead, and before 1970."""
+"""Offsets from the true time in seconds: hours back, years ahead, and before 1970."""
 CODE = """import os, time
 
 _path, _time, _time_ns = os.environ["TEST_CLOCK"], time.time, time.time_ns
@@ -34,7 +34,7 @@ time.time_ns = lambda: _time_ns() + int(_offset() * 10**9)
 
 
 class Clock:
-    """`environment` is for a Service; `set` moves its clock."""
+    """A clock that `set` moves. `environment` is passed to a Service."""
 
     def __init__(self, folder: Path) -> None:
         self._file = folder / "offset"
@@ -49,9 +49,9 @@ class Clock:
 
 
 def jump(service: Service, ledger: Ledger, clock: Clock, jumps: int, seed: int = 0) -> dict[str, int]:
-    """Load, and the clock set again and again; a restart after every third; the reckoning after each.
+    """Set the clock again and again under load, restart after every third jump, and check the ledger after each.
 
-    `seen` counts the jumps after which an id told the new time: that the clock did move.
+    `seen` counts the jumps after which an id had the new time, which shows that the clock moved.
     """
     rng, done = random.Random(seed), {"jumps": 0, "seen": 0, "restarts": 0}
     service.start().until(200)
@@ -72,7 +72,7 @@ def jump(service: Service, ledger: Ledger, clock: Clock, jumps: int, seed: int =
 
 
 def _seen(ledger: Ledger, offset: float) -> bool:
-    """Whether an id tells the new time within ten seconds: its first 12 characters are milliseconds in hexadecimal."""
+    """Return whether an id has the new time within ten seconds. Its first 12 characters are milliseconds in hex."""
     deadline = time.monotonic() + 10
     while time.monotonic() < deadline:
         told = int(list(ledger.probabilities)[-1][:12], 16) / 1000

@@ -1,4 +1,4 @@
-"""Clients that go away in the middle of a body, and clients that never get to its end."""
+"""Clients that disconnect in the middle of a body, and clients that never finish one."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ ENDINGS = ("fin", "reset", "half", "chunk")
 
 
 def cut_bodies(service: Service, count: int, body: bytes, seed: int = 0) -> dict[str, int]:
-    """`count` requests whose body ends too early: closed, reset, half-closed, or with a broken chunk.
+    """Send `count` requests whose body ends too early: closed, reset, half-closed, or with a broken chunk.
 
-    Returns how many of each ending, and under `answered_2xx` how many got an answer that they had no right to.
+    Returns the number of each ending, and under `answered_2xx` the number of requests that wrongly succeeded.
     """
     rng, done = random.Random(seed), dict.fromkeys([*ENDINGS, "answered_2xx"], 0)
     for k in range(count):
@@ -42,7 +42,7 @@ def cut_bodies(service: Service, count: int, body: bytes, seed: int = 0) -> dict
 
 @contextlib.contextmanager
 def slow_bodies(service: Service, count: int, body: bytes) -> Iterator[list[socket.socket]]:
-    """`count` connections that send a byte whenever `drip` is called; they are closed with the block."""
+    """Open `count` connections that send a byte whenever `drip` is called, and close them with the block."""
     with contextlib.ExitStack() as open_:
         clients = [open_.enter_context(_connected(service)) for _ in range(count)]
         for client in clients:
@@ -51,7 +51,7 @@ def slow_bodies(service: Service, count: int, body: bytes) -> Iterator[list[sock
 
 
 def drip(clients: list[socket.socket], body: bytes, seconds: float, pause: float = 0.1) -> tuple[int, int]:
-    """One byte of `body` on each, again and again; (bytes sent, connections that the service has closed)."""
+    """Send `body` byte by byte on each connection. Returns (bytes sent, connections that the service closed)."""
     sent, closed, deadline, k = 0, set[int](), time.monotonic() + seconds, 0
     while time.monotonic() < deadline:
         for client in clients:
@@ -68,7 +68,7 @@ def drip(clients: list[socket.socket], body: bytes, seconds: float, pause: float
 
 
 def until_files_closed(service: Service, wanted: int, seconds: float = 10) -> int:
-    """Open files of the service once they are at most `wanted`, or after `seconds`."""
+    """Return the open files of the service once they are at most `wanted`, or after `seconds`."""
     deadline = time.monotonic() + seconds
     while (found := service.open_files()) > wanted and time.monotonic() < deadline:
         time.sleep(0.05)
@@ -76,7 +76,7 @@ def until_files_closed(service: Service, wanted: int, seconds: float = 10) -> in
 
 
 def question(shape: tuple[int, int, int]) -> dict[str, Any]:
-    """A good /predict body, as a tree."""
+    """Return a valid /predict body as a tree."""
     height, width, channels = shape
     image: Any = [[[7] * channels] * width] * height
     return {"instances": [image]}

@@ -1,4 +1,4 @@
-"""Many connections at once, from addresses of their own: requests one behind another, and clients that never read."""
+"""Many simultaneous connections from different addresses: pipelined requests, and clients that never read."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ GOOD = b"HTTP/1.1 200 "
 
 @dataclass(frozen=True)
 class Kind:
-    """What a crowd does."""
+    """The behaviour of a crowd."""
 
     connections: int
     requests: int
@@ -39,19 +39,19 @@ KINDS = {
 
 @dataclass
 class Crowd:
-    """What became of one."""
+    """The result of one crowd."""
 
     answers: int = 0
     closed: int = 0
-    """Connections that the service has closed."""
+    """Number of connections that the service closed."""
     seconds: float = 0.0
     watched: Watched = field(default_factory=Watched)
 
 
 def crowd(service: Service, kind: Kind, seconds: float) -> Crowd:
-    """Send what the kind says; stay until all is answered or closed, or for so long. The probe connects anew each time.
+    """Send what the kind requires, and stay until everything is answered or closed, or the time is over.
 
-    The connections of a crowd that never reads stay open as long.
+    The probe opens a new connection each time. A crowd that never reads keeps its connections open for the same time.
     """
     found = Crowd()
     with watched(service, fresh=True) as found.watched, connected(service, kind.connections) as clients:
@@ -63,7 +63,7 @@ def crowd(service: Service, kind: Kind, seconds: float) -> Crowd:
 
 @contextlib.contextmanager
 def connected(service: Service, count: int, addresses: Sequence[str] = ONE) -> Iterator[list[socket.socket]]:
-    """So many connections, spread over the client's addresses; they are closed with the block."""
+    """Open connections spread over the client's addresses, and close them with the block."""
     where = urllib.parse.urlsplit(service.url)
     with contextlib.ExitStack() as open_:
         clients = []
@@ -79,7 +79,7 @@ def connected(service: Service, count: int, addresses: Sequence[str] = ONE) -> I
 
 @contextlib.contextmanager
 def few_files(most: int) -> Iterator[None]:
-    """Processes that start in the block may open no more files."""
+    """Limit the open files of processes that start in the block."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
     try:
@@ -89,9 +89,9 @@ def few_files(most: int) -> Iterator[None]:
 
 
 def recovery(service: Service, connections: int, seconds: float) -> float:
-    """Seconds until new connections are answered again, once a crowd of many addresses that never reads has left.
+    """Return the seconds until new connections are answered after a crowd of many addresses that never reads.
 
-    It stays for `seconds`.
+    The crowd stays for `seconds`.
     """
     kind = Kind(connections, 20, "/openapi.json", reads=False)
     with connected(service, connections, MANY) as clients:

@@ -1,4 +1,4 @@
-"""Parquet files with random damage, from a seed: some of them end the process that reads them, never the service."""
+"""Parquet files with random damage from a seed. Some crash the process that reads them, but never the service."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ROWS = 60
 
 @cache
 def sound() -> bytes:
-    """A small file of every kind of column, in three row groups."""
+    """Write a small file with every kind of column, in three row groups."""
     rows, file = range(ROWS), io.BytesIO()
     columns = {
         "id": [f"row-{n}" for n in rows],
@@ -32,7 +32,7 @@ def sound() -> bytes:
 
 
 def make(seed: int, _: tuple[int, int, int]) -> Body:
-    """The file with one to eight bytes changed; every second time all of them in its metadata, which is its end."""
+    """Return the file with one to eight bytes changed; every second time all are in its metadata at the end."""
     rng, data = random.Random(seed), bytearray(sound())
     first = rng.choice([0, len(data) - int.from_bytes(data[-8:-4], "little") - 8])
     for _change in range(rng.choice([1, 1, 2, 8])):

@@ -1,4 +1,4 @@
-"""A network between the service and its PostgreSQL that can be cut, held and mended, without touching the database."""
+"""A network between the service and PostgreSQL that can be cut, held and mended without touching the database."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from benchmarks.faults.process import Service
 
 
 class Network:
-    """Forwards a free local port to a database's; `url` is what the service is given.
+    """Forwards a free local port to the port of a database. The service gets `url`.
 
-    `cut` breaks every connection and refuses new ones (the database is gone), `hold` keeps them and lets nothing
-    through (it hangs), `mend` ends both. A cut that is mended at once is what a restarted database looks like.
+    `cut` breaks every connection and refuses new ones (the database is down). `hold` keeps connections but passes
+    nothing on (it hangs). `mend` ends both. A cut that is mended at once looks like a restart of the database.
     """
 
     def __init__(self, url: str) -> None:
@@ -35,7 +35,7 @@ class Network:
         self._thread.start()
 
     def cut(self) -> int:
-        """Returns how many connections were broken."""
+        """Break all connections and return their number."""
         with self._lock:
             if self._listening:
                 self._listening.close()
@@ -111,12 +111,12 @@ class Network:
 
 
 def interrupt(service: Service, ledger: Ledger, network: Network, times: int, gone: float = 1.0) -> dict[str, int]:
-    """`times` each: the database restarted, gone for `gone` seconds, and hanging as long, all under load.
+    """Restart the database, take it down for `gone` seconds, and let it hang as long, `times` times each under load.
 
-    While it is gone calls answer 503 and the process lives; then they answer again within ten seconds.
+    While it is down, calls answer 503 and the process lives. Within ten seconds afterwards they succeed again.
 
     Raises:
-        LostError: something acknowledged is lost, or the service does not recover.
+        LostError: Something acknowledged is lost, or the service does not recover.
     """
     done = {"restarted": 0, "gone": 0, "hanging": 0, "connections_broken": 0, "live": 0}
     service.start().until(200)

@@ -1,4 +1,4 @@
-"""A disk that is full, and later is not: a small tmpfs where this user may mount one, else a limit on files' sizes."""
+"""A disk that is full for a while: a small tmpfs if this user may mount one, else a limit on the size of files."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ BALLAST = "ballast"
 
 
 class SmallFileSystem:
-    """A tmpfs: writes fail with ENOSPC while the ballast is there."""
+    """A tmpfs. Writes fail with ENOSPC while the ballast is there."""
 
     def fill(self, service: Service) -> None:
         with (service.folder / BALLAST).open("wb", buffering=0) as ballast, contextlib.suppress(OSError):
@@ -29,7 +29,7 @@ class SmallFileSystem:
 
 
 class FileLimit:
-    """RLIMIT_FSIZE of the running service: writes past the end that its files have now fail with EFBIG."""
+    """RLIMIT_FSIZE of the running service. Writes beyond the current end of its files fail with EFBIG."""
 
     def fill(self, service: Service) -> None:
         largest = max(path.stat().st_size for path in service.folder.glob("store.sqlite*"))
@@ -44,10 +44,10 @@ class FileLimit:
 
 @contextlib.contextmanager
 def tmpfs(folder: Path, megabytes: int = 48) -> Iterator[Path]:
-    """Mounted on `folder` for the block.
+    """Mount a tmpfs on `folder` for the block.
 
     Raises:
-        PermissionError: this user may not mount.
+        PermissionError: This user may not mount.
     """
     folder.mkdir(exist_ok=True)
     command = ["mount", "-t", "tmpfs", "-o", f"size={megabytes}m", "none", str(folder)]
@@ -62,10 +62,10 @@ def tmpfs(folder: Path, megabytes: int = 48) -> Iterator[Path]:
 
 
 def fill_and_free(service: Service, ledger: Ledger, disk: SmallFileSystem | FileLimit, times: int) -> dict[str, int]:
-    """`times`: load, no space until calls were refused, space again, answers again; then a restart and the reckoning.
+    """Fill the disk under load until calls are refused, free it until they succeed, restart, and check, `times` times.
 
     Raises:
-        LostError: something acknowledged is lost, no 503 came, or no answer within ten seconds of free space.
+        LostError: Something acknowledged is lost, no 503 came, or no success within ten seconds of free space.
     """
     done = {"filled": 0, "recovered": 0, "live_while_full": 0}
     if not service.running():
@@ -96,7 +96,7 @@ def fill_and_free(service: Service, ledger: Ledger, disk: SmallFileSystem | File
 
 
 def may_mount() -> bool:
-    """Whether `tmpfs` has a chance."""
+    """Return whether `tmpfs` may succeed."""
     return os.geteuid() == 0
 
 

@@ -1,4 +1,4 @@
-"""Clients that send, as fast as they can, what has no end and is no body: heads, trailers, chunk sizes, requests."""
+"""Clients that send endless heads, trailers, chunk sizes or requests as fast as they can."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ FLOODS: dict[str, tuple[bytes, bytes]] = {
     "requests": (b"", b"GET /health/live HTTP/1.1\r\nhost: x\r\n\r\n" * (BLOCK // 40)),
     "requests with headers": (b"", (b"GET /health/live HTTP/1.1\r\nhost: x\r\n" + b"a:\r\n" * 1_500 + b"\r\n") * 8),
 }
-"""What is sent first, and what again and again."""
+"""Bytes that are sent first, and bytes that are repeated, by kind of flood."""
 ALLOWED = {"small chunks", "requests", "requests with headers"}
-"""Those that nothing is wrong with, but their number."""
+"""Floods of valid requests, whose number alone is the problem."""
 
 
 @dataclass
 class Flood:
-    """What became of the connections of one kind."""
+    """Results for the connections of one kind."""
 
     connections: int = 0
     megabytes: float = 0.0
@@ -52,7 +52,7 @@ class Flood:
 
 
 def flood(service: Service, kind: str, seconds: float) -> Flood:
-    """Send this kind of flood for so long, on a new connection whenever the service hangs up."""
+    """Send this kind of flood for some time, on a new connection whenever the service closes one."""
     found, deadline = Flood(), time.monotonic() + seconds
     where = urllib.parse.urlsplit(service.url)
     with watched(service) as found.watched:
@@ -65,7 +65,7 @@ def flood(service: Service, kind: str, seconds: float) -> Flood:
 
 
 def pour(address: tuple[str, int], first: bytes, again: bytes, deadline: float) -> tuple[int, bytes]:
-    """Send until the other side hangs up or the time is over; (bytes sent, the beginning of what it said)."""
+    """Send until the other side closes or the time is over. Returns (bytes sent, beginning of the answer)."""
     sent, answer, out = 0, b"", memoryview(first or again)
     with socket.create_connection(address, timeout=10) as client, contextlib.suppress(OSError):
         client.setblocking(False)

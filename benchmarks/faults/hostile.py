@@ -1,6 +1,6 @@
-"""Bodies that nobody should send, from a seed: the same ones every time. None may cause a 5xx.
+"""Malicious and broken request bodies, the same for each seed. None may cause a 5xx.
 
-`attack` sends them from several connections while a probe asks whether the service still answers others.
+`attack` sends them over several connections while a probe checks that the service still answers others.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ KINDS = (
 )
 BOUNDARY = "b"
 BUFFERED = 64 * 1024
-"""Bytes of a body that sockets take in one go, so that its answer is always read."""
+"""Number of body bytes that sockets accept at once, so that the answer can always be read."""
 MOST_SAID = 300_000
-"""Bytes of an error: /feedback names the first 20 bad rows by their whole ids."""
+"""Largest number of bytes of an error. /feedback lists the first 20 bad rows by their complete ids."""
 
 
 @dataclass(frozen=True)
 class Body:
-    """One request; `kind` names the function that made it."""
+    """One request; `kind` is the function that made it."""
 
     kind: str
     path: str
@@ -48,7 +48,7 @@ class Body:
 
 @dataclass
 class Attack:
-    """What became of the bodies."""
+    """Results of the bodies."""
 
     sent: int = 0
     statuses: Counter[int] = field(default_factory=Counter)
@@ -56,7 +56,7 @@ class Attack:
     server_errors: list[str] = field(default_factory=list)
     odd_errors: list[str] = field(default_factory=list)
     unheard: int = 0
-    """Long bodies refused before their end: the connection was closed while this client still wrote."""
+    """Number of long bodies refused early: the connection was closed while the client was still sending."""
     watched: Watched = field(default_factory=Watched)
 
 
@@ -64,7 +64,7 @@ Make = Callable[[random.Random, tuple[int, int, int]], tuple[str, bytes]]
 
 
 def make(seed: int, shape: tuple[int, int, int]) -> Body:
-    """The body of this seed, for a model that takes images of `shape`."""
+    """Return the body of a seed, for a model that takes images of `shape`."""
     rng = random.Random(seed)
     name = rng.choice(list(MAKERS))
     kind, data = MAKERS[name](rng, shape)
@@ -101,7 +101,7 @@ def deep(rng: random.Random, _: tuple[int, int, int]) -> tuple[str, bytes]:
 
 
 def swarm(rng: random.Random, _: tuple[int, int, int]) -> tuple[str, bytes]:
-    """Very many values in few bytes: each costs a parser far more memory than text."""
+    """Return very many values in few bytes. Each costs a parser far more memory than text."""
     value, key = rng.choice(["[]", "{}", "1", '""', '{"id":1}']), rng.choice(["instances", "labels"])
     return JSON, f'{{"{key}":[{",".join([value] * rng.choice([300, 10_001, 200_000]))}]}}'.encode()
 

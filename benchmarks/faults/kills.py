@@ -1,4 +1,4 @@
-"""kill -9 at random moments: under load, while it starts, while it stops."""
+"""kill -9 at random moments: under load, during the start, and during the stop."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from benchmarks.faults.process import Service
 
 
 def kill_at_random(service: Service, ledger: Ledger, kills: int, seed: int = 0) -> dict[str, int]:
-    """`kills` times: load, a kill after up to 200 answers, a restart, and the reckoning. The service is left running.
+    """Kill and restart the service `kills` times under load, after up to 200 answers, and check the ledger each time.
 
-    Every fourth restart is itself killed before or just after it listens, and every fifth kill hits a service that
-    was already told to stop.
+    Every fourth restart is itself killed shortly before or after it listens. Every fifth kill hits a service that was
+    already told to stop. The service is left running.
 
     Raises:
-        LostError: anything acknowledged is lost or counts twice.
+        LostError: Something acknowledged is lost or counts twice.
     """
     rng, done = random.Random(seed), {"under_load": 0, "while_starting": 0, "while_stopping": 0}
     service.start().until(200)
@@ -43,7 +43,7 @@ def kill_at_random(service: Service, ledger: Ledger, kills: int, seed: int = 0) 
 
 
 def stop_and_kill(service: Service, seconds: float) -> int:
-    """SIGTERM, and SIGKILL a moment later; 1 if it was still there to be killed."""
+    """Send SIGTERM, and SIGKILL a moment later. Returns 1 if the process still lived for the second."""
     process = service._process
     assert process
     process.terminate()

@@ -1,6 +1,6 @@
-"""What a client knows for certain: every acknowledged prediction and label, and what was sent without an answer.
+"""The client's own record: every acknowledged prediction and label, and everything sent without an answer.
 
-`Ledger.settle` then asks the service whether it knows the same, to the last label.
+`Ledger.settle` asks the service whether it knows the same, down to the last label.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ PAGE = 5_000
 
 
 class LostError(AssertionError):
-    """Something that was acknowledged is not there, or counts twice."""
+    """Something acknowledged is missing, or counts twice."""
 
 
 class Ledger:
-    """Shared by the client threads; `counts` says what was done, so that a check cannot pass by doing nothing.
+    """The record that the client threads share. `counts` shows that a check did not pass by doing nothing.
 
     Each thread waits for `pause` seconds after an answer.
     """
@@ -41,9 +41,9 @@ class Ledger:
         self.labelled_by: dict[str, str] = {}
         """URLs of the services that answered and that took the first label, by id."""
         self.unsure: dict[str, int] = {}
-        """Labels sent without an answer: stored or not, until `settle` sends them again."""
+        """Labels sent without an answer, which may be stored or not until `settle` sends them again."""
         self.ambiguous_refusals = False
-        """A 503 may have been stored all the same: the database was cut off between a commit and its confirmation."""
+        """Whether a 503 may have been stored after all, because the database was cut off after a commit."""
         self.counts: Counter[str] = Counter()
         self.surprises: list[str] = []
         self._free: list[str] = []
@@ -54,7 +54,7 @@ class Ledger:
 
     @contextmanager
     def load(self, *services: Service, predicting: int = 2, labelling: int = 2) -> Iterator[None]:
-        """Threads that ask and label at once, so many for each service, until the block ends; all label all answers."""
+        """Run threads that predict and label, some for each service, until the block ends. All label all answers."""
         self._stop.clear()
         self._seed += 1
         work = [self._predict] * predicting + [self._label] * labelling
@@ -140,7 +140,7 @@ class Ledger:
             self.counts["labels_without_answer"] += len(labels)
 
     def _take(self, rng: random.Random) -> tuple[list[dict[str, Any]], dict[str, int]]:
-        """Some ids that no other thread has: unlabelled ones, repetitions and corrections; and what will come of it."""
+        """Return ids that no other thread has, unlabelled, repeated or corrected, and the expected outcome."""
         expected = {"stored": 0, "already_known": 0, "corrected": 0, "held": 0}
         with self._lock:
             taken = [self._free.pop(rng.randrange(len(self._free))) for _ in range(min(8, len(self._free)))]
@@ -167,10 +167,10 @@ class Ledger:
     # The reckoning.
 
     def settle(self, service: Service) -> None:
-        """Compare with what the service knows: every label and prediction one by one, then the sums.
+        """Compare with the service: every label and prediction one by one, then the sums.
 
         Raises:
-            LostError: anything acknowledged is missing, or anything counts twice.
+            LostError: Something acknowledged is missing, or counts twice.
         """
         if self.surprises:
             raise LostError("; ".join(self.surprises[:5]))
@@ -214,7 +214,7 @@ class Ledger:
             raise LostError(f"{answers} answers; the ledger has {len(self.probabilities)} to {most}")
 
     def _compare_labels(self, report: dict[str, Any], ids: list[str]) -> None:
-        """A report on one version with its labelled answers."""
+        """Compare the report on one version with its labelled answers."""
         if report["labelled"] != len(ids):
             raise LostError(f"{report['labelled']} labels; the ledger has {len(ids)}")
         if not ids:
@@ -227,5 +227,5 @@ class Ledger:
 
 
 def _counts(answer: Answer) -> dict[str, int]:
-    """The outcomes of labels that /feedback counts."""
+    """Return the outcomes of labels that /feedback counts."""
     return {name: count for name, count in answer.json().items() if name != "import_id"}

@@ -1,4 +1,4 @@
-"""A throwaway PostgreSQL cluster: real, on a free port of this machine, and gone when it is removed."""
+"""A temporary PostgreSQL cluster on a free port of this machine, which is deleted at the end."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ USER = "trueodds"
 
 
 def missing() -> str:
-    """Why PostgreSQL cannot be started here; empty if it can."""
+    """Return why PostgreSQL cannot be started here, or an empty text if it can."""
     if binaries() is None:
         return "PostgreSQL is not installed (Debian: apt-get install postgresql)"
     if os.geteuid() == 0 and _account() is None:
@@ -28,7 +28,7 @@ def missing() -> str:
 
 
 def binaries() -> Path | None:
-    """The folder of initdb and postgres."""
+    """Return the folder of initdb and postgres."""
     programs = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"), key=lambda path: float(path.parts[-3]))
     on_path = shutil.which("initdb")
     folders = [path.parent for path in reversed(programs)] + ([Path(on_path).resolve().parent] if on_path else [])
@@ -45,10 +45,10 @@ def _account() -> pwd.struct_passwd | None:
 
 
 class Cluster:
-    """`start`, `stop` and `kill` are real; data survive them as PostgreSQL promises."""
+    """A real cluster: `start`, `stop` and `kill` are real, and data survive them as PostgreSQL guarantees."""
 
     def __init__(self, primary: Cluster | None = None) -> None:
-        """`primary`: the cluster that this one follows as a hot standby, by streaming replication."""
+        """Prepare the cluster. `primary` is the cluster that it follows as a hot standby by streaming replication."""
         folder = binaries()
         assert folder is not None
         self._binaries = folder
@@ -70,7 +70,7 @@ class Cluster:
         self.start()
 
     def start(self) -> None:
-        """Returns once it answers."""
+        """Start, and return once it answers."""
         # Full durability, as in production: it is killed.
         options = {"port": self.port, "listen_addresses": "127.0.0.1", "unix_socket_directories": self.folder}
         options |= {"max_connections": 50, "shared_buffers": "16MB", "logging_collector": "off"}
@@ -85,14 +85,14 @@ class Cluster:
             time.sleep(0.02)
 
     def stop(self, number: signal.Signals = signal.SIGINT) -> None:
-        """SIGINT: PostgreSQL's fast shutdown. SIGQUIT: at once, as after a crash."""
+        """Stop: SIGINT is PostgreSQL's fast shutdown, SIGQUIT stops at once, as in a crash."""
         if self._process:
             self._process.send_signal(number)
             self._process.wait(30)
             self._process = None
 
     def kill(self) -> None:
-        """SIGKILL to the postmaster alone; its children see that it is dead, and end without writing anything."""
+        """Send SIGKILL to the postmaster alone. Its children notice and end without writing anything."""
         assert self._process
         children = psutil.Process(self._process.pid).children(recursive=True)
         self._process.kill()
@@ -101,7 +101,7 @@ class Cluster:
         psutil.wait_procs(children, 30)  # a new one refuses to start beside them
 
     def database(self) -> str:
-        """The URL of a new, empty schema: as good as a database of its own, and made in 30 ms."""
+        """Return the URL of a new, empty schema, which serves as a separate database and takes 30 ms."""
         self._count += 1
         name = f"test_{self._count}"
         where = ("-h", "127.0.0.1", "-p", str(self.port), "-U", USER, "-d", "postgres")
@@ -115,7 +115,7 @@ class Cluster:
         self.remove()
 
     def follows(self, primary: str) -> str:
-        """The URL here of a database of the primary."""
+        """Return the URL, on this cluster, of a database of the primary."""
         return f"postgresql://{USER}@127.0.0.1:{self.port}/{primary.rpartition('/')[2]}"
 
     def remove(self) -> None:

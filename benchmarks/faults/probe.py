@@ -1,7 +1,7 @@
 """Asks /health/live every few milliseconds from a process of its own, until its standard input closes.
 
-`python probe.py <host> <port> <seconds between> [fresh]` prints `asking` once it does, and at its end a line of
-JSON. With `fresh` it opens a new connection each time.
+`python probe.py <host> <port> <seconds between> [fresh]` prints `asking` once it does, and at its end a line of JSON.
+With `fresh` it opens a new connection each time.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The service as a process that can be killed, and a client of the standard library that is cheap and blunt."""
+"""The service as a process that can be killed, and a minimal client from the standard library."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ import psutil
 ROOT = Path(__file__).resolve().parents[2]
 START_SECONDS = 60
 DEAD = (OSError, http.client.HTTPException)
-"""What a client sees of a server that died: the answer's absence, in one form or another."""
+"""Errors by which a client notices that the server died."""
 
 
 class Answer:
@@ -33,11 +33,11 @@ class Answer:
 
 
 IDLE_SECONDS = 3.0
-"""Age of the last answer at which a connection is not used again: uvicorn closes one that is idle for 5 seconds."""
+"""Idle seconds after which a connection is not reused. uvicorn closes one that is idle for 5 seconds."""
 
 
 class Client:
-    """One connection, opened when needed; any failure closes it."""
+    """One connection, opened when needed. Any failure closes it."""
 
     def __init__(self, base: str, timeout: float = 30) -> None:
         self.base, parts = base, urllib.parse.urlsplit(base)
@@ -45,7 +45,7 @@ class Client:
         self._answered = time.monotonic()
 
     def send(self, method: str, path: str, body: bytes | None = None, headers: dict[str, str] | None = None) -> Answer:
-        """Raises one of DEAD without an answer."""
+        """Send a request. Raises one of DEAD without an answer."""
         if time.monotonic() - self._answered > IDLE_SECONDS:
             self.close()
         try:
@@ -74,7 +74,7 @@ class Client:
 
 
 class Service:
-    """`python -m service` with its store in `folder`; start, kill and stop it as often as wanted.
+    """`python -m service` with its store in `folder`, which can be started, killed and stopped repeatedly.
 
     As a context manager it leaves no process behind.
     """
@@ -96,7 +96,7 @@ class Service:
         self._url_file, self._log = folder / "url", folder / "service.log"
 
     def launch(self) -> subprocess.Popen[bytes]:
-        """Start it, without waiting for anything."""
+        """Start the service without waiting."""
         self._url_file.unlink(missing_ok=True)
         command = [sys.executable, "-m", "service", "--port", "0", "--models", self._place]
         command += ["--store", self.store, "--url-file", str(self._url_file), "--threads", "1", *self.options]
@@ -108,10 +108,10 @@ class Service:
         return self._process
 
     def start(self) -> Self:
-        """Start it and wait until it listens.
+        """Start the service and wait until it listens.
 
         Raises:
-            RuntimeError: it ended, or does not listen; the message has the end of its log.
+            RuntimeError: It ended, or does not listen. The message has the end of its log.
         """
         process, deadline = self.launch(), time.monotonic() + START_SECONDS
         while not self._url_file.exists() and process.poll() is None and time.monotonic() < deadline:
@@ -121,10 +121,10 @@ class Service:
         return self
 
     def until(self, status: int, path: str = "/health/ready", seconds: float = 20) -> Answer:
-        """Ask until the answer has this status.
+        """Repeat a request until the answer has this status.
 
         Raises:
-            RuntimeError: it never had.
+            RuntimeError: The status did not come.
         """
         deadline = time.monotonic() + seconds
         with self.client() as client:
@@ -137,12 +137,12 @@ class Service:
         return answer
 
     def get(self, path: str) -> Answer:
-        """One call on a connection of its own."""
+        """Send a GET request on a connection of its own."""
         with self.client() as client:
             return client.get(path)
 
     def post(self, path: str, tree: Any) -> Answer:
-        """One call on a connection of its own."""
+        """Send a POST request on a connection of its own."""
         with self.client() as client:
             return client.post(path, tree)
 
@@ -171,7 +171,7 @@ class Service:
         return int(psutil.Process(self.pid).num_fds())
 
     def kill(self) -> None:
-        """SIGKILL; raises ProcessLookupError if it is dead already, because then something else killed it."""
+        """Send SIGKILL. Raises ProcessLookupError if the process is already dead, as then something else killed it."""
         assert self._process
         if self._process.poll() is not None:
             raise ProcessLookupError(f"the service had ended by itself: {self.log()[-2000:]}")
@@ -179,7 +179,7 @@ class Service:
         self._process.wait()
 
     def stop(self) -> None:
-        """SIGTERM, and SIGKILL after 20 seconds."""
+        """Send SIGTERM, and SIGKILL after 20 seconds."""
         if self._process and self._process.poll() is None:
             self._process.terminate()
             with contextlib.suppress(subprocess.TimeoutExpired):

@@ -1,6 +1,6 @@
-"""Publishers that find the models' volume full, or are killed, beside a service that answers by what they publish.
+"""Publishers that meet a full volume or are killed, beside a service that serves their versions.
 
-A publication comes to everything or to nothing: roles and audit logs are those of before, or the new version answers.
+A publication succeeds completely or changes nothing: roles and audit logs are as before, or the new version is served.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from trueodds.calibrators import Temperature
 
 SWITCH_SECONDS = 10.0
 LOOK_SECONDS = 1.2
-"""The service looks for models every second."""
+"""Seconds within which the service looks for models, which it does every second."""
 PAGE = 4096
 
 
 class Variants:
-    """Bundles of one net, each with another temperature, so another version."""
+    """Bundles of one net with different temperatures, and therefore different versions."""
 
     def __init__(self, published: Path, folder: Path) -> None:
         self._source, self._folder, self._count = Bundle.load(published), folder, 0
@@ -51,7 +51,7 @@ class Variants:
 
 
 def start_publishing(bundle: Bundle, models: Path, *options: str) -> subprocess.Popen[str]:
-    """`trueodds publish`, as a process of its own."""
+    """Start `trueodds publish` as a process."""
     command = [sys.executable, "-m", "trueodds", "publish", "--bundle", str(bundle.directory), "--models", str(models)]
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "1"}
     pipe = subprocess.PIPE
@@ -59,7 +59,7 @@ def start_publishing(bundle: Bundle, models: Path, *options: str) -> subprocess.
 
 
 def publish(bundle: Bundle, models: Path, *options: str) -> None:
-    """Raises LostError unless it is published, and nothing is left over beside it."""
+    """Publish. Raises LostError if it fails or leaves anything over."""
     process = start_publishing(bundle, models, *options)
     _, said = process.communicate(timeout=60)
     if process.returncode:
@@ -68,7 +68,7 @@ def publish(bundle: Bundle, models: Path, *options: str) -> None:
 
 
 class FullVolume:
-    """A tmpfs with so many bytes left for the publisher."""
+    """A tmpfs that leaves the publisher a given number of bytes."""
 
     words = "No space left on device", "free some space"
 
@@ -86,7 +86,7 @@ class FullVolume:
 
 
 class LimitOnFiles:
-    """RLIMIT_FSIZE of the publisher: no file of it may become larger."""
+    """RLIMIT_FSIZE of the publisher: none of its files may become larger."""
 
     words = "File too large", "raise the limit"
 
@@ -106,13 +106,13 @@ Volume: TypeAlias = FullVolume | LimitOnFiles
 def publish_without_space(
     service: Service, ledger: Ledger, volume: Volume, variants: Variants, times: int, seed: int = 0
 ) -> dict[str, int]:
-    """`times` publications that fail for want of space, each with another amount of it, then one with space enough.
+    """Publish without enough space `times` times, each time with another amount of it, and then with enough space.
 
-    Every other one finds the bundle copied already, so that only roles and audit logs are to be written.
+    Every second time the bundle is already copied, so that only roles and audit logs have to be written.
 
     Raises:
-        LostError: a failure without clear words, or that changed anything; a version that does not answer afterwards;
-            anything acknowledged that is lost; a service that is not ready.
+        LostError: A failure without a clear message or with a change; a version that is not served afterwards;
+            something acknowledged that is lost; a service that is not ready.
     """
     rng, done = random.Random(seed), {"failed": 0, "copying": 0, "changing_roles": 0, "fitted": 0, "published": 0}
     models = service.models
@@ -155,14 +155,14 @@ MOMENTS = ("at any time", "while copying", "once copied", "once named")
 
 
 def kill_publishers(service: Service, ledger: Ledger, variants: Variants, times: int, seed: int = 0) -> dict[str, int]:
-    """`times`: a publisher killed, the service asked what it then serves, and the same published again.
+    """Kill a publisher, ask the service which version it serves, and publish again, `times` times.
 
-    Counts what the killed ones left: nothing, a copy that is not whole, a version without its role or without its line
-    in the audit log, or all of it.
+    Counts the states that the killed publishers left: nothing, an incomplete copy, a version without its role or
+    without its line in the audit log, or a complete publication.
 
     Raises:
-        LostError: a bundle that is not whole was published or served, publishing again left something undone, the audit
-            log is not whole, or anything acknowledged is lost.
+        LostError: An incomplete bundle was published or served, the second publication did not repair everything, the
+            audit log is incomplete, or something acknowledged is lost.
     """
     rng, models = random.Random(seed), service.models
     folder = open_models(models)
@@ -195,7 +195,7 @@ def kill_publishers(service: Service, ledger: Ledger, variants: Variants, times:
 
 @dataclass(frozen=True)
 class _Watch:
-    """What a publisher has come to so far."""
+    """The progress of a publisher so far."""
 
     folder: PublishedModels
     bundle: Bundle
@@ -210,7 +210,7 @@ class _Watch:
         return self.folder.version_of(self.bundle.card.name, DEFAULT) == self.bundle.version
 
     def left(self) -> str:
-        """What is there of it, once it is dead."""
+        """Return what a dead publisher left."""
         if not self.is_copied():
             return "half_copied" if self.is_copying() else "nothing"
         if not self.is_named():
@@ -224,7 +224,7 @@ class _Watch:
 
 
 def _wait_for(watch: _Watch, moment: str, process: subprocess.Popen[str], seconds: float) -> None:
-    """Until a moment of the publisher's life, or its end."""
+    """Wait for a moment in the publisher's life, or its end."""
     if moment == MOMENTS[0]:
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(seconds)
@@ -239,7 +239,7 @@ def _sizes(models: Path) -> list[tuple[str, int]]:
 
 
 def _roles_and_logs(models: Path) -> dict[str, bytes]:
-    """Every file outside the bundles, without locks, which are empty."""
+    """Return every file outside the bundles, without locks, which are empty."""
     files = [path for path in (*models.glob("*"), *models.glob("*/*")) if path.is_file() and path.stat().st_size]
     return {str(path.relative_to(models)): path.read_bytes() for path in files}
 
@@ -250,7 +250,7 @@ def _check_words(said: str, words: tuple[str, ...], models: Path) -> None:
 
 
 def _check_unchanged(bundle: Bundle, models: Path, before: dict[str, bytes]) -> None:
-    """Raises LostError where a publication that failed has changed a role or a log, or left something half there."""
+    """Raise LostError if a failed publication changed a role or a log, or left something incomplete."""
     _check_left_over(bundle, models)
     after = _roles_and_logs(models)
     if changed := sorted(name for name in before.keys() | after.keys() if before.get(name) != after.get(name)):
@@ -261,7 +261,7 @@ def _check_unchanged(bundle: Bundle, models: Path, before: dict[str, bytes]) -> 
 
 
 def _check_published(bundle: Bundle, models: Path, *, answers: bool) -> None:
-    """Raises LostError unless the version is there, whole and alone, with its role and one line of the audit log."""
+    """Raise LostError unless the version is complete, alone, and has its role and one line in the audit log."""
     name, version, folder = bundle.card.name, bundle.version, open_models(models)
     Bundle.load(folder.version_folder(name, version))
     _check_left_over(bundle, models)
@@ -283,7 +283,7 @@ def _check_left_over(bundle: Bundle, models: Path) -> None:
 
 
 def _check_service(service: Service) -> None:
-    """Raises LostError where the service sees a problem with the models, or has one."""
+    """Raise LostError if the service reports a problem with the models, or has one."""
     tree = service.get("/models").json()
     states = {version["state"] for model in tree["models"] for version in model["versions"]}
     if tree["problems"] or states & {"refused", "altered"} or service.get("/health/ready").status != 200:

@@ -1,6 +1,6 @@
-"""Two services on one PostgreSQL whose clocks are seconds apart: what one answers is labelled at the other.
+"""Two services on one PostgreSQL whose clocks differ by seconds. Answers of one are labelled at the other.
 
-Their clocks stand on both sides of a full hour, so that they disagree about the hour, the minute and the future.
+The clocks stand on both sides of a full hour, so that they disagree about the hour, the minute and the future.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ APART = 10.0
 HOUR = 3600
 UNITS = {"hour": HOUR, "minute": 60}
 LOAD_SECONDS = 8.0
-"""The clock that is behind comes to the full hour in the middle of it."""
+"""Seconds of load. The slower clock reaches the full hour in the middle."""
 ALARM_SECONDS = 10.0
 
 
 class Hook:
-    """A webhook that takes its time, so that a second call would begin while the first is under way."""
+    """A slow webhook, so that a second call would begin during the first."""
 
     def __init__(self, seconds: float = 2.5) -> None:
         hook = self
@@ -49,7 +49,7 @@ class Hook:
 
     @property
     def options(self) -> tuple[str, ...]:
-        """Of a service that tells it of an alarm, which anything but a perfect model raises."""
+        """Return the options of a service that reports alarms to it, which any imperfect model raises."""
         return "--alarm-webhook", self.url, "--alarm-tolerance", "0"
 
     def __enter__(self) -> Self:
@@ -65,13 +65,13 @@ class Hook:
 def run_apart(
     services: tuple[Service, Service], clocks: tuple[Clock, Clock], ledger: Ledger, hook: Hook, rounds: int
 ) -> dict[str, int]:
-    """`rounds` of load on both while the clock of one, then of the other, is ahead across a full hour.
+    """Run `rounds` of load on both services while the clock of one, then of the other, is ahead across a full hour.
 
-    Both then know the same: each label once, the answers of each hour and minute as their ids tell the time, the
+    Afterwards both know the same: each label once, the answers of each hour and minute by the time in their ids, the
     alarm's labels, and one call of the webhook.
 
     Raises:
-        LostError: one of them knows something else.
+        LostError: One service has a different state.
     """
     done = {"rounds": 0, "labelled_elsewhere": 0, "hours": 0, "minutes": 0, "windows": 0, "webhook_calls": 0}
     for service, clock in zip(services, clocks, strict=True):
@@ -105,7 +105,7 @@ def run_apart(
 
 
 def _told(id_: str) -> int:
-    """The second that an id tells."""
+    """Return the second in an id."""
     return int(id_[:12], 16) // 1000
 
 
@@ -118,7 +118,7 @@ def _report(service: Service, **query: str) -> dict[str, Any]:
 
 
 def _check_trend(service: Service, ledger: Ledger, unit: str, seconds: int) -> int:
-    """Compare every period with the ids and labels of the ledger; how many there are."""
+    """Compare every period with the ledger's ids and labels, and return the number of periods."""
     points = _report(service, trend=unit)["trend"]["points"]
     told = {int(datetime.fromisoformat(p["start"]).timestamp()): (p["answers"], p["labelled"]) for p in points}
     answers = Counter(_told(id_) // seconds * seconds for id_ in ledger.probabilities)
@@ -130,7 +130,7 @@ def _check_trend(service: Service, ledger: Ledger, unit: str, seconds: int) -> i
 
 
 def _check_windows(service: Service, ledger: Ledger, hour: int) -> None:
-    """The answers before the full hour and those after it, as both clocks told it, are all there are."""
+    """Check that the answers before and after the full hour, by both clocks, are all answers."""
     at = datetime.fromtimestamp(hour, UTC).isoformat()
     before, after = (_report(service, **{name: at}) for name in ("until", "since"))
     expected = sum(_told(id_) < hour for id_ in ledger.probabilities)

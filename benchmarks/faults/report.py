@@ -1,4 +1,4 @@
-"""The table of docs/results.md: a result of `python -m benchmarks.faults`."""
+"""The table of docs/results.md for a result of `python -m benchmarks.faults`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 
 def markdown(result: dict[str, Any]) -> str:
-    """A row for each fault: how often, and what came of it. A result exists only if nothing was lost."""
+    """Return a row for each fault with its number and outcome. A result exists only if nothing was lost."""
     rows = [
         (label, *row(result["faults"][name]))
         for name, (label, row) in ROWS.items()

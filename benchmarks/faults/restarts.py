@@ -13,18 +13,18 @@ from benchmarks.faults.postgres import Cluster
 from benchmarks.faults.process import Service
 
 SECONDS = 10.0
-"""Within which services notice that the database is gone, and that it is back."""
+"""Seconds within which services notice that the database is down, and that it is back."""
 
 
 def restart(
     services: tuple[Service, ...], ledger: Ledger, cluster: Cluster, times: int, gone: float = 1.0
 ) -> dict[str, int]:
-    """`times` each: a fast shutdown, and kill -9 of the postmaster; the database is back after `gone` seconds.
+    """Shut the database down, and kill its postmaster, `times` times each; it is back after `gone` seconds.
 
-    Meanwhile every service lives, is not ready and says why, and refuses with 503; then each answers again.
+    In between every service lives, is not ready, says why, and refuses with 503. Afterwards each succeeds again.
 
     Raises:
-        LostError: something acknowledged is lost, or a service does not say what is wrong, or does not recover.
+        LostError: Something acknowledged is lost, or a service does not report the fault or does not recover.
     """
     done = {"stopped": 0, "killed": 0, "unready": 0, "recovered": 0}
     for service in services:
@@ -57,7 +57,7 @@ def restart(
 
 
 def _check_unready(service: Service) -> None:
-    """Raises LostError unless it lives, and is not ready for a reason that it says."""
+    """Raise LostError unless the service lives and is not ready for a stated reason."""
     live, ready = service.get("/health/live").status, service.get("/health/ready")
     error: dict[str, Any] = ready.json().get("error", {})
     clear = error.get("code") == "store_unavailable" and "the store postgresql://" in str(error.get("message"))

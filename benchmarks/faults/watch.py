@@ -1,4 +1,4 @@
-"""How a service bears something: the latency of a health probe beside it, and the most memory that it took."""
+"""Effects on a service: the latency of a health probe, and its peak memory."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ PAUSE = 0.01
 
 @dataclass
 class Watched:
-    """Filled in when the block of `watched` ends. Times in milliseconds."""
+    """Measurements that are set when the block of `watched` ends. Times in milliseconds."""
 
     probes: int = 0
     probes_failed: int = 0
     worst_ms: float = 0.0
     p99_ms: float = 0.0
     grown_mb: float = 0.0
-    """The most resident memory above that at the start."""
+    """Peak resident memory above that at the start."""
 
 
 @contextlib.contextmanager
 def watched(service: Service, *, fresh: bool = False) -> Iterator[Watched]:
-    """Probe the service, and look at its memory, while the block runs. `fresh`: each probe opens a connection."""
+    """Probe the service and watch its memory while the block runs. With `fresh`, each probe opens a connection."""
     found, ended = Watched(), threading.Event()
     where = urllib.parse.urlsplit(service.url)
     command = [sys.executable, "-I", str(Path(__file__).with_name("probe.py")), where.hostname or "", str(where.port)]

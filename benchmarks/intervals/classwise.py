@@ -1,13 +1,13 @@
-"""Coverage and width of `trueodds.metrics.classwise_ece_interval` where the population's class-wise ECE is known.
+"""Coverage and width of `trueodds.metrics.classwise_ece_interval` for a known class-wise ECE of the population.
 
     python -m benchmarks.intervals.classwise --runs 150        # about six minutes on one core
 
 Nets A (100 classes, accuracy .79), B (10 classes, .95), C (two classes, .71) and D (10 classes, .996: errors are rare)
-as in benchmarks/shapes.py, their likeliest class a random one. Each is calibrated, over-confident (its
-temperature should be 1.5), under-confident (.7), wrong about one class (two in five of its rows are another's), or
-wrong about all classes' frequencies. The population is a pool of 20,000 rows: a run draws n of them with replacement
-and then their labels, so the pool's class-wise ECE is the truth without any simulation error. Samples of 5,000 rows and
-more are a quarter as many.
+are those of benchmarks/shapes.py with a random top class. Each is calibrated, over-confident (its temperature should be
+1.5), under-confident (.7), wrong about one class (two in five of its rows belong to another), or wrong about all
+classes' frequencies. The population is a pool of 20,000 rows. A run draws n of them with replacement and then their
+labels, so the pool's class-wise ECE is the truth without simulation error. Samples of 5,000 rows and more have a
+quarter of the runs.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ RESULT = RESULTS / "classwise_coverage.json"
 
 @dataclass(frozen=True)
 class Population:
-    """A pool of rows: what is said of each class, and how often each class is the label."""
+    """A pool of rows: the predicted and the true probability of each class."""
 
     net: str
     truth: str
@@ -60,7 +60,7 @@ class Population:
 
 @dataclass
 class Outcome:
-    """One setting's figures."""
+    """Results of one setting."""
 
     net: str
     truth: str
@@ -75,11 +75,11 @@ class Outcome:
     bias_estimate: float
     bias_plug_in: float
     seconds: float
-    """Of one interval."""
+    """Seconds for one interval."""
 
 
 def populations(net: str) -> list[Population]:
-    """The five truths of one net."""
+    """Return the five populations of one net."""
     rng, logits_NC = np.random.default_rng(SEED), pool_logits(net, POOL, SEED)
     likeliest_N, row_N = rng.integers(0, logits_NC.shape[1], POOL), np.arange(POOL)
     logits_NC[row_N, likeliest_N], logits_NC[:, 0] = logits_NC[:, 0].copy(), logits_NC[row_N, likeliest_N].copy()
@@ -97,7 +97,7 @@ def populations(net: str) -> list[Population]:
 
 
 def measure(population: Population, n: int, runs: int, seed: int) -> Outcome:
-    """Coverage and mean width over `runs` fresh samples."""
+    """Return coverage and mean width over `runs` new samples."""
     rng = np.random.default_rng([seed, n, *population.net.encode(), *population.truth.encode()])
     truth, limits, seconds = population.classwise_ece, [], 0.0
     for _ in range(runs):
@@ -124,7 +124,7 @@ def measure(population: Population, n: int, runs: int, seed: int) -> Outcome:
 
 
 def summary(outcomes: list[Outcome]) -> dict[str, Any]:
-    """Lowest coverage, and how far plug-in value and estimate are off."""
+    """Return the lowest coverage, and the errors of plug-in value and estimate."""
     lowest = min(outcomes, key=lambda o: o.covered)
     return {
         "settings": len(outcomes),
@@ -140,7 +140,7 @@ def summary(outcomes: list[Outcome]) -> dict[str, Any]:
 
 
 def markdown(record: dict[str, Any]) -> str:
-    """The table of docs/results.md."""
+    """Return the table of docs/results.md."""
     lines = [
         "| samples | settings | lowest coverage at a nominal 95% | mean coverage | mean width | the estimate is off by"
         " | the plug-in value by |"

@@ -1,12 +1,12 @@
-"""Coverage of `trueodds.metrics.decision_cost`: of the cost at the costs' threshold, and of what a better one saves.
+"""Coverage of `trueodds.metrics.decision_cost`: the cost at the costs' threshold, and the saving by a better one.
 
     python -m benchmarks.intervals.decisions --runs 250        # about three minutes on one core
 
-p(positive) = sigmoid(z), z normal with deviation 2 about 0 (half of the rows are positive), -3 (one in ten) or -6 (one
-in seventy); served as sigmoid(z / T): calibrated, over-confident (T = 0.6) and under-confident (T = 1.6). A run draws
-rows and tosses their labels. The truths are those of two million rows with their probabilities in place of labels.
-Where an error is dear and rare, 300 rows hardly ever show one: limits that ask these rows which threshold is best then
-miss what it saves.
+p(positive) = sigmoid(z), z normal with deviation 2 around 0 (half of the rows are positive), -3 (one in ten) or -6 (one
+in seventy). It is served as sigmoid(z / T): calibrated, over-confident (T = 0.6) and under-confident (T = 1.6). A run
+draws rows and their labels. The truths come from two million rows with probabilities in place of labels. If an error is
+costly and rare, 300 rows hardly ever contain one. Limits that ask these rows for the best threshold then miss the
+saving.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ RESULT = RESULTS / "decisions.json"
 
 @dataclass
 class Outcome:
-    """One setting's figures, a row."""
+    """Results of one setting, a row."""
 
     centre: float
     temperature: float
@@ -46,19 +46,19 @@ class Outcome:
     runs: int
     cost: float
     saving: float
-    """Cost at the threshold of the costs less the least one."""
+    """Cost at the costs' threshold minus the lowest cost."""
     cost_covered: float
     saving_covered: float
     mean_saving: float
-    """Of the estimates."""
+    """Mean of the estimates."""
     mean_plug_in: float
-    """Of cost - best_cost, of the same rows."""
+    """Mean of cost - best_cost on the same rows."""
     cost_width: float
     saving_width: float
 
 
 def truths(centre: float, temperature: float, costs: Costs) -> tuple[float, float]:
-    """Expected cost at the threshold of the costs, and what the best threshold saves."""
+    """Return the expected cost at the costs' threshold, and the saving by the best threshold."""
     z_N = np.sort(np.random.default_rng(SEED).normal(centre, 2, ROWS))
     q_N = expit(z_N)
     missed_N, alarmed_N = np.cumsum(q_N), np.cumsum(1 - q_N)
@@ -69,7 +69,7 @@ def truths(centre: float, temperature: float, costs: Costs) -> tuple[float, floa
 
 
 def measure(centre: float, temperature: float, costs: Costs, n: int, runs: int) -> Outcome:
-    """Coverage over `runs` samples."""
+    """Return coverage over `runs` samples."""
     rng = np.random.default_rng([SEED, n, int(10 * temperature), int(costs.miss), int(costs.alarm), int(-centre)])
     cost, saving = truths(centre, temperature, costs)
     rows = []
@@ -84,7 +84,7 @@ def measure(centre: float, temperature: float, costs: Costs, n: int, runs: int) 
 
 
 def summary(outcomes: list[Outcome]) -> dict[str, Any]:
-    """Lowest coverages, and the estimate's bias beside that of the plug-in."""
+    """Return the lowest coverages, and the bias of the estimate and of the plug-in."""
     calibrated = [o for o in outcomes if o.temperature == 1]
     lowest = {name: min(getattr(o, name) for o in outcomes) for name in ("cost_covered", "saving_covered")}
     return {
@@ -101,7 +101,7 @@ def summary(outcomes: list[Outcome]) -> dict[str, Any]:
 
 
 def markdown(result: dict[str, Any]) -> str:
-    """The table of docs/results.md."""
+    """Return the table of docs/results.md."""
     lines = ["| rows | positive | T | miss : alarm | cost | covered | saving | estimated | plug-in | covered |"]
     lines.append("|---" * 10 + "|")
     for o in (Outcome(**setting) for setting in result["settings"]):

@@ -1,12 +1,12 @@
-"""Coverage and width of `trueodds.metrics.ece_interval` where the population's ECE is known.
+"""Coverage and width of `trueodds.metrics.ece_interval` for a known ECE of the population.
 
     python -m benchmarks.intervals.ece --runs 400        # about three minutes on one core
 
 Confidence shapes: A (100 classes, accuracy .79), B (10 classes, .95), C (two classes, .71) with n = 500, 5,000 and
 50,000 rows; D (10 classes, .996: errors are rare) with n = 10, 50 and 500. Each is calibrated, wrong by a temperature
 (population ECE .02 and .1), wrong with alternating sign from bin to bin (the same), or wrong between .5 and .8 only.
-The population is a pool of 400,000 rows: a run draws n of them with replacement and tosses their labels, so the pool's
-ECE is the truth without any simulation error.
+The population is a pool of 400,000 rows. A run draws n of them with replacement and then their labels, so the pool's
+ECE is the truth without simulation error.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ RESULT = RESULTS / "interval_coverage.json"
 
 @dataclass(frozen=True)
 class Population:
-    """A pool of rows: what the model says (confidence) and how often it is right there (chance)."""
+    """A pool of rows: the confidence and the probability of being right."""
 
     shape: str
     truth: str
@@ -61,7 +61,7 @@ class Population:
 
 @dataclass
 class Outcome:
-    """One setting's figures; `plain` is the interval without the limits for rare errors."""
+    """Results of one setting; `plain` is the interval without the limits for rare errors."""
 
     shape: str
     truth: str
@@ -80,12 +80,12 @@ class Outcome:
 
 
 def solved(make: Callable[[float], Population], target: float, low: float, high: float) -> Population:
-    """The population whose strength parameter gives the target ECE."""
+    """Return the population whose strength parameter gives the target ECE."""
     return make(brentq(lambda strength: make(strength).ece - target, low, high, xtol=1e-6))
 
 
 def populations(shape: str, rows: int = POOL, seed: int = 7) -> list[Population]:
-    """The six truths of one shape."""
+    """Return the six populations of one shape."""
     logits_NC = pool_logits(shape, rows, seed)
     confidence = chance_at(logits_NC, 1.0)
     sign = np.where(np.minimum(np.ceil(confidence * BINS), BINS) % 2 == 0, 1.0, -1.0)
@@ -120,7 +120,7 @@ def populations(shape: str, rows: int = POOL, seed: int = 7) -> list[Population]
 
 
 def measure(population: Population, n: int, runs: int, seed: int) -> Outcome:
-    """Coverage and mean width over `runs` fresh samples."""
+    """Return coverage and mean width over `runs` new samples."""
     rng = np.random.default_rng([seed, n, *population.shape.encode(), *population.truth.encode()])
     truth = population.ece
     rows = []
@@ -151,7 +151,7 @@ def measure(population: Population, n: int, runs: int, seed: int) -> Outcome:
 
 
 def table(outcomes: list[Outcome]) -> str:
-    """A text table, one line per setting."""
+    """Return a text table, one line per setting."""
     lines = [
         f"{'shape':5} {'truth':22} {'ECE':>6} {'n':>6}  {'covered':>7} {'width':>7}"
         f"  {'too high':>8} {'too low':>7}  {'plain: cov.':>11} {'width':>7}  {'bias':>7} {'plug-in':>7}"
@@ -166,7 +166,7 @@ def table(outcomes: list[Outcome]) -> str:
 
 
 def summary(outcomes: list[Outcome]) -> dict[str, Any]:
-    """Lowest coverage, share of settings that keep the promise, mean widths."""
+    """Return the lowest coverage, the share of settings that reach the nominal coverage, and mean widths."""
     lowest = min(outcomes, key=lambda o: o.covered)
     return {
         "settings": len(outcomes),
@@ -185,7 +185,7 @@ def summary(outcomes: list[Outcome]) -> dict[str, Any]:
 
 
 def markdown(found: dict[str, Any]) -> str:
-    """The table of docs/results.md."""
+    """Return the table of docs/results.md."""
     alone = "the lower limit alone is too high, the upper too low, in up to"
     lines = [f"| samples | settings | lowest coverage at a nominal 95% | mean coverage | mean width | {alone} |"]
     lines.append("|---" * 6 + "|")

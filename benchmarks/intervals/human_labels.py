@@ -1,12 +1,12 @@
-"""What the votes of few people explain of `trueodds.metrics.samplewise_error`, where the truth behind them is known.
+"""The part of `trueodds.metrics.samplewise_error` that is due to few votes, for known true shares.
 
     python -m benchmarks.intervals.human_labels        # about half a minute on one core
 
-Simulated, with the size of CIFAR-10H: 10,000 images of ten classes, 51 people each, who choose the label in 95% of all
-cases. Of the others' votes each image has a share from a beta distribution, spread over the other classes by
-Dirichlet(.2, ..., .2). The less evenly doubt lies over the images, the more of them are unanimous. Beside what panels
-of people show stand two nets that are wrong about one image in twenty: one sure of all that it says (.995), one that
-says .95. The interval's coverage is over samples of images, the truth that of all of them.
+The simulation has the size of CIFAR-10H: 10,000 images of ten classes, 51 people each, who choose the label in 95% of
+all cases. Each image's share of other votes comes from a beta distribution, spread over the other classes by
+Dirichlet(.2, ..., .2). The more unevenly doubt is distributed over the images, the more of them are unanimous. Besides
+panels of people there are two nets that are wrong about one image in twenty: one with confidence .995, one with .95.
+The interval's coverage is over samples of images; the truth is the value over all of them.
 """
 
 from __future__ import annotations
@@ -38,26 +38,26 @@ RESULT = RESULTS / "human_labels.json"
 
 @dataclass
 class Outcome:
-    """One population's figures, all of them mean l1 distances but for the shares."""
+    """Results for one population, all mean l1 distances except for the shares."""
 
     people: str
     label_share: float
     unanimous: float
     second_panel: float
-    """`second_panel_error`: of people who vote by the first panel's shares."""
+    """`second_panel_error`: the error of people who vote by the first panel's shares."""
     half_panels: float
     right_model: float
-    """What a model that knows the truth behind each image's votes shows against them."""
+    """Error of a model that knows the true shares, measured against the votes."""
     other_panel: float
-    """Two panels of 51 of one population."""
+    """Distance of two panels of 51 from one population."""
     second_panel_l2: float
     nets: dict[str, float]
     covered: dict[str, float]
-    """Of `samplewise_interval` at 95%, by the number of images, for the net that is sure."""
+    """Coverage of `samplewise_interval` at 95%, by the number of images, for the more confident net."""
 
 
 def truth(spread: str, rng: np.random.Generator) -> tuple[Array, npt.NDArray[np.intp]]:
-    """The shares of all people, and the labels."""
+    """Return the shares of all people, and the labels."""
     label_N, others_N = rng.integers(0, CLASSES, IMAGES), rng.beta(*SPREADS[spread], IMAGES)
     is_label_NC = np.eye(CLASSES, dtype=bool)[label_N]
     shares_NC = np.empty((IMAGES, CLASSES))
@@ -67,7 +67,7 @@ def truth(spread: str, rng: np.random.Generator) -> tuple[Array, npt.NDArray[np.
 
 
 def net_of(confidence: float, label_N: npt.NDArray[np.intp], rng: np.random.Generator) -> Array:
-    """Says the label, or in one of twenty images another class, with that confidence."""
+    """Return a net that predicts the label, or another class for one of twenty images, with that confidence."""
     wrong_N = rng.random(IMAGES) < WRONG
     top_N = np.where(wrong_N, (label_N + rng.integers(1, CLASSES, IMAGES)) % CLASSES, label_N)
     p_NC: Array = np.where(np.eye(CLASSES)[top_N] == 1, confidence, (1 - confidence) / (CLASSES - 1))
@@ -103,7 +103,7 @@ def measure(spread: str, runs: int) -> Outcome:
 
 
 def markdown(record: dict[str, Any]) -> str:
-    """The table of docs/results.md."""
+    """Return the table of docs/results.md."""
     lines = [
         "| doubt of people (simulated) | unanimous images | `second_panel_error` | a model that is right | two panels |"
         " `half_panels_error` | nets: sure, less sure | lowest coverage at a nominal 95% |",

@@ -1,12 +1,12 @@
-"""Coverage and width of `trueodds.metrics.score_interval` where the expected NLL and Brier score are known.
+"""Coverage and width of `trueodds.metrics.score_interval` for a known expected NLL and Brier score.
 
     python -m benchmarks.intervals.scores --runs 1000        # about a minute on one core
 
-Nets A (100 classes, accuracy .79), B (10 classes, .95) and D (10 classes, .996) as in benchmarks/shapes.py,
-and one that says .999 of 10 classes every time; n = 50 to 5,000 rows. Each is calibrated, over-confident by a
+Nets A (100 classes, accuracy .79), B (10 classes, .95) and D (10 classes, .996) are those of benchmarks/shapes.py.
+Another net always has confidence .999 in 10 classes. n = 50 to 5,000 rows. Each net is calibrated, over-confident by a
 temperature of 1.5, or calibrated with one label in a hundred replaced by a random class. The population is a pool of
-20,000 rows: a run draws n of them with replacement and tosses their labels, so the pool's expectation is the truth
-without any simulation error.
+20,000 rows. A run draws n of them with replacement and then their labels, so the pool's expectation is the truth
+without simulation error.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ RESULT = RESULTS / "score_coverage.json"
 
 @dataclass(frozen=True)
 class Population:
-    """A pool of rows: what is said of each class, how often each class is the label, and each label's scores."""
+    """A pool of rows: the predicted and the true probability of each class, and each label's scores."""
 
     net: str
     truth: str
@@ -61,7 +61,7 @@ class Population:
 
 @dataclass
 class Outcome:
-    """One setting's figures; `plain` is Student's interval everywhere."""
+    """Results of one setting; `plain` is always Student's interval."""
 
     net: str
     truth: str
@@ -69,7 +69,7 @@ class Outcome:
     expected: float
     n: int
     errors: float
-    """Wrong rows to be expected."""
+    """Expected number of wrong rows."""
     runs: int
     covered: float
     too_high: float
@@ -81,7 +81,7 @@ class Outcome:
 
 
 def populations(net: str) -> list[Population]:
-    """The three truths of one net."""
+    """Return the three populations of one net."""
     if net == ".999":
         logits_NC = np.tile(np.log([0.999, *[0.001 / 9] * 9]), (100, 1))
     else:
@@ -103,7 +103,7 @@ def populations(net: str) -> list[Population]:
 
 
 def students(sums: CalibrationSums, score: Score) -> tuple[float, float]:
-    """Mean +- t s / sqrt(n), cut at 0."""
+    """Return mean +- t s / sqrt(n), cut at 0."""
     n, mean = sums.n, sums.total(score) / sums.n
     variance = max(sums.total(f"{score}_squared") / n - mean**2, 0.0)
     half = float(stdtrit(n - 1, (1 + LEVEL) / 2)) * float(np.sqrt(variance / (n - 1)))
@@ -111,7 +111,7 @@ def students(sums: CalibrationSums, score: Score) -> tuple[float, float]:
 
 
 def measure(population: Population, n: int, runs: int, seed: int) -> list[Outcome]:
-    """Coverage and mean width of both scores over `runs` fresh samples."""
+    """Return coverage and mean width of both scores over `runs` new samples."""
     rng = np.random.default_rng([seed, n, *population.net.encode(), *population.truth.encode()])
     rows: dict[Score, list[tuple[float, ...]]] = {score: [] for score in get_args(Score)}
     for _ in range(runs):
@@ -144,7 +144,7 @@ def measure(population: Population, n: int, runs: int, seed: int) -> list[Outcom
 
 
 def summary(outcomes: list[Outcome]) -> dict[str, Any]:
-    """Lowest coverage, of Student's interval too, and how much wider this one is."""
+    """Return the lowest coverages, of Student's interval too, and the ratio of the widths."""
     lowest = min(outcomes, key=lambda o: o.covered)
     return {
         "settings": len(outcomes),
@@ -158,7 +158,7 @@ def summary(outcomes: list[Outcome]) -> dict[str, Any]:
 
 
 def markdown(found: dict[str, Any]) -> str:
-    """The table of docs/results.md."""
+    """Return the table of docs/results.md."""
     lines = ["| samples | settings | lowest coverage at a nominal 95% | Student's alone | width, Student's = 1 |"]
     lines.append("|---" * 5 + "|")
     for name, group in found["summary"].items():

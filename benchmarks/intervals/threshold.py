@@ -1,21 +1,21 @@
-"""Replays of `trueodds.threshold`: how often the promised bound is broken, and how much is certified beside MAPIE.
+"""Replays of `trueodds.threshold`: how often the guaranteed bound is broken, and the certified share beside MAPIE.
 
     python -m benchmarks.intervals.threshold --records FOLDER        # about three minutes on one core
 
-A record holds 10,000 answers of a net with their labels. It is taken for the whole truth: a replay draws labelled
+A record holds 10,000 answers of a net with their labels, which are taken as the population. A replay draws labelled
 answers from it with replacement, asks for a threshold at a risk of 5% with 95% confidence, and looks up how often the
-answers above it are wrong in all of the record. More than 5% is a broken promise. The goal is that at most 5% of the
-replays break it; it fails where an exact one-sided test at 5% rejects that.
+answers above it are wrong in the whole record. More than 5% breaks the guarantee. The goal is that at most 5% of the
+replays break it. It fails if an exact one-sided test at 5% rejects that.
 
-Nets: those of the .npz files in FOLDER (`predictions`, `ground_truth`), and simulated ones. rare: errors of .4% on the
-whole. ties: confidences with one decimal. edge: every answer is wrong with probability .0502, whatever its confidence,
-so that any threshold is a broken promise. By group, the promise is that no group's bound is broken; groups are the
-classes predicted, five together. With costs, errors of every other class cost 10, the rest 1, and the mean cost of an
-answer that acts is bounded by .3.
+Nets: those of the .npz files in FOLDER (`predictions`, `ground_truth`), and simulated ones. rare: an error rate of .4%.
+ties: confidences with one decimal. edge: every answer is wrong with probability .0502, whatever its confidence, so that
+any threshold breaks the guarantee. By group, the guarantee is that no group's bound is broken; groups are predicted
+classes, five together. With costs, errors of every second class cost 10, the others 1, and the mean cost of an acting
+answer is bounded by .3.
 
 MAPIE: BinaryClassificationController on the precision of acting, by its fixed sequence over thresholds .99, .98, ...,
 and by its default, Bonferroni's correction over the same hundred. Without the package its published algorithm is run
-from here, which has the same p-values: exact binomial ones.
+from this file with the same exact binomial p-values.
 """
 
 from __future__ import annotations
@@ -60,29 +60,29 @@ class Record:
 
 @dataclass
 class Outcome:
-    """One setting's figures, a row of the table."""
+    """Results of one setting, a row of the table."""
 
     net: str
     kind: str
-    """one threshold; by group; with costs"""
+    """Kind of guarantee: one threshold; by group; with costs."""
     labels: int
     runs: int
     broken: int
     allowed: int
-    """Broken ones up to which the goal holds."""
+    """Largest number of broken guarantees at which the goal holds."""
     certified: float
     """Share of the replays with a threshold."""
     share: float
-    """Mean share of the answers that act; 0 where nothing is certified."""
+    """Mean share of the answers that act; 0 for replays without a threshold."""
     mapie: float | None
     """The same by MAPIE's fixed sequence."""
     mapie_bonferroni: float | None
     possible: float | None
-    """Largest share with a true risk of 5% at most."""
+    """Largest share with a true risk of at most 5%."""
     share_covered: float | None
-    """Share of the certified replays whose interval holds the true share."""
+    """Share of the certified replays whose interval contains the true share."""
     none: float
-    """Share of the replays that are told that even the surest 5% of the answers are wrong too often."""
+    """Share of the replays that are told that even the 5% most confident answers are wrong too often."""
 
 
 def records(folder: Path | None) -> Iterator[Record]:
@@ -105,7 +105,7 @@ def records(folder: Path | None) -> Iterator[Record]:
 
 
 def mapie_shares(c_L: Array, wrong_L: npt.NDArray[np.bool_]) -> tuple[float | None, float | None]:
-    """Thresholds of MAPIE's published algorithm, by fixed sequence and by Bonferroni; answers in falling order."""
+    """Return thresholds of MAPIE's published algorithm, by fixed sequence and Bonferroni; answers in falling order."""
     acted_G = np.searchsorted(-c_L, -GRID, side="right")
     wrong_G = np.concatenate([[0], np.cumsum(wrong_L)])[acted_G]
     p_G = np.where(acted_G > 0, bdtr(wrong_G.astype(np.float64), np.maximum(acted_G, 1).astype(np.int64), RISK), 1.0)
@@ -116,7 +116,7 @@ def mapie_shares(c_L: Array, wrong_L: npt.NDArray[np.bool_]) -> tuple[float | No
 
 
 def mapie_itself(c_N: Array, wrong_N: npt.NDArray[np.bool_]) -> float | None:
-    """The threshold of the package by fixed sequence."""
+    """Return the threshold of the package by fixed sequence."""
     from mapie.risk_control import BinaryClassificationController  # type: ignore[import-not-found]
 
     controller = BinaryClassificationController(
@@ -176,7 +176,7 @@ def one_threshold(record: Record, labels: int, runs: int) -> Outcome:
 
 
 def by_group(record: Record, labels: int, runs: int) -> Outcome:
-    """Replay a threshold for each group; the promise is broken where that of any group is."""
+    """Replay a threshold for each group. The guarantee is broken if any group's is."""
     c_N, wrong_N, group_N = record.confidence_N, record.wrong_N, record.predicted_N % GROUPS
     rng, rows = np.random.default_rng([SEED, labels, len(record.name), GROUPS]), []
     for _ in range(runs):
@@ -218,12 +218,12 @@ def _plain(net: str, kind: str, labels: int, rows: list[tuple[bool, bool, float,
 
 
 def allowed(runs: int) -> int:
-    """Compute the most broken promises that an exact one-sided test of 5% at 5% does not reject: 62 of 1,000."""
+    """Return the most broken guarantees that an exact one-sided test of 5% at 5% does not reject: 62 of 1,000."""
     return int(binom.isf(0.05, runs, 1 - CONFIDENCE))
 
 
 def summary(outcomes: list[Outcome]) -> dict[str, Any]:
-    """Pick the worst settings, and what is certified in all beside MAPIE."""
+    """Return the worst settings, and the total certified share beside MAPIE's."""
     one = [o for o in outcomes if o.kind == "one threshold"]
     shares = [(o.share, o.mapie or 0.0, o.mapie_bonferroni or 0.0) for o in one]
     ours, mapie, bonferroni = np.mean(shares, axis=0).tolist()
@@ -247,7 +247,7 @@ def summary(outcomes: list[Outcome]) -> dict[str, Any]:
 
 
 def markdown(result: dict[str, Any]) -> str:
-    """Write the table of docs/results.md."""
+    """Return the table of docs/results.md."""
     lines = ["| net | | labels | broken | certified | share | MAPIE, fixed sequence | MAPIE, default | possible |"]
     lines.append("|---" * 9 + "|")
     for o in (Outcome(**setting) for setting in result["settings"]):

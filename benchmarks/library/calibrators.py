@@ -1,11 +1,11 @@
-"""Time and peak memory of fitting calibrators, beside netcal, probmetrics and scikit-learn where they are installed.
+"""Time and peak memory of fitting calibrators, compared with netcal, probmetrics and scikit-learn if installed.
 
     python -m benchmarks.library.calibrators                     # all shapes, about half an hour on one core
     python -m benchmarks.library.calibrators --shapes 5000x10    # a minute
 
 Rows: logits N(0, 1.2), one class raised by max(N(9.9, 5.6), 0), in float32; labels drawn from softmax(z / 1.7). Every
-fit runs in a process of its own on one thread. The time is the least of the runs that go into two seconds, the memory
-what the process's peak rose by during the first fit, the NLL that of the fitted rows.
+fit runs in a process of its own on one thread. The time is the shortest run within two seconds. The memory is the rise
+of the process's peak during the first fit. The NLL is that of the fitted rows.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ import numpy.typing as npt
 from benchmarks.record import RESULTS, circumstances, write
 
 Fit = Callable[[], Callable[[], Any]]
-"""Fits, and returns what gives the probabilities of the fitted rows."""
+"""Function that fits, and returns a function for the probabilities of the fitted rows."""
 Rows = tuple[npt.NDArray[np.float32], npt.NDArray[np.int64]]
 Prepare = Callable[[Rows], Fit]
 RESULT = RESULTS / "calibrators.json"
@@ -38,7 +38,7 @@ PEERS = ("netcal", "probmetrics", "scikit-learn", "torch")
 
 
 def rows(n: int, classes: int, seed: int = 0) -> Rows:
-    """Logits and labels, drawn in parts."""
+    """Draw logits and labels in parts."""
     rng = np.random.default_rng(seed)
     logits_NC = rng.normal(0, 1.2, (n, classes)).astype(np.float32)
     logits_NC[np.arange(n), rng.integers(0, classes, n)] += np.maximum(rng.normal(9.9, 5.6, n), 0)
@@ -172,7 +172,7 @@ CASES: dict[str, dict[str, Prepare]] = {
 
 
 def peak_mb() -> float:
-    """The process's peak resident memory. Not getrusage's: that begins with the parent's peak."""
+    """Return the process's peak resident memory. getrusage is not used, because it starts with the parent's peak."""
     lines = Path("/proc/self/status").read_text(encoding="ascii").splitlines()
     return int(next(line for line in lines if line.startswith("VmHWM")).split()[1]) / 1024
 
@@ -196,7 +196,7 @@ def child(case: str, package: str, folder: Path) -> dict[str, Any]:
 
 
 def measured(case: str, package: str, folder: Path, limit: float) -> dict[str, Any]:
-    """`child` in a fresh process; what went wrong as `problem`."""
+    """Run `child` in a new process. An error is returned as `problem`."""
     command = [sys.executable, "-W", "ignore", "-m", "benchmarks.library.calibrators"]
     command += ["--child", case, package, "--data", str(folder)]
     threads = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
@@ -214,7 +214,7 @@ def measured(case: str, package: str, folder: Path, limit: float) -> dict[str, A
 
 
 def markdown(result: dict[str, Any]) -> str:
-    """The table of docs/results.md: seconds and MB, ours and the fastest peer's."""
+    """Return the table of docs/results.md: seconds and MB, ours and the fastest peer's."""
     lines = ["| fit | " + " | ".join(SHAPES) + " | fastest peer, same shapes |", "|---|---|---|---|---|"]
     table = {(m["case"], m["package"], m["shape"]): m for m in result["measurements"]}
     for case, packages in CASES.items():

@@ -1,11 +1,12 @@
-"""Logits of labelled rows by `trueodds import`, against onnxruntime alone on the same model: ratios in one run.
+"""Speed of `trueodds import` on labelled rows, relative to onnxruntime alone on the same model.
 
     python -m benchmarks.library.importing                 # two minutes on two cores
     python -m benchmarks.library.importing --write         # the same, to benchmarks/results/importing.json
 
-A ResNet-50 of random weights takes float images N x 3 x 224 x 224. `raw` gives onnxruntime float32 batches that lie in
-memory, normalised before the clock runs; `array` scores a uint8 array, normalised in the graph; `folder` decodes, cuts
-and scales JPEGs of 500 x 375 beside it. The three go in turns, and each turn's ratio to its own raw counts: medians.
+A ResNet-50 with random weights takes float images N x 3 x 224 x 224. `raw` gives onnxruntime float32 batches in memory,
+which are normalised before the measurement. `array` scores a uint8 array, normalised in the graph. `folder` also
+decodes, crops and scales JPEGs of 500 x 375. The three take turns, and each is compared with `raw` of its own turn;
+results are medians.
 """
 
 from __future__ import annotations
@@ -24,9 +25,9 @@ from PIL import Image
 
 from benchmarks.record import RESULTS, circumstances, write
 from trueodds.importing import importer
-from trueodds.importing.options import Options, Preprocessing
+from trueodds.importing.options import ImportOptions, Preprocessing
 from trueodds.importing.rewriting import ServableModel, convert
-from trueodds.importing.rows import VALUES, LabelledRows, batches, read
+from trueodds.importing.rows import VALUES, ImportRows, batches, read
 
 RESULT = RESULTS / "importing.json"
 SIDE, WIDTH, HEIGHT, CLASSES = 224, 500, 375, 2
@@ -35,7 +36,7 @@ AIMS = {"array": 0.95, "folder": 0.80}
 
 
 def write_model(path: Path) -> None:
-    """torchvision's ResNet-50 with random weights and a dynamic batch."""
+    """Write torchvision's ResNet-50 with random weights and a dynamic batch."""
     import torch
 
     from pipeline.data.vision import torchvision
@@ -47,7 +48,7 @@ def write_model(path: Path) -> None:
 
 
 def photograph(folder: Path, count: int) -> None:
-    """JPEG photos in class folders: smooth colours and grain, so that they compress as photos do."""
+    """Write JPEG photos in class folders, with smooth colours and grain so that they compress like photos."""
     rng = np.random.default_rng(0)
     for number in range(count):
         coarse = Image.fromarray(rng.integers(0, 256, (6, 8, 3), dtype=np.uint8))
@@ -59,10 +60,10 @@ def photograph(folder: Path, count: int) -> None:
 
 
 def turns(model: Path, folder: Path, count: int, rounds: int) -> dict[str, list[float]]:
-    """Images a second, a number for each round."""
+    """Return images per second, one number per round."""
     x = np.random.default_rng(1).integers(0, 256, (count, SIDE, SIDE, 3), np.uint8)
-    options = Options(preprocessing=Preprocessing.parse("imagenet"))
-    rows = {"array": LabelledRows("array", x, np.zeros(count, np.int64)), "folder": read(folder)}
+    options = ImportOptions(preprocessing=Preprocessing.parse("imagenet"))
+    rows = {"array": ImportRows("array", x, np.zeros(count, np.int64)), "folder": read(folder)}
     converted = {name: convert(model, each, options) for name, each in rows.items()}
     work: dict[str, Callable[[], object]] = {"raw": raw(model, x)}
     work |= {name: scored(converted[name], each) for name, each in rows.items()}
@@ -76,7 +77,7 @@ def turns(model: Path, folder: Path, count: int, rounds: int) -> dict[str, list[
 
 
 def raw(model: Path, x: Any) -> Callable[[], object]:
-    """onnxruntime alone, in the batches of the import."""
+    """Run onnxruntime alone in the batches of the import."""
     session = ort.InferenceSession(str(model), providers=["CPUExecutionProvider"])
     size = VALUES // (SIDE * SIDE * 3)
     taken = ((x / 255 - MEAN) / STD).astype(np.float32).transpose(0, 3, 1, 2)
@@ -85,13 +86,13 @@ def raw(model: Path, x: Any) -> Callable[[], object]:
     return lambda: [session.run(None, {name: batch}) for batch in batches]
 
 
-def scored(converted: ServableModel, rows: LabelledRows) -> Callable[[], object]:
-    """What `trueodds import` does with the rows."""
+def scored(converted: ServableModel, rows: ImportRows) -> Callable[[], object]:
+    """Score the rows as `trueodds import` does."""
     return lambda: importer.logits_of(converted, rows, batches(converted.kind, rows))
 
 
 def markdown(record: dict[str, Any]) -> str:
-    """The record as a table of docs/results.md."""
+    """Return the record as a table of docs/results.md."""
     setting, rates, ratios = record["setting"], record["rates"], record["ratios"]
     rows = [f"| {name} | {rates[name]:.1f} | {ratios[name]:.2f} | {AIMS[name]:.2f} |" for name in AIMS]
     return "\n".join(

@@ -1,14 +1,14 @@
-"""Time, peak memory and error of `trueodds.metrics` beside torchmetrics, netcal, scikit-learn and relplot, in one run.
+"""Time, peak memory and error of `trueodds.metrics`, torchmetrics, netcal, scikit-learn and relplot in one run.
 
     OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 python -m benchmarks.library.metrics  # five minutes, 6 GB of memory
     python -m benchmarks.library.metrics --table  # the table of docs/results.md, from the committed result
 
-Peers are measured where they can be imported; the result names the missing ones. Everything runs on one thread. A time
-is the best of several calls of the public function, input checks included; extra memory is how far the process's
-resident memory rises above its level before one call, in a fresh fork; the error is the distance from the value in long
-double. Input arrays are float32, as networks give them. scikit-learn has no ECE: its reliability curve is weighted with
-the counts that it does not return. torchmetrics has no classwise ECE: its binary function runs class by class.
-probmetrics takes its calibration errors from torchmetrics and relplot.
+Peers are measured if they can be imported; the result lists the missing ones. Everything runs on one thread. A time is
+the best of several calls of the public function, including input checks. Extra memory is the rise of the process's
+resident memory during one call in a new fork. The error is the distance from the value in long double. Input arrays are
+float32, as networks output them. scikit-learn has no ECE: its reliability curve is weighted with counts that it does
+not return. torchmetrics has no class-wise ECE: its binary function runs class by class. probmetrics takes its
+calibration errors from torchmetrics and relplot.
 """
 
 from __future__ import annotations
@@ -57,12 +57,12 @@ class Case:
     tools: dict[str, Timing] = field(default_factory=dict)
 
     def times(self, peer: str) -> float:
-        """How many times as long the peer takes."""
+        """Return how many times as long the peer takes."""
         return self.tools[peer].seconds / self.tools["trueodds.metrics"].seconds
 
 
 def extra_memory(call: Call) -> int:
-    """Peak resident memory above the level before the call, in a fork; Linux only (0 elsewhere)."""
+    """Return the peak resident memory above that before the call, in a fork. Linux only (0 elsewhere)."""
     if not Path("/proc/self/clear_refs").exists():
         return 0
     reader, writer = os.pipe()
@@ -82,7 +82,7 @@ def extra_memory(call: Call) -> int:
 
 
 def _status(name: str) -> int:
-    """A line of /proc/self/status, in KiB."""
+    """Read a line of /proc/self/status, in KiB."""
     lines = Path("/proc/self/status").read_text().splitlines()
     return int(next(line for line in lines if line.startswith(name)).split()[1])
 
@@ -100,7 +100,7 @@ def measure(call: Call, exact: float | None) -> Timing:
 
 
 def exact_ece(confidence_N: npt.NDArray[np.float32], correct_N: npt.NDArray[np.bool_]) -> float:
-    """Equal-width ECE with edges compared in float64 and sums in long double."""
+    """Return the equal-width ECE with edges compared in float64 and sums in long double."""
     total, confidence = np.longdouble(0), confidence_N.astype(np.float64)
     for b in range(BINS):
         inside = (confidence > b / BINS) & (confidence <= (b + 1) / BINS) if b else confidence <= 1 / BINS
@@ -109,7 +109,7 @@ def exact_ece(confidence_N: npt.NDArray[np.float32], correct_N: npt.NDArray[np.b
 
 
 def peers() -> dict[str, Any]:
-    """What can be imported, by name."""
+    """Return the peers that can be imported, by name."""
     found: dict[str, Any] = {}
     try:
         from pipeline.data.vision import torchvision
@@ -129,7 +129,7 @@ def peers() -> dict[str, Any]:
 
 
 def top_label(n: int, found: dict[str, Any]) -> Case:
-    """ECE of known top labels: a confidence and whether it was right."""
+    """Measure the ECE of known top labels: a confidence and whether it was right."""
     rng = np.random.default_rng(n)
     confidence = (1 - 0.9 * rng.random(n) ** 2).astype(np.float32)
     correct = rng.random(n) < confidence
@@ -150,7 +150,7 @@ def top_label(n: int, found: dict[str, Any]) -> Case:
 
 
 def from_rows(n: int, classes: int, found: dict[str, Any]) -> Iterator[Case]:
-    """ECE from N x C probabilities, and the classwise ECE."""
+    """Measure the ECE from N x C probabilities, and the class-wise ECE."""
     rng = np.random.default_rng(n + classes)
     p = rng.standard_normal((n, classes), dtype=np.float32)
     p *= 1.2
@@ -184,7 +184,7 @@ def from_rows(n: int, classes: int, found: dict[str, Any]) -> Iterator[Case]:
 
 
 def others(n: int, found: dict[str, Any]) -> Iterator[Case]:
-    """Smooth ECE, equal mass, sweep and cumulative error of two-class rows."""
+    """Measure smooth ECE, equal mass, sweep and cumulative error of two-class rows."""
     rng = np.random.default_rng(n)
     c = (1 - 0.5 * rng.random(n) ** 2).astype(np.float32)
     p, y = np.stack([c, 1 - c], axis=1), (rng.random(n) > c).astype(np.int64)
@@ -222,7 +222,7 @@ def run(case: Case, calls: dict[str, Call]) -> Case:
 
 
 def markdown(result: dict[str, Any]) -> str:
-    """The table of docs/results.md: milliseconds, and how many times as long the peers take."""
+    """Return the table of docs/results.md: milliseconds, and how many times as long the peers take."""
     lines = [
         "| metric | input | time | extra memory | torchmetrics | netcal | scikit-learn | relplot |",
         "|---" * 8 + "|",

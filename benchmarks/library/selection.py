@@ -1,22 +1,23 @@
-"""Costs of `calibrators.select` on few rows, its choices on many rows, and the harm of curves.
+"""Costs of `calibrators.select` on few rows, its choices on many rows, and the harm of curved calibrators.
 
     python -m benchmarks.library.selection                               # six worlds; about twenty minutes on one core
     python -m benchmarks.library.selection --worlds 0 1                  # some of them; the others stay
-    python -m benchmarks.library.selection --parts curves                # from how many rows on do curves no harm?
+    python -m benchmarks.library.selection --parts curves                # number of rows from which curves do no harm
     python -m benchmarks.library.selection --parts records --records DIR  # real nets: an .npz each; four minutes
 
 Worlds: N validation rows, a choice among the default candidates for few rows, and its NLL on 10,000 test rows:
 
-- plain: the papers' formulas (no shrinkage of temperatures, ensembles and bias corrections), least cross-validated NLL.
-- least: the default fits, least cross-validated NLL.
-- select: `calibrators.select`, which also passes over what these rows cannot bear.
+- plain: the papers' formulas (no shrinkage of temperatures, ensembles and bias corrections), lowest cross-validated
+  NLL.
+- least: the default fits, lowest cross-validated NLL.
+- select: `calibrators.select`, which also passes over candidates that have too few rows.
 
-Of 50 rows the NLL is compared with that of no calibration, of 1,000 rows with that of the plain way.
+For 50 rows the NLL is compared with that of no calibration, for 1,000 rows with that of the plain way.
 
-Curves: the same, with and without the candidates that bend the top label's confidence; truths that need no curve.
+Curves: the same, with and without the candidates that bend the top label's confidence, for truths that need no curve.
 
-Records: `predictions` (probabilities, N x C) and `ground_truth` of a real net's test rows. Split in halves, fitted on
-one and measured on the other: NLL, ECE (15 bins) and noise floor of every candidate, and of what `select` chose.
+Records: `predictions` (probabilities, N x C) and `ground_truth` of a real net's test rows. They are split in halves,
+fitted on one and measured on the other: NLL, ECE (15 bins) and noise floor of every candidate, and of the choice.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ RESULT = RESULTS / "selection.json"
 TEST_ROWS = 10_000
 FEW, MANY = 50, 1000
 ALLOWED = 0.05
-"""Nats above no calibration that a choice on few rows may cost."""
+"""Largest acceptable loss in nats of a choice on few rows, compared with no calibration."""
 PLAIN: list[tuple[str, dict[str, float]]] = [
     ("identity", {}),
     ("temperature", {"shrinkage": 0.0}),
@@ -59,7 +60,7 @@ PLAIN: list[tuple[str, dict[str, float]]] = [
 
 
 def even(classes: int, spread: float, temperature: float, bias: float = 0.0) -> Draw:
-    """Logits N(0, spread) in every class, labels from softmax(z / temperature + b), b evenly from -bias to bias."""
+    """Draw logits N(0, spread) in every class, labels from softmax(z / temperature + b), b even from -bias to bias."""
 
     def draw(rng: np.random.Generator, rows: int) -> Rows:
         z_NC = rng.normal(0, spread, (rows, classes))
@@ -70,7 +71,7 @@ def even(classes: int, spread: float, temperature: float, bias: float = 0.0) -> 
 
 
 def alike(classes: int) -> Draw:
-    """Every row's confidence about .96: labels from softmax(z)."""
+    """Draw rows whose confidences are all about .96, with labels from softmax(z)."""
 
     def draw(rng: np.random.Generator, rows: int) -> Rows:
         z_NC = rng.normal(0, 0.3, (rows, classes))
@@ -88,20 +89,20 @@ WORLDS: dict[str, Draw] = {
     "10 classes, 1.5 times too large, offsets to 1.5": even(10, 40.5, 1.5, 1.5),
     "10 classes, every confidence .96": alike(10),
 }
-"""All of accuracy about .96."""
+"""Worlds, all with an accuracy of about .96."""
 STRAIGHT: dict[str, Draw] = {
     "10 classes, accuracy .6": even(10, 3.0, 1.0),
     "10 classes, accuracy .6, 1.5 times too large": even(10, 4.5, 1.5),
     "30 classes, accuracy .7": even(30, 6.0, 1.0),
     "10 classes, accuracy .96, 1.5 times too large": even(10, 40.5, 1.5),
 }
-"""Truths that no curve can better: whatever curves change is harm."""
+"""Truths that no curve can improve, so that any change by a curve is harm."""
 LADDER = (100, 200, 500, 1000)
 PARTS = ("worlds", "curves", "records")
 
 
 def measured(draw: Draw, rows: int, draws: int) -> dict[str, Any]:
-    """Test NLL of each way, draw by draw, above what it is compared with."""
+    """Return the test NLL of each way for each draw, above the NLL that it is compared with."""
     test = draw(np.random.default_rng(1), TEST_ROWS)
     identity = float(calibrated_nll(calibrators.Identity(), *test).mean())
     found: dict[str, list[float]] = {"plain": [], "least": [], "select": []}
@@ -135,7 +136,7 @@ def measured(draw: Draw, rows: int, draws: int) -> dict[str, Any]:
 
 
 def harm(draw: Draw, rows: int, draws: int) -> dict[str, Any]:
-    """Test NLL of `select` with the curves among the candidates, above that without them."""
+    """Return the test NLL of `select` with the curves among the candidates, above that without them."""
     test = draw(np.random.default_rng(1), TEST_ROWS)
     added, taken = [], 0
     for seed in range(draws):
@@ -153,7 +154,7 @@ def harm(draw: Draw, rows: int, draws: int) -> dict[str, Any]:
 
 
 def of_record(path: Path, splits: int) -> dict[str, Any]:
-    """Means over splits of every candidate's and the chosen one's figures on the other half."""
+    """Return means over splits of the results of every candidate and of the choice on the other half."""
     with np.load(path) as file:
         p_NC, y_N = file["predictions"], file["ground_truth"].ravel().astype(np.intp)
     z_NC = logits_of(p_NC)
@@ -203,14 +204,14 @@ def of_record(path: Path, splits: int) -> dict[str, Any]:
 
 
 def least(selection: Selection, data: Rows) -> Calibrator:
-    """The candidate of least cross-validated NLL, whatever it was passed over for."""
+    """Return the candidate with the lowest cross-validated NLL, even if it was passed over."""
     fitted = [line for line in selection.table if line.nll is not None]
     best = min(fitted, key=lambda line: line.nll or 0.0)
     return calibrators.get(best.name).fit(*data, **best.options)
 
 
 def markdown(result: dict[str, Any]) -> str:
-    """The table of docs/results.md."""
+    """Return the table of docs/results.md."""
     lines = [
         f"| test NLL, accuracy .96 | {FEW} rows, plain formulas: draws above .05 nats, worst | `select` likewise |"
         f" draws | {MANY:,} rows: `select` minus plain |",
@@ -266,7 +267,7 @@ def main() -> None:
     result = json.loads(options.out.read_text(encoding="utf-8")) if options.out.exists() else {"measurements": []}
 
     def keep(part: str, rows: list[dict[str, Any]]) -> None:
-        """Written at once, so that a run that is stopped has what it measured."""
+        """Write the result at once, so that an interrupted run keeps what it has measured."""
         result.update({**about, "test_rows": TEST_ROWS, part: rows})
         write(options.out, result)
         print(f"{time.perf_counter() - started:.0f} s, {part}: {rows[-1]}", file=sys.stderr, flush=True)

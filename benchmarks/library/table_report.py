@@ -1,11 +1,11 @@
-"""`trueodds report` on a million answers of ten classes: processor time and memory of the whole command.
+"""Processor time and memory of the command `trueodds report` on a million answers of ten classes.
 
     python -m benchmarks.library.table_report                 # two minutes
     python -m benchmarks.library.table_report --write         # the same, to benchmarks/results/table_report.json
 
-The same probabilities (float64) and labels lie in an .npz, a Parquet and a CSV file. Each turn runs the command on each
-of them, and a script that loads the .npz and computes log loss, Brier score and reliability curve with scikit-learn:
-a new process each, from its start to its end. Medians of the turns; memory is the largest resident set.
+The same probabilities (float64) and labels are in an .npz, a Parquet and a CSV file. Each turn runs the command on each
+of them, and a script that loads the .npz and computes log loss, Brier score and reliability curve with scikit-learn.
+Each is a new process, measured from start to end. Results are medians of the turns; memory is the largest resident set.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ RESULT = RESULTS / "table_report.json"
 CLASSES = 10
 FILES = ("npz", "parquet", "csv")
 AIMS = {"seconds": 3.0, "bytes": 1e9}
-"""For npz and Parquet."""
+"""Targets for npz and Parquet."""
 PEER = """
 import sys, numpy as np
 from sklearn.calibration import calibration_curve
@@ -45,7 +45,7 @@ calibration_curve(p.argmax(axis=1) == y, p.max(axis=1), n_bins=15)
 
 
 def write_files(folder: Path, rows: int) -> None:
-    """The same answers in each form: over-confident by a temperature of 1.3."""
+    """Write the same answers in each format, over-confident by a temperature of 1.3."""
     import pyarrow
     from pyarrow import csv, parquet
 
@@ -61,7 +61,7 @@ def write_files(folder: Path, rows: int) -> None:
 
 
 def measure(command: Sequence[str]) -> dict[str, float]:
-    """Processor seconds and largest resident bytes of a process that must succeed."""
+    """Return processor seconds and peak resident bytes of a process, which must succeed."""
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
     with subprocess.Popen(command, cwd=ROOT, env=environment, stdout=subprocess.DEVNULL) as process:
         _, status, usage = os.wait4(process.pid, 0)
@@ -72,7 +72,7 @@ def measure(command: Sequence[str]) -> dict[str, float]:
 
 
 def turns(folder: Path, rounds: int) -> dict[str, dict[str, float]]:
-    """Medians by file, and of scikit-learn."""
+    """Return medians by file, and of scikit-learn."""
     python, report = sys.executable, "from trueodds.__main__ import main; raise SystemExit(main())"
     commands = {name: [python, "-c", report, "report", str(folder / f"answers.{name}")] for name in FILES}
     commands["scikit-learn"] = [python, "-c", PEER, str(folder / "answers.npz")]
@@ -86,7 +86,7 @@ def turns(folder: Path, rounds: int) -> dict[str, dict[str, float]]:
 
 
 def markdown(record: dict[str, Any]) -> str:
-    """The record as a table of docs/results.md."""
+    """Return the record as a table of docs/results.md."""
     setting, usages = record["setting"], record["usages"]
     peer = usages["scikit-learn"]["seconds"]
     rows = [

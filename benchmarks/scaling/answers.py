@@ -1,4 +1,4 @@
-"""Answers of a made-up version, and statements as work, for benchmarks of a store."""
+"""Answers of an invented version, and statements as work, for benchmarks of a store."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ YEAR = 365 * 24
 
 
 def batch(count: int, now: int, rng: np.random.Generator) -> PredictionBatch:
-    """Answers of 100 classes, half of them very sure."""
+    """Return answers of 100 classes, half of them very confident."""
     logits_NC = rng.normal(0, 1.2, (count, 100)).astype(np.float32)
     logits_NC[:, 3] += rng.normal(9.9, 5.6, count).clip(0)
     logits_NC -= logits_NC.max(axis=1, keepdims=True)
@@ -40,5 +40,5 @@ def batch(count: int, now: int, rng: np.random.Generator) -> PredictionBatch:
 
 
 def execute(*statements: Insert) -> Work[None]:
-    """Work of these statements."""
+    """Return these statements as work."""
     yield from statements

@@ -1,13 +1,13 @@
-"""What grows with what: labels, models, tags, service processes on PostgreSQL, and retention while the service answers.
+"""Scaling: labels, models, tags, service processes on PostgreSQL, and retention while the service answers.
 
     python -m benchmarks.scaling.growth                    some minutes; kept in benchmarks/results/scaling.json
     python -m benchmarks.scaling.growth --only tags        one part, printed only (several: --only tags --only models)
-    python -m benchmarks.scaling.growth --small            a hundredth of everything: whether it runs, printed only
+    python -m benchmarks.scaling.growth --small            a hundredth of everything: a trial run, printed only
 
-Services share a PostgreSQL of its own, started for this and removed, or with --postgres an empty one of yours.
+Services share a PostgreSQL that is started for this and removed, or an empty one of yours with --postgres.
 
-The sums of 10^8 labels are those of 10^6, each count and sum a hundred times as large: a report reads sums, not rows.
-Models are gradient boostings of 30 features. Clients are threads on the same cores as the services.
+The sums of 10^8 labels are those of 10^6 with each count and sum multiplied by a hundred, because a report reads sums
+and not rows. Models are gradient boostings of 30 features. Clients are threads on the same cores as the services.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ RESULT = RESULTS / "scaling.json"
 
 
 def multiplied(factor: int) -> Work[None]:
-    """All sums of the store, a number of times."""
+    """Multiply all sums of the store."""
     rows = yield Query("SELECT version, kind, unit, period, data FROM sums", ())
     larger = []
     for *place, data in rows:
@@ -63,7 +63,7 @@ def multiplied(factor: int) -> Work[None]:
 
 
 def labels(folder: Path, small: bool) -> Numbers:
-    """Milliseconds of a report over HTTP, of so many labels over a year."""
+    """Return the milliseconds of a report over HTTP on that many labels over a year."""
     rows, factors = (10**4, (1, 100)) if small else (10**6, (1, 10, 100))
     found: Numbers = {}
 
@@ -98,7 +98,7 @@ def labels(folder: Path, small: bool) -> Numbers:
 
 
 def models(folder: Path, small: bool) -> Numbers:
-    """So many models loaded: until all are ready, memory, and the time of an answer of each in turn."""
+    """Load that many models. Returns the time until all are ready, the memory, and the time of an answer of each."""
     found: Numbers = {}
     version, row_F = vector_serving.publish(folder)
     source = Bundle.load(version)
@@ -141,7 +141,7 @@ def _ready(text: str) -> list[str]:
 
 
 def tags(folder: Path, small: bool) -> Numbers:
-    """A report by tag, of answers with so many tags; tags beyond the first hundred share one row."""
+    """Time a report by tag on answers with that many tags. Tags beyond the first hundred share one row."""
     found: Numbers = {}
     draw = np.random.default_rng(0)
     for count in (10, 100, 1000):
@@ -170,7 +170,7 @@ def tags(folder: Path, small: bool) -> Numbers:
 
 
 def retention(folder: Path, small: bool) -> Numbers:
-    """An answer's time while old predictions are removed, and once they are gone."""
+    """Return an answer's time while old predictions are removed, and afterwards."""
     rows, address = 2_000 if small else 200_000, folder / "retention.sqlite"
     (version, row_F), long_ago = vector_serving.publish(folder), time.time_ns() // 1_000_000 - 10 * 24 * HOUR_MS
 
@@ -182,7 +182,7 @@ def retention(folder: Path, small: bool) -> Numbers:
         await store.close()
 
     def old() -> bool:
-        """Whether the first prediction, in the order of their ids and so of time, is one of those."""
+        """Return whether the first prediction by id, and so by time, is an old one."""
         with contextlib.closing(sqlite3.connect(f"file:{address}?mode=ro", uri=True)) as connection:
             first = connection.execute("SELECT created_ms FROM predictions ORDER BY id LIMIT 1").fetchone()
         return bool(first) and first[0] < long_ago + rows

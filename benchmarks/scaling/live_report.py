@@ -1,12 +1,12 @@
-"""How long a calibration report takes, whatever the number of labels.
+"""Duration of a calibration report by the number of labels.
 
     python -m benchmarks.scaling.live_report            a temporary SQLite file, 10^4 to 10^7 labels, two minutes
     python -m benchmarks.scaling.live_report --write    and keep it in benchmarks/results/report.json
 
-Answers of 100 classes over a year, half of them labelled, written as the store's own sums; the last 100,000 labels
-stand in its log. In process: reading the sums, the numbers, and the whole report, with one labelled answer more since
-the last one, and again. Over HTTP: the same from a service of its own, with the alarm and its evidence, and before them
-a model's first since the start: what is remembered of a class, or of sums up to the last compaction, is not there yet.
+Answers of 100 classes over a year, half of them labelled, are written as the store's own sums. The last 100,000 labels
+are in its log. In process: reading the sums, the numbers, and the whole report, with one more labelled answer each time
+and without. Over HTTP: the same from a service of its own, with the alarm and its evidence. Before these comes the
+first report of a model after the start, when the caches of classes and of compacted sums are empty.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from benchmarks.scaling.answers import START, VERSION, YEAR, execute
 from service.ids import new_ids
 from service.report.data import read, rows_of_window
 from service.report.query import ReportQuery
-from service.report.recent import Recent
+from service.report.recent import RecentLabels
 from service.report.route import compose
 from service.runtime import Runtime
 from service.settings import Settings
@@ -59,12 +59,12 @@ Numbers = dict[str, Any]
 
 
 def confidences(count: int, rng: np.random.Generator) -> Any:
-    """Half of them above .98, as of a good classifier of 100 classes."""
+    """Draw confidences, half of them above .98, like a good classifier of 100 classes."""
     return np.where(rng.random(count) < 0.5, 1 - rng.beta(0.6, 60, count), rng.beta(3, 1.5, count)).clip(0.02, 1)
 
 
 async def fill(store: Store, total: int, rng: np.random.Generator) -> None:
-    """`total` labelled answers, 5% less often right than they say, and as many without a label."""
+    """Store `total` labelled answers, right 5% less often than predicted, and as many without a label."""
     of = replace(VERSION, model=f"of-{total}", reference=Reference.of(confidences(5_000, rng)))
     await store.put_version(of)
     key = await store._key(of.model, of.version)
@@ -104,7 +104,7 @@ def _log(version: int, columns: list[Any], rng: np.random.Generator) -> Work[Non
 
 
 async def one_more(store: Store, total: int, k: int) -> None:
-    """One labelled answer, of a class of its own, in the last hour."""
+    """Store one labelled answer, with a class of its own, in the last hour."""
     version = await version_of(store, total)
     key = await store._key(version.model, version.version)
     assert key is not None
@@ -126,7 +126,7 @@ async def version_of(store: Store, total: int) -> Version:
 async def timed(
     work: Callable[[int], Awaitable[object]], before: Callable[[int], Awaitable[None]] | None = None
 ) -> Numbers:
-    """Milliseconds of `work(k)`, k = 0, 1, ...: the median and the least of nine, and the least of processor time."""
+    """Return the milliseconds of `work(k)`, k = 0, 1, ..: median and minimum of nine, and minimum of processor time."""
     wall, cpu = [], []
     for k in range(REPEATS):
         if before:
@@ -141,7 +141,7 @@ async def timed(
 
 async def in_process(store: Store, total: int) -> Numbers:
     version = await version_of(store, total)
-    key, recent = (version.model, version.version), Recent()
+    key, recent = (version.model, version.version), RecentLabels()
     registry, settings = SimpleNamespace(models=lambda known: {"models": []}), Settings()
     runtime = cast(Runtime, SimpleNamespace(store=store, registry=registry, settings=settings))
     sums, labels = await store.read_sums(*key), await recent.labels(store, version)
@@ -168,7 +168,7 @@ async def in_process(store: Store, total: int) -> Numbers:
     return {
         "reading the sums": await timed(read_sums),
         "reading the sums, again": await timed(lambda k: store.read_sums(*key)),
-        "reading 5,000 labels (once)": await timed(lambda k: Recent().labels(store, version)),
+        "reading 5,000 labels (once)": await timed(lambda k: RecentLabels().labels(store, version)),
         "numbers": await timed(numbers),
         "what labels cannot tell": await timed(about_labels),
         "report, new": await timed(report, partial(one_more, store, total)),
@@ -177,8 +177,10 @@ async def in_process(store: Store, total: int) -> Numbers:
 
 
 async def first(client: httpx.AsyncClient, total: int) -> float:
-    """Milliseconds of the first report of a model; then waits until the alarm's evidence holds the whole log, which the
-    service takes at its start."""
+    """Return the milliseconds of a model's first report.
+
+    Afterwards wait until the alarm's evidence covers the whole log, which the service reads at its start.
+    """
     began = time.perf_counter()
     answer = await client.get("/calibration-report", params={"model": f"of-{total}"})
     taken = 1e3 * (time.perf_counter() - began)
@@ -206,7 +208,7 @@ async def over_http(client: httpx.AsyncClient, store: Store, total: int) -> Numb
 
 
 def service(address: str, folder: Path) -> Iterator[str]:
-    """The URL of a service on that store, with no models to serve."""
+    """Run a service on that store with no models. Yields its URL."""
     url_file = folder / "url"
     command = [sys.executable, "-m", "service", "--port", "0", "--store", address, "--url-file", str(url_file)]
     process = subprocess.Popen([*command, "--models", str(folder / "none")], stderr=subprocess.DEVNULL)
@@ -220,7 +222,7 @@ def service(address: str, folder: Path) -> Iterator[str]:
 
 
 def markdown(found: Numbers) -> str:
-    """The table of docs/results.md."""
+    """Return the table of docs/results.md."""
     heads = ["labels", "reading the sums", "in process, a label more", "again"]
     heads += ["over HTTP, the first", "a label more", "again"]
     lines = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]

@@ -1,11 +1,11 @@
-"""Whether partitions by month pay for the predictions of PostgreSQL: inserts, look-ups, and retention's two ways.
+"""Monthly partitions of the predictions in PostgreSQL: inserts, look-ups, and two ways of retention.
 
     python -m benchmarks.scaling.partitions            a PostgreSQL of its own, a minute or two
     python -m benchmarks.scaling.partitions --write    and keep it in benchmarks/results/partitions.json
 
-The same store on the same rows, whose ids of ours begin with their time: in one table, and in one of twelve ranges of
-ids, a month each, with a thirteenth for callers' own ids. Retention is the store's own (rows and labels, in small
-transactions), and beside it what dropping the oldest partition takes, which leaves that month's labels to be removed.
+The same store has the same rows, whose ids begin with their time: in one table, and in twelve ranges of ids, one per
+month, with a thirteenth for callers' own ids. Retention is the store's own (rows and labels, in small transactions).
+For comparison, the oldest partition is dropped, after which that month's labels still have to be removed.
 """
 
 from __future__ import annotations
@@ -122,7 +122,7 @@ async def _middle(store: Store, groups: list[list[str]]) -> float:
 
 
 def markdown(found: Numbers) -> str:
-    """Return the table of docs/explanation/scaling.md: one table beside twelve partitions."""
+    """Return the table of docs/explanation/scaling.md: one table compared with twelve partitions."""
     one, many = found["one table"], found["by month"]
     names = {
         "insert_rows_per_second": "answers stored a second",

@@ -1,4 +1,4 @@
-"""Services that share one PostgreSQL: answers and labels a second, and how many the database takes; see growth.py."""
+"""Services that share one PostgreSQL: answers and labels per second, and the largest number of services (growth.py)."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def services(folder: Path, published: Path, store: str, count: int) -> Iterator[
 
 
 def processes(folder: Path, store: str, small: bool) -> Numbers:
-    """Answers a second, and the labels of each at another service, by the number of services on one database."""
+    """Return answers per second, and labels given at another service, by the number of services on one database."""
     version, row_F = vector_serving.publish(folder)
     body = {"instances": [row_F.tolist()] * 8}
     seconds, found = 1.0 if small else 10.0, dict[str, Any]()
@@ -85,7 +85,7 @@ def processes(folder: Path, store: str, small: bool) -> Numbers:
 
 
 def connections(_: Path, address: str, small: bool) -> Numbers:
-    """Services until the database refuses one, each with all of its connections in use."""
+    """Return the number of services, with all connections in use, at which the database refuses another one."""
 
     def sleep() -> Work[None]:
         yield Query("SELECT pg_sleep(600)")
@@ -123,7 +123,7 @@ def _why(done: set[asyncio.Task[None]]) -> str:
 
 @contextlib.contextmanager
 def database(address: str | None) -> Iterator[str | None]:
-    """The address of an empty database; None where PostgreSQL is not installed."""
+    """Return the address of an empty database, or None if PostgreSQL is not installed."""
     if address or postgres.missing():
         yield address
         return

@@ -1,4 +1,4 @@
-"""What the service answers per second beside mosec, LitServe, BentoML and onnxruntime alone, and labels per second.
+"""Requests and labels per second of the service, compared with mosec, LitServe, BentoML and onnxruntime alone.
 
     python -m venv .peers && .peers/bin/pip install mosec litserve bentoml onnxruntime pillow orjson uvloop httptools
     apt-get install wrk
@@ -6,13 +6,13 @@
     python -m benchmarks.serving.comparison --peers .peers/bin/python --quick
     python -m benchmarks.serving.comparison --table                       # the table of the committed result
 
-One run: the same untrained ONNX nets (32 x 32 x 3, 100 classes) and the same bodies for all, wrk on the same cores.
-The best options of each peer for each net are found by a short trial at 32 connections; ours runs as it comes. Then
-rounds: in each, every server in a new order, started, warmed up and loaded; figures are medians over the rounds. Every
-server's answer is compared with ours first. Ours stores every prediction durably before it answers, always; the others
-store nothing. onnxruntime alone gets as many images per call as there are connections, and no HTTP, JSON or PNG at all.
-Beside it, LitServe, mosec and two workers of ours one worker is measured once more, in short turns
-(benchmarks.serving.turns).
+All servers get the same untrained ONNX nets (32 x 32 x 3, 100 classes) and the same bodies, from wrk on the same cores.
+A short trial at 32 connections finds the best options of each peer for each net; ours runs with its defaults. Then
+there are rounds. In each one every server is started, warmed up and loaded, in a new order; results are medians over
+the rounds. Every server's answer is first compared with ours. Ours always stores every prediction durably before it
+answers; the others store nothing. onnxruntime alone gets as many images per call as there are connections, without
+HTTP, JSON or PNG. One worker is measured again in short turns against onnxruntime alone, LitServe, mosec and two
+workers of ours (benchmarks.serving.turns).
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def say(text: str) -> None:
 
 
 def bodies(folder: Path) -> dict[str, Path]:
-    """One image as a base64 PNG (`png`) and as nested lists (`pixels`), in the JSON that all servers take."""
+    """Return one image as a base64 PNG (`png`) and as nested lists (`pixels`), in the JSON that all servers take."""
     image = np.random.default_rng(0).integers(0, 256, (untrained.SIZE, untrained.SIZE, untrained.CHANNELS), np.uint8)
     encoded = io.BytesIO()
     Image.fromarray(image).save(encoded, "png")
@@ -68,14 +68,14 @@ def bodies(folder: Path) -> dict[str, Path]:
 
 
 def probabilities(answer: bytes) -> list[float]:
-    """Of the one image, from any server's answer."""
+    """Return the probabilities of the one image in any server's answer."""
     tree = json.loads(answer)
     found: list[float] = (tree["predictions"] if isinstance(tree, dict) else tree)[0]["probabilities"]
     return found
 
 
 class Bench:
-    """The run's nets, bodies and options, and what it has measured so far."""
+    """The run's nets, bodies and options, and its measurements so far."""
 
     def __init__(self, options: argparse.Namespace, folder: Path) -> None:
         self.peers: Path | None = options.peers
@@ -99,7 +99,7 @@ class Bench:
         return servers.running(variant, self.models[net], self.peers, self.folder, self.bodies["png"])
 
     def best(self, net: str) -> list[Variant]:
-        """Of each server the options with the most good answers per second; all answers must agree with ours."""
+        """Return each server's options with the most successful answers per second. All answers must equal ours."""
         with self.running(OURS, net) as ours:
             expected = self._answers(ours)
         chosen = []
@@ -155,7 +155,7 @@ class Bench:
             self.memory.setdefault((net, variant.server), []).append(found.memory())
 
     def _raw(self, net: str) -> None:
-        """Spinning threads are onnxruntime's default and as a rule its best: the better of both counts."""
+        """Measure onnxruntime with and without spinning threads, its default. The better one counts."""
         assert self.peers
         for batch in CONNECTIONS:
             both = [
@@ -164,8 +164,10 @@ class Bench:
             self._keep(net, RAW, "none", batch, max(both, key=lambda measured: measured.rps))
 
     def in_turns(self, net: str, variants: list[Variant]) -> None:
-        """Ours beside each that a goal names; of the slowest net, of which HTTP takes least, beside
-        onnxruntime alone too."""
+        """Measure ours against each server that a goal names.
+
+        The slowest net, for which HTTP costs least, is also measured against onnxruntime alone.
+        """
         peers, model, turns = self.peers, self.models[net], serving_turns.QUICK if self.quick else serving_turns.TURNS
         assert peers
         by_server, body = {v.server: v for v in (*variants, TWO_WORKERS)}, self.bodies["png"]
@@ -195,7 +197,7 @@ class Bench:
         say(f"{net:9} {server:18} {body:6} {connections:3} connections {measured.rps:8.0f} rps, {times}{failed}")
 
     def labels(self) -> list[dict[str, Any]]:
-        """Labels per second through /feedback, in calls of two sizes, one at a time; durable when answered."""
+        """Return labels per second through /feedback, in calls of two sizes, one at a time; durable when answered."""
         count, image = (LABELS // 10 if self.quick else LABELS), json.loads(self.bodies["pixels"].read_bytes())
         body, found = json.dumps({"instances": image["instances"] * 250}).encode(), []
         with self.running(OURS, "resnet8") as ours:
@@ -230,7 +232,7 @@ class Bench:
 
 
 def peer_versions(peers: Path | None, packages: tuple[str, ...] = PACKAGES) -> dict[str, str]:
-    """What the peers' environment holds."""
+    """Return the versions in the peers' environment."""
     if not peers:
         return {}
     code = f"import importlib.metadata as m, json; print(json.dumps({{n: m.version(n) for n in {packages}}}))"

@@ -1,4 +1,4 @@
-"""A result of `python -m benchmarks.serving.comparison` as docs/results.md shows it, and beside what was aimed at."""
+"""The table of docs/results.md for a result of `python -m benchmarks.serving.comparison`, and its goals."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from benchmarks.serving.servers import RAW, TWO_WORKERS
 from trueodds.texts import plural
 
 BEST = "best"
-"""Each with the connections that suit it best."""
+"""Key for each server with its best number of connections."""
 SERVERS = ("ours", "mosec", "LitServe", "BentoML", RAW)
 WANTED = {
     ("resnet8", "LitServe", BEST): 2.0,
@@ -23,16 +23,16 @@ WANTED = {
         for n, ratio in (("1", 1.6), ("8", 1.1), ("32", 1.0))
     },
 }
-"""Ours by theirs in requests per second, by connections: the goals."""
+"""Goals: the ratio of ours to theirs in requests per second, by connections."""
 AIMED_AT = {(net, beside) for net, beside, _ in WANTED} | {("resnet8", TWO_WORKERS.server)}
 MOST_MB = 150.0
-"""Memory with ResNet-20."""
+"""Largest memory in MB with ResNet-20."""
 
 
 def goals(result: dict[str, Any]) -> list[dict[str, Any]]:
-    """What was aimed at, and what was found; `ratio` is of requests per second, ours by theirs, in turns.
+    """Return goals and results. `ratio` is ours to theirs in requests per second, in turns.
 
-    Our p99 must be no higher at 32 connections; where the best rates are compared, at 8 too. A single client of ours
+    Our p99 must not be higher at 32 connections and, where the best rates are compared, at 8. A single client of ours
     waits for the disk at every answer, which the others do not.
     """
     found: list[dict[str, Any]] = []
@@ -59,7 +59,7 @@ def goals(result: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def _p99(turns: dict[str, Any]) -> dict[str, tuple[float, float]]:
-    """By connections ours and the peer's, medians over the turns; none beside onnxruntime alone, which has no queue."""
+    """Return p99 of ours and of the peer by connections, as medians over the turns; none for onnxruntime alone."""
     if turns["beside"] == RAW:
         return {}
     middle = {(row["server"], row["connections"]): statistics.median(row["p99_ms"]) for row in turns["series"]}
@@ -68,12 +68,12 @@ def _p99(turns: dict[str, Any]) -> dict[str, tuple[float, float]]:
 
 
 def rate(trial: dict[str, Any]) -> float:
-    """Good answers per second of a trial; none of one that failed to start, or more than one call in a hundred."""
+    """Return successful answers per second of a trial; None if it failed to start, or if over 1% of calls failed."""
     return float(trial["rps"]) if "rps" in trial and trial["failed"] <= 0.01 * trial["requests"] else 0.0
 
 
 def _chosen(trials: list[dict[str, Any]], net: str) -> list[str]:
-    """Of each server the variant that was measured."""
+    """Return the variant of each server that was measured."""
     best: dict[str, dict[str, Any]] = {}
     for trial in trials:
         server = re.split("[ ,]", trial["variant"])[0]
@@ -92,7 +92,7 @@ def _beside(turns: dict[str, Any]) -> str:
 
 
 def markdown(result: dict[str, Any]) -> str:
-    """The table of docs/results.md: requests per second, and p50 / p99 in milliseconds."""
+    """Return the table of docs/results.md: requests per second, and p50 / p99 in milliseconds."""
     cells = {(c["net"], c["body"], c["connections"], c["server"]): c for c in result["cells"]}
     memory = {(m["net"], m["server"]): m for m in result["memory"]}
     servers = [name for name in SERVERS if any(key[3] == name for key in cells)]

@@ -1,4 +1,4 @@
-"""Load on an HTTP server, and what the server's processes take: wrk, PSS and RSS, process groups that end."""
+"""Load on an HTTP server by wrk, the memory of its processes (PSS and RSS), and process groups that end."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ JSON = "application/json"
 
 
 class LoadError(RuntimeError):
-    """A tool is missing, or a server does not do what it is measured for."""
+    """A tool is missing, or a server does not do what is measured."""
 
 
 @dataclass(frozen=True)
 class Load:
-    """One measurement: latencies as the client sees them, in milliseconds."""
+    """One measurement. Latencies are as the client sees them, in milliseconds."""
 
     rps: float
     p50_ms: float
@@ -36,11 +36,11 @@ class Load:
     max_ms: float
     requests: int
     failed: int
-    """Answers with a status of 400 or more, and connections that broke or timed out."""
+    """Number of answers with status 400 or more, and of connections that broke or timed out."""
 
     @classmethod
     def read(cls, line: str) -> Load:
-        """From a line of JSON as post.lua and raw_onnxruntime.py print it."""
+        """Read a line of JSON as post.lua and raw_onnxruntime.py print it."""
         found = json.loads(line)
         failed = found["failed"] + found["broken"]
         good = found["requests"] - found["failed"]
@@ -50,7 +50,7 @@ class Load:
 
 @dataclass(frozen=True)
 class Memory:
-    """Of a whole process tree; PSS counts a page shared by k processes 1/k times in each."""
+    """Memory of a process tree. PSS counts a page shared by k processes 1/k times in each."""
 
     pss_mb: float
     rss_mb: float
@@ -58,7 +58,7 @@ class Memory:
 
 
 def wrk(url: str, body: Path, connections: int, seconds: float) -> Load:
-    """Raises LoadError without wrk, or when it says nothing."""
+    """Run wrk. Raises LoadError if it is missing or prints nothing."""
     if not shutil.which("wrk"):
         raise LoadError("wrk is not installed: apt-get install wrk (https://github.com/wg/wrk)")
     whole = max(1, round(seconds))
@@ -70,7 +70,7 @@ def wrk(url: str, body: Path, connections: int, seconds: float) -> Load:
 
 
 def post(url: str, body: bytes, timeout: float = 30) -> bytes:
-    """The answer's body; urllib's errors as they come."""
+    """Return the body of the answer to a POST request. Raises the errors of urllib."""
     request = urllib.request.Request(url, body, {"content-type": JSON})
     with urllib.request.urlopen(request, timeout=timeout) as answer:
         found: bytes = answer.read()
@@ -81,7 +81,7 @@ def post(url: str, body: bytes, timeout: float = 30) -> bytes:
 def process_group(
     command: list[str], environment: dict[str, str], cwd: Path, log: Path
 ) -> Iterator[subprocess.Popen[bytes]]:
-    """A server in a process group of its own, which ends with the block: SIGTERM, after five seconds SIGKILL."""
+    """Run a server in a process group of its own, which ends with the block: SIGTERM, then SIGKILL after 5 seconds."""
     with log.open("wb") as out:
         process = subprocess.Popen(
             command, env={**os.environ, **environment}, cwd=cwd, stdout=out, stderr=out, start_new_session=True
@@ -102,7 +102,7 @@ def process_group(
 
 @contextlib.contextmanager
 def stopped(pid: int) -> Iterator[None]:
-    """`pid` and everything below it get no processor time during the block."""
+    """Give `pid` and its descendants no processor time during the block."""
     members = _tree(pid)
     try:
         for member in members:
@@ -115,10 +115,10 @@ def stopped(pid: int) -> Iterator[None]:
 
 
 def until_answered(url: str, body: bytes, process: subprocess.Popen[bytes], log: Path) -> bytes:
-    """The first good answer.
+    """Wait for the first successful answer.
 
     Raises:
-        LoadError: the server ended, or gave none in a minute; the message has the end of its log.
+        LoadError: The server ended, or gave no answer within a minute. The message has the end of its log.
     """
     deadline, reason = time.monotonic() + READY_SECONDS, ""
     while time.monotonic() < deadline and process.poll() is None:
@@ -133,7 +133,7 @@ def until_answered(url: str, body: bytes, process: subprocess.Popen[bytes], log:
 
 
 def memory(pid: int) -> Memory:
-    """Of `pid` and everything below it."""
+    """Return the memory of `pid` and its descendants."""
     pss = rss = count = 0
     for process in _tree(pid):
         with contextlib.suppress(psutil.NoSuchProcess):

@@ -1,12 +1,12 @@
-"""Answers of another server that /observe stores in a second, beside SQLite alone with the same rows.
+"""Answers of another server that /observe stores per second, compared with SQLite alone on the same rows.
 
     python -m benchmarks.serving.observe            a minute
     python -m benchmarks.serving.observe --write    and keep the result in benchmarks/results/observe.json
 
-Rows have probabilities of 100 classes and ids of the caller's own. They come over HTTP to a service of one worker with
-a new SQLite store, one request of 5,000 rows after the other, and are durable when it answers. SQLite alone: Python's
-sqlite3 in WAL mode with synchronous=FULL writes ids, times and the same float32 blobs, ready made, into one table, one
-commit for each 1,000 rows. In turns, because the speed of a shared machine drifts.
+Rows have probabilities of 100 classes and the caller's own ids. They are sent over HTTP to a service of one worker with
+a new SQLite store, in consecutive requests of 5,000 rows, and are durable when it answers. SQLite alone: Python's
+sqlite3 in WAL mode with synchronous=FULL writes ids, times and the same prepared float32 blobs into one table, with one
+commit per 1,000 rows. Both take turns, because the speed of a shared machine drifts.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ Rows = npt.NDArray[np.float32]
 
 
 def body(kind: str, rows_NC: Rows, first: int) -> bytes:
-    """A request with rows whose ids count from `first`."""
+    """Return a request with rows whose ids count from `first`."""
     ids = [f"row-{first + n}" for n in range(len(rows_NC))]
     if kind == "NDJSON":
         lists = rows_NC.astype(np.float64).tolist()
@@ -59,7 +59,7 @@ def body(kind: str, rows_NC: Rows, first: int) -> bytes:
 
 @contextlib.contextmanager
 def service(folder: Path) -> Iterator[tuple[httpx.Client, psutil.Process]]:
-    """A service with an empty store and no model."""
+    """Run a service with an empty store and no model."""
     url_file = folder / "url"
     options = {"--port": "0", "--store": folder / "store.sqlite", "--models": folder / "none", "--url-file": url_file}
     words = [str(word) for option in options.items() for word in option]
@@ -77,7 +77,7 @@ def service(folder: Path) -> Iterator[tuple[httpx.Client, psutil.Process]]:
 
 
 def observed(kind: str, rows_NC: Rows) -> dict[str, float]:
-    """Rows a second through the service, and its processor time for each."""
+    """Return rows per second through the service, and its processor time per row."""
     bodies = [body(kind, rows_NC[at : at + REQUEST], at) for at in range(0, len(rows_NC), REQUEST)]
     with tempfile.TemporaryDirectory() as folder, service(Path(folder)) as (client, process):
         query, headers = {"model": "benchmark", "version": "1"}, {"content-type": KINDS[kind]}
@@ -91,13 +91,13 @@ def observed(kind: str, rows_NC: Rows) -> dict[str, float]:
 
 
 def _busy(process: psutil.Process) -> float:
-    """Processor time in seconds of a service and of the process that reads Parquet for it."""
+    """Return the processor time in seconds of a service and of the process that reads Parquet for it."""
     times = [one.cpu_times() for one in (process, *process.children())]
     return sum(time.user + time.system for time in times)
 
 
 def alone(rows_NC: Rows) -> dict[str, float]:
-    """Rows a second into one table, ready made."""
+    """Return prepared rows per second into one table."""
     rows = [(f"row-{n}", 0, row.tobytes()) for n, row in enumerate(rows_NC)]
     with tempfile.TemporaryDirectory() as folder, contextlib.closing(sqlite3.connect(f"{folder}/s.sqlite")) as db:
         db.execute("PRAGMA journal_mode=WAL")
@@ -112,7 +112,7 @@ def alone(rows_NC: Rows) -> dict[str, float]:
 
 
 def measure(count: int, turns: int) -> dict[str, Any]:
-    """The rates of all, in turns."""
+    """Return the rates of all, measured in turns."""
     rows_NC = softmax(pool_logits("A", count, 1)).astype(np.float32)
     series: dict[str, list[dict[str, float]]] = {name: [] for name in (*KINDS, ALONE)}
     for turn in range(turns):
@@ -131,7 +131,7 @@ def measure(count: int, turns: int) -> dict[str, Any]:
 
 
 def markdown(result: dict[str, Any]) -> str:
-    """A table for docs/results.md."""
+    """Return the table for docs/results.md."""
     lines = [
         "| way | rows a second, median (lowest) | processor time a row | share of SQLite alone |",
         "|---|---|---|---|",

@@ -1,4 +1,4 @@
-"""The servers that benchmarks.serving.comparison compares: how each is started, with which of its own options."""
+"""The servers that benchmarks.serving.comparison compares, how they are started, and their options."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class Running:
     server: str
 
     def url(self, body: str) -> str:
-        """Where a body of this kind is sent: BentoML has one route for each type of input."""
+        """Return the URL for a body of this kind. BentoML has one route for each type of input."""
         return f"{self.base}/predict{'_png' if self.server == 'BentoML' and body == 'png' else ''}"
 
     def memory(self) -> load.Memory:
@@ -74,12 +74,12 @@ class Running:
 
 @contextlib.contextmanager
 def running(variant: Variant, model: Path, peers: Path | None, scratch: Path, body: Path) -> Iterator[Running]:
-    """Start it on a free port and wait for a good answer to `body`; it ends with the block.
+    """Start a server on a free port and wait for a successful answer to `body`. It ends with the block.
 
     `model` is a published bundle's folder. Ours gets a new store each time, in `scratch`.
 
     Raises:
-        load.LoadError: it does not answer.
+        load.LoadError: The server does not answer.
     """
     port, log = _free_port(), scratch / f"{variant.server}.log"
     command, environment, cwd = _command(variant, model, peers, scratch, port)
@@ -90,7 +90,7 @@ def running(variant: Variant, model: Path, peers: Path | None, scratch: Path, bo
 
 
 def raw(peers: Path, model: Path, batch: int, seconds: float, *, spinning: bool) -> load.Load:
-    """onnxruntime alone, in a process of its own."""
+    """Run onnxruntime alone in a process of its own."""
     command = [str(peers), "raw_onnxruntime.py", str(batch), str(seconds)]
     environment = {**privacy.SWITCHES, "MODEL": str(model / "model.onnx"), "SPINNING": str(int(spinning))}
     done = subprocess.run(command, env=environment, cwd=PEERS, capture_output=True, text=True, timeout=seconds + 60)

@@ -1,7 +1,7 @@
-"""Ours beside one other in short turns, both up all the while: a shared machine's speed changes by a tenth in a minute.
+"""Ours and one other server in short turns, both running, because a shared machine's speed changes by 10% in a minute.
 
-The one whose turn it is not is stopped (SIGSTOP): LitServe's batching worker asks its queue again and again, and would
-take a core from whoever is measured.
+The server that is not measured is stopped (SIGSTOP). LitServe's batching worker polls its queue continuously and would
+take a core from the other.
 """
 
 from __future__ import annotations
@@ -16,19 +16,23 @@ from benchmarks.serving import load
 from benchmarks.serving.servers import OURS, RAW, TWO_WORKERS, Running
 
 TURNS, LONGER = 12, 3
-"""Turns, and how much longer ours is loaded than onnxruntime alone in each: what is under way when time is up does
-not count, up to 32 of the 560 images that ResNet-18 answers in two seconds."""
+"""Number of turns, and the factor by which ours is loaded longer than onnxruntime alone.
+
+Requests in progress at the end do not count: up to 32 of the 560 images that ResNet-18 answers in two seconds.
+"""
 QUICK = 2
-"""Turns that tell whether it works."""
+"""Number of turns of a trial run."""
 CONNECTIONS = {"LitServe": (1, 8, 32), "mosec": (1, 8, 32), TWO_WORKERS.server: (1, 8, 32)}
 
 Series = dict[tuple[str, int], list[load.Load]]
-"""By server and connections, a load for each turn."""
+"""Loads of each turn, by server and connections."""
 
 
 def beside_peer(ours: Running, theirs: Running, body: Path, seconds: float, turns: int) -> dict[str, Any]:
-    """`ratio`: ours by theirs in requests per second, each with the connections that suit it best, and `ratios`, with
-    the same; turn by turn, of which the median."""
+    """Return the ratio of ours to theirs in requests per second, as medians over turns.
+
+    `ratio` has each server's best number of connections, `ratios` the same number for both.
+    """
     series: Series = {}
     order, servers, numbers = Random(0), [ours, theirs], CONNECTIONS[theirs.server]
     for running in servers:
@@ -48,7 +52,7 @@ def beside_peer(ours: Running, theirs: Running, body: Path, seconds: float, turn
 def beside_raw(
     ours: Running, raw: Callable[[bool], load.Load], body: Path, seconds: float, turns: int
 ) -> dict[str, Any]:
-    """`raw`: onnxruntime alone, with or without spinning threads: what is better in the median counts."""
+    """Return ours against onnxruntime alone (`raw`), with or without spinning threads, whichever median is better."""
     connections = 32
     series: Series = {}
     load.wrk(ours.url(body.stem), body, connections, 1)  # warm

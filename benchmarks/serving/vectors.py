@@ -1,4 +1,4 @@
-"""Vectors answered per second beside LitServe: scikit-learn's gradient boosting on 30 features, the same file for both.
+"""Vectors per second compared with LitServe: scikit-learn's gradient boosting on 30 features, the same file for both.
 
     python -m venv .peers && .peers/bin/pip install litserve onnxruntime pillow uvloop httptools
     apt-get install wrk
@@ -6,9 +6,10 @@
     python -m benchmarks.serving.vectors --peers .peers/bin/python --quick
     python -m benchmarks.serving.vectors --table                       # the committed result
 
-One run: the breast cancer data, exported by skl2onnx; one vector a request, as a list of numbers in JSON. LitServe's
-best options are found by a short trial at 32 connections; ours runs as it comes. Answers are compared first. Then short
-turns, both up all the while (benchmarks.serving.turns). Ours stores every prediction durably before it answers it.
+The model is fitted to the breast cancer data and exported by skl2onnx. A request has one vector as a list of numbers in
+JSON. A short trial at 32 connections finds LitServe's best options; ours runs with its defaults. Answers are compared
+first. Then come short turns with both running (benchmarks.serving.turns). Ours stores every prediction durably before
+it answers.
 """
 
 from __future__ import annotations
@@ -33,13 +34,13 @@ from benchmarks.serving.comparison import peer_versions, probabilities
 from benchmarks.serving.comparison_report import rate
 from trueodds.bundle import Bundle, Description, open_models
 from trueodds.calibrators import Temperature
-from trueodds.importing.options import Options
+from trueodds.importing.options import ImportOptions
 from trueodds.importing.rewriting import convert
-from trueodds.importing.rows import LabelledRows
+from trueodds.importing.rows import ImportRows
 
 RESULT = RESULTS / "vector_serving.json"
 WANTED = 1.4
-"""Ours by LitServe's in requests per second: the goal."""
+"""Goal: the ratio of ours to LitServe's in requests per second."""
 CONNECTIONS = 32
 started = time.perf_counter()
 
@@ -49,7 +50,7 @@ def say(text: str) -> None:
 
 
 def publish(folder: Path) -> tuple[Path, npt.NDArray[np.float32]]:
-    """The published version and one row of the data."""
+    """Return the published version and one row of the data."""
     from skl2onnx import to_onnx
     from sklearn.datasets import load_breast_cancer
     from sklearn.ensemble import GradientBoostingClassifier
@@ -59,8 +60,8 @@ def publish(folder: Path) -> tuple[Path, npt.NDArray[np.float32]]:
     estimator = GradientBoostingClassifier(random_state=0).fit(rows_NF, data.target)
     file, model = folder / "boosting.onnx", folder / "model.onnx"
     file.write_bytes(to_onnx(estimator, rows_NF[:1]).SerializeToString())
-    rows = LabelledRows("breast cancer", rows_NF, data.target, features=tuple(data.feature_names))
-    converted = convert(file, rows, Options())
+    rows = ImportRows("breast cancer", rows_NF, data.target, features=tuple(data.feature_names))
+    converted = convert(file, rows, ImportOptions())
     model.write_bytes(converted.data)
     logits_NC = ort.InferenceSession(model).run(None, {converted.kind.tensor: rows_NF})[0]
     off = float(np.abs(np.exp(logits_NC) - estimator.predict_proba(rows_NF)).max())
@@ -88,7 +89,7 @@ def publish(folder: Path) -> tuple[Path, npt.NDArray[np.float32]]:
 
 
 def best(model: Path, peers: Path, folder: Path, body: Path, seconds: float) -> tuple[servers.Variant, list[Any]]:
-    """LitServe's options with the most good answers per second, and all trials; all answers must agree with ours."""
+    """Return LitServe's options with the most successful answers per second, and all trials. They must equal ours."""
     with servers.running(servers.OURS, model, None, folder, body) as ours:
         expected = probabilities(load.post(ours.url(body.stem), body.read_bytes()))
     trials: list[dict[str, Any]] = []
@@ -113,7 +114,7 @@ def best(model: Path, peers: Path, folder: Path, body: Path, seconds: float) -> 
 
 
 def markdown(result: dict[str, Any]) -> str:
-    """Requests per second of each, over the turns, and their ratio."""
+    """Return requests per second of each over the turns, and their ratio."""
     lines = ["| server | connections | requests per second, lowest .. highest | p99, median |", "|---|---|---|---|"]
     for row in result["turns"]["series"]:
         low, high, p99 = min(row["rps"]), max(row["rps"]), float(np.median(row["p99_ms"]))

@@ -1,10 +1,10 @@
-"""What keeping the middle of an epoch costs: bytes and seconds of one checkpoint, and its share of the time.
+"""Cost of checkpoints within an epoch: bytes and seconds of one checkpoint, and its share of the time.
 
     python -m benchmarks.training.checkpoints                        # half a minute
 
-for nets of the size of CIFAR-100's, at the end of an epoch of 45,000 rows, where the checkpoint is largest (its logits
-and labels go along), after one step of SGD with momentum; the median of nine on this disk. `share` is that of one each
-`pipeline.training.checkpoint.EVERY` seconds, as training writes them.
+It is measured for nets of the size used for CIFAR-100, at the end of an epoch of 45,000 rows, when the checkpoint is
+largest because it includes logits and labels, after one step of SGD with momentum. Times are the median of nine on this
+disk. `share` is that of one checkpoint per `pipeline.training.checkpoint.EVERY` seconds, as training writes them.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from benchmarks.record import RESULTS, circumstances, write
 from pipeline.config import Training
 from pipeline.training.checkpoint import EVERY, Checkpoint
 from pipeline.training.resolution import plan_of
-from pipeline.training.state import Epoch, TrainingState
+from pipeline.training.training_state import Epoch, TrainingState
 
 RESULT = RESULTS / "checkpoints.json"
 NETS = ("resnet8", "resnet20", "resnet18")
@@ -30,7 +30,7 @@ CLASSES = 100
 
 
 def measure(name: str, rows: int, rounds: int, device: torch.device) -> dict[str, Any]:
-    """One net's checkpoint, written again and again."""
+    """Write one net's checkpoint again and again, and measure it."""
     plan = plan_of(Training(net=name), "cifar100", "image", held_out=False)
     state = TrainingState.initial(plan, plan.net.build(3, CLASSES).to(device))
     state.descend(state.net(torch.zeros(2, 3, 32, 32, device=device)).sum(), 2)
@@ -53,7 +53,7 @@ def measure(name: str, rows: int, rounds: int, device: torch.device) -> dict[str
 
 
 def markdown(record: dict[str, Any]) -> str:
-    """The record as a table of docs/results.md."""
+    """Return the record as a table of docs/results.md."""
     lines = [
         f"At most one in {record['every']:g} s; {record['rows']:,} rows of {CLASSES} classes, on {record['device']}.",
         "",

@@ -1,12 +1,11 @@
-"""What a head costs that learns from cached features, beside one that learns from photos in every step.
+"""Cost of training a head on cached features, compared with computing them from photos in every step.
 
     python -m benchmarks.training.finetuning           # five minutes on two cores
 
-makes a folder of photos as `benchmarks.training.photos` does, and weights of torchvision's ResNet-18 drawn at random
-(its published ones need a network; time and memory are the same, and accuracy is not what is measured), and runs
-`python -m pipeline` on them with recipe finetune-head, each stage in a process of its own. `first`: 50 epochs, the
-features among them; `again`: another method, which finds the features. `every step`: one epoch of the same with
-`flip`, so that the body runs on each batch.
+It makes a folder of photos like `benchmarks.training.photos`, and random weights of torchvision's ResNet-18. (Published
+weights need a network; time and memory are the same, and accuracy is not measured.) It runs `python -m pipeline` on
+them with recipe finetune-head, each stage in a process of its own. `first`: 50 epochs including the features; `again`:
+another method, which finds the features; `every step`: one epoch with `flip`, so that the body runs on each batch.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ RUNS = {
 
 
 def measure(photos: int, threads: int, folder: Path) -> dict[str, Any]:
-    """Seconds and peak memory of fetching and of each of RUNS."""
+    """Return seconds and peak memory of fetching and of each of RUNS."""
     (folder / "params.yaml").write_bytes((ROOT / "params.yaml").read_bytes())
     write_photos(folder, photos, SIDE)
     torch.manual_seed(0)
@@ -46,7 +45,7 @@ def measure(photos: int, threads: int, folder: Path) -> dict[str, Any]:
 
 
 def markdown(record: dict[str, Any]) -> str:
-    """The record as a table of docs/results.md."""
+    """Return the record as a table of docs/results.md."""
     runs, epochs = record["runs"], record["epochs"]
     names = {
         "fetch": "reading the photos",

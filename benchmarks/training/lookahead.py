@@ -1,12 +1,13 @@
-"""What a meta step costs: looking ahead through the last layer, through all layers, and by double backward.
+"""Cost of a meta step: looking ahead through the last layer, through all layers, and by double backward.
 
     python -m benchmarks.training.lookahead                      # resnet8 and resnet18: minutes
     python -m benchmarks.training.lookahead --nets resnet8 --rounds 3 --threads 1
 
 One interleaved run: a round takes the ways in a new order, and each one's step is timed beside a step of cross entropy,
-so that a machine that slows down slows both. `step` is the median over rounds of the two times' ratio, of gamma_net;
-`memory` the ratio of the peaks that torch's allocator held during a step. `double backward` is the same gradient as
-`all`, by differentiating the gradient. `all, every: 4` is a step with a meta step and three without, by four.
+so that a machine that slows down slows both. `step` is the median over rounds of the ratio of the two times, for
+gamma_net. `memory` is the ratio of the peaks that torch's allocator held during a step. `double backward` is the same
+gradient as `all`, by differentiating the gradient. `all, every: 4` is one step with a meta step and three without,
+divided by four.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ EVERY = 4
 
 
 def double_backward(bench: Bench, method: Method) -> None:
-    """A step of which the meta gradient is that of the gradient; what the forward-mode pass is for."""
+    """Return a step with the meta gradient by double backward, which the forward-mode pass replaces."""
     net, outer = bench.net, OuterLoss("sece", 0.5)
     inputs, labels = bench.normalise(bench.pixels), bench.labels
     theta = dict(net.named_parameters())
@@ -53,7 +54,7 @@ def double_backward(bench: Bench, method: Method) -> None:
 
 
 def ways(bench: Bench) -> dict[str, Callable[[], None]]:
-    """Name -> a step of training; `every: 4` is four of them."""
+    """Return the training steps by name. `every: 4` is four of them."""
     head, whole = (methods.build("flg_sece", bench.net, lookahead=name) for name in ("head", "all"))
     plain = methods.build("fl1")
 
@@ -71,7 +72,7 @@ def ways(bench: Bench) -> dict[str, Callable[[], None]]:
 
 
 def measure(bench: Bench, rounds: int, seed: int) -> list[dict[str, Any]]:
-    """One row a way."""
+    """Return one row per way."""
     ce = methods.build("ce")
     steps = ways(bench)
     base = bench.peak(lambda: bench.step(ce))
@@ -88,7 +89,7 @@ def measure(bench: Bench, rounds: int, seed: int) -> list[dict[str, Any]]:
 
 
 def markdown(record: dict[str, Any]) -> str:
-    """A row for each net and way."""
+    """Return a row for each net and way."""
     lines = ["| net | look-ahead | step, by one of cross entropy | goal | peak memory |", "|---|---|---:|---:|---:|"]
     for net in record["nets"]:
         for row in net["ways"]:

@@ -1,15 +1,15 @@
-"""The training loop beside a plain PyTorch one: the same net, batch, threads and rows, in turns.
+"""The training loop compared with a plain PyTorch loop: the same net, batch, threads and rows, in turns.
 
     python -m benchmarks.training.loop                           # on a CPU: ResNet-8 and ResNet-20, 16 minutes
     python -m benchmarks.training.loop --device cuda  # ResNet-18, ResNet-50, WRN-26-10, DenseNet-121
     python -m benchmarks.training.loop --device cuda --methods  # eight methods beside cross entropy, ResNet-18
 
-The plain loop is written as the public code of the focal loss paper is: a DataLoader of PIL images with torchvision's
+The plain loop is written like the public code of the focal loss paper: a DataLoader of PIL images with torchvision's
 random crop, flip, ToTensor and Normalize, the summed loss clipped at 2, `loss.item()` at every step, SGD with momentum,
-error and NLL of the validation rows after every epoch. On a CPU it loads in its own process, on CUDA with four workers.
-Ours runs whole, with all that it measures and keeps. Each turn is a process of its own; `images/s` counts training
-images from the end of the first epoch to the end of the last, validation among it; memory is the process's highest (of
-the device, what torch allocated at most). Ratios are medians over turns, each beside the plain loop's turn.
+and error and NLL of the validation rows after every epoch. On a CPU it loads in its own process, on CUDA with four
+workers. Our loop runs with everything that it measures and stores. Each turn is a process of its own. `images/s` counts
+training images from the end of the first epoch to the end of the last, including validation. Memory is the process's
+peak, or on a GPU the peak that torch allocated. Ratios are medians over turns, each to the plain loop's turn.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from pipeline.data.dataset import DataSet
 from pipeline.training.loop import train
 from pipeline.training.machine.device import device_of
 from pipeline.training.resolution import plan_of
-from pipeline.training.state import Row, TrainingState
+from pipeline.training.training_state import Row, TrainingState
 from trueodds.texts import plural
 
 CLASSES, SIDE, BATCH = 100, 32, 128
@@ -53,13 +53,13 @@ MEAN, STD = [0.507, 0.487, 0.441], [0.267, 0.256, 0.276]
 
 
 def images(rows: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """Noise, which takes as long as photos."""
+    """Return noise images, which take as long as photos."""
     rng = np.random.default_rng(seed)
     return rng.integers(0, 256, (rows, SIDE, SIDE, 3), dtype=np.uint8), rng.integers(0, CLASSES, rows)
 
 
 def ours(turn: dict[str, Any]) -> list[float]:
-    """The end of each epoch, in seconds, of our loop."""
+    """Return the end of each epoch of our loop in seconds."""
     held = min(VALIDATION, turn["rows"] // 5)
     arrays = {"train": images(turn["rows"], 0), "val": images(held, 1), "test": images(held, 2)}
     card = {
@@ -88,7 +88,7 @@ def ours(turn: dict[str, Any]) -> list[float]:
 
 
 def plain(turn: dict[str, Any]) -> list[float]:
-    """The same of a loop as the papers' public code has it."""
+    """Return the same for a loop like that of the papers' public code."""
     from PIL import Image
     from torch.utils.data import DataLoader, Dataset
 
@@ -140,7 +140,7 @@ def plain(turn: dict[str, Any]) -> list[float]:
 
 
 def run_turn(turn: dict[str, Any]) -> dict[str, float]:
-    """In this process: images a second, and megabytes at most."""
+    """Return images per second and peak megabytes, measured in this process."""
     torch.manual_seed(0)
     ends = (plain if turn["loop"] == "plain" else ours)(turn)
     highest = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
@@ -149,7 +149,7 @@ def run_turn(turn: dict[str, Any]) -> dict[str, float]:
 
 
 def in_turns(of: list[dict[str, Any]], rounds: int) -> list[dict[str, Any]]:
-    """Each of the turns beside the first one, round by round; medians and ratios."""
+    """Run each of the turns beside the first one, round by round, and return medians and ratios."""
     measured: list[list[dict[str, float]]] = [[] for _ in of]
     for _ in range(rounds):
         for turn, found in zip(of, measured, strict=True):
@@ -171,7 +171,7 @@ def in_turns(of: list[dict[str, Any]], rounds: int) -> list[dict[str, Any]]:
 
 
 def markdown(record: dict[str, Any]) -> str:
-    """The record as a table of docs/results.md."""
+    """Return the record as a table of docs/results.md."""
     head = ["| net | loop | images/s | beside the first | memory, beside the first |", "|---|---|---:|---:|---:|"]
     rows = []
     for one in record["lines"]:

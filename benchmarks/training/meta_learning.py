@@ -3,10 +3,10 @@
     python -m benchmarks.training.meta_learning --data FOLDER/cifar100.npz      # half an hour on two cores
     python -m benchmarks.training.meta_learning --data FOLDER/cifar100.npz --methods fl1 flg_sece --epochs 5
 
-The gamma-net paper's recipe and its 8:1:1 on every fifth class, so 8,000 rows to learn from, 1,000 to choose the epoch
-and fit the temperature, 1,000 that only the meta parts learn from, and 2,000 for the test. The net is small (resnet8)
-and the run short, so these are not the paper's numbers. Nothing is tuned on this data. What is done is kept in the
-result file after every run, and a run that is there with the same settings is not repeated.
+It uses the gamma-net paper's recipe and its 8:1:1 split on every fifth class: 8,000 rows to learn from, 1,000 to choose
+the epoch and fit the temperature, 1,000 that only the meta parts learn from, and 2,000 for the test. The net is small
+(resnet8) and the run short, so these are not the paper's numbers. Nothing is tuned on this data. Finished runs are
+stored in the result file after every run, and are not repeated with the same settings.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ import torch
 from benchmarks.record import RESULTS, circumstances, write
 from pipeline import data
 from pipeline.config import Data, Evaluation, Training
-from pipeline.data.splitting.parts import OF_RECIPES
+from pipeline.data.splitting.sampling import OF_RECIPES
 from pipeline.training.loop import train
 from pipeline.training.plan import Plan
 from pipeline.training.resolution import plan_of
@@ -47,9 +47,9 @@ SHOWN = {
     "classwise_ece": ("class-wise ECE", "classwise_floor"),
     "mce": ("MCE", "mce_floor"),
 }
-"""Value -> its column, and what the 95th percentile of its noise floor is called."""
+"""Column of each value, and the key of its noise floor's 95th percentile."""
 EVERY = 5
-"""One class in so many is kept."""
+"""Every n-th class that is kept."""
 GAMMA = ("mean", "std", "q05", "q95")
 
 
@@ -72,7 +72,7 @@ def spread(values: list[float], digits: int = 3) -> str:
 
 
 def planned(method: str, seed: int, epochs: int, width: int) -> Plan:
-    """The plan of one run."""
+    """Return the plan of one run."""
     training = Training(
         method=method, seed=seed, epochs=epochs, width=width, recipe=RECIPE, net="resnet8", device="cpu", threads=1
     )
@@ -80,14 +80,14 @@ def planned(method: str, seed: int, epochs: int, width: int) -> Plan:
 
 
 def dataset_of(source: Path) -> data.DataSet:
-    """Every fifth class, split as the recipe says."""
+    """Return every fifth class, split by the recipe."""
     with tempfile.TemporaryDirectory() as folder:
         place = subset(source, Path(folder))
         return data.load(Data(dataset="cifar100-subset", path=str(place)), OF_RECIPES[RECIPE])
 
 
 def one(source: Path, method: str, seed: int, plan: Plan) -> dict[str, Any]:
-    """Train, scale the temperature on the validation rows, measure on the test rows."""
+    """Train, fit the temperature on the validation rows, and measure on the test rows."""
     torch.set_num_threads(1)
     dataset = dataset_of(source)
     begin = time.perf_counter()
@@ -115,13 +115,13 @@ def one(source: Path, method: str, seed: int, plan: Plan) -> dict[str, Any]:
 
 
 def kept() -> list[str]:
-    """The values of metrics.json that a run's record has."""
+    """Return the values of metrics.json that a run's record has."""
     floors = [f"{floor}_p95" for _, floor in SHOWN.values() if floor]
     return [*(f"{name}{end}" for name in SHOWN for end in ("", "_lower", "_upper")), "ece_estimate", *floors]
 
 
 def markdown(record: dict[str, Any]) -> str:
-    """Two tables, before and after temperature scaling, gamma over time, and what the intervals allow to say."""
+    """Return two tables, before and after temperature scaling, gamma over time, and conclusions from the intervals."""
     runs = record["runs"]
     by_method = {m: [run for run in runs if run["method"] == m] for m in dict.fromkeys(run["method"] for run in runs)}
     lines = []
@@ -159,7 +159,7 @@ def markdown(record: dict[str, Any]) -> str:
 
 
 def verdict(by_method: dict[str, list[dict[str, Any]]]) -> str:
-    """What the intervals as trained allow to say, of each method beside the one that it grew from."""
+    """Return the conclusions from the intervals as trained, for each method compared with its base method."""
     sentences = []
     for method, origin in (("flg", "fl1"), ("flg_sece", "fl1"), ("ce_meta_sece", "ce")):
         if {method, origin} - by_method.keys():

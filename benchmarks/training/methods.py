@@ -1,15 +1,15 @@
-"""What each way to train costs, next to cross entropy on the same net: step time and peak memory.
+"""Cost of each training method compared with cross entropy on the same net: step time and peak memory.
 
     python -m benchmarks.training.methods                      # every preset, and each part that no preset has: minutes
     python -m benchmarks.training.methods --only cpc sb_ece --rounds 3 --threads 1
 
 One interleaved run: a round takes the methods in a new order, and each one's step is timed beside a step of cross
-entropy, so that a machine that slows down slows both. `step` is the median over rounds of the two times' ratio. On a
-shared machine its noise is larger than the loss itself; `loss` therefore times the loss alone, forward and backward
-from the logits, and `share` is what it takes beyond cross entropy's, in parts of cross entropy's step. `memory` is the
-peak that torch's allocator held during a step, as a ratio too. Interleaved penalties take their own step after each,
-separate ones a backward pass, AugMix three views of each image, and parts that look ahead a pass of held-out rows
-(`benchmarks.training.lookahead`): the goal is not for them.
+entropy, so that a machine that slows down slows both. `step` is the median over rounds of the ratio of the two times.
+On a shared machine its noise exceeds the loss itself. `loss` therefore times the loss alone, forward and backward from
+the logits, and `share` is its excess over cross entropy's, as a share of cross entropy's step. `memory` is the ratio of
+the peaks that torch's allocator held during a step. Interleaved penalties take their own step after each, separate ones
+a backward pass, AugMix three views of each image, and parts that look ahead a pass of held-out rows
+(`benchmarks.training.lookahead`). The goal does not apply to them.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from pipeline.training.batches import ImageNormaliser
 
 RESULT = RESULTS / "training.json"
 GOAL = 1.03
-DESCENT = Descent(rate=1e-4, summed=True, clip=2.0)
+DESCENT = Descent(rate=1e-4, is_sum=True, clip=2.0)
 SIZE, CHANNELS = 32, 3
 REPEATS = 10  # of the loss alone, per round
 
@@ -56,7 +56,7 @@ class Bench:
         self.generator = torch.Generator().manual_seed(0)
 
     def step(self, method: methods.Method) -> None:
-        """What the training loop does with a batch."""
+        """Do a training step on a batch, as the training loop does."""
         images, targets = self._batch(method)
         batch = ForwardPass.of(self.net, images, targets, self.labels, progress=0.5)
         for meta in method.meta.due(1):
@@ -66,7 +66,7 @@ class Bench:
             self.descend(term.weight * term.value(self.net(self.normalise(self.pixels)), self.labels))
 
     def loss(self, method: methods.Method) -> Callable[[], None]:
-        """The loss alone, from features that need a gradient: ready to be timed."""
+        """Return a function for the loss alone, from features that need a gradient, ready to be timed."""
         with torch.no_grad():
             images, targets = self._batch(method)
             batch = ForwardPass.of(self.net, images, targets, self.labels, progress=0.5).apart()
@@ -84,7 +84,7 @@ class Bench:
         return time.perf_counter() - begin
 
     def peak(self, step: Callable[[], None]) -> int:
-        """Bytes at the peak of one step, above what lay there before."""
+        """Return the peak bytes of one step above those before it."""
         step()
         if self.device.type == "cuda":
             before = torch.cuda.memory_allocated()
@@ -105,7 +105,7 @@ class Bench:
         return method.batch(self.normalise(pixels), self.labels, self.classes, self.generator)
 
     def descend(self, loss: Tensor, apart: Sequence[tuple[float, Tensor]] = ()) -> None:
-        """The gradient and a step of the optimizer."""
+        """Compute the gradient and take a step of the optimizer."""
         self.optimizer.zero_grad(set_to_none=True)
         backward(loss, apart, self.net)
         self.optimizer.step()
@@ -116,7 +116,7 @@ class Bench:
 
 
 def specs() -> dict[str, str]:
-    """Name -> spec: every preset, and every part that none of them has, penalties and labels on cross entropy."""
+    """Return specs by name: every preset, and every part that no preset has; penalties and labels on cross entropy."""
     used = {name for preset in methods.PRESETS.values() for name in preset.parts.split("+")}
     rest = {
         name: name if part.role == "primary" else f"ce+mmce+{name}" if part.weighs else f"ce+{name}"
@@ -127,7 +127,7 @@ def specs() -> dict[str, str]:
 
 
 def measure(bench: Bench, names: dict[str, str], rounds: int, seed: int) -> list[dict[str, Any]]:
-    """One row per method, in the table's order."""
+    """Return one row per method, in the table's order."""
     built = {name: methods.build(spec, bench.net) for name, spec in names.items()}
     ce = methods.build("ce")
     peaks = {name: bench.peak(lambda method=method: bench.step(method)) for name, method in built.items()}  # type: ignore[misc]  # warms up too
@@ -162,7 +162,7 @@ def measure(bench: Bench, names: dict[str, str], rounds: int, seed: int) -> list
 
 
 def markdown(record: dict[str, Any]) -> str:
-    """The record as a table, dearest first."""
+    """Return the record as a table, the most expensive first."""
     setting = record["setting"]
     lines = [
         f"{setting['net']}, batch {setting['batch']}, {setting['classes']} classes, {setting['device']},"

@@ -1,13 +1,13 @@
-"""What fetching and training hold in memory at their peak, for many small rows and for many photos.
+"""Peak memory of fetching and training, for many small rows and for many photos.
 
     python -m benchmarks.training.photos --before 7f39044                                 # four minutes
     python -m benchmarks.training.photos --rows 1300000 --photos 20000 --out large.json  # half an hour, 15 GB of disk
 
-makes an .npz of images of 32 x 32 and a folder of JPEG photos of 224 x 224 (smooth colours and grain, so that they
-compress as photos do) in a temporary folder, and runs `python -m pipeline` on each: fetch, and one epoch of a ResNet-8
-of width 4, each in a process of its own; then it times the augmentation of photos. `peak` is the process's VmHWM:
+It makes an .npz of images of 32 x 32 and a folder of JPEG photos of 224 x 224 (smooth colours and grain, so that they
+compress like photos) in a temporary folder. It runs `python -m pipeline` on each: fetch, and one epoch of a ResNet-8 of
+width 4, each in a process of its own. Then it times the augmentation of photos. `peak` is the process's VmHWM:
 interpreter, libraries, the net's activations, and all pages of mapped files that were in its memory at one time.
-`--before` does the same with the code of that commit. Of the photos, DISTINCT differ and the others are links.
+`--before` does the same with the code of that commit. DISTINCT of the photos differ, the others are links.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ print(re.search(r"VmHWM:\\s+(\\d+) kB", pathlib.Path("/proc/self/status").read_t
 
 
 def write_rows(folder: Path, rows: int, side: int) -> None:
-    """An .npz of images whose brightness tells their class."""
+    """Write an .npz of images whose brightness gives their class."""
     (folder / "datasets").mkdir(parents=True)
     images, rng = mapped.empty((rows, side, side, 3), np.uint8, folder), np.random.default_rng(0)
     labels, pages = np.arange(rows) % CLASSES, mapped.Pages(images)
@@ -68,7 +68,7 @@ def write_rows(folder: Path, rows: int, side: int) -> None:
 
 
 def write_photos(folder: Path, photos: int, side: int) -> None:
-    """A folder of JPEG files."""
+    """Write a folder of JPEG files."""
     root, rng = folder / "datasets" / "photos" / "train", np.random.default_rng(0)
     for number in range(photos):
         path = root / f"class{number % CLASSES}" / f"{number:05}.jpg"
@@ -83,7 +83,7 @@ def write_photos(folder: Path, photos: int, side: int) -> None:
 
 
 def stages(code: Path, folder: Path, name: str) -> dict[str, dict[str, Any]]:
-    """Fetch and train of one data set by the code at `code`."""
+    """Fetch and train one data set with the code at `code`."""
     (folder / "params.yaml").write_bytes((code / "params.yaml").read_bytes())
     training = ["net=resnet8", "width=4", "epochs=1", "device=cpu", "threads=1", f"batch_size={BATCHES[name]}"]
     fetched = run_stage(code, folder, ["fetch", f"dataset={name}"])
@@ -92,7 +92,7 @@ def stages(code: Path, folder: Path, name: str) -> dict[str, dict[str, Any]]:
 
 
 def run_stage(code: Path, folder: Path, words: Sequence[str]) -> dict[str, Any]:
-    """One stage by the code at `code` in `folder`, in a process of its own: seconds, and MB at the peak."""
+    """Run one stage with the code at `code` in `folder`, in a process of its own. Returns seconds and peak MB."""
     environment = {key: value for key, value in os.environ.items() if key != "TRUEODDS_DATA"}
     started = time.perf_counter()
     done = subprocess.run(
@@ -108,7 +108,7 @@ def run_stage(code: Path, folder: Path, words: Sequence[str]) -> dict[str, Any]:
 
 
 def augmentation_ms(augment: Augmentation, side: int, images: int = 64) -> float:
-    """Processor time of one image, in milliseconds, on one thread."""
+    """Return the processor time of one image in milliseconds, on one thread."""
     torch.set_num_threads(1)
     rows = torch.randint(0, 256, (images, side, side, 3), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
     augment(rows[:1], torch.Generator().manual_seed(0))  # torchvision is imported
@@ -118,7 +118,7 @@ def augmentation_ms(augment: Augmentation, side: int, images: int = 64) -> float
 
 
 def markdown(record: dict[str, Any]) -> str:
-    """The record as tables of docs/results.md."""
+    """Return the record as tables of docs/results.md."""
     before = record["before"]
     lines = [
         f"One epoch of a ResNet-8 of width 4, in batches of {BATCHES['rows']} rows and {BATCHES['photos']} photos, one"

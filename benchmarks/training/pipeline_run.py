@@ -1,12 +1,12 @@
-"""A whole run through its Prefect deployment, recorded: what was run, where, how long, what came out.
+"""Records a whole run through its Prefect deployment: settings, machine, duration, results.
 
     python -m benchmarks.training.pipeline_run cifar100-resnet8-cpu cifar100
     python -m benchmarks.training.pipeline_run flow-overhead-digits digits --plain
 
-runs in a temporary clone of HEAD with a DVC cache, a server and a worker of its own, so nothing is skipped and the
-checkout is left alone, and writes benchmarks/results/<name>.json and <name>.svg (the reliability diagram). `--plain`
-runs the same by `dvc repro` in another clone, before and after, and once more each when nothing has changed: the
-difference is what scheduling, isolation, experiment and publishing cost.
+The run takes place in a temporary clone of HEAD with its own DVC cache, server and worker, so that nothing is skipped
+and the checkout is unchanged. It writes benchmarks/results/<name>.json and <name>.svg (the reliability diagram).
+`--plain` runs the same by `dvc repro` in another clone, before and after, and each once more without changes. The
+difference is the cost of scheduling, isolation, experiment and publishing.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def machine() -> dict[str, Any]:
-    """The processor by its own name, the cores this process may use, and what was installed."""
+    """Return the processor's name, the cores that this process may use, and the installed packages."""
     return {
         "processor": processor(),
         "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
@@ -48,7 +48,7 @@ def machine() -> dict[str, Any]:
 
 
 def main(name: str, deployment: str, words: list[str], plain: bool) -> None:
-    """Run the deployment, bring its experiment back, and write the record."""
+    """Run the deployment, fetch its experiment, and write the record."""
     overrides = parse_overrides(words)
     load(ROOT / "params.yaml", overrides)
     with tempfile.TemporaryDirectory() as temporary, socket.create_server(("127.0.0.1", 0)) as free:
@@ -82,13 +82,13 @@ def main(name: str, deployment: str, words: list[str], plain: bool) -> None:
 
 
 def clone(target: Path) -> Path:
-    """HEAD, without anything that was ever made from it."""
+    """Clone HEAD, without any build outputs."""
     subprocess.run(["git", "clone", "-q", str(ROOT), str(target)], check=True)
     return target
 
 
 def scheduled(home: Path, deployment: str, words: list[str]) -> tuple[dict[str, Any], float]:
-    """As a user types it: from the command to its return, polling every second."""
+    """Run the deployment like a user, from the command to its return, polling every second."""
     arguments = [word for given in words for word in ("-p", given)]
     command = ["prefect", "deployment", "run", f"train/{deployment}", "--watch", "--watch-interval", "1", *arguments]
     begin = time.perf_counter()
@@ -105,14 +105,14 @@ def scheduled(home: Path, deployment: str, words: list[str]) -> tuple[dict[str, 
 
 
 def repro(home: Path) -> float:
-    """Seconds of `dvc repro`."""
+    """Return the seconds of `dvc repro`."""
     begin = time.perf_counter()
     subprocess.run(["dvc", "repro"], cwd=home, check=True, capture_output=True)
     return time.perf_counter() - begin
 
 
 def record(artifacts: Path, seconds: dict[str, float]) -> dict[str, Any]:
-    """Everything from files and clocks; nothing typed in by hand."""
+    """Return the record, entirely from files and clocks."""
 
     def read(path: str) -> Any:
         return json.loads((artifacts / path).read_text(encoding="utf-8"))
@@ -131,7 +131,7 @@ def record(artifacts: Path, seconds: dict[str, float]) -> dict[str, Any]:
 
 
 def markdown(table: dict[str, Any]) -> str:
-    """The record as docs/results.md shows it (tests/docs/test_generated.py holds docs/results.md to that)."""
+    """Return the record as docs/results.md shows it (tests/docs/test_generated.py compares the two)."""
     recipe, metrics, where = table["training"]["recipe"], table["metrics"], table["machine"]
     splits, minutes = table["data"]["splits"], table["seconds"]["train"] / 60
     lines = [
@@ -153,7 +153,7 @@ def markdown(table: dict[str, Any]) -> str:
 
 
 def overhead(table: dict[str, Any]) -> str:
-    """A record made with `--plain`: what a scheduled run costs beside `dvc repro`."""
+    """Return, for a record made with `--plain`, the cost of a scheduled run compared with `dvc repro`."""
     where = table["machine"]
     lines = [
         f"| `train/{table['data']['name']}`, {where['cores']} cores | by the deployment | `dvc repro` |",

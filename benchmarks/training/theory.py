@@ -1,4 +1,4 @@
-"""What the papers prove, in numbers.
+"""Numerical tests of the papers' claims.
 
 python -m benchmarks.training.theory
 """
@@ -15,7 +15,7 @@ RESULT = RESULTS / "theory.json"
 
 
 def markdown(record: dict[str, Any]) -> str:
-    """For docs/results.md."""
+    """Return the table for docs/results.md."""
     return theory.lines([theory.Finding(**one) for one in record["findings"]])
 
 

@@ -1,6 +1,7 @@
-"""Parts of several commands: their options, the examples in their help texts, the log.
+"""Parts that several commands share: options, examples in help texts, the log.
 
-Imports stand inside the functions: a stage starts in .2 s, and with bundles and scipy, which it may not need, in .75 s.
+Imports stand inside the functions because a stage starts in 0.2 s. With bundles and scipy, which it may not need, it
+takes 0.75 s.
 """
 
 from __future__ import annotations
@@ -19,12 +20,12 @@ if TYPE_CHECKING:
 
 PARAMS = Path("params.yaml")
 NONE = "none"
-"""In place of a version or a role: none of them."""
+"""Argument that stands for no version or no role."""
 
 
 @dataclass(frozen=True)
 class Finding:
-    """A line of `trueodds doctor`."""
+    """One line that `trueodds doctor` prints."""
 
     what: str
     state: Literal["ok", "skipped", "wrong"]
@@ -37,61 +38,64 @@ class Finding:
 
 
 def examples(*lines: str, program: str = "trueodds") -> str:
-    """The end of a help text: commands to type."""
+    """Return the end of a help text: commands to type."""
     return "\n".join(["examples:", *(f"  {program} {line}" for line in lines)])
 
 
 def log_to_stderr(level: int = logging.INFO) -> None:
-    """Prints what the pipeline logs from this level on, plain, beside what the command itself prints."""
+    """Print the pipeline's log messages of this level and above to stderr, without decoration."""
     logging.basicConfig(format="%(message)s", stream=sys.stderr)
     logging.getLogger("pipeline").setLevel(level)
 
 
 def add_parameters(parser: Parser) -> None:
-    """Adds `name=value ...` and --params."""
-    parser.add_argument("parameters", nargs="*", metavar="name=value", help="a parameter in place of that of the file")
-    parser.add_argument("--params", type=Path, default=PARAMS, metavar="FILE", help=f"(default: {PARAMS})")
+    """Add `name=value ...` and --params."""
+    parser.add_argument("parameters", nargs="*", metavar="name=value", help="a parameter that overrides the file's")
+    parser.add_argument("--params", type=Path, default=PARAMS, metavar="FILE", help=f"parameters (default: {PARAMS})")
 
 
 def add_models(parser: Parser) -> None:
-    """Adds --models, with the service's own default."""
+    """Add --models, with the same default as the service."""
     from trueodds.bundle import VARIABLE, open_models
 
     models = open_models()
-    words = f"the model directory, or s3://bucket/prefix (default: {models.given}; {VARIABLE})"
+    words = f"the model directory, or s3://bucket/prefix (default: {models.given_place}; {VARIABLE})"
     parser.add_argument("--models", type=open_models, default=models, metavar="FOLDER", help=words)
 
 
 def add_why(parser: Parser) -> None:
-    """Adds --why."""
-    parser.add_argument("--why", default="", metavar="TEXT", help="the reason, kept in the audit log of the model")
+    """Add --why."""
+    parser.add_argument("--why", default="", metavar="TEXT", help="the reason, which the model's audit log records")
 
 
 def add_promote(parser: Parser) -> None:
-    """Adds --promote and --promote-net."""
+    """Add --promote and --promote-net."""
     from pipeline.recalibrate import PROMOTE
 
     words = (
-        "a calibrator under judgement. now: at once; when-better: the verdict better promotes it, worse withdraws it;"
-        " never: a person decides (default: when-better)"
+        "what happens to a calibrator under judgement. now: promote it at once; when-better: promote it at the verdict"
+        " better, withdraw it at worse; never: a person decides (default: when-better)"
     )
     parser.add_argument("--promote", choices=PROMOTE, default="when-better", help=words)
-    words = "the same of a net under judgement, the shadow (default: never)"
+    words = "the same for a net under judgement, the shadow (default: never)"
     parser.add_argument("--promote-net", choices=PROMOTE, default="never", help=words)
 
 
 def add_service(parser: Parser) -> None:
-    """Adds --service and --key-file."""
+    """Add --service and --key-file."""
     from trueodds.client import keys
 
     words = f"URL of the service (default: {URL}; {SERVICE})"
     parser.add_argument("--service", metavar="URL", help=words)
-    words = f"file with the admin key, where the service has one ({keys.KEY_FILE}; or the key itself: {keys.KEY})"
+    words = f"file with the admin key, if the service needs one ({keys.KEY_FILE}; or the key itself: {keys.KEY})"
     parser.add_argument("--key-file", type=Path, metavar="FILE", help=words)
 
 
 def client_of(arguments: argparse.Namespace) -> Client:
-    """The service that the options of `add_service` name. Raises as `Client.from_environment`."""
+    """Return the client of the service that the options of `add_service` name.
+
+    Raises the errors of `Client.from_environment`.
+    """
     from trueodds.client import Client
 
     return Client.from_environment(arguments.service, arguments.key_file)

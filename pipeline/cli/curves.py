@@ -1,4 +1,4 @@
-"""Pictures in artifacts/curves: of the last training run, and of the gradient under focal loss."""
+"""Diagrams in artifacts/curves: the last training run, and the gradient under focal loss."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from trueodds.cli import Subparsers
 DRAWINGS = {
     "curves": (
         stages.draw_curves,
-        "Draws artifacts/model: every epoch, and closely the epochs that training.curves names.",
+        "Draws every epoch of artifacts/model, and in detail the epochs that training.curves lists.",
     ),
     "gamma-curve": (
         stages.draw_gamma_curve,

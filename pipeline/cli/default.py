@@ -1,4 +1,4 @@
-"""Chooses the model that answers calls which name none; without a model and --rollback, says which one does."""
+"""Chooses the model for calls that name no model. Without arguments, prints the current choice."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def add_parser(commands: Subparsers) -> None:
     parser = commands.add_parser("default", description=__doc__, epilog=epilog)
     choice = parser.add_mutually_exclusive_group()
     choice.add_argument("model", nargs="?")
-    choice.add_argument("--rollback", action="store_true", help="the model that did before")
+    choice.add_argument("--rollback", action="store_true", help="choose the previous model again")
     common.add_models(parser)
     common.add_why(parser)
 
@@ -24,5 +24,5 @@ def run(arguments: argparse.Namespace) -> int:
     elif arguments.model:
         arguments.models.set_default(arguments.model, why=arguments.why)
     version = arguments.models.default()
-    print(f"{version.parent.name}/{version.name} answers calls that name no model")
+    print(f"{version.parent.name}/{version.name} serves calls that name no model")
     return 0

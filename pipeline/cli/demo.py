@@ -1,7 +1,7 @@
-"""Serves the trained model, predicts the test images, sends their labels and checks the report: one summary.
+"""Serves the trained model, predicts the test images, sends their labels, checks the report and prints a summary.
 
-The service is a process of its own, reached over HTTP only, with a model directory and a store of its own that are
-emptied at the start. --live is another demo: two minutes of traffic in which the model's calibration breaks.
+The service runs in a process of its own and is reached over HTTP only. Its model directory and store are emptied at the
+start. --live runs another demo: two minutes of traffic in which the model's calibration breaks.
 """
 
 from __future__ import annotations
@@ -50,12 +50,15 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def demo(work: Path, artifacts: Path = stages.ARTIFACTS) -> None:
-    """Publishes, serves, predicts the test images, sends their labels, checks the report and prints the summary.
+    """Publish, serve, predict the test images, send their labels, check the report and print the summary.
 
-    `artifacts` is what the stages made; `work` is emptied, and holds the service's files.
+    Args:
+        work: Folder for the service's files. It is emptied at the start.
+        artifacts: Folder of the stages' results.
 
     Raises:
-        DemoError: with the service's own last words where there are any.
+        DemoError: The service failed, or its numbers differ from ours. The message ends with the service's last log
+            lines if there are any.
     """
     fresh(work)
     dataset = data.read(artifacts / stages.DATA.name)
@@ -77,6 +80,7 @@ def demo(work: Path, artifacts: Path = stages.ARTIFACTS) -> None:
 
 
 def _predict(client: Client, inputs: Inputs) -> tuple[list[str], Array]:
+    """Predict the test rows in batches and return their ids and probabilities."""
     ids: list[str] = []
     answers: list[Array] = []
     with bar(len(inputs), "predict", "row") as progress:
@@ -89,6 +93,7 @@ def _predict(client: Client, inputs: Inputs) -> tuple[list[str], Array]:
 
 
 def _feedback(client: Client, ids: list[str], labels: Labels) -> None:
+    """Send the labels in batches."""
     with bar(len(ids), "label", "label") as progress:
         for start in range(0, len(ids), BATCH):
             rows = slice(start, start + BATCH)
@@ -97,6 +102,7 @@ def _feedback(client: Client, ids: list[str], labels: Labels) -> None:
 
 
 def _check(report: dict[str, Any], recomputed: float, table: dict[str, Any], rows: int) -> None:
+    """Raise DemoError if the report differs from the answers, or from metrics.json by more than NEAR."""
     live, offline = report["ece"], table["after"]["ece"]
     if report["labelled"] != rows:
         raise DemoError(f"the service counts {report['labelled']} labels; {rows} were sent")
@@ -107,6 +113,7 @@ def _check(report: dict[str, Any], recomputed: float, table: dict[str, Any], row
 
 
 def _summary(name: str, table: dict[str, Any], report: dict[str, Any], recomputed: float) -> str:
+    """Return the table that the demo prints."""
     both = (table["before"], table["after"])
     rows: list[tuple[str, ...]] = [("", "before", "after calibration")]
     names = {"error_rate": "test error", "nll": "NLL (nats)", "brier": "Brier score"}
@@ -135,6 +142,6 @@ def _summary(name: str, table: dict[str, Any], report: dict[str, Any], recompute
 
 
 def _fitted(calibrator: dict[str, Any]) -> str:
-    """`temperature 0.81`: the calibrator and its fitted numbers."""
+    """Return the calibrator with its parameters, such as `temperature 0.81`."""
     numbers = [f"{value:.4g}" for value in calibrator.values() if isinstance(value, float)]
     return " ".join([calibrator["calibrator"], *numbers])

@@ -1,7 +1,8 @@
-"""Checks that the parts which have to agree do: a line for each, with its cure; exit status 1 where one is wrong.
+"""Checks that the parts of an installation agree. Prints one line per check, with a cure if it fails.
 
-What runs is looked at, not what was meant: the installed versions, the variables of this process, the service's own
-model directory, the runs that Prefect has scheduled, and the way from an alarm over its webhook to a flow.
+It looks at the running system: the installed versions, the variables of this process, the service's model directory,
+the runs that Prefect has scheduled, and the path from an alarm over its webhook to a flow. The exit status is 1 if a
+check fails.
 """
 
 from __future__ import annotations
@@ -26,16 +27,16 @@ from trueodds.errors import UserError
 
 CONSTRAINTS = Path("docker/constraints.txt")
 SCHEDULE_SECONDS = 30.0
-"""The time in which Prefect's scheduler, which looks every few seconds, must have made the runs of a schedule."""
+"""Seconds within which Prefect's scheduler, which looks every few seconds, must have created a schedule's runs."""
 RUN_SECONDS = 120.0
-"""The time in which a worker must have taken and ended the rehearsal of an alarm's flow."""
+"""Seconds within which a worker must have started and ended the rehearsal of an alarm's flow."""
 TEST_PAUSES = (0.5, 1.0)
-"""Seconds before an alarm's test is sent again: what takes the news may be busy, and an alarm is sent again too."""
+"""Pauses in seconds before an alarm's test is sent again, as the service does when the receiver is busy."""
 ENDED = ("COMPLETED", "FAILED", "CANCELLED", "CRASHED")
 
 
 class DoctorError(UserError, RuntimeError):
-    """At least one check failed; its line says how to mend it."""
+    """At least one check failed. Its line names the cure."""
 
 
 def add_parser(commands: Subparsers) -> None:
@@ -52,7 +53,14 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def examine(home: Path, client: Client, models: PublishedModels, *, expected: bool) -> Iterator[Finding]:
-    """Yields every finding as soon as it is known. `expected`: a service that is not up is wrong, not skipped."""
+    """Run all checks and yield each result at once.
+
+    Args:
+        home: The folder to check: a checkout, or any other.
+        client: The client of the service.
+        models: The model directory.
+        expected: Whether a service that does not answer is an error; otherwise its checks are skipped.
+    """
     yield versions(home)
     yield telemetry(home)
     yield folder(models)
@@ -71,14 +79,14 @@ def examine(home: Path, client: Client, models: PublishedModels, *, expected: bo
 
 
 def versions(home: Path) -> Finding:
-    """Compares the installed packages with the exact versions of docker/constraints.txt."""
+    """Compare the installed packages with the exact versions in docker/constraints.txt."""
     from packaging.requirements import Requirement
 
     what, other, checked = "versions", [], 0
     try:
         lines = (home / CONSTRAINTS).read_text(encoding="utf-8").splitlines()
     except FileNotFoundError:
-        return Finding(what, "skipped", f"there is no {CONSTRAINTS} here: no checkout")
+        return Finding(what, "skipped", f"there is no {CONSTRAINTS} here: this folder is not a checkout")
     for line in lines:
         if not line.strip() or line.lstrip().startswith("#"):
             continue
@@ -94,11 +102,11 @@ def versions(home: Path) -> Finding:
             other.append(f"{pin.name} {installed} (tested{str(pin.specifier).replace('==', ' ')})")
     if other:
         return Finding(what, "wrong", f"not those of {CONSTRAINTS}: {', '.join(other)}", "rm -r .venv; make setup")
-    return Finding(what, "ok", f"the {checked} installed packages are of the versions in {CONSTRAINTS}")
+    return Finding(what, "ok", f"the {checked} installed packages have the versions in {CONSTRAINTS}")
 
 
 def telemetry(home: Path) -> Finding:
-    """Checks that the libraries which report to their makers are switched off."""
+    """Check that the telemetry of all libraries is switched off."""
     on = []
     if os.environ.get("ORT_DISABLE_TELEMETRY") != "1":
         on.append("onnxruntime (ORT_DISABLE_TELEMETRY is not 1)")
@@ -119,18 +127,18 @@ def telemetry(home: Path) -> Finding:
     except ImportError:
         pass
     if on:
-        cure = "run it in the checkout, whose settings switch it off, and leave those variables alone"
+        cure = "run the command in the checkout, whose settings switch it off, and do not set these variables"
         return Finding("telemetry", "wrong", f"on: {', '.join(on)}", cure)
     return Finding("telemetry", "ok", "off: onnxruntime, Prefect, DVC")
 
 
 def folder(models: PublishedModels) -> Finding:
-    """Checks that the model directory is there, can be written, and names a version that answers."""
+    """Check that the model directory exists, can be written, and has a served version."""
     place = models.place
     publish = "dvc repro && trueodds publish"
     try:
         if not models.exists():
-            return Finding("models", "wrong", f"there is no folder {place}: no model yet", publish)
+            return Finding("models", "wrong", f"the folder {place} does not exist: no model is published yet", publish)
         models.check_writable()
         default = models.default()
     except BundleError as error:
@@ -138,27 +146,27 @@ def folder(models: PublishedModels) -> Finding:
     except BucketError as error:
         return Finding("models", "wrong", str(error))
     except OSError as error:
-        cure = f"name the service's: --models, or {VARIABLE}"
+        cure = f"give the service's model directory: --models, or {VARIABLE}"
         return Finding("models", "wrong", f"{place} cannot be written: {error.strerror}", cure)
-    return Finding("models", "ok", f"{place}: {default.parent.name}/{default.name} answers calls that name no model")
+    return Finding("models", "ok", f"{place}: {default.parent.name}/{default.name} serves calls that name no model")
 
 
 def service(client: Client, *, expected: bool) -> Finding:
-    """Checks that the service is ready, which includes that its store can be written."""
+    """Check that the service is ready, and that its store can be written."""
     try:
         ready = client.ready()
     except CallError as error:
         if error.code == NO_ANSWER:
             return Finding("service", "wrong" if expected else "skipped", str(error))
-        return Finding("service", "wrong", str(error), "the service's log says more")
+        return Finding("service", "wrong", str(error), "read the service's log")
     if ready is None:
-        return Finding("service", "ok", f"{client.url} answers no predictions: it only reads its store")
-    words = f"{client.url} answers with {ready.model}/{ready.version}, and its store can be written"
+        return Finding("service", "ok", f"{client.url} is read-only: it reports on its store and serves no predictions")
+    words = f"{client.url} serves {ready.model}/{ready.version}, and its store can be written"
     return Finding("service", "ok", words)
 
 
 def same_folder(client: Client, models: PublishedModels) -> Finding:
-    """Checks that the commands and flows here publish where the service looks."""
+    """Check that commands and flows publish to the folder that the service reads."""
     try:
         check_folder(Recalibration(client, models))
     except (UserError, OSError) as error:
@@ -167,9 +175,9 @@ def same_folder(client: Client, models: PublishedModels) -> Finding:
 
 
 def slots(client: Client | None, models: PublishedModels) -> Iterator[Finding]:
-    """Says of every model what is under judgement or waits, and for what."""
+    """Report for every model which versions are under judgement or waiting."""
     try:
-        for text in slot_texts(models, client) or ["nothing is under judgement, and nothing waits"]:
+        for text in slot_texts(models, client) or ["no version is under judgement or waiting"]:
             yield Finding("slots", "ok", text)
     except (UserError, OSError) as error:
         yield Finding("slots", "wrong", str(error))
@@ -177,28 +185,28 @@ def slots(client: Client | None, models: PublishedModels) -> Iterator[Finding]:
 
 @dataclass(frozen=True)
 class _Prefect:
-    """A Prefect server by its API's URL."""
+    """A Prefect server, given by the URL of its API."""
 
     url: str
 
     @classmethod
     def of_settings(cls) -> _Prefect | Finding:
-        """The server of this folder's settings, if it answers."""
+        """Return the server that this folder's settings name, or the failed check if it does not answer."""
         try:
             from prefect.settings import PREFECT_API_URL
 
             from pipeline.flows import server
         except ImportError:
-            return Finding("prefect", "skipped", "not installed here: nothing is scheduled")
+            return Finding("prefect", "skipped", "not installed here: no runs are scheduled")
         url = str(PREFECT_API_URL.value() or server.URL)
         if server.healthy(url):
             return cls(url)
         expected = "PREFECT_API_URL" in os.environ
         state: Literal["wrong", "skipped"] = "wrong" if expected else "skipped"
-        return Finding("prefect", state, f"no server answers at {url}: nothing is scheduled", "make prefect")
+        return Finding("prefect", state, f"no server answers at {url}: no runs are scheduled", "make prefect")
 
     def ask(self, path: str, body: Any = None) -> Any:
-        """An answer in JSON. After 503, the answer of a server whose database is busy, it tries again."""
+        """Return the JSON answer. Tries again after status 503, which means that the server's database is busy."""
         import httpx
 
         from pipeline.flows.server import STILL_SECONDS
@@ -212,6 +220,7 @@ class _Prefect:
         return answer.raise_for_status().json()
 
     def findings(self) -> Iterator[Finding]:
+        """Yield the checks of the worker and the schedules."""
         import httpx
 
         try:
@@ -221,6 +230,7 @@ class _Prefect:
             yield Finding("prefect", "wrong", f"{self.url} does not answer as Prefect's API: {error}")
 
     def _worker(self) -> Finding:
+        """Check that a worker of the pool is online."""
         from pipeline.flows import server
 
         workers = self.ask(f"work_pools/{server.POOL}/workers/filter", {})
@@ -230,29 +240,29 @@ class _Prefect:
         return Finding("worker", "ok", f"online: {', '.join(names)}")
 
     def _schedules(self) -> Finding:
-        """Checks that every schedule which is switched on has a run that waits for its time."""
+        """Check that every active schedule has a run waiting for its time."""
         deployments = self.ask("deployments/filter", {})
         active = {d["id"]: d["name"] for d in deployments if any(s["active"] for s in d["schedules"])}
         if not deployments:
-            return Finding("schedules", "wrong", f"{self.url} knows no deployments", "make prefect")
+            return Finding("schedules", "wrong", f"{self.url} has no deployments", "make prefect")
         end, waiting = time.monotonic() + SCHEDULE_SECONDS, dict(active)
         while waiting:
             runs = self.ask("flow_runs/filter", {"flow_runs": {"state": {"type": {"any_": ["SCHEDULED"]}}}})
             waiting = {id_: n for id_, n in active.items() if id_ not in {r["deployment_id"] for r in runs}}
             if waiting and time.monotonic() > end:
-                words = f"no run is scheduled of {', '.join(sorted(waiting.values()))}: the scheduler does not work"
-                return Finding("schedules", "wrong", words, "see `versions` above and .prefect/server.log")
+                words = f"no run is scheduled for {', '.join(sorted(waiting.values()))}: the scheduler does not work"
+                return Finding("schedules", "wrong", words, "read `versions` above and .prefect/server.log")
             time.sleep(0.5 if waiting else 0)
-        names = ", ".join(sorted(active.values())) or "none is switched on"
+        names = ", ".join(sorted(active.values())) or "no schedule is active"
         return Finding("schedules", "ok", f"runs are scheduled: {names}" if active else names)
 
     def run(self, id_: str) -> Finding:
-        """Waits for the end of a rehearsal."""
+        """Wait for the end of a rehearsal and return its result."""
         end, run = time.monotonic() + RUN_SECONDS, self.ask(f"flow_runs/{id_}")
         while run["state_type"] not in ENDED:
             if time.monotonic() > end:
-                words = f"the flow that an alarm starts is {run['state_name']} after {RUN_SECONDS:g} s"
-                return Finding("alarm", "wrong", words, "look for a worker: make prefect")
+                words = f"the flow that an alarm starts is still {run['state_name']} after {RUN_SECONDS:g} s"
+                return Finding("alarm", "wrong", words, "check that a worker runs: make prefect")
             time.sleep(0.5)
             run = self.ask(f"flow_runs/{id_}")
         message = run["state"].get("message") or run["state_name"]
@@ -262,7 +272,7 @@ class _Prefect:
 
 
 def alarm(client: Client, prefect: _Prefect | None) -> Iterator[Finding]:
-    """Has the service try the way from an alarm over its webhooks to a flow."""
+    """Let the service test the path from an alarm over its webhooks to a flow."""
     import httpx
 
     try:
@@ -276,31 +286,31 @@ def alarm(client: Client, prefect: _Prefect | None) -> Iterator[Finding]:
         yield Finding("alarm", "wrong", str(error))
         return
     if not tried:
-        yield Finding("alarm", "skipped", "the service has no webhook (TRUEODDS_ALARM_WEBHOOK): an alarm tells nobody")
+        yield Finding("alarm", "skipped", "the service has no webhook (TRUEODDS_ALARM_WEBHOOK): nobody hears an alarm")
     for hook in tried:
         if not hook["taken"]:
-            yield Finding("alarm", "wrong", hook["problem"], "TRUEODDS_ALARM_WEBHOOK of the service")
+            yield Finding("alarm", "wrong", hook["problem"], "correct TRUEODDS_ALARM_WEBHOOK of the service")
         elif hook["flow_run"] is None:
-            yield Finding("alarm", "ok", f"{hook['webhook']} has taken a test")
+            yield Finding("alarm", "ok", f"{hook['webhook']} accepted a test")
         elif prefect is None:
-            yield Finding("alarm", "skipped", f"{hook['webhook']} has started a run, which cannot be seen from here")
+            yield Finding("alarm", "skipped", f"{hook['webhook']} started a run, which cannot be seen from here")
         else:
             try:
                 yield prefect.run(hook["flow_run"])
             except httpx.HTTPError as error:
-                words = f"{hook['webhook']} has started a run that {prefect.url} does not know ({error})"
-                yield Finding("alarm", "wrong", words, "let PREFECT_API_URL name the server of the webhook")
+                words = f"{hook['webhook']} started a run that {prefect.url} does not know ({error})"
+                yield Finding("alarm", "wrong", words, "set PREFECT_API_URL to the server of the webhook")
 
 
 def doctor(client: Client, models: PublishedModels, *, expected: bool) -> None:
-    """Prints every finding of `examine` in the current folder.
+    """Print every result of `examine` for the current folder.
 
     Raises:
-        DoctorError: something is wrong.
+        DoctorError: At least one check failed.
     """
     wrong = 0
     for finding in examine(Path.cwd(), client, models, expected=expected):
         print(finding, flush=True)
         wrong += finding.state == "wrong"
     if wrong:
-        raise DoctorError(f"{wrong} of these {'is' if wrong == 1 else 'are'} wrong")
+        raise DoctorError(f"{wrong} of these checks {'is' if wrong == 1 else 'are'} wrong")

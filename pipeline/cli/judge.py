@@ -1,8 +1,8 @@
-"""Judges what is beside a model's served version, a calibrator, a net or both, by labels that came since.
+"""Judges the candidates beside a model's served version, a calibrator and a net, on labels that came since.
 
 It prints the gain in log loss with an interval that is valid however often you look, and the verdict: better, worse or
-undecided. A calibrator is promoted at "better" and withdrawn at "worse"; about a net a person decides (--promote,
---promote-net). The exit code is 0 where the evidence was read, whatever it says, and 1 where it could not be read.
+undecided. A calibrator is promoted at "better" and withdrawn at "worse". A net is left for a person to decide. Both can
+be changed by --promote and --promote-net. The exit status is 0 for any verdict, and 1 if the evidence cannot be read.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ def add_parser(commands: Subparsers) -> None:
     epilog = common.examples("judge", "judge --model digits --wait 600", net, "judge --margin 0.002")
     parser = commands.add_parser("judge", description=__doc__, epilog=epilog)
     add_judgement(parser)
-    slot = "only the shadow, a net, or only the recalibrated version, a calibrator (default: both)"
+    slot = "judge only the shadow (a net), or only the recalibrated version (a calibrator) (default: both)"
     parser.add_argument("--slot", choices=SLOTS, help=slot)
-    whose = "of a model that another server serves"
-    parser.add_argument("--version", help=f"{whose}: the one that answered (default: the newest)")
-    parser.add_argument("--shadow", metavar="VERSION", help=f"{whose}: the one beside it (default: the newest)")
+    whose = "for a model that another server serves"
+    parser.add_argument("--version", help=f"{whose}: the version that served (default: the newest)")
+    parser.add_argument("--shadow", metavar="VERSION", help=f"{whose}: the candidate (default: the newest)")
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -1,6 +1,6 @@
-"""Two minutes in which a calibrated model stops being one and the alarm fires: `demo --live`.
+"""The demo of `demo --live`: in two minutes a calibrated model stops being calibrated and the alarm fires.
 
-The traffic is `trueodds replay`, a process of its own; the page is the service's.
+The traffic comes from `trueodds replay`, which runs in a process of its own. The page is the service's.
 """
 
 from __future__ import annotations
@@ -24,30 +24,33 @@ from trueodds.texts import plural
 SECONDS, DRIFT_AT = 120, 40
 RATE, LABELLED, DELAY = 30, 0.6, 4
 NOISE = 0.22
-"""On the digits' test images: accuracy .82, mean confidence .93. Over 20 seeds the alarm came 16 to 35 s after it, half
-of them within 25; at .20 it took up to 61 s, at .25 it was 12 to 22."""
+"""Standard deviation of the noise. On the digits' test images the accuracy is then 0.82, the mean confidence 0.93.
+
+Over 20 seeds the alarm fired 16 to 35 s after the noise began, within 25 s for half of them. At 0.20 it took up to
+61 s, at 0.25 it took 12 to 22 s.
+"""
 
 INTRODUCTION = """
-TrueOdds live: a model that was right to be so sure meets worse images. Two minutes; Ctrl-C ends it.
+TrueOdds live: a well calibrated model meets worse images. Two minutes; Ctrl-C ends the demo.
 
 The page to watch: {url}/calibration-report
 {where}
 
-0:00  Digits as the model knows them, {rate} a second. Six in ten get their true label, some {delay} seconds later.
-      To see: the calibration error (ECE) shrinks with every label, as what chance alone would show does (the column
-      "by chance": 19 of 20 perfect models stay below it); the alarm is quiet.
-0:{start}  Noise on every image, as from a failing camera. The model is nearly as sure as before, and wrong more often.
-      To see: the error grows, and 15 to 35 seconds later the alarm fires: the evidence has reached {threshold:.0f}.
-      Of models whose error stays below {tolerance:g} at most one in {threshold:.0f} ever gets there, however long
-      one watches.
+0:00  Digits like those of the training data, {rate} a second. Six in ten get their true label {delay} seconds later.
+      Watch: the calibration error (ECE) shrinks with every label, and so does the error that chance alone would show
+      (column "by chance": 19 of 20 perfect models stay below it). The alarm is quiet.
+0:{start}  Noise on every image, as from a failing camera. The model stays nearly as confident, but errs more often.
+      Watch: the error grows, and 15 to 35 seconds later the alarm fires: the evidence has reached {threshold:.0f}.
+      At most one in {threshold:.0f} models whose error stays below {tolerance:g} ever reaches it, no matter how long
+      you watch.
 """
 
 
 def live_demo(work: Path, artifacts: Path = stages.ARTIFACTS, *, speed: float = 1.0) -> None:
-    """Publishes, serves, opens the page, replays the test images with noise from DRIFT_AT on, and says what came of it.
+    """Publish, serve, open the page, replay the test images with noise from DRIFT_AT on, and print the outcome.
 
     Raises:
-        DemoError: the service or the replay failed; each has said why.
+        DemoError: The service or the replay failed; each has printed why.
     """
     fresh(work)
     open_models(work / "models").publish(artifacts / stages.BUNDLE.name, "default", unnamed=True)
@@ -61,7 +64,7 @@ def live_demo(work: Path, artifacts: Path = stages.ARTIFACTS, *, speed: float = 
 
 
 def introduction(url: str, report: dict[str, Any], *, opened: bool) -> str:
-    """The text at the start; the alarm's tolerance and threshold are those of the service's report."""
+    """Return the text at the start. The alarm's tolerance and threshold come from the service's report."""
     alarm = report["alarm"]["nulls"][0]
     return INTRODUCTION.format(
         url=url,
@@ -75,16 +78,17 @@ def introduction(url: str, report: dict[str, Any], *, opened: bool) -> str:
 
 
 def _replay(url: str, arrays: Path, speed: float) -> None:
+    """Send the test images to the service with `trueodds replay`."""
     command = [sys.executable, "-m", "trueodds", "replay", "--service", url, "--data", str(arrays)]
     command += ["--rate", str(RATE), "--labelled", str(LABELLED), "--delay", str(DELAY), "--speed", str(speed)]
     command += ["--drift", f"noise:{NOISE}@{DRIFT_AT}", "--seconds", str(SECONDS)]
     process = subprocess.Popen(binding.command(command))
     try:
         status = process.wait()
-    except KeyboardInterrupt:  # it had the Ctrl-C too, and ends in order
+    except KeyboardInterrupt:  # the replay got the Ctrl-C, too, and stops in order
         process.wait()
         raise
-    if status == 130:  # it was stopped, and this process ignores Ctrl-C, as a shell's background jobs do
+    if status == 130:  # the replay was interrupted but this process ignores Ctrl-C, like background jobs of a shell
         raise KeyboardInterrupt
     if status == output.UNREAD:
         raise BrokenPipeError
@@ -93,7 +97,7 @@ def _replay(url: str, arrays: Path, speed: float) -> None:
 
 
 def _open(url: str) -> bool:
-    """Opens a browser with a window, and tells whether there is one; a text browser would take the terminal."""
+    """Open a browser with a window. Returns False if there is none; a text browser would take over the terminal."""
     screens = ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER", "WSL_DISTRO_NAME")
     if sys.platform not in ("darwin", "win32") and not any(os.environ.get(name) for name in screens):
         return False
@@ -104,17 +108,18 @@ def _open(url: str) -> bool:
 
 
 def _closing(report: dict[str, Any], work: Path) -> str:
+    """Return the text at the end: did the alarm fire, and what does the report advise?"""
     nulls = (report.get("alarm") or {}).get("nulls") or [{"fired_after": None}]
     after = nulls[0]["fired_after"]
     outcome = "The alarm did not fire."
     if after is not None:
-        outcome = f"The alarm fired after {plural(after, 'label')}, and stays until somebody acknowledges it."
+        outcome = f"The alarm fired after {plural(after, 'label')}. It stays until somebody acknowledges it."
     advice = report.get("advice") or {}
     lines = ["", outcome]
     if advice.get("helps") == "yes":
         lines.append(textwrap.fill(advice["reading"], 110))
     lines += [
-        f"The page as it was at the end: {work / 'calibration-report.html'}",
-        "`make serve` keeps a service up; `trueodds replay --help` has other ways to trouble it.",
+        f"The page at the end: {work / 'calibration-report.html'}",
+        "`make serve` starts a service that stays; `trueodds replay --help` lists other disturbances.",
     ]
     return "\n".join(lines)

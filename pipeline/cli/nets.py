@@ -1,4 +1,4 @@
-"""The nets that training.net can name, with their sizes, and how fast each trains here."""
+"""Lists the values of training.net with their sizes and, with --measure, their training speed on this machine."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Row = tuple[str, ...]
 
 def add_parser(commands: Subparsers) -> None:
     parser = commands.add_parser("nets", description=__doc__, epilog=common.examples("nets", "nets --measure"))
-    parser.add_argument("--measure", action="store_true", help="train each on a few batches: 2 minutes on 2 cores")
+    parser.add_argument("--measure", action="store_true", help="train each net on a few batches: 2 minutes on 2 cores")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -36,8 +36,9 @@ HEADER = ("net", "parameters", "MFLOP a row", "takes, and what may change")
 
 
 def nets_table() -> list[Row]:
-    """(name, parameters, MFLOP, what it takes and its options) of every net, of 32 px or 30 features, 100 classes; nets
-    of words of texts of 1,000 and trees of 19.
+    """Return (name, parameters, MFLOP, input and options) of every net with 100 classes.
+
+    Inputs are images of 32 pixels, 30 features, texts of 1,000 words, and trees of 19 words.
     """
     from dataclasses import fields
 
@@ -54,6 +55,7 @@ def nets_table() -> list[Row]:
 
 
 def _mega(count: int) -> str:
+    """Return a count in millions."""
     millions = count / 1e6
     return f"{millions:,.0f}" if millions >= 100 else f"{millions:.3g}"
 
@@ -63,6 +65,7 @@ def _text(value: object) -> str:
 
 
 def _line(columns: Row, widths: list[int]) -> str:
+    """Return one line of the table."""
     name, *numbers, about = columns
     cells = [number.rjust(width) for number, width in zip(numbers, [*widths[1:], len("rows/s here")], strict=False)]
     return "  ".join([name.ljust(widths[0]), *cells, about])

@@ -1,4 +1,4 @@
-"""Every parameter with its value, as a stage would read it."""
+"""Prints every parameter with its value, as a stage would read it."""
 
 from __future__ import annotations
 

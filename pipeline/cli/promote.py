@@ -1,6 +1,6 @@
-"""Lets a published version answer for its model.
+"""Makes a published version the served version of its model.
 
-Where it was under judgement, the audit log keeps the evidence about it, and what evidence about others ends.
+If it was under judgement, the audit log records the evidence about it, and any evidence about others that ends.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Copies a bundle to the model directory, and lets it answer for its model unless --role says otherwise.
+"""Copies a bundle to the model directory and makes it the served version of its model, unless --role says otherwise.
 
-As the shadow it waits behind one that is under judgement, unless it is to --displace it.
+With --role shadow it waits behind a shadow that is under judgement; --displace takes that shadow's place.
 
-The bundle is tried first as the service will use it, where onnxruntime and onnx are installed.
+The bundle is first tried as a service will use it, if onnxruntime and onnx are installed.
 """
 
 from __future__ import annotations
@@ -36,28 +36,30 @@ def add_parser(commands: Subparsers) -> None:
     common.add_why(parser)
     parser.set_defaults(bundle=stages.BUNDLE)
     bundle = parser.add_mutually_exclusive_group()
-    twin = f"the quantised twin: {stages.INT8}"
+    twin = f"publish the quantised bundle: {stages.INT8}"
     bundle.add_argument("--int8", dest="bundle", action="store_const", const=stages.INT8, help=twin)
-    another = f"another bundle than {stages.BUNDLE}"
+    another = f"folder of the bundle (default: {stages.BUNDLE})"
     bundle.add_argument("--bundle", type=Path, metavar="FOLDER", help=another)
-    role = "for its own model: answer; be scored beside what answers, if anything does; none (default: default)"
+    role = "default: serve it; shadow: score it beside the served version; none: only publish it (default: default)"
     parser.add_argument("--role", choices=ROLES, default="default", help=role)
-    displace = "with --role shadow: take the place of the shadow under judgement, whose evidence ends"
+    displace = "with --role shadow: replace the shadow under judgement, whose evidence ends"
     parser.add_argument("--displace", action="store_true", help=displace)
     common.add_service(parser)
     promise = (
+        "the guarantee for acting alone that is published with the version: a file of `trueodds threshold --out FILE`,"
+        " or threshold=.93,risk=.05,confidence=.95; none: no guarantee (default: the bundle's, if it has one)"
         "the promise to act alone that the version is published with: a file of `trueodds threshold --out FILE`, or"
         " threshold=.93,risk=.05,confidence=.95; none: without one (default: that of the bundle, if it has one)"
     )
     parser.add_argument("--act-alone", metavar="FILE|TEXT", help=promise)
-    parser.add_argument("--unnamed", action="store_true", help="answer calls that name no model, too")
+    parser.add_argument("--unnamed", action="store_true", help="also serve calls that name no model")
 
 
 def run(arguments: argparse.Namespace) -> int:
     why = arguments.why or "published by hand"
     role = ROLES[arguments.role]
     if arguments.displace and role != SHADOW:
-        raise ConfigError(f"--displace is given with --role {arguments.role}; allowed is it with --role shadow only")
+        raise ConfigError(f"--displace was given with --role {arguments.role}; use it with --role shadow only")
     if note := try_bundle(arguments.bundle):
         print(note, file=sys.stderr)
     with tempfile.TemporaryDirectory(prefix="trueodds-") as folder:

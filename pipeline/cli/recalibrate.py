@@ -1,8 +1,8 @@
-"""Fits a calibrator on the live labels of what answers, and puts it under judgement beside it, whatever net waits.
+"""Fits a calibrator on live labels of the served version, and publishes it under judgement beside that version.
 
-One that is under judgement already is judged by later labels, and promoted or withdrawn by the verdict; as long as
-there is none, no other is fitted. The shadow, a net, is judged too; about that a person decides (--promote-net).
-Of a model that another server serves, whose answers are observed, the calibrator is written to a file.
+If a calibrator is already under judgement, it is judged by later labels, and promoted or withdrawn by the verdict. No
+other is fitted before the verdict. The shadow, a net, is judged too, but a person decides about it (--promote-net). For
+an observed model, which another server serves, the calibrator is written to a file.
 """
 
 from __future__ import annotations
@@ -11,25 +11,26 @@ import argparse
 from pathlib import Path
 
 from pipeline.cli import common
-from pipeline.recalibrate import LABELS, Choice, Outcome, Recalibration, Rules, recalibrate
+from pipeline.recalibrate import LABELS, CalibratorChoice, Outcome, Recalibration, Rules, recalibrate
 from pipeline.recalibrate.gains import SMOOTHING
 from trueodds.calibrators.selection import default_words
 from trueodds.cli import Parser, Subparsers
-from trueodds.metrics.alarms.weighted import FLOOR
+from trueodds.metrics.alarms.weighted_e_process import FLOOR
 
 
 def add_parser(commands: Subparsers) -> None:
     epilog = common.examples("recalibrate", "recalibrate --model digits --candidates temperature vector --wait 600")
     parser = commands.add_parser("recalibrate", description=__doc__, epilog=epilog)
     add_judgement(parser)
-    displace = "a better fit takes the place of a calibrator under judgement, and its evidence ends"
+    displace = "let a better fit replace a calibrator under judgement, whose evidence ends"
     parser.add_argument("--displace", action="store_true", help=displace)
     parser.add_argument(
-        "--version", help="do nothing if another one answers by now; of an observed model: whose labels"
+        "--version",
+        help="stop if another version is served by now; for an observed model: the version whose labels are used",
     )
-    out = "file of the calibrator for a model that another server serves (default: calibrator.json)"
+    out = "file for the calibrator of a model that another server serves (default: calibrator.json)"
     parser.add_argument("--out", type=Path, default=Path("calibrator.json"), metavar="FILE", help=out)
-    labels = f"the number of labels to fit on, at most; the last ones (default: {LABELS:,})"
+    labels = f"the largest number of labels to fit on, the newest first (default: {LABELS:,})"
     parser.add_argument("--labels", type=int, default=LABELS, metavar="N", help=labels)
     candidates = f"calibrators to choose from (default: {default_words()})"
     parser.add_argument("--candidates", nargs="+", default=(), metavar="NAME", help=candidates)
@@ -43,23 +44,23 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def add_judgement(parser: Parser) -> None:
-    """Adds the options of `recalibrate` and `judge`."""
-    parser.add_argument("--model", help="(default: the one that answers calls without a model's name)")
-    wait = "how long to wait for labels that decide (default: 0)"
+    """Add the options that `recalibrate` and `judge` share."""
+    parser.add_argument("--model", help="(default: the model for calls that name none)")
+    wait = "seconds to wait for enough labels for a verdict (default: 0)"
     parser.add_argument("--wait", type=float, default=0.0, metavar="SECONDS", help=wait)
     common.add_promote(parser)
-    margin = "nats a label that the candidate may be worse by, for a simpler or cheaper one (default: 0)"
+    margin = "nats per label by which a simpler or cheaper candidate may be worse (default: 0)"
     parser.add_argument("--margin", type=float, default=0.0, metavar="M", help=margin)
-    smoothing = f"e: scored are (1 - e) p + e/K; choose it before the first label (default: {SMOOTHING:g})"
+    smoothing = f"e in the scored probabilities (1 - e) p + e/K; fix it before the first label (default: {SMOOTHING:g})"
     parser.add_argument("--smoothing", type=float, default=SMOOTHING, metavar="E", help=smoothing)
     smallest = (
-        f"leave out answers of a smaller propensity, where propensities are known; choose it before the first label"
+        "leave out answers with a smaller propensity, if propensities are known; fix it before the first label"
         f" (default: {FLOOR:g})"
     )
     parser.add_argument("--smallest-propensity", type=float, default=FLOOR, metavar="P", help=smallest)
     budget = (
-        "each: 5%% of the candidates may be judged wrongly; together: the chance that any one of all candidates of the"
-        " model ever is is 5%% (default: each)"
+        "each: a wrong verdict on at most 5%% of the candidates; together: a chance of at most 5%% that any verdict on"
+        " this model's candidates is ever wrong (default: each)"
     )
     parser.add_argument("--budget", choices=("each", "together"), default="each", help=budget)
     common.add_service(parser)
@@ -68,7 +69,7 @@ def add_judgement(parser: Parser) -> None:
 
 
 def request_of(arguments: argparse.Namespace, **fit: object) -> Recalibration:
-    """The request that the options of `add_judgement` describe."""
+    """Return the request that the options of `add_judgement` describe."""
     return Recalibration(
         common.client_of(arguments),
         arguments.models,
@@ -84,12 +85,12 @@ def request_of(arguments: argparse.Namespace, **fit: object) -> Recalibration:
 
 
 def outcome_text(outcome: Outcome) -> str:
-    """The candidates, where a calibrator was fitted, and what came of it."""
+    """Return the outcome in words, after the table of candidates if a calibrator was fitted."""
     return "\n".join([*([_table_text(outcome.choice)] if outcome.choice else []), outcome.words])
 
 
-def _table_text(choice: Choice) -> str:
-    """The candidates with their NLL, ECE before and after, and what the chosen fit warns of."""
+def _table_text(choice: CalibratorChoice) -> str:
+    """Return the candidates with their NLL, the ECE before and after, and the warnings of the best fit."""
     lines = [f"{choice.rows:,} live labels, cross-validated", ""]
     lines.append(f"{'calibrator':<28}{'NLL':>10}{'gain':>12}{'+-':>10}")
     served = (f"{choice.served.name} (served)", choice.served)

@@ -1,4 +1,4 @@
-"""`dvc repro` of this checkout as it is, uncommitted changes too, in a workspace that leaves the checkout untouched."""
+"""Runs `dvc repro` on this checkout, with uncommitted changes, in a workspace that leaves the checkout untouched."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from trueodds.processes import binding, output
 FOLDER = Path(".run")
 WORKSPACE = FOLDER / "workspace"
 ARTIFACTS = FOLDER / "artifacts"
-"""A link to what the workspace's stages made, wherever in its repository the checkout lies."""
+"""Link to the artifacts in the workspace, wherever the checkout lies in its repository."""
 
 
 class ReproError(UserError, RuntimeError):
-    """`dvc repro` failed, and has said why."""
+    """`dvc repro` failed. It has printed why."""
 
 
 def add_parser(commands: Subparsers) -> None:
@@ -38,18 +38,18 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def repro(home: Path) -> None:
-    """Brings the workspace up to the checkout and runs what is out of date there, over the checkout's DVC cache.
+    """Copy the checkout's state to the workspace and run the outdated stages there with the checkout's DVC cache.
 
     Raises:
-        WorkspaceError: another process works in it, or git refuses.
-        ReproError: a stage failed.
+        WorkspaceError: Another process works in the workspace, or git failed.
+        ReproError: A stage failed.
     """
     with workspace.kept(home, home / WORKSPACE, lambda words: print(words, flush=True)) as place:
         command = [sys.executable, "-m", "dvc", "--wait-for-lock", "repro"]
         process = subprocess.Popen(binding.command(command), cwd=place.folder, env=place.environment())
         try:
             status = process.wait()
-        except KeyboardInterrupt:  # it had the Ctrl-C too, and ends in order
+        except KeyboardInterrupt:  # DVC got the Ctrl-C, too, and stops in order
             process.wait()
             raise
         if status == output.UNREAD:
@@ -60,6 +60,7 @@ def repro(home: Path) -> None:
 
 
 def _link(path: Path, target: Path) -> None:
+    """Make a relative link, and replace an older one."""
     words = os.path.relpath(target, path.parent)
     if not path.is_symlink() or str(path.readlink()) != words:
         path.unlink(missing_ok=True)

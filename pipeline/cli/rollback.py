@@ -1,6 +1,6 @@
-"""Lets the version of a model answer that answered before; again, the one before that.
+"""Makes the previously served version of a model the served one again. A second call goes back one version further.
 
-What is under judgement was compared with what answered until now: the audit log keeps the evidence that ends.
+Versions under judgement were compared with the version served until now. The audit log records the evidence that ends.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def run(arguments: argparse.Namespace) -> int:
     ends = promotion_text(models, model, None, common.client_of(arguments))
     shadow = models.version_of(model, SHADOW)
     version = models.roll_back(model, why="; ".join(filter(None, [arguments.why, ends])))
-    print(f"{model}/{version} answers again")
+    print(f"{model}/{version} is served again")
     if text := anew_text(models, model, shadow):
         print(text)
     return 0

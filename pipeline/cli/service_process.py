@@ -1,4 +1,4 @@
-"""The service as the demos use it: a process of its own, its models and its store in a folder emptied at the start."""
+"""The service process of the demos, whose models and store are in a folder that is emptied at the start."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ START_SECONDS = 60
 
 
 class DemoError(UserError, RuntimeError):
-    """The service did not start, did not answer, or its numbers do not agree with ours."""
+    """The service did not start or answer, or its numbers differ from ours."""
 
 
 def fresh(work: Path) -> None:
-    """Empties the folder of an earlier demo, or makes it.
+    """Empty the folder of an earlier demo, or create it.
 
     Raises:
-        DemoError: a folder of somebody else's.
+        DemoError: The folder is not empty and was not made by a demo.
     """
     if work.exists() and not (work / MARKER).exists() and (not work.is_dir() or any(work.iterdir())):
         raise DemoError(f"{work} exists, is not empty and was not made by a demo; name another folder: --work DIR")
@@ -37,12 +37,12 @@ def fresh(work: Path) -> None:
 
 @contextmanager
 def serving(work: Path) -> Iterator[str]:
-    """The service on a free port, with the models of `work`; its URL once it is ready; ended with the block.
+    """Run the service on a free port with the models of `work`. Yields its URL once it is ready, then stops it.
 
-    Ctrl-C does not reach it: who uses it ends first. It does not outlive this process, however that ends.
+    Ctrl-C does not reach the service, so that its caller can stop first. The service never outlives this process.
 
     Raises:
-        DemoError: with the service's own last words where there are any.
+        DemoError: The service did not start. The message ends with its last log lines if there are any.
     """
     url_file, log_file = work / "url", work / "service.log"
     command = [sys.executable, "-m", "service", "--port", "0", "--url-file", str(url_file)]
@@ -63,7 +63,8 @@ def serving(work: Path) -> Iterator[str]:
 
 
 def _wait_until_ready(process: subprocess.Popen[bytes], url_file: Path, log_file: Path) -> str:
-    reason, end = "it did not say where it listens", time.monotonic() + START_SECONDS
+    """Return the service's URL once it is ready."""
+    reason, end = "it did not write its URL", time.monotonic() + START_SECONDS
     while process.poll() is None and time.monotonic() < end:
         if url_file.exists() and (url := url_file.read_text(encoding="utf-8").strip()):
             try:

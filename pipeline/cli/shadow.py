@@ -1,7 +1,7 @@
-"""Lets a version of a model be judged on the same inputs as the one that answers, without answering.
+"""Judges a version of a model on the same inputs as the served version, without serving it.
 
-A net is the shadow. A calibrator for the net that answers is the recalibrated version (--slot). What was there before
-is displaced, and what is known about that is said and kept in the audit log.
+A net becomes the shadow. A calibrator for the served net becomes the recalibrated version (--slot). A version that was
+there before is replaced; the evidence about it is printed and kept in the audit log.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ def add_parser(commands: Subparsers) -> None:
     epilog = common.examples("shadow digits 3f2a9c01b7de", f"shadow digits {common.NONE}")
     parser = commands.add_parser("shadow", description=__doc__, epilog=epilog)
     parser.add_argument("model")
-    parser.add_argument("version", help=f"{common.NONE}: no version")
+    parser.add_argument("version", help=f"the version, or {common.NONE} to withdraw the current one")
     parser.add_argument("--slot", choices=SLOTS, default=SHADOW, help=f"(default: {SHADOW})")
     common.add_models(parser)
     common.add_service(parser)
@@ -48,7 +48,8 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _check_net(models: PublishedModels, model: str, version: str) -> None:
+    """Raise BundleError if the version's net is not the served one."""
     served = models.version_of(model, DEFAULT) or ""
     nets = [Bundle.load(models.version_folder(model, one)).card.files[MODEL] for one in (served, version)]
     if nets[0] != nets[1]:
-        raise BundleError(f"{model}/{version} has another net than {served}: it may be the shadow; leave --slot out")
+        raise BundleError(f"{model}/{version} has another net than {served}; make it the shadow: leave --slot out")

@@ -1,4 +1,4 @@
-"""The stages of dvc.yaml, each with the parameters of params.yaml, and `all` of them in order, without DVC."""
+"""The stages of dvc.yaml as commands that read params.yaml, and `all`, which runs them in order without DVC."""
 
 from __future__ import annotations
 
@@ -28,28 +28,28 @@ EXAMPLES = {
     ALL: (ALL, f"{ALL} dataset=cifar10 method=focal epochs=2"),
 }
 CHECKED = ("fetch", "train", ALL)
-"""Work that takes long, or comes before such work: all names in the parameters are checked first."""
+"""Commands that take long or come before one that does. They check all names in the parameters first."""
 
 
 def _all(params: Params) -> None:
-    """Every stage in order, without DVC: on a machine that has only torch."""
+    """Run every stage in order, without DVC. Meant for machines that have torch but no DVC."""
     for stage in stages.STAGES.values():
         stage(params)
     print(_result())
 
 
 def _result() -> str:
-    """The main numbers of the run in words, and the next command."""
+    """Return the main numbers of the run in words, and the next command."""
     from trueodds.bundle import why_none
     from trueodds.files import read_json
 
     metrics = read_json(stages.EVALUATION / "metrics.json")
     before, after, name = metrics["before"], metrics["after"], metrics["calibrator"]["calibrator"]
     lines = [
-        f"{after['accuracy']:.1%} of {metrics['n']:,} test rows are right, at a mean confidence of"
+        f"Accuracy {after['accuracy']:.1%} on {metrics['n']:,} test rows, mean confidence"
         f" {after['mean_confidence']:.1%}.",
-        f"{name} takes the ECE from {before['ece']:.4f} to {after['ece']:.4f} (a calibrated model stays below"
-        f" {after['floor_p95']:.4f} in 95% of samples), the NLL from {before['nll']:.4f} to {after['nll']:.4f}.",
+        f"{name} changes the ECE from {before['ece']:.4f} to {after['ece']:.4f} (a calibrated model stays below"
+        f" {after['floor_p95']:.4f} in 95% of samples), and the NLL from {before['nll']:.4f} to {after['nll']:.4f}.",
     ]
     if reason := why_none(stages.BUNDLE):
         return "\n".join([*lines, f"No bundle: {reason}.", f"Next: look at {stages.EVALUATION}"])
@@ -57,10 +57,12 @@ def _result() -> str:
 
 
 def _fold(params: Params) -> None:
+    """Write model_calibrated.onnx and print its path."""
     print(stages.fold())
 
 
 def _quantise(params: Params) -> None:
+    """Write the quantised bundle and print its path."""
     print(stages.quantise(params))
 
 
@@ -75,12 +77,12 @@ def add_parser(commands: Subparsers) -> None:
         parser.set_defaults(work=work)
         common.add_parameters(parser)
     commands.choices["train"].add_argument(
-        "--processes", type=int, default=1, metavar="N", help="train in N processes of this machine (default: 1)"
+        "--processes", type=int, default=1, metavar="N", help="train in N processes on this machine (default: 1)"
     )
     forms = commands.choices["export"].add_mutually_exclusive_group()
     for option, work, about in (
-        ("--fold", FOLD, f"{stages.FOLDED} from the bundle: one graph, rows in, calibrated probabilities out"),
-        ("--int8", INT8, f"{stages.INT8} from the bundle: quantised and calibrated anew"),
+        ("--fold", FOLD, f"write {stages.FOLDED}: one graph from rows to calibrated probabilities"),
+        ("--int8", INT8, f"write {stages.INT8}: the bundle, quantised and calibrated anew"),
     ):
         forms.add_argument(option, dest="work", action="store_const", const=work, help=about)
 
@@ -91,18 +93,19 @@ def run(arguments: argparse.Namespace) -> int:
     common.log_to_stderr(logging.CRITICAL if rank else logging.INFO)
     if world == 1:
         return _run(arguments)
-    from pipeline.training.machine.launch import said_once
+    from pipeline.training.machine.launch import single_message
 
-    with said_once(world, rank):
+    with single_message(world, rank):
         if arguments.work != "train":
             raise ConfigError(
-                f"torchrun started {world} processes of {arguments.work}, and only train shares its work among several;"
-                f" run it alone: trueodds {arguments.work}"
+                f"torchrun started {world} processes of {arguments.work}, but only train can share its work; run it"
+                f" in one process: trueodds {arguments.work}"
             )
         return _run(arguments)
 
 
 def _run(arguments: argparse.Namespace) -> int:
+    """Check the parameters and run the command."""
     work, overrides = arguments.work, parameters.parse_overrides(arguments.parameters)
     if work in parameters.STAGE_PARAMETERS:
         parameters.check_stage(work, overrides)
@@ -114,13 +117,14 @@ def _run(arguments: argparse.Namespace) -> int:
             return _launch(arguments)
         WORK[work](params)
     except KeyboardInterrupt:
-        raise KeyboardInterrupt("the next run goes on from the last checkpoint") from None
+        raise KeyboardInterrupt("the next run continues from the last checkpoint") from None
     return 0
 
 
 def _launch(arguments: argparse.Namespace) -> int:
+    """Run `train` in several processes."""
     if arguments.processes < 1:
-        raise ConfigError(f"--processes is {arguments.processes}; allowed are whole numbers from 1 on")
+        raise ConfigError(f"--processes is {arguments.processes}; allowed are whole numbers from 1")
     from pipeline.training.machine.launch import launch
 
     return launch(arguments.processes, ["train", *arguments.parameters, "--params", str(arguments.params)])

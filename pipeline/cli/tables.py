@@ -16,20 +16,20 @@ from trueodds.cli import Subparsers
 
 
 def methods_table() -> list[tuple[str, str, str]]:
-    """(name, parts and options, source) of every part and preset; `+name` is what can follow a primary loss."""
+    """Return (name, options, source) of every part and preset. A `+name` can follow a primary loss."""
     from pipeline import methods
     from pipeline.methods.compose import META, META_CHOICES, PENALTY
-    from pipeline.methods.weighted import When
+    from pipeline.methods.weighted_penalty import When
 
     rows = []
     for name, part in methods.PARTS.items():
         options = {**part.options(), **part.defaults}
         rows.append((name if part.role == "primary" else f"+{name}", _options(options), part.source))
-    rows.append(("+<penalty>", _options(PENALTY), f"every penalty has these too; when: {', '.join(get_args(When))}"))
+    rows.append(("+<penalty>", _options(PENALTY), f"options of every penalty; when: {', '.join(get_args(When))}"))
     meta = ", ".join(name for name, part in methods.PARTS.items() if part.role == "meta")
     choices = "; ".join(f"{key}: {', '.join(META_CHOICES[key])}" for key in ("lookahead", "optimizer", "variant"))
     outer = "outer: ce, a penalty with its options, or both as in ce+dece, the second times outer_weight"
-    rows.append(("+<meta part>", _options(META), f"{meta} have these too; {outer}; {choices}"))
+    rows.append(("+<meta part>", _options(META), f"options of {meta}; {outer}; {choices}"))
     for name, preset in methods.PRESETS.items():
         parts = f"{preset.parts}: {_options(preset.options)}" if preset.options else preset.parts
         recipe = f"; recipe: {_options(preset.recipe)}" if preset.recipe else ""
@@ -38,52 +38,55 @@ def methods_table() -> list[tuple[str, str, str]]:
 
 
 def methods_text() -> str:
+    """Return the table of methods as text."""
     return _columns([("method", "options", "source"), *methods_table()])
 
 
 def recipes_text() -> str:
-    return _columns([("recipe", "how", "what for"), *recipes_table()])
+    """Return the table of recipes as text."""
+    return _columns([("recipe", "settings", "purpose"), *recipes_table()])
 
 
 def recipes_table() -> list[tuple[str, str, str]]:
-    """(name, settings, purpose) of every recipe."""
+    """Return (name, settings, purpose) of every recipe."""
     from pipeline.training.recipes import RECIPES
 
     rows = []
     for name, named in RECIPES.items():
         r = named.recipe
-        net = r.net or "the net you name"
+        net = r.net or "a net of your choice"
         how = f"{net}, {r.epochs} epochs, batch {r.batch_size}, {r.optimizer} {r.learning_rate:g} {r.schedule}"
         about = f"{named.about}; beside it {named.beside}" if named.beside else named.about
         if named.paper_nets:
             about = f"{about}; nets of its tables: {named.paper_nets}"
-        rows.append((name, f"{how}, {'last epoch' if r.selection == 'last' else f'least {r.selection}'}", about))
+        rows.append((name, f"{how}, {'last epoch' if r.selection == 'last' else f'best {r.selection}'}", about))
     return rows
 
 
 def calibrators_text() -> str:
-    return _columns([("calibrator", "options", "what it is"), *calibrators_table()])
+    """Return the table of calibrators as text."""
+    return _columns([("calibrator", "options", "description"), *calibrators_table()])
 
 
 def calibrators_table() -> list[tuple[str, str, str]]:
-    """(name, options of its fit, formula or idea) of every calibrator, and of `select`."""
+    """Return (name, options of its fit, description) of every calibrator, and of `select`."""
     rows = []
     for name in calibrators.names():
         first_paragraph = (calibrators.get(name).__doc__ or "").split("\n\n")[0]
         about = " ".join(first_paragraph.split())
         first = re.match(r".*?(?<!al)[.](?= |$)", about)  # not the full stop of "et al."
         rows.append((name, _options(calibrators.options(name)), first[0] if first else about))
-    rows.append((calibrators.SELECT, "candidates=..., folds=5", "The candidate of least cross-validated NLL."))
+    rows.append((calibrators.SELECT, "candidates=..., folds=5", "The candidate with the lowest cross-validated NLL."))
     return rows
 
 
 TABLES = {
-    "methods": (methods_text, "The values of training.method: parts with their options and sources, and short forms."),
+    "methods": (methods_text, "Lists the values of training.method: parts with options and sources, and short forms."),
     "recipes": (
         recipes_text,
-        "The values of training.recipe: a net with its optimizer, schedule and epochs.",
+        "Lists the values of training.recipe: a net with its optimizer, schedule and epochs.",
     ),
-    "calibrators": (calibrators_text, "The values of calibration.calibrator, with their options."),
+    "calibrators": (calibrators_text, "Lists the values of calibration.calibrator, with their options."),
 }
 
 
@@ -99,7 +102,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _options(options: Mapping[str, object]) -> str:
-    """`key=value, ..`; a number without a short form, such as 2/7, with three digits."""
+    """Return `key=value, ...`. A number without a short form, such as 2/7, gets three digits."""
     texts = {
         key: f"{value:.3g}" if isinstance(value, float) and len(str(value)) > 8 else value
         for key, value in options.items()
@@ -108,5 +111,6 @@ def _options(options: Mapping[str, object]) -> str:
 
 
 def _columns(rows: list[tuple[str, str, str]]) -> str:
+    """Return rows as aligned columns."""
     first, second = (max(len(row[column]) for row in rows) for column in (0, 1))
     return "\n".join(f"{a:<{first}}  {b:<{second}}  {c}".rstrip() for a, b, c in rows)

@@ -1,7 +1,7 @@
-"""The published versions of each model with their roles, and every change of roles, the newest last.
+"""Lists the published versions of each model with their roles, and every change of roles, the newest last.
 
-For what is under judgement it shows the evidence so far, where a service is named that has the labels (--service). The
-evidence that decided in the past stands in the changes.
+For versions under judgement it prints the evidence so far, if --service names a service with the labels. The list of
+changes also holds the evidence of past decisions.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from trueodds.bundle import DEFAULT, RECALIBRATED, SHADOW, WAITING, BundleError,
 from trueodds.cli import SERVICE, Subparsers
 from trueodds.client import Client
 
-ROLE_WORDS: dict[Role, str] = {WAITING: "waits", RECALIBRATED: "recalibrated", SHADOW: "shadow", DEFAULT: "answers"}
+ROLE_WORDS: dict[Role, str] = {WAITING: "waiting", RECALIBRATED: "recalibrated", SHADOW: "shadow", DEFAULT: "served"}
 
 
 def add_parser(commands: Subparsers) -> None:
     parser = commands.add_parser("versions", description=__doc__, epilog=common.examples("versions", "versions digits"))
-    parser.add_argument("model", nargs="?", help="(default: all)")
+    parser.add_argument("model", nargs="?", help="the model (default: all)")
     common.add_models(parser)
     common.add_service(parser)
 
@@ -33,20 +33,20 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def versions_text(models: PublishedModels, model: str | None = None, client: Client | None = None) -> str:
-    """Every model's versions with their roles, what is under judgement, and the audit log, the newest last.
+    """Return every model's versions with their roles, the versions under judgement, and the audit log, newest last.
 
     Raises:
-        BundleError: no such model.
-        AuditLogError: a damaged log.
+        BundleError: There is no such model.
+        AuditLogError: The log is damaged.
     """
     names = models.names()
     if not names or (model and model not in names):
         missing = f" {model!r}" if model else ""
-        raise BundleError(f"there is no model{missing} in {models.given}; trueodds publish")
+        raise BundleError(f"there is no model{missing} in {models.given_place}; run: trueodds publish")
     lines: list[str] = [models.place]
     for name in [model] if model else names:
         roles = {models.version_of(name, role): words for role, words in ROLE_WORDS.items()}
-        lines.append(f"{name}, which answers calls that name no model" if name == models.default_model() else name)
+        lines.append(f"{name}, the model for calls that name none" if name == models.default_model() else name)
         for version in models.versions(name):
             about = _about(models, name, version)
             lines.append(f"  {version}  {roles.get(version, ''):<13}{about}".rstrip())
@@ -55,11 +55,12 @@ def versions_text(models: PublishedModels, model: str | None = None, client: Cli
         lines += map(_change_text, models.changes(name))
     if not model:
         changes = [_change_text(change) for change in models.changes()]
-        lines += ["calls that name no model", *(changes or ["  no change is known"])]
+        lines += ["calls that name no model", *(changes or ["  no changes"])]
     return "\n".join(lines)
 
 
 def _change_text(change: Change) -> str:
+    """Return one change as a line."""
     return (
         f"  {change.when[:19]}  {change.action:<13}{change.before or 'none'} -> {change.after or 'none'}"
         f"  {change.who}{': ' + change.why if change.why else ''}"
@@ -67,6 +68,7 @@ def _change_text(change: Change) -> str:
 
 
 def _about(models: PublishedModels, name: str, version: str) -> str:
+    """Return a version's calibrator, method and main metrics in one line."""
     try:
         card, calibrator = models.summary(name, version)
     except BundleError as error:

@@ -1,6 +1,9 @@
-"""Data sets: `load(params)` finds one by name, checks it and splits it; `save` and `read` are its form on disk.
+"""Data sets. `load(params)` finds one by name, checks it and splits it; `save` and `read` store it on disk.
 
-Nothing here loads torch, but for the CIFAR downloads, which are torchvision's.
+Importing this package does not load torch. Only the downloads of CIFAR and Tiny-ImageNet need torchvision.
+
+To use data of your own, set `data.path` to an .npz, CSV or Parquet file or to a folder. To add a built-in data set,
+write a function that returns a `pipeline.data.raw.Raw`, and enter it into `pipeline.data.sources`.
 """
 
 from pipeline.data.dataset import HELD_OUT, SPLITS, DataSet, read, read_card, save

@@ -1,4 +1,4 @@
-"""CIFAR-10 and CIFAR-100 by torchvision's official download, checked against its checksums."""
+"""CIFAR-10 and CIFAR-100 from torchvision's official download, with a check of its checksum."""
 
 from __future__ import annotations
 
@@ -13,19 +13,23 @@ from trueodds.files import is_full
 
 
 def read(name: str, downloads: Path) -> Raw:
-    """50,000 training and 10,000 test images of 32 x 32 x 3, in the official order.
+    """Return 50,000 training and 10,000 test images of 32 x 32 x 3, in the official order.
+
+    Args:
+        name: cifar10 or cifar100.
+        downloads: Folder of the download.
 
     Raises:
-        DataError: no network, or a download whose checksum is wrong (what was fetched is removed).
+        DataError: There is no network, or the download has a wrong checksum (the file is then removed).
     """
-    from pipeline.data.vision import torchvision  # torch with it, which no other data set needs
+    from pipeline.data.vision import torchvision  # imports torch, so only here
 
     datasets = torchvision().datasets
     kind = {"cifar10": datasets.CIFAR10, "cifar100": datasets.CIFAR100}[name]
     archive = downloads / kind.filename
     downloads.mkdir(parents=True, exist_ok=True)
     try:
-        with FileLock(downloads / f"{name}.lock"):  # two runs at once: one downloads, the other finds it there
+        with FileLock(downloads / f"{name}.lock"):  # of two simultaneous runs, one downloads and the other waits
             train, test = (kind(downloads, train=split, download=True) for split in (True, False))
     except (URLError, OSError) as error:
         if not datasets.utils.check_integrity(str(archive), kind.tgz_md5):
@@ -34,7 +38,7 @@ def read(name: str, downloads: Path) -> Raw:
             raise OSError(error.errno, error.strerror, str(archive)) from None
         raise DataError(
             f"{name} could not be downloaded from {kind.url} ({error}). Without a network, put {name}.npz into a"
-            " folder and name that folder: TRUEODDS_DATA=<folder>"
+            " folder and set TRUEODDS_DATA=<folder>"
         ) from None
     except RuntimeError as error:
         archive.unlink(missing_ok=True)

@@ -1,4 +1,4 @@
-"""A data set as training reads it: arrays per split and a card, in memory and on disk."""
+"""A data set ready for training: arrays per split and a card, in memory and on disk."""
 
 from __future__ import annotations
 
@@ -16,16 +16,19 @@ from trueodds.files import read_json, write_json
 
 SPLITS = ("train", "val", "test")
 HELD_OUT = "held_out"
-"""A fourth split where `data.held_out_size` asks for one: rows to learn from, so that validation stays clean."""
+"""Name of a fourth split, which `data.held_out_size` creates. Parts of a method learn from it instead of val."""
 
 
 @dataclass(frozen=True)
 class DataSet:
-    """SPLITS, and HELD_OUT if there is one; disjoint, but for `data.benchmark_val`, by which val may be test.
+    """Rows and labels of each split. The splits are disjoint, except that `data.benchmark_val` may make val equal test.
 
-    `arrays` maps split -> (rows of `pipeline.data.raw.Inputs`, labels int64 N); `card` describes them. Of texts and
-    trees `vectors` float32 V x D holds that of each word's id, and of texts `tokenizer` is the tokenizer.json. `checks`
-    counts what the split was looked through for (`pipeline.data.splitting`); it is written, and not read again.
+    Attributes:
+        arrays: Split -> (rows of `pipeline.data.raw.Inputs`, labels int64 (N,)).
+        card: Description of the data set, as in card.json.
+        checks: Findings of the checks of the split (`pipeline.data.splitting`). They are written, but not read again.
+        vectors: float32 (V, D), the vector of each word's id, for texts and trees.
+        tokenizer: The tokenizer.json, for texts.
     """
 
     arrays: dict[str, tuple[Inputs, Labels]]
@@ -36,7 +39,7 @@ class DataSet:
 
 
 def save(data: DataSet, out: Path) -> None:
-    """arrays.npz, checks.json and card.json in `out`, the card last: a folder with a card is whole."""
+    """Write arrays.npz, checks.json and card.json into `out`. The card is last, so a folder with a card is complete."""
     out.mkdir(parents=True, exist_ok=True)
     (out / "card.json").unlink(missing_ok=True)
     flat: dict[str, npt.NDArray[Any]] = {}
@@ -49,10 +52,10 @@ def save(data: DataSet, out: Path) -> None:
 
 
 def read(out: Path) -> DataSet:
-    """Reads a data set that `save` wrote; large arrays are mapped (`pipeline.data.mapped`).
+    """Read a data set that `save` wrote; large arrays are memory-mapped (`pipeline.data.mapped`).
 
     Raises:
-        DataError: a missing file, or arrays that are not those the card describes.
+        DataError: A file is missing, or the arrays are not those of the card.
     """
     card = read_card(out)
     try:
@@ -65,17 +68,15 @@ def read(out: Path) -> DataSet:
     except (KeyError, TypeError) as error:
         raise DataError(f"{out}: {error} is missing in arrays.npz or card.json; run: dvc repro fetch") from None
     if stated != sha256(arrays, vectors, tokenizer):
-        raise DataError(
-            f"{out}/arrays.npz does not hold the arrays that {out}/card.json describes; run: dvc repro fetch"
-        )
+        raise DataError(f"{out}/arrays.npz does not hold the arrays of {out}/card.json; run: dvc repro fetch")
     return DataSet(arrays, card, vectors=vectors, tokenizer=tokenizer)
 
 
 def read_card(out: Path) -> dict[str, Any]:
-    """Reads the card alone of a data set that `save` wrote.
+    """Read only the card of a data set that `save` wrote.
 
     Raises:
-        DataError: there is none.
+        DataError: There is no card.
     """
     try:
         card: dict[str, Any] = read_json(out / "card.json")
@@ -85,11 +86,12 @@ def read_card(out: Path) -> dict[str, Any]:
 
 
 def _missing(error: FileNotFoundError) -> DataError:
+    """Return the error for a missing file."""
     return DataError(f"{error.filename} is missing; run the fetch stage first: trueodds fetch, or dvc repro fetch")
 
 
 def sha256(arrays: dict[str, tuple[Inputs, Labels]], vectors: Vectors | None = None, tokenizer: str = "") -> str:
-    """Of dtype, shape and bytes of every array, in the order of SPLITS, the held-out rows last; then those of words."""
+    """Return the SHA-256 of dtype, shape and bytes of all arrays: SPLITS, held-out rows, vectors, tokenizer."""
     digest = hashlib.sha256()
     for split in (*SPLITS, *(split for split in arrays if split not in SPLITS)):
         for array in arrays[split]:
@@ -103,7 +105,7 @@ def sha256(arrays: dict[str, tuple[Inputs, Labels]], vectors: Vectors | None = N
 
 
 def _of_words(vectors: Vectors | None, tokenizer: str) -> dict[str, npt.NDArray[Any]]:
-    """What belongs to the words of texts and trees, as arrays; nothing of other rows."""
+    """Return vectors and tokenizer of texts and trees as arrays; nothing for other rows."""
     arrays: dict[str, npt.NDArray[Any]] = {}
     if vectors is not None:
         arrays["vectors"] = vectors

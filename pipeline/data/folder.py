@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from pipeline.data.raw import DataError, ImageFiles, Labels, Raw, checked
+from pipeline.data.raw import DataError, ImageFiles, Labels, Raw, check_raw
 from trueodds.inputs.image.formats import ALLOWED, SUFFIXES, readable
 from trueodds.inputs.image.pictures import upright_size
 from trueodds.processes.progress import bar
@@ -20,12 +20,17 @@ SPLITS = ("train", "val", "test")
 
 
 def read(folder: Path, image_size: int | None) -> Raw:
-    """All image files below each class folder, in sorted order; classes are the folder names, sorted.
+    """Read all image files below each class folder, in sorted order; classes are the sorted folder names.
 
-    Beside test/ the rows of val/ are validation rows; without it they are the test rows, as in ImageNet's layout.
+    If there is a folder test/, the rows of val/ are validation rows. Without test/ they are the test rows, as in
+    ImageNet.
+
+    Args:
+        folder: Folder with train/.
+        image_size: Edge of the square to which images are scaled; None requires one size.
 
     Raises:
-        DataError: no train/ folder, an empty class, sizes that differ, no image whose header can be read.
+        DataError: There is no train/ folder, a class is empty, sizes differ, or no image has a readable header.
     """
     if not (folder / "train").is_dir():
         raise DataError(
@@ -37,7 +42,7 @@ def read(folder: Path, image_size: int | None) -> Raw:
     splits = {split: _files(folder / split, classes) for split in SPLITS if (folder / split).is_dir()}
     for split, (files, _) in splits.items():
         if not files:
-            cure = "fill it, or remove it to have rows held out from train/"
+            cure = "add images, or remove the folder to split rows off train/ instead"
             raise DataError(f"{folder / split} holds no image in a folder of a class; {cure}")
     return raw_of(folder, splits, classes, image_size)
 
@@ -45,13 +50,14 @@ def read(folder: Path, image_size: int | None) -> Raw:
 def raw_of(
     folder: Path, splits: Mapping[str, tuple[Sequence[Path], Labels]], classes: tuple[str, ...], image_size: int | None
 ) -> Raw:
-    """Rows of the files of each of SPLITS that there are, with their labels; val without test is the test split.
+    """Return the rows of image files and their labels; without a test split, val is the test split.
 
-    Grey only if every file is; else RGB. With `image_size` each image is scaled and cut to a centre square, else all
-    must have one size. Headers are read here, pixels when the rows of a split are gathered.
+    Images are grey only if every file is, otherwise RGB. With `image_size` each image is scaled and cut to a centre
+    square; otherwise all must have one size. This reads headers only. Pixels are read when the rows of a split are
+    gathered.
 
     Raises:
-        DataError: sizes that differ, no image whose header can be read.
+        DataError: Sizes differ, or no image has a readable header.
     """
     height, width, channels = _survey(folder, [path for files, _ in splits.values() for path in files], image_size)
     rows = {
@@ -67,32 +73,33 @@ def raw_of(
         *rows["train"], x_test, y_test, classes, image_size is not None,
         x_val=x_val, y_val=y_val, benchmark_val=benchmark_val,
     )  # fmt: skip
-    return checked(raw, str(folder))
+    return check_raw(raw, str(folder))
 
 
 def images_in(folder: Path) -> list[Path]:
-    """The image files below a folder, sorted; others are left out, with a warning."""
+    """Return the image files below a folder, sorted; log a warning about other files."""
     every = [path for path in folder.rglob("*") if path.is_file()]
     images = sorted(path for path in every if path.suffix.lower() in SUFFIXES)
     if len(images) < len(every):
         left_out = len(every) - len(images)
-        log.warning("%s: files left out: %d; read are %s", folder, left_out, ", ".join(sorted(SUFFIXES)))
+        log.warning("%s: files ignored: %d; images are %s", folder, left_out, ", ".join(sorted(SUFFIXES)))
     return images
 
 
 def _files(folder: Path, classes: tuple[str, ...]) -> tuple[list[Path], Labels]:
+    """Return the image files of a split with their labels."""
     files: list[Path] = []
     labels: list[int] = []
     strange = sorted(path.name for path in folder.iterdir() if path.is_dir() and path.name not in classes)
     if strange:
         raise DataError(
-            f"{folder} has the class {strange[0]!r}, which train/ does not have; it has {', '.join(classes[:10])}"
+            f"{folder} has the class {strange[0]!r}, and train/ does not; train/ has {', '.join(classes[:10])}"
         )
     for label, name in enumerate(classes):
         images = images_in(folder / name)
         if not images and folder.name == "train":
             raise DataError(
-                f"{folder / name} holds no image; allowed are {', '.join(sorted(SUFFIXES))}. Remove it or fill it"
+                f"{folder / name} holds no image; allowed are {', '.join(sorted(SUFFIXES))}. Add images or remove it"
             )
         files += images
         labels += [label] * len(images)
@@ -100,10 +107,10 @@ def _files(folder: Path, classes: tuple[str, ...]) -> tuple[list[Path], Labels]:
 
 
 def _survey(folder: Path, files: Sequence[Path], image_size: int | None) -> tuple[int, int, int]:
-    """(height, width, channels) of the rows to be, from the headers; a file without one is told of when it is read."""
+    """Return (height, width, channels) of the rows, from the headers; unreadable files are reported later."""
     sizes: dict[tuple[int, int], Path] = {}
     grey = True
-    with bar(len(files), "look at headers", "image") as shown:
+    with bar(len(files), "look at headers", "image") as progress:
         for path in files:
             try:
                 with Image.open(path, formats=readable()) as image:
@@ -111,14 +118,14 @@ def _survey(folder: Path, files: Sequence[Path], image_size: int | None) -> tupl
                     grey &= image.mode in ("1", "L", "LA", "I", "I;16")
             except (OSError, Image.DecompressionBombError):
                 pass
-            shown.update()
+            progress.update()
     if not sizes:
         raise DataError(f"{folder}: none of its {len(files):,} images can be read; allowed is a whole {ALLOWED}")
     if image_size is None and len(sizes) > 1:
         (a, first), (b, second) = list(sizes.items())[:2]
         raise DataError(
             f"images have {len(sizes)} sizes ({first}: {a[0]} x {a[1]}, {second}: {b[0]} x {b[1]}, ...);"
-            " set image_size in params.yaml to bring all to one square"
+            " set image_size in params.yaml to scale all to one square"
         )
     width, height = (image_size, image_size) if image_size is not None else next(iter(sizes))
     return height, width, 1 if grey else 3

@@ -1,4 +1,4 @@
-"""Images that are still files: decoded when their rows are asked for, each straight into its place, once."""
+"""Decoding of image files into the arrays of the splits."""
 
 from __future__ import annotations
 
@@ -19,37 +19,40 @@ from trueodds.processes.progress import bar
 if TYPE_CHECKING:
     from tqdm import tqdm
 
-LISTED = 20  # files that cannot be read, by name; of the others the number
+LISTED = 20  # unreadable files named in a message; the others are counted
 
 Part: TypeAlias = tuple[Rows, Labels, Index | None]
-"""Rows, labels, and which of them make a split, in that order; None: all."""
+"""Rows, labels, and the indices of the rows that make a split, in order; None means all."""
 
 
 @dataclass
 class Unreadable:
-    """Files that cannot be read, by their names in the data set's folder, with the reason."""
+    """Image files that cannot be read: path in the data set's folder -> reason."""
 
     total: int
-    """Of all files that were tried."""
+    """Number of all files that were tried."""
     reasons: dict[str, str] = field(default_factory=dict)
 
     def add(self, files: ImageFiles, path: Path, reason: Exception) -> None:
+        """Add a file and the reason."""
         self.reasons[str(path.relative_to(files.folder))] = str(reason)
 
     def check(self, folder: Path, share: float) -> None:
-        """Raises DataError, for all of them, where they are more than `share` of the files."""
+        """Raise one DataError for all of them if they are more than `share` of the files."""
         if len(self.reasons) > share * self.total:
-            cure = f"mend or remove them, or raise data.unreadable_share (now {share:g}) to leave them out"
-            raise DataError(f"{folder}: {self._counted()} cannot be read; {cure}:\n" + "\n".join(self._lines("  ")))
+            cure = f"fix or remove them, or raise data.unreadable_share (now {share:g}) to leave them out"
+            raise DataError(f"{folder}: {self._count()} cannot be read; {cure}:\n" + "\n".join(self._lines("  ")))
 
     def note(self) -> str:
-        """The sentence for the card."""
-        return f"{self._counted()} could not be read and were left out: {'; '.join(self._lines(''))}."
+        """Return the sentence for the card."""
+        return f"{self._count()} could not be read and were left out: {'; '.join(self._lines(''))}."
 
-    def _counted(self) -> str:
+    def _count(self) -> str:
+        """Return the count as text."""
         return f"{len(self.reasons):,} of {self.total:,} images"
 
     def _lines(self, indent: str) -> Sequence[str]:
+        """Return a line for each file, at most LISTED."""
         lines = [f"{indent}{name}: {self.reasons[name]}" for name in sorted(self.reasons)[:LISTED]]
         if len(self.reasons) > LISTED:
             lines.append(f"{indent}and {len(self.reasons) - LISTED:,} more")
@@ -59,14 +62,14 @@ class Unreadable:
 def gather(
     parts: Mapping[str, Part], unreadable_share: float, scratch: Path | None
 ) -> tuple[dict[str, tuple[Inputs, Labels]], list[str]]:
-    """The rows and labels of each split that is of arrays or of files; and notes of the files that were left out.
+    """Return rows and labels of each split that consists of arrays or files, and notes about files that were left out.
 
-    Of files nothing is held but the splits themselves, and large ones are mapped (`pipeline.data.mapped`) from a file
-    in `scratch`; a bar counts the images.
+    Files are decoded straight into the arrays of the splits. Large arrays are memory-mapped (`pipeline.data.mapped`)
+    from a file in `scratch`. A progress bar counts the images.
 
     Raises:
-        DataError: more than `unreadable_share` of the files cannot be read, all of them by one message; or none of a
-            split can.
+        DataError: More than `unreadable_share` of the files cannot be read (one message for all), or none of a split
+            can.
     """
     arrays: dict[str, tuple[Inputs, Labels]] = {}
     files: dict[str, tuple[ImageFiles, Labels]] = {}
@@ -79,8 +82,8 @@ def gather(
     if not files:
         return arrays, []
     unreadable = Unreadable(sum(len(labels) for _, labels in files.values()))
-    with bar(unreadable.total, "read images", "image") as shown:
-        decoded = {split: _decoded(*part, unreadable, shown, scratch) for split, part in files.items()}
+    with bar(unreadable.total, "read images", "image") as progress:
+        decoded = {split: _decode(*part, unreadable, progress, scratch) for split, part in files.items()}
     folder = next(iter(files.values()))[0].folder
     unreadable.check(folder, unreadable_share)
     for split, (_, labels) in decoded.items():
@@ -90,10 +93,10 @@ def gather(
     return {split: arrays.get(split) or decoded[split] for split in parts if split in arrays or split in decoded}, notes
 
 
-def _decoded(
-    files: ImageFiles, labels_N: Labels, unreadable: Unreadable, shown: tqdm[Any], scratch: Path | None
+def _decode(
+    files: ImageFiles, labels_N: Labels, unreadable: Unreadable, progress: tqdm[Any], scratch: Path | None
 ) -> tuple[Inputs, Labels]:
-    """The images that can be read, and their labels."""
+    """Return the images that can be read, and their labels."""
     images_NHWC = mapped.empty(files.shape, np.uint8, scratch)
     pages = mapped.Pages(images_NHWC)
     scaling = None if files.side is None else Scaling(files.side)
@@ -107,5 +110,5 @@ def _decoded(
         except (PictureError, OSError) as error:
             unreadable.add(files, path, error)
             kept[row] = False
-        shown.update()
+        progress.update()
     return images_NHWC[:place], labels_N[kept]

@@ -1,4 +1,4 @@
-"""How many people labelled each test row as what: CIFAR-10H (Peterson et al. 2019), or counts of one's own."""
+"""Counts of human votes per class for each test row: CIFAR-10H (Peterson et al. 2019), or a file of your own."""
 
 from __future__ import annotations
 
@@ -25,19 +25,24 @@ FILE = "cifar10h-counts.npy"
 URL = f"https://raw.githubusercontent.com/jcpeterson/cifar-10h/master/data/{FILE}"
 CIFAR10H_ROWS, CIFAR10H_LEAST_VOTES = 10_000, 40
 LEAST_AGREEMENT = 0.8
-"""Share of rows whose commonest vote is their label; CIFAR-10H's people chose it in .99 of them."""
+"""Smallest allowed share of rows whose most frequent vote is their label; in CIFAR-10H it is .99."""
 KEY = "counts"
 Counts = npt.NDArray[np.int64]
 
 
 def load(source: str, data: DataSet, folder: Path, downloads: Path) -> Counts:
-    """Counts (N, C) of the data set's test rows, in their order and that of its classes.
+    """Return vote counts (N, C) of the data set's test rows, in the order of its rows and classes.
 
-    source: a .npy file, or cifar10h, which is taken from $TRUEODDS_DATA or `folder`, or downloaded. No checksum of it
-    is published; what it holds is checked.
+    Args:
+        source: A .npy file, or cifar10h, which is read from $TRUEODDS_DATA or `folder`, or downloaded. It has no
+            published checksum, so its content is checked instead.
+        data: The data set.
+        folder: A folder to search for cifar10h.
+        downloads: Folder of downloads.
 
     Raises:
-        DataError: no such file, no network, counts of another shape, that are none, or of rows in another order.
+        DataError: The file does not exist, there is no network, or the counts have another shape, invalid values, or
+            rows in another order.
     """
     path = _cifar10h(folder, downloads) if source == CIFAR10H else Path(source)
     if not path.is_file():
@@ -51,7 +56,7 @@ def load(source: str, data: DataSet, folder: Path, downloads: Path) -> Counts:
     if not isinstance(held, np.ndarray) or held.shape != (len(labels), classes):
         raise DataError(
             f"{path} holds {getattr(held, 'shape', 'several arrays')}; expected ({len(labels)}, {classes}): for each"
-            f" test row of {data.card['name']}, in their order, the votes for each class, and none for"
+            f" test row of {data.card['name']}, in their order, the votes for each class, without"
             " rows that data.duplicates leaves out"
         )
     try:
@@ -61,29 +66,33 @@ def load(source: str, data: DataSet, folder: Path, downloads: Path) -> Counts:
     agreement = float((counts.argmax(axis=1) == labels).mean())
     if agreement < LEAST_AGREEMENT:
         raise DataError(
-            f"{path}: the commonest vote is the label of {agreement:.1%} of the test rows; allowed is"
-            f" {LEAST_AGREEMENT:.0%} and more. Bring its rows into the order of the test rows, and its columns into"
-            f" that of the classes: {', '.join(data.card['classes'][:10])}"
+            f"{path}: the most frequent vote is the label of {agreement:.1%} of the test rows; allowed is"
+            f" at least {LEAST_AGREEMENT:.0%}. Order its rows as the test rows, and its columns as"
+            f" the classes: {', '.join(data.card['classes'][:10])}"
         )
-    log.info("%s: %.1f votes a test row, the commonest is the label of %.1f%%", path, _votes(counts), 100 * agreement)
+    log.info(
+        "%s: %.1f votes per test row; the most frequent is the label of %.1f%%", path, _votes(counts), 100 * agreement
+    )
     return counts
 
 
 def write(path: Path, counts: Counts | None) -> None:
-    """A file that holds the counts, or none."""
+    """Write the counts, or an empty file if there are none."""
     write_npz(path, {} if counts is None else {KEY: counts})
 
 
 def read(path: Path) -> Counts | None:
-    """What `write` wrote."""
+    """Read counts that `write` wrote; None if there are none."""
     return read_npz(path).get(KEY)
 
 
 def _votes(counts: Counts) -> float:
+    """Return the mean number of votes per row."""
     return float(counts.sum(axis=1).mean())
 
 
 def _cifar10h(folder: Path, downloads: Path) -> Path:
+    """Return the file of CIFAR-10H, downloaded if it is not at hand."""
     mirror = os.environ.get("TRUEODDS_DATA")
     for place in [*([Path(mirror)] if mirror else []), folder, downloads]:
         if (place / FILE).is_file():
@@ -91,7 +100,7 @@ def _cifar10h(folder: Path, downloads: Path) -> Path:
     downloads.mkdir(parents=True, exist_ok=True)
     path = downloads / FILE
     with FileLock(downloads / f"{CIFAR10H}.lock"):
-        if path.is_file():  # two runs at once: one downloads, the other finds it there
+        if path.is_file():  # of two simultaneous runs, one downloads and the other waits
             return path
         try:
             with urllib.request.urlopen(URL, timeout=60) as answer:
@@ -99,7 +108,7 @@ def _cifar10h(folder: Path, downloads: Path) -> Path:
         except OSError as error:
             raise DataError(
                 f"{CIFAR10H} could not be downloaded from {URL} ({error}). Without a network, put {FILE} into a folder"
-                " and name that folder: TRUEODDS_DATA=<folder>"
+                " and set TRUEODDS_DATA=<folder>"
             ) from None
         _check_download(content)
         write_bytes(path, content)
@@ -107,12 +116,12 @@ def _cifar10h(folder: Path, downloads: Path) -> Path:
 
 
 def _check_download(content: bytes) -> None:
-    """In place of a checksum, which is not published: the shape, and the fewest votes of a row."""
+    """Raise DataError unless shape and smallest vote count are those of CIFAR-10H, which has no published checksum."""
     try:
         votes_N = check_counts(np.load(io.BytesIO(content), allow_pickle=False), FILE).sum(axis=1)
         sound = votes_N.shape == (CIFAR10H_ROWS,) and votes_N.min() >= CIFAR10H_LEAST_VOTES
     except (ValueError, OSError, EOFError):
         sound = False
     if not sound:
-        expected = f"{CIFAR10H_ROWS:,} rows of counts with {CIFAR10H_LEAST_VOTES} votes and more each"
+        expected = f"{CIFAR10H_ROWS:,} rows of counts with at least {CIFAR10H_LEAST_VOTES} votes each"
         raise DataError(f"{CIFAR10H}: the download from {URL} is damaged; expected are {expected}. Run again")

@@ -1,4 +1,4 @@
-"""Finds a data set by its name, checks it and splits it."""
+"""Search for a data set by its name, its checks and its split."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from pipeline.config import Data
 from pipeline.data import cifar, embedded, folder, mapped, npz, tiny_imagenet, vectors
 from pipeline.data.dataset import DataSet, sha256
 from pipeline.data.image_files import gather
-from pipeline.data.raw import PIXELS, WORDS, DataError, Inputs, Kind, Labels, Raw, checked
+from pipeline.data.raw import PIXELS, WORDS, DataError, Inputs, Kind, Labels, Raw, check_raw
 from pipeline.data.splitting import groups
-from pipeline.data.splitting.checks import checked_split, thin_classes
-from pipeline.data.splitting.parts import Shares, draw
+from pipeline.data.splitting.checks import check_split, thin_classes
+from pipeline.data.splitting.sampling import Shares, draw
 from pipeline.data.texts import own as own_texts
 from pipeline.data.texts.archives import ARCHIVES
 from pipeline.data.texts.archives import find as find_archive
-from pipeline.data.texts.splits import Encoded, encode
+from pipeline.data.texts.splits import EncodedSplits, encode
 from trueodds.errors import nearest
 from trueodds.inputs import columns
 from trueodds.sums.positive import PositiveClass
@@ -33,7 +33,7 @@ DEFAULT = "default"
 
 
 class _BuiltIn(NamedTuple):
-    """A data set that needs no files of yours, and how many rows are held out for calibration."""
+    """A built-in data set, and the number of its training rows that become validation rows."""
 
     kind: Kind
     validation_rows: int
@@ -51,33 +51,47 @@ _BUILT_IN = {
     "wine": _BuiltIn("vector", 30, lambda _: embedded.read_table("wine")),
 }
 DOWNLOADS = "TRUEODDS_DOWNLOADS"
-"""Environment variable: where official downloads are kept (downloads/ otherwise), so that many checkouts share them."""
+"""Environment variable with the folder of official downloads (default downloads/), which many checkouts can share."""
 FORMS = (".npz", *columns.SUFFIXES, "")
-"""What a data set's name ends in; nothing: a folder of images or texts."""
+"""Suffixes of a data set's file; an empty suffix means a folder of images or texts."""
 VAL_IS_TEST = "The validation rows are the test rows (data.benchmark_val: val_and_test), as in the papers' public code:\
- calibrators were fitted, and epochs compared, on the rows that the metrics are of."
+ calibrators are fitted, and epochs compared, on the rows of the metrics."
 
 
 def downloads() -> Path:
-    """The folder of official downloads."""
+    """Return the folder of official downloads."""
     return Path(os.environ.get(DOWNLOADS) or "downloads")
 
 
 def names() -> list[str]:
-    """Data sets that need no files of yours."""
+    """Return the built-in data sets."""
     return list(_BUILT_IN)
 
 
 def load(params: Data, shares: Shares | None = None, scratch: Path | None = None) -> DataSet:
-    """Finds the data set, checks it, splits it; sizes that are null by `shares`, if the recipe has any.
+    """Find a data set, check it and split it.
 
-    Looked for in this order: <TRUEODDS_DATA>/<dataset>.npz, .csv, .parquet or <dataset>/ if that variable is set;
-    `path` in params; the built-in sources. Where the rows came from goes to the log, not into the card: equal rows
-    give equal files. Large splits are mapped from a file in `scratch` (None: where the system has temporary files).
+    It is searched in this order: <TRUEODDS_DATA>/<dataset>.npz, .csv, .parquet or <dataset>/, if that variable is set;
+    `path` in params; the built-in sources. The log, not the card, says where the rows came from: equal rows give equal
+    files.
+
+    Args:
+        params: The section `data` of params.yaml.
+        shares: The recipe's shares, for split sizes that params leave null.
+        scratch: Folder of the file from which large splits are memory-mapped; None means the system's temporary folder.
+
+    Returns:
+        The splits and their card.
 
     Raises:
-        DataError: not found, damaged, or too small for the splits asked for.
-        ConfigError: `positive` is none of two classes.
+        DataError: The data set was not found, is damaged, or is too small for the split.
+        ConfigError: `positive` is not one of two classes.
+
+    Examples:
+        >>> from pipeline.config import Data
+        >>> data = load(Data(dataset="wine"))
+        >>> data.card["splits"]
+        {'train': 88, 'val': 30, 'test': 60}
     """
     raw = _read(params, _find(params))
     if params.positive is not None:
@@ -92,7 +106,7 @@ def load(params: Data, shares: Shares | None = None, scratch: Path | None = None
         arrays, notes = encoded.arrays, encoded.notes
     else:
         arrays, notes = gather(parts, params.unreadable_share, scratch)
-    arrays, said, checks = checked_split(params, raw, parts, arrays, scratch)
+    arrays, said, checks = check_split(params, raw, parts, arrays, scratch)
     notes += said
     if val_is_test:
         arrays = {"train": arrays["train"], "val": arrays["test"], **arrays}
@@ -106,10 +120,10 @@ def load(params: Data, shares: Shares | None = None, scratch: Path | None = None
 
 
 def kind_of(params: Data) -> Kind:
-    """Describe the rows of the data set without reading them.
+    """Return the kind of a data set's rows without reading them.
 
     Raises:
-        DataError: not found, or damaged.
+        DataError: The data set was not found or is damaged.
     """
     if params.dataset in ARCHIVES:
         return ARCHIVES[params.dataset].kind
@@ -124,22 +138,20 @@ def kind_of(params: Data) -> Kind:
 
 
 def _find(params: Data) -> Path | None:
-    """The file or folder of the data set; None for one that is built in."""
+    """Return the file or folder of the data set; None for a built-in one."""
     if params.dataset == DEFAULT:
-        raise DataError(
-            f"a data set cannot be named {DEFAULT!r}: that file of the model directory names the served model"
-        )
+        raise DataError(f"a data set cannot be named {DEFAULT!r}, because a file of that name selects the served model")
     mirror = os.environ.get("TRUEODDS_DATA")
     places = [Path(mirror)] if mirror else []
     own = Path(params.path)
     if not own.exists() and params.path != Data().path:
-        raise DataError(f"data.path is {params.path!r}, which does not exist; give a file or a folder that does")
+        raise DataError(f"data.path is {params.path!r}, which does not exist; set it to an existing file or folder")
     if own.is_file() and own.suffix not in FORMS:
         raise DataError(f"data.path is {params.path!r}; allowed are {', '.join(filter(None, FORMS))}, and folders")
     if own.is_file() or (own / "train").is_dir():
         if params.dataset in _BUILT_IN:
             named = f"data.path is {params.path!r}, your own data, but data.dataset is still {params.dataset!r}"
-            raise DataError(f"{named}; give them a name of their own, such as dataset: {own.stem}")
+            raise DataError(f"{named}; choose another name, such as dataset: {own.stem}")
         return own
     if params.dataset in ARCHIVES:
         return find_archive(params.dataset, [*places, own], downloads())
@@ -151,20 +163,21 @@ def _find(params: Data) -> Path | None:
         return None
     looked = ", ".join(f"{place}/{params.dataset}{form or '/'}" for place in [*places, own] for form in FORMS)
     raise DataError(
-        f"data set {params.dataset!r} is neither built in ({', '.join([*_BUILT_IN, *ARCHIVES])}) nor found: looked for"
-        f" {looked}.{nearest(params.dataset, [*_BUILT_IN, *ARCHIVES])}"
+        f"data set {params.dataset!r} is not built in ({', '.join([*_BUILT_IN, *ARCHIVES])}) and was not found:"
+        f" searched {looked}.{nearest(params.dataset, [*_BUILT_IN, *ARCHIVES])}"
     )
 
 
 def _read(params: Data, path: Path | None) -> Raw:
+    """Read the data set from its file or folder, or from its built-in source, and check params against it."""
     if path is None:
-        raw = checked(_BUILT_IN[params.dataset].read(params), params.dataset)
+        raw = check_raw(_BUILT_IN[params.dataset].read(params), params.dataset)
         log.info("%s: built-in source", params.dataset)
     else:
         raw = _read_own(params, path)
         log.info("%s: read from %s", params.dataset, path)
         if params.dataset not in _BUILT_IN and Path(params.path) not in (path, path.parent):
-            log.warning("DVC does not watch %s: after changing it, run: dvc repro --force fetch", path)
+            log.warning("DVC does not watch %s; after a change of it, run: dvc repro --force fetch", path)
     if params.group_column is not None:
         raw = groups.of(raw, path, params)
     if raw.kind not in PIXELS and params.image_size is not None:
@@ -177,10 +190,11 @@ def _read(params: Data, path: Path | None) -> Raw:
 
 
 def _read_own(params: Data, path: Path) -> Raw:
+    """Read a data set from a file or folder."""
     if path.is_dir() and tiny_imagenet.is_layout(path):
         return tiny_imagenet.read(path, params.image_size)
     if params.dataset in ARCHIVES:
-        return checked(ARCHIVES[params.dataset].read(path, params), str(path))
+        return check_raw(ARCHIVES[params.dataset].read(path, params), str(path))
     if path.is_dir():
         return own_texts.read_folder(path) if own_texts.is_folder(path) else folder.read(path, params.image_size)
     if path.suffix in columns.SUFFIXES and own_texts.is_table(path):
@@ -190,14 +204,15 @@ def _read_own(params: Data, path: Path) -> Raw:
     raw = npz.read(path)
     if params.image_size is not None and not raw.features:
         raise DataError(
-            f"data.image_size is {params.image_size}, but {path} holds arrays, whose size is fixed; set it to null"
+            f"data.image_size is {params.image_size}, but {path} holds arrays of a fixed size; set it to null"
         )
     return raw
 
 
 def _card(
-    params: Data, raw: Raw, arrays: dict[str, tuple[Inputs, Labels]], notes: list[str], encoded: Encoded | None
+    params: Data, raw: Raw, arrays: dict[str, tuple[Inputs, Labels]], notes: list[str], encoded: EncodedSplits | None
 ) -> dict[str, Any]:
+    """Return the card of a data set."""
     name = params.dataset
     if encoded is not None:
         described = {"input": encoded.entry, "normalise": {"mean": [], "std": []}}
@@ -214,15 +229,17 @@ def _card(
 
 
 def _of_images(raw: Raw, arrays: dict[str, tuple[Inputs, Labels]]) -> dict[str, Any]:
+    """Return the card's entries for images."""
     height, width, channels = (int(edge) for edge in raw.x_train.shape[1:])
     moments = _moments(arrays["train"][0])
     return {
-        "input": {"kind": "image", "height": height, "width": width, "channels": channels, "resized": raw.resized},
+        "input": {"kind": "image", "height": height, "width": width, "channels": channels, "resized": raw.is_resized},
         "normalise": {"mean": [mean for mean, _ in moments], "std": [std for _, std in moments]},
     }
 
 
 def _of_vectors(name: str, raw: Raw, arrays: dict[str, tuple[Inputs, Labels]]) -> dict[str, Any]:
+    """Return the card's entries for vectors."""
     missing = any(bool(np.isnan(x).any()) for x, _ in arrays.values())
     return {
         "input": {"kind": "vector", "features": list(raw.features), "missing": missing},
@@ -231,15 +248,16 @@ def _of_vectors(name: str, raw: Raw, arrays: dict[str, tuple[Inputs, Labels]]) -
 
 
 def _moments(images_NHWC: npt.NDArray[Any]) -> list[tuple[float, float]]:
-    """Mean and standard deviation in [0, 1] of each channel, from exact counts of the 256 values: no float copy."""
+    """Return mean and standard deviation in [0, 1] of each channel, from counts of the 256 values."""
     counts = np.zeros((images_NHWC.shape[3], 256), dtype=np.int64)
-    for block in mapped.blocks(images_NHWC):  # bincount works on a copy of eight bytes a pixel
+    for block in mapped.blocks(images_NHWC):  # bincount makes a copy of eight bytes per pixel
         for channel, counts_256 in enumerate(counts):
             counts_256 += np.bincount(block[..., channel].reshape(-1), minlength=256)
     return [_moments_of(counts_256) for counts_256 in counts]
 
 
 def _moments_of(counts_256: npt.NDArray[np.int64]) -> tuple[float, float]:
+    """Return mean and standard deviation from counts of 256 values."""
     values = np.arange(256) / 255
     mean = float(counts_256 @ values / counts_256.sum())
     std = float(np.sqrt(counts_256 @ (values - mean) ** 2 / counts_256.sum()))

@@ -1,4 +1,4 @@
-"""Tiny-ImageNet in its official layout: 200 classes, 500 training and 50 labelled val images of 64 x 64 each."""
+"""Tiny-ImageNet in its official layout: 200 classes with 500 training and 50 labelled val images of 64 x 64 each."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ ANNOTATIONS = "val_annotations.txt"
 
 
 def download(downloads: Path) -> Path:
-    """The folder of the official archive, which is fetched and unpacked where it is not there yet.
+    """Return the folder of the official archive; download and unpack it if it is missing.
 
     Raises:
-        DataError: no network, or a download whose checksum is wrong (what was fetched is removed).
+        DataError: There is no network, or the download has a wrong checksum (the file is then removed).
     """
-    from pipeline.data.vision import torchvision  # torch with it, which no other image folder needs
+    from pipeline.data.vision import torchvision  # imports torch, so only here
 
     downloads.mkdir(parents=True, exist_ok=True)
     archive, folder = downloads / f"{NAME}.zip", downloads / NAME
-    with FileLock(downloads / f"{NAME}.lock"):  # two runs at once: one downloads, the other finds it there
+    with FileLock(downloads / f"{NAME}.lock"):  # of two simultaneous runs, one downloads and the other waits
         if folder.is_dir():
             return folder
         aside = downloads / f"{NAME}.part"
@@ -46,7 +46,7 @@ def download(downloads: Path) -> Path:
                 raise OSError(error.errno, error.strerror, str(archive)) from None
             raise DataError(
                 f"{NAME} could not be downloaded from {URL} ({error}). Without a network, put the unpacked folder"
-                f" {NAME}/ into a folder and name that folder: TRUEODDS_DATA=<folder>"
+                f" {NAME}/ into a folder and set TRUEODDS_DATA=<folder>"
             ) from None
         except RuntimeError as error:
             archive.unlink(missing_ok=True)
@@ -59,35 +59,37 @@ def download(downloads: Path) -> Path:
 
 
 def is_layout(folder: Path) -> bool:
-    """Whether the val images of a folder are named by a table instead of by folders of classes."""
+    """Return whether a table instead of class folders labels the val images of a folder."""
     return (folder / "val" / ANNOTATIONS).is_file()
 
 
 def read(folder: Path, image_size: int | None) -> Raw:
-    """train/<wnid>/images and val/images, whose classes are in val_annotations.txt; test/, without labels, is not read.
+    """Read train/<wnid>/images and val/images; skip test/, which has no labels.
 
-    Classes are the folders of train/ in sorted order, each named by the first word of words.txt: "goldfish" instead of
-    n01443537; by the wnid as well where two have one word. The val images are the test rows.
+    The classes of the val images are in val_annotations.txt.     Classes are the sorted folders of train/, each named
+    by the first word of words.txt: "goldfish" instead of n01443537. Two classes with the same word are named by word
+    and wnid. The val images are the test rows.
 
     Raises:
-        DataError: a val image of an unknown class or without a file; as `pipeline.data.folder.raw_of`.
+        DataError: A val image has an unknown class or no file; also as `pipeline.data.folder.raw_of`.
     """
     wnids = sorted(path.name for path in (folder / "train").iterdir() if path.is_dir())
     images = [images_in(folder / "train" / wnid / "images") for wnid in wnids]
     if empty := [wnid for wnid, files in zip(wnids, images, strict=True) if not files]:
-        raise DataError(f"{folder / 'train' / empty[0] / 'images'} holds no image; remove that class or fill it")
+        raise DataError(f"{folder / 'train' / empty[0] / 'images'} holds no image; add images or remove the class")
     labels = np.repeat(np.arange(len(wnids)), [len(files) for files in images])
     train = [path for files in images for path in files], labels
     return raw_of(folder, {"train": train, "val": _val(folder / "val", wnids)}, _names(folder, wnids), image_size)
 
 
 def _val(folder: Path, wnids: Sequence[str]) -> tuple[list[Path], Labels]:
+    """Return the val images with their labels."""
     with (folder / ANNOTATIONS).open(encoding="utf-8", newline="") as file:
         lines = [line for line in csv.reader(file, delimiter="\t") if line]
     place = {wnid: k for k, wnid in enumerate(wnids)}
     for number, line in enumerate(lines, start=1):
         if len(line) < 2 or line[1] not in place:
-            expected = "an image's file name and the class of one of the folders in train/, with a tab between"
+            expected = "an image's file name and the class of one of the folders in train/, separated by a tab"
             raise DataError(f"{folder / ANNOTATIONS}, line {number} is {chr(9).join(line)[:80]!r}; expected {expected}")
     if not lines:
         raise DataError(f"{folder / ANNOTATIONS} is empty; unpack the archive again")
@@ -96,6 +98,7 @@ def _val(folder: Path, wnids: Sequence[str]) -> tuple[list[Path], Labels]:
 
 
 def _names(folder: Path, wnids: Sequence[str]) -> tuple[str, ...]:
+    """Return the names of the classes."""
     path = folder / "words.txt"
     if not path.is_file():
         return tuple(wnids)

@@ -1,4 +1,4 @@
-"""Vectors on their way into a data set: tables of your own, and columns with names whose values may be missing."""
+"""Vectors: tables of your own, conversion to float32, and moments of columns with missing values."""
 
 from __future__ import annotations
 
@@ -18,14 +18,15 @@ from trueodds.inputs.vector import labelled
 
 
 def read_table(path: Path, label: str, group: str | None = None) -> Raw:
-    """Reads a table, CSV with a header or Parquet: a column for each feature, and `label` with the class of each row.
+    """Read a table, CSV with a header or Parquet: one column per feature, and `label` with the class of each row.
 
-    Classes are in the order of their names; whole numbers are ordered as numbers. An empty cell is a missing value.
-    The column `group` is no feature.
+    Classes are in the order of their names; whole numbers are ordered as numbers. An empty cell is a missing value. The
+    column `group` is not a feature.
 
     Raises:
-        DataError: no such column, cells that are no numbers, rows without a label, fewer than two classes.
-        MissingExtraError: a Parquet file without pyarrow.
+        DataError: There is no such column, a cell is not a number, a row has no label, or there are fewer than two
+            classes.
+        MissingExtraError: The file is Parquet and pyarrow is not installed.
     """
     try:
         features, x, names_N = labelled.read(path, label, apart=group, setting="data.label_column in params.yaml")
@@ -36,16 +37,21 @@ def read_table(path: Path, label: str, group: str | None = None) -> Raw:
         names.sort(key=int)
     place = {name: k for k, name in enumerate(names)}
     y = np.array([place[name] for name in names_N.tolist()], dtype=np.int64)
-    rows = checked(x, features, str(path))
-    return raw.checked(Raw(rows, y, None, None, tuple(names), features=features), str(path))
+    rows = to_vectors(x, features, str(path))
+    return raw.check_raw(Raw(rows, y, None, None, tuple(names), features=features), str(path))
 
 
-def checked(x: npt.NDArray[Any], features: Sequence[str], name: str) -> Vectors:
-    """Converts rows of numbers to float32, NaN where a value is missing; `name` is for messages.
+def to_vectors(x: npt.NDArray[Any], features: Sequence[str], name: str) -> Vectors:
+    """Convert rows of numbers to float32, with NaN for a missing value.
+
+    Args:
+        x: The rows.
+        features: Names of the columns.
+        name: Name of the data set, for messages.
 
     Raises:
-        DataError: names that a card cannot hold, other than numbers, another number of columns than names, values
-            that are infinite or beyond float32.
+        DataError: A name is not allowed in a card, the dtype is not a number, columns and names have different counts,
+            or a value is infinite or too large for float32.
     """
     try:
         kind = VectorInput(features=list(features), missing=True)
@@ -54,18 +60,18 @@ def checked(x: npt.NDArray[Any], features: Sequence[str], name: str) -> Vectors:
     if x.dtype.kind not in "fiub" or x.shape[1:] != kind.shape:
         raise DataError(f"{name} is {x.dtype} of shape {x.shape}; expected numbers (rows, {len(features)})")
     try:
-        return kind.checked(x, name)
+        return kind.check_rows(x, name)
     except InputError as error:
         raise DataError(str(error)) from None
 
 
 def moments(x: npt.NDArray[Any], features: Sequence[str], name: str) -> dict[str, list[float]]:
-    """Computes mean and standard deviation of each column over the values that are there, as float32 has them.
+    """Compute mean and standard deviation of each column from the values that are not missing, in float32.
 
-    A column of one value has the deviation 1: its rows are 0 once standardised.
+    A column with one value has deviation 1, so its standardised rows are 0.
 
     Raises:
-        DataError: a column without any value; `name` is the data set's.
+        DataError: A column has no value; `name` is the data set's name.
     """
     means, deviations = [], []
     for feature, column in zip(features, x.T, strict=True):

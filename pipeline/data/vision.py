@@ -1,9 +1,9 @@
-"""The one place that imports torchvision.
+"""The only module that imports torchvision.
 
-PyPI's torchvision wheel for Linux is built for CUDA. Beside a CPU torch its import fails with "operator
+PyPI's torchvision wheel for Linux is built for CUDA. With a CPU build of torch its import fails with "operator
 torchvision::nms does not exist", because its compiled operators cannot be loaded. Declaring the two operators that
-its Python code refers to lets everything else (datasets, models, transforms.v2) work; detection operators and
-torchvision.io do not.
+its Python code uses makes everything else work (datasets, models, transforms.v2). Detection operators and
+torchvision.io do not work.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ import torch
 from torch import Tensor
 
 CROP_RATIOS = (3 / 4, 4 / 3)
-"""Width to height of a random resized crop: torchvision's, as of ImageNet's usual recipes."""
+"""Aspect ratios of a random resized crop: torchvision's defaults, as in the usual ImageNet recipes."""
 
 _library: torch.library.Library | None = None
 
 
 def torchvision() -> ModuleType:
-    """The torchvision package, importable beside any torch build."""
+    """Return the torchvision package, importable with any build of torch."""
     global _library
     try:
         import torchvision as package
@@ -44,9 +44,9 @@ def torchvision() -> ModuleType:
 
 
 def random_crop(size: tuple[int, int], crop_scale: float) -> Callable[[Tensor], Tensor]:
-    """A random crop of at least `crop_scale` of the area of one image C x H x W, scaled to `size` (height, width).
+    """Return a function that crops one image C x H x W at random and scales the crop to `size` (height, width).
 
-    It draws from torch's global generator.
+    The crop has at least `crop_scale` of the area. It draws from torch's global generator.
     """
     torchvision()
     from torchvision.transforms import v2

@@ -1,1 +1,1 @@
-"""From a trained net to a bundle: in float32, and quantised."""
+"""Export of a trained net as a bundle, in float32 or quantised to int8."""

@@ -1,4 +1,4 @@
-"""Running an ONNX graph, to hold what was written against what it was made of."""
+"""Runs of an ONNX graph, for comparison with the net or calibrator that it was made from."""
 
 from __future__ import annotations
 
@@ -10,7 +10,14 @@ from trueodds.inputs import InputKind
 
 
 def run(path: Path, output: str, inputs: Inputs, kind: InputKind | None = None) -> Any:
-    """One output of a graph on the CPU, for rows of a kind; None: the graph takes them as they are."""
+    """Compute one output of a graph on the CPU.
+
+    Args:
+        path: The ONNX file.
+        output: Name of the output.
+        inputs: The rows.
+        kind: Kind of the rows; None if they are already as the graph takes them.
+    """
     import onnxruntime
 
     session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])

@@ -1,1 +1,1 @@
-"""Pictures of training and of studies: matplotlib, readable in grey, the same bytes on every run."""
+"""Diagrams of training and of studies, by matplotlib. They are readable in grey, and identical on every run."""

@@ -1,4 +1,4 @@
-"""Pictures over several runs: reliability side by side, robustness to bins, curves of training, trade-offs, bars."""
+"""Diagrams of several runs: reliability, number of bins, training curves, trade-offs, bars."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ if TYPE_CHECKING:
 
 BINS = [bins for bins in range(10, 1001) if CELLS % bins == 0]
 ACROSS = 4
-"""Panels beside each other."""
+"""Largest number of panels in a row."""
 BANDS_UP_TO = 2
-"""Models; the bands of more would cover each other."""
+"""Largest number of models with bands. More bands would cover each other."""
 COLOURS = (BAR, GAP, INK, "#54a24b", "#b279a2", LINE)
 DASHES: tuple[Any, ...] = ("-", (0, (5, 2)), (0, (1, 1.2)), (0, (5, 1.5, 1, 1.5)))
 MARKERS = "osD^vPX*"
 HATCHES = ("", "////", "....", "xxxx")
 LONGEST = 14
-"""Of a legend's column."""
+"""Largest number of entries in one column of a legend."""
 
 
 @dataclass(frozen=True)
 class Interval:
-    """A value and its ends."""
+    """A value with the ends of its interval."""
 
     value: float
     lower: float
@@ -52,7 +52,7 @@ class Point:
 
 
 def reliability_grid(sums: Mapping[str, CalibrationSums], bins: int, level: float, out: Path, title: str) -> None:
-    """A reliability diagram for each model; written to `out`.svg and `out`.png (gamma-net paper, figs. 2, 4, 7, 9)."""
+    """Draw a reliability diagram for each model to `out`.svg and `out`.png (gamma-net paper, figs. 2, 4, 7, 9)."""
     across, rows = min(len(sums), ACROSS), -(-len(sums) // ACROSS)
     with drawn(out, title, (2.5 * max(across, 2), 2.9 * rows + 0.6), png=True) as figure:
         grid = figure.subplots(rows, across, squeeze=False, sharex=True, sharey=True)
@@ -73,12 +73,12 @@ def reliability_grid(sums: Mapping[str, CalibrationSums], bins: int, level: floa
 
 
 def robustness(sums: Mapping[str, Sequence[CalibrationSums]], out: Path, title: str, *, png: bool = True) -> None:
-    """Draw ECE and MCE in 10 to 1,000 equal-width bins, the mean over the seeds of each model.
+    """Draw ECE and MCE for 10 to 1,000 equal-width bins, averaged over the seeds of each model.
 
-    The thin line of a model is its noise floor, what it would show if it were calibrated; of one or two models a band
-    reaches from there to the floor's 95th percentile. The plug-in ECE grows with the number of bins, and so does the
-    floor: their distance says something, the height alone does not. The MCE soon is that of a bin with a single row.
-    Written to `out`.svg and, with `png`, to `out`.png (gamma-net paper, figs. 5, 8).
+    The thin line of a model is its noise floor: the mean ECE that it would have if it were calibrated. For one or two
+    models a band reaches from there to the floor's 95th percentile. The plug-in ECE grows with the number of bins, and
+    so does the floor. Only their distance is informative, not the height alone. For many bins the MCE is that of a bin
+    with a single row. Written to `out`.svg and, with `png`, to `out`.png (gamma-net paper, figs. 5, 8).
     """
     with drawn(out, title, (8.8, 4.2), png=png) as figure:
         left, right = figure.subplots(1, 2)
@@ -108,10 +108,10 @@ def robustness(sums: Mapping[str, Sequence[CalibrationSums]], out: Path, title: 
 def overlay(
     curves: Mapping[str, Sequence[Mapping[str, Array]]], columns: Sequence[str], smoothing: float, out: Path, title: str
 ) -> None:
-    """Columns of epochs.csv over the epochs, a panel each: the mean over the seeds of each model, and their range.
+    """Draw columns of epochs.csv by epoch, one panel each: the mean over each model's seeds, and their range.
 
-    smoothing: a_t = s a_{t-1} + (1 - s) x_t, 0: none. Written to `out`.svg and `out`.png (Mukhoti et al. 2020, fig. 3;
-    gamma-net paper, figs. 3, 6; BSCE-GRA paper, fig. 5).
+    `smoothing` is s in a_t = s a_{t-1} + (1 - s) x_t; 0 means none. Written to `out`.svg and `out`.png (Mukhoti et al.
+    2020, fig. 3; gamma-net paper, figs. 3, 6; BSCE-GRA paper, fig. 5).
     """
     from matplotlib.ticker import MaxNLocator
 
@@ -140,8 +140,9 @@ def overlay(
 
 
 def points(of: Sequence[Point], labels: tuple[str, str], out: Path, title: str) -> None:
-    """Settings in a plane, with the interval of each measure; the front, if there is one, is joined by a line. Written
-    to `out`.svg and `out`.png (gamma-net paper, fig. 10; Karandikar et al. 2021, fig. 10).
+    """Draw settings in a plane with the interval of each measure. A line joins the Pareto front, if there is one.
+
+    Written to `out`.svg and `out`.png (gamma-net paper, fig. 10; Karandikar et al. 2021, fig. 10).
     """
     with drawn(out, title, (7.4, 4.8), png=True) as figure:
         axes = figure.subplots()
@@ -166,8 +167,9 @@ def points(of: Sequence[Point], labels: tuple[str, str], out: Path, title: str) 
 
 
 def shift(lines: Mapping[str, Sequence[tuple[int, Interval]]], measure: str, out: Path, title: str) -> None:
-    """(severity, mean and one standard error beside it) of each model, 0: rows as they are. Written to `out`.svg and
-    `out`.png (Karandikar et al. 2021, figs. 2, 7, 8, 9).
+    """Draw the mean of each model by severity, with one standard error. Severity 0 has no corruption.
+
+    Written to `out`.svg and `out`.png (Karandikar et al. 2021, figs. 2, 7, 8, 9).
     """
     with drawn(out, title, (8.2, 4.4), png=True) as figure:
         axes = figure.subplots()
@@ -190,7 +192,7 @@ def shift(lines: Mapping[str, Sequence[tuple[int, Interval]]], measure: str, out
 def bars(
     groups: Mapping[str, Mapping[str, Interval]], measure: str, out: Path, title: str, *, intervals: bool = True
 ) -> None:
-    """Draw a bar for each model, with its interval unless told otherwise, in groups.
+    """Draw a bar for each model in groups, with its interval unless `intervals` is False.
 
     Written to `out`.svg and `out`.png (Karandikar et al. 2021, fig. 5; BSCE-GRA paper, fig. 3).
     """
@@ -221,13 +223,13 @@ def bars(
 
 
 def effects(groups: Mapping[str, Mapping[str, float]], measure: str, out: Path, title: str) -> None:
-    """Draw effect sizes as bars from 0, in groups; `out`.svg and `out`.png (Karandikar et al. 2021, fig. 1)."""
+    """Draw effect sizes as bars from 0, in groups, to `out`.svg and `out`.png (Karandikar et al. 2021, fig. 1)."""
     values = {group: {name: Interval(d, d, d) for name, d in of.items()} for group, of in groups.items()}
     bars(values, measure, out, title, intervals=False)
 
 
 def line_style(number: int) -> dict[str, Any]:
-    """The n-th of lines that differ in colour, dash and marker."""
+    """Return the n-th of many line styles that differ in colour, dash and marker."""
     return {
         "color": COLOURS[number % len(COLOURS)],
         "linestyle": DASHES[number // len(COLOURS) % len(DASHES)],
@@ -237,7 +239,7 @@ def line_style(number: int) -> dict[str, Any]:
 
 
 def _smoothed(values: Array, smoothing: float) -> Array:
-    """Exponentially, begun with the first value; what was not measured stays away."""
+    """Return exponentially smoothed values, which start at the first one. Missing values stay missing."""
     out, level = np.array(values, np.float64), np.nan
     for k, value in enumerate(values):
         if np.isfinite(value):

@@ -1,4 +1,4 @@
-"""The training rows at named epochs: how reliable, and how hard each still pulls at the last layer."""
+"""Diagrams of the training rows at single epochs: their reliability, and their gradients in the last layer."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 
 BINS = 25
 LEVEL = 0.95
-ACROSS = 4  # epochs beside each other
-CELLS = 60  # of the two-dimensional histogram, each way
+ACROSS = 4  # epochs in a row
+CELLS = 60  # cells of the two-dimensional histogram in each direction
 MERGED = 3  # cells for one value of the quantile lines
-FEWEST = 20  # rows for one value of the quantile lines
+FEWEST = 20  # smallest number of rows for one value of the quantile lines
 RIGHT: dict[str, Any] = {"histtype": "stepfilled", "color": BAR, "alpha": 0.75}
 WRONG: dict[str, Any] = {"histtype": "step", "color": GAP, "linewidth": 1.8}
 
@@ -29,9 +29,9 @@ Arrays = dict[str, npt.NDArray[Any]]
 
 
 def reliability(arrays: Arrays, out: Path, title: str) -> None:
-    """Reliability in 25 equal-width bins at each named epoch, and the share of rows in each bin beneath.
+    """Draw reliability in 25 equal-width bins at each epoch, with the share of rows in each bin below.
 
-    After Mukhoti et al. 2020, figure 2. Written to `out`.svg and `out`.png.
+    Similar to Mukhoti et al. 2020, figure 2. Written to `out`.svg and `out`.png.
     """
     with drawn(out, title, size(arrays, 3.9), png=True) as figure:
         for epoch, (top, low) in grid(figure, arrays, [2.4, 1]):
@@ -54,7 +54,7 @@ def reliability(arrays: Arrays, out: Path, title: str) -> None:
 
 
 def panel(axes: Axes, bins: Bins, level: float) -> None:
-    """Draw one reliability diagram of several; bars of bins with few rows are pale, as the ECE weighs them."""
+    """Draw one reliability diagram of several. Bars of bins with few rows are pale, as the ECE weighs them less."""
     filled = bins.count_B > 0
     lo, width, count = bins.lo_B[filled], (bins.hi_B - bins.lo_B)[filled], bins.count_B[filled]
     accuracy, confidence = bins.accuracy_B[filled], bins.mean_confidence_B[filled]
@@ -92,11 +92,11 @@ def panel(axes: Axes, bins: Bins, level: float) -> None:
 
 
 def gradients(arrays: Arrays, out: Path, title: str) -> None:
-    """Gradient norm against Brier score of each training row, and the histogram of the norms, at each named epoch.
+    """Draw gradient norm against Brier score of each training row, and the norms' histogram, at each epoch.
 
-    After the BSCE-GRA paper, figure 4, and Mukhoti et al. 2020, figure 4. Written to `out`.svg and `out`.png. One scale
-    for all epochs, its axes stretched by the square root: most rows of a trained net lie near the origin. Lines are the
-    median and the 5% and 95% quantiles of the norm at a Brier score.
+    Similar to the BSCE-GRA paper, figure 4, and Mukhoti et al. 2020, figure 4. All epochs share one scale, whose axes
+    are stretched by the square root because most rows of a trained net lie near the origin. Lines are the median and
+    the 5% and 95% quantiles of the norm at a Brier score. Written to `out`.svg and `out`.png.
     """
     norms, briers = arrays["train_gradient_norm"], arrays["train_brier"]
     rows, edges = norms.shape[1], (stretched(briers.max()), stretched(norms.max()))
@@ -122,11 +122,11 @@ def gradients(arrays: Arrays, out: Path, title: str) -> None:
 
 
 def cloud(axes: Axes, brier: Array, norm: Array, edges: tuple[Array, Array]) -> Any:
-    """Rows by Brier score and norm as a two-dimensional histogram on these edges, with quantile lines of the norm."""
+    """Draw rows by Brier score and norm as a two-dimensional histogram, with quantile lines of the norm."""
     from matplotlib.colors import LogNorm
 
     counts = np.histogram2d(brier, norm, edges)[0].T
-    # Counts from .2 on, so that a single row is not white on white.
+    # Counts start at 0.2, so that a single row is visible on white.
     scale = LogNorm(0.2, len(brier))
     mesh = axes.pcolormesh(*edges, np.where(counts > 0, counts, np.nan), norm=scale, cmap="Blues", rasterized=True)
     wide = edges[0][::MERGED]
@@ -145,13 +145,13 @@ def cloud(axes: Axes, brier: Array, norm: Array, edges: tuple[Array, Array]) -> 
 
 
 def stretched(most: float) -> Array:
-    """Edges of CELLS cells of equal width in the square root, from 0 to `most`."""
+    """Return the edges of CELLS cells from 0 to `most`, of equal width in the square root."""
     edges: Array = np.linspace(0, 1, CELLS + 1) ** 2 * max(float(most), 1e-12)
     return edges
 
 
 def _stretch(axes: Axes, which: str, edges: Array) -> None:
-    """The square root's scale over these edges, with round numbers that stand apart from each other."""
+    """Set a square-root scale over these edges, with round numbers that do not overlap."""
     most, ticks = edges[-1], [0.0]
     for tick in (digit * 10.0**power for power in range(-14, 9) for digit in (1, 2, 5)):
         if tick <= most and np.sqrt(tick / most) > np.sqrt(ticks[-1] / most) + 0.17:
@@ -162,7 +162,7 @@ def _stretch(axes: Axes, which: str, edges: Array) -> None:
 
 
 def _percent(axes: Axes, rows: int) -> None:
-    """A log scale of percent, from half a row to all."""
+    """Set a log scale of percent, from half a row to all rows."""
     least = 50 / rows
     ticks = [tick for tick in (0.0001, 0.001, 0.01, 0.1, 1.0, 10.0, 100.0) if tick > least]
     axes.set(yscale="log", ylim=(least, 150))
@@ -173,20 +173,20 @@ def _percent(axes: Axes, rows: int) -> None:
 
 
 def spearman(a: Array, b: Array) -> float:
-    """Rank correlation; NaN where one of the two does not vary."""
+    """Return the rank correlation; NaN if one of the two is constant."""
     from scipy.stats import spearmanr
 
     return float(spearmanr(a, b).statistic) if np.ptp(a) and np.ptp(b) else float("nan")
 
 
 def size(arrays: Arrays, height: float) -> tuple[float, float]:
-    """Width and height of a figure with a panel for each epoch, a row of them so high."""
+    """Return width and height of a figure with a panel per epoch, for rows of this height."""
     epochs = len(arrays["epochs"])
     return max(2.7 * min(epochs, ACROSS) + 0.6, 5.4), height * -(-epochs // ACROSS) + 0.6
 
 
 def legend(arrays: Arrays) -> dict[str, Any]:
-    """How a figure with a panel for each epoch places its legend."""
+    """Return the legend's placement in a figure with a panel per epoch."""
     wide = len(arrays["epochs"]) > 2
     return {"loc": "outside lower center", "ncols": 4 if wide else 2, "fontsize": 8, "frameon": False}
 
@@ -194,7 +194,7 @@ def legend(arrays: Arrays) -> dict[str, Any]:
 def grid(
     figure: Figure, arrays: Arrays, heights: list[float], *, share: bool = True
 ) -> list[tuple[int, tuple[Axes, Axes]]]:
-    """(index of the epoch, its upper and lower axes)."""
+    """Return (index of the epoch, (upper axes, lower axes)) for each epoch."""
     epochs = len(arrays["epochs"])
     rows, across = -(-epochs // ACROSS), min(epochs, ACROSS)
     axes = figure.subplots(

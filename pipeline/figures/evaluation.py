@@ -1,4 +1,4 @@
-"""The pictures of the evaluate stage."""
+"""The diagrams of the evaluate stage."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from trueodds.files import write_text
 
 
 def draw(results: Results, class_names: Sequence[str], out: Path, subject: str) -> None:
-    """Draw reliability, each class, the calibrators beside each other and the number of bins, into the folder `out`.
+    """Draw reliability, the classes, the compared calibrators and the number of bins, into the folder `out`.
 
-    subject: what the titles name, such as data set and method.
+    `subject` is the beginning of the titles, such as data set and method.
     """
     before, after, settings = results.before, results.after, results.settings
     rows = f"{after.sums.n:,} test rows"
@@ -28,4 +28,4 @@ def draw(results: Results, class_names: Sequence[str], out: Path, subject: str) 
     for name, svg in pictures.items():
         write_text(out / f"{name}.svg", svg)
     both = {f"{when} ({one.name})": [one.sums] for when, one in (("before", before), ("after", after))}
-    robustness(both, out / "bins", f"{subject}: what the number of bins makes of the ECE", png=False)
+    robustness(both, out / "bins", f"{subject}: ECE by the number of bins", png=False)

@@ -1,4 +1,4 @@
-"""The effect of focal loss on the gradient of cross entropy, and the exponents that follow from it."""
+"""Diagram of the effect of focal loss on the gradient of cross entropy, and of the exponents derived from it."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ STEPS: dict[str, dict[str, Any]] = {
     "fla532": {"color": GAP, "linewidth": 3.0, "alpha": 0.55},
     "flsd53": {"color": BAR, "linewidth": 1.6, "linestyle": (0, (4, 2))},
 }
-MOST = 15.0  # of gamma in the picture
+MOST = 15.0  # largest gamma in the diagram
 
 
 def gamma_curve(out: Path) -> Path:
-    """g(p, gamma) with its p0 (left), gamma*(p0) with the exponents that methods use (right); `out`.svg and `out`.png.
+    """Draw g(p, gamma) with its p0 (left), and gamma*(p0) with the exponents of methods (right).
 
-    After Mukhoti et al. 2020, figure 4a and proposition 2. Returns the PNG.
+    Similar to Mukhoti et al. 2020, figure 4a and proposition 2. Written to `out`.svg and `out`.png; returns the PNG.
     """
     out.parent.mkdir(parents=True, exist_ok=True)
     with drawn(out, "Focal loss: its gradient over that of cross entropy", (10.2, 4.3), png=True) as figure:

@@ -1,4 +1,4 @@
-"""Columns of measurements and of training in words, with their units and the range that they can have."""
+"""Names of columns in words, with their units and possible values."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ _FRACTIONS = {"ece", "mce", "sece", "ks", "error", "accuracy", "confidence", "p"
 _NATS = {"nll", "entropy"}
 _SQUARED = "squared"
 _SIGNED = {"phi", "debiased", "estimate", _SQUARED}
-"""Improvements and unbiased estimates, which may be below 0."""
+"""Parts in the names of improvements and unbiased estimates, which may be below 0."""
 
 
 def name(column: str) -> str:
-    """`val_error_rate` -> validation error"""
+    """Return a column's name in words, such as "validation error" for `val_error_rate`."""
     return _WHOLE.get(column) or " ".join(filter(None, (_WORDS.get(part, part) for part in column.split("_"))))
 
 
 def label(column: str) -> str:
-    """`val_error_rate` -> validation error (fraction)"""
+    """Return a column's name with its unit, such as "validation error (fraction)" for `val_error_rate`."""
     parts = column.split("_")
     if _SQUARED in parts:
         return f"{name(column)} (squared fraction)"
@@ -33,7 +33,7 @@ def label(column: str) -> str:
 
 
 def limits(column: str) -> tuple[float, float]:
-    """The least and the greatest value that a column can have."""
+    """Return the smallest and largest possible value of a column."""
     parts = {*column.split("_")}
     if parts & _SIGNED:
         return -math.inf, math.inf

@@ -1,4 +1,4 @@
-"""What a run learned beside its net: gamma over time and row by row, the outer loss, L2 by layer, smoothing."""
+"""Diagrams of quantities that a run learned besides its net: gamma, outer loss, L2 by layer, smoothing."""
 
 from __future__ import annotations
 
@@ -24,15 +24,16 @@ SPLITS: dict[str, tuple[str, dict[str, Any]]] = {
     "test": ("test rows", {"color": BAR, "linestyle": "-"}),
 }
 BINS = 30
-CELLS = 20  # of confidence, for the quantile lines
+CELLS = 20  # cells of confidence for the quantile lines
 DASHES: tuple[Any, ...] = ("-", (0, (5, 1.5)), (0, (3, 1.5)), (0, (1, 1.2)))
 
 
 def learned(columns: Columns, out: Path, title: str) -> bool:
-    """gamma, the outer loss and the strengths over the epochs, in `out`.svg and `out`.png; False: there are none.
+    """Draw gamma, the outer loss and the learned strengths by epoch to `out`.svg and `out`.png.
 
-    After the gamma-net paper, figure 3 (c) and (d): the mean of gamma, with the band of its 5% and 95% quantiles in
-    place of one standard deviation, for gamma is far from normal.
+    Similar to the gamma-net paper, figure 3 (c) and (d): the mean of gamma with the band of its 5% and 95% quantiles,
+    instead of one standard deviation, because gamma is far from normally distributed. Returns False if the run has none
+    of these columns.
     """
     layers = [name for name in columns if name.startswith("l2_")]
     panels: list[tuple[str, Callable[[Axes], None]]] = []
@@ -73,9 +74,9 @@ def learned(columns: Columns, out: Path, title: str) -> bool:
 
 
 def gammas(arrays: Arrays, out: Path, title: str) -> None:
-    """At each named epoch gamma of the test rows against their confidence, and its histogram by outcome.
+    """Draw gamma of the test rows against their confidence, and its histogram by outcome, at each epoch.
 
-    Written to `out`.svg and `out`.png. Lines are the median and the 5% and 95% quantiles of gamma at a confidence.
+    Lines are the median and the 5% and 95% quantiles of gamma at a confidence. Written to `out`.svg and `out`.png.
     """
     gamma = arrays["test_gamma"]
     margin = 0.05 * float(np.ptp(gamma)) or 0.5

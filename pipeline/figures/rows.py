@@ -1,4 +1,4 @@
-"""Pictures over several runs of what single rows did at named epochs: densities, gradients, who was right."""
+"""Diagrams of single rows at single epochs over several runs: densities, gradients, outcomes."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ from pipeline.figures.style import bare, drawn
 from trueodds.sums.inputs import Array
 
 POINTS = 256
-"""Of a density."""
+"""Number of points of a density."""
 MOST = 5_000
-"""Rows that a density is estimated from: the estimate's time grows with them, and its width shrinks as their fifth
-root."""
+"""Largest number of rows for a density. The time grows with the rows, the width shrinks only as their fifth root."""
 CELLS = 25
-"""Of a histogram of probabilities."""
+"""Number of cells in a histogram of probabilities."""
 Rows = Mapping[str, npt.NDArray[Any]]
-"""Of epoch_rows.npz."""
+"""Arrays of epoch_rows.npz."""
 
 
 def densities(of: Mapping[str, Rows], array: str, out: Path, title: str) -> None:
-    """The density of a number of each row, a panel for each epoch, a line for each model; gradient norms by their
-    square root, for most lie near 0. Written to `out`.svg and `out`.png (BSCE-GRA paper, figs. 4, 5 and 8).
+    """Draw the density of a number of each row: a panel per epoch, a line per model.
 
-    A Gaussian kernel of Scott's width, reflected at the ends of a range that is bounded (fractions; norms at 0).
+    The kernel is Gaussian with Scott's width, reflected at the ends of a bounded range (fractions; norms at 0).
+    Gradient norms are drawn by their square root, because most lie near 0. Written to `out`.svg and `out`.png (BSCE-GRA
+    paper, figs. 4, 5 and 8).
     """
     epochs = next(iter(of.values()))["epochs"]
     across, lines = min(len(epochs), ACROSS), -(-len(epochs) // ACROSS)
@@ -57,9 +57,10 @@ def densities(of: Mapping[str, Rows], array: str, out: Path, title: str) -> None
 
 
 def gradients(of: Mapping[str, Rows], out: Path, title: str) -> None:
-    """Gradient norm against Brier score of each training row at the last named epoch, a panel for each model, on one
-    scale; lines are the median and the 5% and 95% quantiles of the norm at a Brier score. Written to `out`.svg and
-    `out`.png (BSCE-GRA paper, fig. 4).
+    """Draw gradient norm against Brier score of each training row at the last epoch, a panel per model.
+
+    All panels share one scale. Lines are the median and the 5% and 95% quantiles of the norm at a Brier score. Written
+    to `out`.svg and `out`.png (BSCE-GRA paper, fig. 4).
     """
     across, lines = min(len(of), ACROSS), -(-len(of) // ACROSS)
     last = {name: {key: values[-1] for key, values in rows.items() if key != "epochs"} for name, rows in of.items()}
@@ -83,8 +84,9 @@ def gradients(of: Mapping[str, Rows], out: Path, title: str) -> None:
 
 
 def outcomes(of: Mapping[str, Rows], out: Path, title: str) -> None:
-    """Right and wrong test rows by p_y, the probability of their own class, at each named epoch: a row of panels for
-    each model. Written to `out`.svg and `out`.png (BSCE-GRA paper, figs. 7 and 8).
+    """Draw correct and wrong test rows by p_y, the probability of their true class, at each epoch.
+
+    Each model has a row of panels. Written to `out`.svg and `out`.png (BSCE-GRA paper, figs. 7 and 8).
     """
     epochs = next(iter(of.values()))["epochs"]
     edges = np.linspace(0, 1, CELLS + 1).tolist()
@@ -113,7 +115,7 @@ _NORM = "train_gradient_norm"
 
 
 def _density(values_N: Array, ends: tuple[float, float]) -> tuple[Array, Array]:
-    """On POINTS points between the ends, at which the estimate is reflected, so that it adds up to 1 between them."""
+    """Return a density on POINTS points. It is reflected at the ends, so that it integrates to 1 between them."""
     chosen = values_N[np.linspace(0, len(values_N) - 1, min(MOST, len(values_N))).astype(int)]
     width = max(float(chosen.std()) * len(chosen) ** -0.2, (ends[1] - ends[0]) / POINTS)
     at = np.linspace(*ends, POINTS)

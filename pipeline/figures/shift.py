@@ -1,4 +1,4 @@
-"""What corruption does to a model: each figure by severity, a line a calibrator."""
+"""Diagrams of the effect of corruption on a model: each figure by severity, one line per calibrator."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ OTHERS: tuple[dict[str, Any], ...] = (
     {"color": LINE, "linestyle": "-", "marker": "X"},
 )
 APART = 0.035
-"""Severities by which lines are moved sideways, so that error bars do not cover each other."""
+"""Sideways distance of lines in severities, so that error bars do not cover each other."""
 
 
 def draw(results: ShiftResults, out: Path, subject: str) -> None:
-    """Both pictures, into the folder `out`. subject: what the titles name, such as data set and method."""
+    """Draw both diagrams into `out`. `subject` is the beginning of the titles, such as data set and method."""
     origin = {"published": "published files", "computed": "computed here"}[results.description["source"]]
     count = len(results.corruptions)
     types = f"{count} corruptions" if count > 1 else results.corruptions[0].replace("_", " ")
@@ -41,9 +41,10 @@ def draw(results: ShiftResults, out: Path, subject: str) -> None:
 
 
 def severities(results: ShiftResults, out: Path, title: str) -> None:
-    """Four panels as Karandikar et al. 2021, figures 2, 7, 8 and 9: mean over corruptions, bars of one standard error.
+    """Draw four panels like Karandikar et al. 2021, figures 2, 7, 8 and 9: means over corruptions with standard errors.
 
-    The error is that of `trueodds.metrics.intervals.within_types`; severity 0 has none. Written to `out`.svg and .png.
+    The standard error is that of `trueodds.metrics.intervals.within_types`; severity 0 has none. Written to `out`.svg
+    and `out`.png.
     """
     with drawn(out, title, (11.2, 6.6), png=True) as figure:
         axes_P = figure.subplots(2, 2).ravel()
@@ -51,13 +52,13 @@ def severities(results: ShiftResults, out: Path, title: str) -> None:
             _lines(axes, results, name)
             axes.set(xlabel="severity", ylabel=label)
         handles, labels = axes_P[0].get_legend_handles_labels()
-        bars = "bars: one standard error over the corruptions, without what these differ by at every severity"
+        bars = "bars: one standard error over the corruptions, without differences that are equal at every severity"
         figure.legend(handles, labels, loc="outside lower center", ncols=4, fontsize=8, frameon=False, title=bars,
                       title_fontsize=8)  # fmt: skip
 
 
 def corruptions(results: ShiftResults, out: Path, title: str) -> None:
-    """A panel a corruption: the ECE (equal mass, l2 norm) by severity, before and after. Written to `out`.svg."""
+    """Draw the ECE (equal mass, l2 norm) by severity, before and after, a panel per corruption, to `out`.svg."""
     columns = min(5, len(results.corruptions))
     rows = -(-len(results.corruptions) // columns)
     with drawn(out, title, (2.3 * columns + 0.4, 1.8 * rows + 1.0)) as figure:
@@ -70,14 +71,14 @@ def corruptions(results: ShiftResults, out: Path, title: str) -> None:
                 axes.plot([0, *results.severities], [one.clean(PANELS[0][0]), *value], label=_label(one), **style,
                           linewidth=1.4, markersize=4)  # fmt: skip
             axes.set(title=corruption.replace("_", " "), xticks=[0, *results.severities])
-            if number >= len(results.corruptions) - columns:  # nothing below it
+            if number >= len(results.corruptions) - columns:  # no panel below it
                 axes.set_xlabel("severity")
                 axes.tick_params(labelbottom=True)
             axes.grid(visible=True, axis="y", linewidth=0.6)
             bare(axes)
         for axes in axes_P[len(results.corruptions) :]:
             axes.set_visible(False)
-        axes_P[0].set_ylim(0, None)  # all share it, and only now is known what the highest is
+        axes_P[0].set_ylim(0, None)  # all panels share this axis, so it is set after the last one is drawn
         figure.supylabel(PANELS[0][1], fontsize=9)
         handles, labels = axes_P[0].get_legend_handles_labels()
         figure.legend(handles, labels, loc="outside lower center", ncols=2, fontsize=8, frameon=False)
@@ -98,7 +99,7 @@ def _lines(axes: Axes, results: ShiftResults, figure: str) -> None:
                       elinewidth=1, **style)  # fmt: skip
     axes.set(xticks=[0, *results.severities])
     axes.margins(y=0.08)
-    if "ece" in figure:  # what it should be is 0; what NLL and error could be at best nobody knows
+    if "ece" in figure:  # the ideal ECE is 0; the smallest possible NLL and error are unknown
         axes.set_ylim(0, None)
     axes.grid(visible=True, axis="y", linewidth=0.6)
     bare(axes)

@@ -1,4 +1,4 @@
-"""How sharp the soft calibration objectives' two steps are: into bins of confidence, and from certain to uncertain."""
+"""Diagrams of the two soft steps of the soft calibration objectives: bins of confidence, and certain or uncertain."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ POINTS = 501
 BINS = 5
 BIN_TEMPERATURES = (0.1, 0.01, 0.001)
 UNCERTAINTIES = ((0.5, 1.0), (0.5, 0.1), (0.3, 0.1), (0.7, 0.1))
-"""kappa and T."""
+"""Pairs of kappa and T."""
 
 
 def memberships(out: Path) -> Path:
-    """The share of each of five bins in a confidence, at three temperatures; written to `out`.svg and `out`.png.
+    """Draw the memberships of a confidence in five soft bins, at three temperatures, to `out`.svg and `out`.png.
 
     Karandikar et al. 2021, figure 3 and equation 8. Returns the PNG.
     """
@@ -40,7 +40,7 @@ def memberships(out: Path) -> Path:
 
 
 def uncertainty(out: Path) -> Path:
-    """The soft uncertainty by the share of the largest entropy; written to `out`.svg and `out`.png.
+    """Draw the soft uncertainty by the relative entropy, to `out`.svg and `out`.png.
 
     Karandikar et al. 2021, figure 4 and equation 15. Returns the PNG.
     """

@@ -1,4 +1,4 @@
-"""The pictures' common style. Nothing depends on colour alone: lines differ in dash and weight, points in shape."""
+"""Common style of the diagrams. None depends on colour alone: lines differ in dash and width, points in shape."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
-from trueodds.files import written
+from trueodds.files import atomic_write
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -18,9 +18,9 @@ INK, BAR, GAP, LINE, PALE = "#1f2933", "#4c78a8", "#e8a33d", "#9aa5b1", "#e4e7eb
 BEFORE: dict[str, Any] = {"color": GAP, "linestyle": (0, (4, 2)), "marker": "s", "markerfacecolor": "white"}
 AFTER: dict[str, Any] = {"color": BAR, "linestyle": "-", "marker": "o"}
 LETTERS = 9.2
-"""Of a title, to an inch."""
+"""Letters of a title per inch."""
 LINE_HEIGHT = 0.2
-"""Of a title, in inches."""
+"""Height of a title's line in inches."""
 STYLE: dict[Any, Any] = {
     "svg.hashsalt": "trueodds",
     "font.size": 9,
@@ -38,7 +38,7 @@ STYLE: dict[Any, Any] = {
 
 @contextmanager
 def drawn(out: Path, title: str, size: tuple[float, float], *, png: bool = False) -> Iterator[Figure]:
-    """A figure to draw on; then `out`.svg, and `out`.png if asked for, without dates and names of programs."""
+    """Yield a figure to draw on, then write `out`.svg and, with `png`, `out`.png, without dates and program names."""
     import matplotlib
     from matplotlib.figure import Figure
 
@@ -48,15 +48,15 @@ def drawn(out: Path, title: str, size: tuple[float, float], *, png: bool = False
         figure.suptitle(words, fontsize=11.5, x=0.01, ha="left", weight="bold")
         yield figure
         _settle(figure)
-        with written(out.with_suffix(".svg")) as aside:
+        with atomic_write(out.with_suffix(".svg")) as aside:
             figure.savefig(aside, format="svg", metadata={"Date": None})
         if png:
-            with written(out.with_suffix(".png")) as aside:
+            with atomic_write(out.with_suffix(".png")) as aside:
                 figure.savefig(aside, format="png", dpi=140, metadata={"Software": None})
 
 
 def _settle(figure: Figure) -> None:
-    """Fix the layout, rounded: its solver's last bits differ between equal figures, and names in SVG hash them."""
+    """Fix the rounded layout, because its solver's last bits differ between equal figures, and SVG ids depend on it."""
     figure.draw_without_rendering()
     figure.set_layout_engine("none")
     for axes in figure.axes:
@@ -65,5 +65,5 @@ def _settle(figure: Figure) -> None:
 
 
 def bare(axes: Axes) -> None:
-    """Without the frame's upper and right side."""
+    """Hide the upper and right side of the frame."""
     axes.spines[["top", "right"]].set_visible(False)

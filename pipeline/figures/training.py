@@ -1,4 +1,4 @@
-"""How a run came to its calibration: epochs.csv and epoch_rows.npz drawn as the papers draw them."""
+"""Diagrams of a training run: epochs.csv and epoch_rows.npz, drawn like the papers' figures."""
 
 from __future__ import annotations
 
@@ -31,18 +31,19 @@ OUTCOMES: dict[str, dict[str, Any]] = {
     "_wrong": {"linestyle": (0, (4, 2)), "linewidth": 1.3},
 }
 CLEAN: dict[str, Any] = {"color": INK, "marker": "x", "linestyle": "none", "markersize": 5, "markeredgewidth": 1.1}
-WIDE = 20  # times the lowest NLL: beyond it the scale is logarithmic
-EDGE = 0.03  # of the epochs, left free at both sides: markers of the first and the last epoch are whole
-DROP = 0.5  # a learning rate that falls by so much from one epoch to the next is marked
+WIDE = 20  # a range beyond this multiple of the lowest NLL is drawn on a logarithmic scale
+EDGE = 0.03  # share of the epochs left free on both sides, so that no marker is cut off
+DROP = 0.5  # a learning rate that falls below this share of the previous one is marked
 
 
 def draw(epochs: Path, epoch_rows: Path, out: Path, title: str) -> list[Path]:
-    """Of a run's epochs.csv and epoch_rows.npz: training.png in the folder `out`, and with named epochs reliability.png
-    and gradients.png, each as .svg too; of a method with a gamma or with what it learned besides, learned.png and
-    gamma-rows.png. Returns the PNGs.
+    """Draw a run's epochs.csv and epoch_rows.npz into the folder `out`, as .svg and .png, and return the PNGs.
+
+    There is always `training`. With epochs in `curves` there are `reliability` and `gradients`, for a method that
+    learns further quantities `learned`, and with a gamma `gamma-rows`.
 
     Raises:
-        FileError: a file that is missing, damaged, or of another version.
+        FileError: A file is missing, damaged, or from another version.
     """
     columns, arrays = read(epochs), _arrays(epoch_rows)
     out.mkdir(parents=True, exist_ok=True)
@@ -63,10 +64,10 @@ def draw(epochs: Path, epoch_rows: Path, out: Path, title: str) -> list[Path]:
 
 
 def read(path: Path) -> Columns:
-    """epochs.csv by column, NaN where nothing was measured.
+    """Read epochs.csv by column, with NaN for values that were not measured.
 
     Raises:
-        FileError: no such file, no rows, or a cell that is no number.
+        FileError: There is no such file, it has no rows, or a cell is not a number.
     """
     cure = "run the train stage: dvc repro train"
     try:
@@ -83,9 +84,10 @@ def read(path: Path) -> Columns:
 
 
 def curves(columns: Columns, out: Path, title: str) -> None:
-    """ECE, NLL, entropy, error, p_y and weight norm over the epochs; written to `out`.svg and `out`.png.
+    """Draw ECE, NLL, entropy, error, p_y and weight norm by epoch to `out`.svg and `out`.png.
 
-    After Mukhoti et al. 2020, figures 1 and 3. Test rows where they were measured, else validation rows.
+    Similar to Mukhoti et al. 2020, figures 1 and 3. Test rows are shown if they were measured, otherwise validation
+    rows.
     """
     held_out = "test" if "test_nll" in columns else "val"
     with drawn(out, title, (10.6, 6.6), png=True) as figure:
@@ -123,7 +125,7 @@ def _line(axes: Axes, columns: Columns, name: str, style: dict[str, Any]) -> Non
     whole: dict[str, Any] = {"markersize": 4, "clip_on": False, "in_layout": False}  # also where a value is 0
     axes.plot(epochs, values, markevery=(every // 2, every), **whole, **style)
     known = np.pad(np.isfinite(values), 1)
-    alone = known[1:-1] & ~known[:-2] & ~known[2:]  # no line leads there: an epoch with wrong rows between perfect ones
+    alone = known[1:-1] & ~known[:-2] & ~known[2:]  # no line reaches it: an epoch with wrong rows between perfect ones
     axes.plot(epochs[alone], values[alone], **whole, **{"marker": "o", **style, "linestyle": "none"})
 
 

@@ -1,4 +1,4 @@
-"""How much a row weighs for losses that weigh rows by how unsure the net is, of three classes."""
+"""Diagram of the weights that losses give to a row of three classes by the net's uncertainty."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from pipeline.methods.losses.focal import focal
 from trueodds.sums.inputs import Array
 
 SIDE = 120
-"""Steps of the triangle's grid along a side."""
+"""Number of steps along a side of the triangle's grid."""
 WEIGHTS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
     "focal: $(1 - p_y)^2$": lambda z, y: focal(z, y, gamma=2.0),
     "dual focal: $(1 - p_y + p_j)^2$": lambda z, y: dual_focal(z, y, gamma=2.0),
@@ -26,13 +26,14 @@ CORNERS = np.array([[0.5, np.sqrt(0.75)], [0.0, 0.0], [1.0, 0.0]])
 
 
 def simplex(out: Path) -> Path:
-    """The three weights of a row whose class is the upper corner; written to `out`.svg and `out`.png (BSCE-GRA paper,
-    fig. 2). p_j: the largest probability below p_y, 0 if none. Returns the PNG.
+    """Draw three weights of a row whose class is the upper corner, to `out`.svg and `out`.png (BSCE-GRA paper, fig. 2).
+
+    p_j is the largest probability below p_y, or 0. Returns the PNG.
     """
     out.parent.mkdir(parents=True, exist_ok=True)
     p_N3 = points()
     x_N, y_N = (p_N3 @ CORNERS).T
-    title = "What a row weighs, by the probabilities of three classes; its own is the upper corner"
+    title = "Weight of a row by its probabilities of three classes; its class is the upper corner"
     with drawn(out, title, (10.4, 3.9), png=True) as figure:
         panels = figure.subplots(1, len(WEIGHTS))
         for axes, (name, loss) in zip(panels, WEIGHTS.items(), strict=True):
@@ -46,14 +47,14 @@ def simplex(out: Path) -> Path:
 
 
 def points() -> Array:
-    """Inside the triangle, its border left out: there a logarithm is infinite."""
+    """Return a grid of points inside the triangle. The border is left out, where a logarithm is infinite."""
     grid = [(a, b, SIDE - a - b) for a in range(1, SIDE) for b in range(1, SIDE - a)]
     found: Array = np.array(grid, np.float64) / SIDE
     return found
 
 
 def weights(loss: Callable[[Tensor, Tensor], Tensor], p_N3: Array) -> Array:
-    """The loss of rows of class 0 over their cross entropy, by the code that trains."""
+    """Return the loss of rows of class 0 divided by their cross entropy, by the code used in training."""
     log_p_N3 = torch.from_numpy(np.log(p_N3))
     found: Array = (loss(log_p_N3, torch.zeros(len(p_N3), dtype=torch.long)) / -log_p_N3[:, 0]).numpy()
     return found

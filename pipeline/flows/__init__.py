@@ -1,4 +1,4 @@
-"""Prefect over DVC's own graph: Prefect schedules, routes and shows; DVC owns graph, cache and lineage."""
+"""Prefect flows over DVC's graph. Prefect schedules, routes and displays runs; DVC owns graph, cache and lineage."""
 
 from __future__ import annotations
 
@@ -8,5 +8,5 @@ from trueodds.bundle import PublishedModels, open_models
 
 
 def models_of(home: Path) -> PublishedModels:
-    """Open the models that the service serves: TRUEODDS_MODELS, or models/ in the checkout."""
+    """Open the models that the service reads: TRUEODDS_MODELS, or models/ in the checkout."""
     return open_models(home=home)

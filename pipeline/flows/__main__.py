@@ -1,4 +1,4 @@
-"""python -m pipeline.flows up | down | register: see pipeline/flows/server.py."""
+"""`python -m pipeline.flows up | down | register`; see pipeline/flows/server.py."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from trueodds import cli
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Runs a command in the current checkout and returns the exit status, as `trueodds.cli.status_of` does."""
+    """Run a command in the current checkout and return its exit status, like `trueodds.cli.status_of`."""
     return cli.status_of(lambda: _main(argv))
 
 

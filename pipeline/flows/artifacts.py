@@ -1,4 +1,4 @@
-"""A run's artifacts in Prefect's UI: progress while it trains, then the table, the picture and the bundle's path."""
+"""Artifacts of a run in Prefect's UI: progress during training, then the metrics, the diagram and the bundle's path."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _PERCENT = re.compile(r"(?P<what>[^:]*):\s*(?P<percent>\d{1,3})%\|")
 
 
 class Progress:
-    """A progress artifact fed with a stage's output; made when the first bar shows."""
+    """Progress artifact that reads a stage's output. It is created when the first progress bar appears."""
 
     def __init__(self, stage: str) -> None:
         self._stage = stage
@@ -37,7 +37,7 @@ class Progress:
         self._shown = -1
 
     def read(self, line: str) -> None:
-        """Take the percentage from a line such as `training:  40%|####      | 12/30 [...]`."""
+        """Read the percentage from a line such as `training:  40%|####      | 12/30 [...]`."""
         match = _PERCENT.match(line)
         if match is None or int(match["percent"]) == self._shown:
             return
@@ -46,23 +46,23 @@ class Progress:
             key = f"progress-{re.sub('[^a-z0-9]+', '-', self._stage.lower())}"
             description = f"{self._stage}: {match['what'].strip()}"
             made = create_progress_artifact(float(self._shown), key=key, description=description)
-            self._artifact = cast(UUID, made)  # a coroutine only where an event loop runs
+            self._artifact = cast(UUID, made)  # a coroutine only if an event loop runs
         else:
             update_progress_artifact(self._artifact, float(self._shown))
 
 
 def show_bundle(bundle: str, words: str) -> None:
-    """Say where a published bundle lies, and what it does now: no link, for a browser opens none to a file."""
-    create_markdown_artifact(f"`{bundle}`\n\n{words}\n", key="bundle", description="What was published")
+    """Show where a published bundle is and what role it has. Not as a link, because browsers open no link to a file."""
+    create_markdown_artifact(f"`{bundle}`\n\n{words}\n", key="bundle", description="The published bundle")
 
 
 def show_remote(words: str) -> None:
-    """Whether DVC's remote has what the run made."""
+    """Show whether DVC's remote has the run's outputs."""
     create_markdown_artifact(f"{words}\n", key="remote", description="DVC's remote")
 
 
 def show_results(folder: Path, title: str) -> None:
-    """Table and picture of a finished run; what the graph did not make is left out."""
+    """Show the metrics and the diagram of a finished run. Missing outputs are left out."""
     evaluation = folder / "artifacts" / "evaluation"
     if (evaluation / "metrics.json").is_file():
         markdown = summary_markdown(read_json(evaluation / "metrics.json"), title)
@@ -77,7 +77,7 @@ def show_results(folder: Path, title: str) -> None:
 
 
 def summary_markdown(table: dict[str, Any], title: str) -> str:
-    """metrics.json as a markdown table; every ECE with its interval and the noise floor beneath it."""
+    """Return metrics.json as a Markdown table, each ECE with its interval and noise floor."""
     before, after = table["before"], table["after"]
     lines = [f"# {title}", "", f"{table['n']:,} test rows, {table['bins']} bins; calibration errors are fractions", ""]
     lines += ["| | before calibration | after calibration |", "|---|---:|---:|"]
@@ -98,7 +98,7 @@ def summary_markdown(table: dict[str, Any], title: str) -> str:
 
 
 def _positive(before: dict[str, Any] | None, after: dict[str, Any] | None, level: float) -> list[str]:
-    """Rows of p(positive), of a model with a positive class; those above them are of the more probable class."""
+    """Return the rows about p(positive) for a model with a positive class. All other rows are about the top class."""
     if not before or not after:
         return []
     name = f"p({after['class']})"
@@ -113,10 +113,10 @@ def _positive(before: dict[str, Any] | None, after: dict[str, Any] | None, level
 
 
 def _compared(others: dict[str, Any], level: float, ece: str) -> list[str]:
-    """The calibrators measured beside the run's own; `ece` heads the column of their calibration error."""
+    """Return the calibrators measured for comparison. `ece` is the header of their calibration error."""
     if not others:
         return []
-    lines = ["## Beside it", "", f"| calibrator | test error | NLL (nats) | {ece} | {level:.0%} interval |"]
+    lines = ["## Other calibrators", "", f"| calibrator | test error | NLL (nats) | {ece} | {level:.0%} interval |"]
     lines.append("|---|---:|---:|---:|---|")
     for name, one in others.items():
         if one.get("problem"):

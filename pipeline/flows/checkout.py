@@ -1,7 +1,7 @@
-"""The parts of the caller's checkout that a workspace takes: code with its uncommitted changes, data, DVC's cache.
+"""Copies the caller's checkout to a workspace: code with uncommitted changes, data, and the settings of DVC's cache.
 
-Nothing in the checkout is written. A workspace that is there already is brought up to the checkout in place: what was
-built in it, and a checkpoint, stay.
+Nothing in the checkout is written. An existing workspace is updated in place and keeps its build outputs and
+checkpoint.
 """
 
 from __future__ import annotations
@@ -21,23 +21,26 @@ from trueodds.files import copy, naming, write_text
 RUNS = ".runs"
 _NOT_COPIED = (".git", RUNS, ".prefect", "models", "downloads")
 _KEPT = ("artifacts", ".checkpoints", ".dvc")
-"""Folders that a copy keeps when it is brought up to date; a checkout keeps all that git ignores."""
+"""Folders that a copy keeps when it is updated. A git checkout keeps everything that git ignores."""
 _IDENTITY = ("-c", "user.name=TrueOdds", "-c", "user.email=runs@trueodds.invalid")
 _ELSEWHERE = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_COMMON_DIR", "GIT_PREFIX")
-"""Variables by which git, called from a hook of its own, would work in another place than it is told to."""
+"""Variables that would make git work in another repository than the given one, for example inside a git hook."""
 
 
 _CONFIG = r"^(user|filter)\.|^core\.(autocrlf|eol|excludesfile|attributesfile)$"
-"""Settings of git that decide what a checkout holds and whose its commits are."""
+"""Pattern of git settings that decide the content of a checkout and the author of its commits."""
 
 
 class WorkspaceError(UserError, RuntimeError):
-    """The workspace cannot be made or used; the message says why and what to do."""
+    """The workspace cannot be created or used. The message gives the reason and the cure."""
 
 
 @dataclass(frozen=True)
 class Code:
-    """The code in a workspace. `commit` is what it stands on, None without git; `words` say so to people."""
+    """The code in a workspace.
+
+    `commit` is its base commit, or None without git. `words` describes it for people.
+    """
 
     folder: Path
     commit: str | None
@@ -46,27 +49,28 @@ class Code:
 
 
 def take_code(home: Path, root: Path, data: str) -> Code:
-    """The code of `home`, new files too, as a checkout at `root`; without git as a copy. `data` is left out.
+    """Check out the code of `home` with its new files at `root`, or copy it if there is no git. `data` is left out.
 
-    The checkout is a repository of its own that borrows the objects of `home`. So `home` does not list it, and a run
-    that is killed leaves nothing registered there.
+    The checkout is a repository of its own that borrows the objects of `home`. `home` therefore does not list it, and a
+    killed run leaves nothing registered there.
 
     Raises:
-        WorkspaceError: git refuses.
+        WorkspaceError: git failed.
     """
     return _checkout(home, root) if is_git(home) else _copy(home, root, data)
 
 
 def _checkout(home: Path, root: Path) -> Code:
+    """Check out the commit of `home` with its uncommitted changes and new files."""
     try:
         commit = git(home, "rev-parse", "HEAD")
     except WorkspaceError:
-        raise WorkspaceError(f"{home} has no commit yet; make one: git add -A && git commit -m start") from None
-    # Asked first: of files that were only touched, `stash create` makes nothing and fails without a word.
+        raise WorkspaceError(f"{home} has no commit yet; create one: git add -A && git commit -m start") from None
+    # Checked first, because `stash create` fails silently if files were only touched.
     changed = git(home, "status", "--porcelain", "--untracked-files=no")
     changes = git(home, *_IDENTITY, "stash", "create") if changed else ""
     listed = git(home, "ls-files", "-z", "-o", "--exclude-standard").split("\0")
-    untracked = tuple(name for name in listed if name and not name.endswith("/"))  # with a slash: another repository
+    untracked = tuple(name for name in listed if name and not name.endswith("/"))  # a slash marks another repository
     _borrow(home, root)
     git(root, "update-ref", "--no-deref", "HEAD", commit)
     git(root, "reset", "--quiet", "--hard", changes or commit)
@@ -84,11 +88,11 @@ def _checkout(home: Path, root: Path) -> Code:
 
 
 def _borrow(home: Path, root: Path) -> None:
-    """A repository at `root` with the objects, ignore rules and filters of `home`; made, or brought up to it."""
+    """Create or update a repository at `root` with the objects, ignore rules and filters of `home`."""
     shared = home / git(home, "rev-parse", "--git-common-dir")
     own = root / ".git"
     if own.is_file():
-        raise WorkspaceError(f"{root} is no checkout of {home}; remove it")
+        raise WorkspaceError(f"{root} is not a checkout of {home}; remove it")
     if not own.is_dir():
         git(home, "init", "--quiet", "--template=", str(root))
     (own / "info").mkdir(exist_ok=True)
@@ -113,10 +117,10 @@ def _copy(home: Path, root: Path, data: str) -> Code:
         ignored = repo.dvcignore
 
         def left_out(path: Path) -> bool:
-            if path.is_relative_to(home / ".dvc"):  # which DVC's own ignore rules always hold
+            if path.is_relative_to(home / ".dvc"):  # DVC's ignore rules always match this folder
                 return path.parent == home / ".dvc" and path.name in ("cache", "tmp", "config.local")
             ignores = ignored.is_ignored_dir if path.is_dir() else ignored.is_ignored_file
-            if path == home / data or (path.parent == home and path.name in _NOT_COPIED):  # data are linked, later
+            if path == home / data or (path.parent == home and path.name in _NOT_COPIED):  # data are linked later
                 return True
             return path in outs or ignores(str(path))
 
@@ -125,63 +129,66 @@ def _copy(home: Path, root: Path, data: str) -> Code:
 
         try:
             shutil.copytree(home, root, ignore=skipped, symlinks=True, dirs_exist_ok=True)
-        except shutil.Error as error:  # a line for each file; the first says why
-            raise WorkspaceError(f"{root} cannot be made: {error.args[0][0][2]}") from None
-    return Code(root, None, (), f"no git here: a copy of the code in {root}; no experiment is recorded in DVC")
+        except shutil.Error as error:  # one entry per file; the first gives the reason
+            raise WorkspaceError(f"{root} cannot be created: {error.args[0][0][2]}") from None
+    return Code(root, None, (), f"no git: the code is copied to {root}; no experiment is recorded in DVC")
 
 
 def take_data(home: Path, folder: Path, path: str) -> dict[str, str]:
-    """Hard-link (or symlink) the caller's own data, which git does not carry; DVC does not look through linked folders.
+    """Hard-link (or symlink) the caller's own data, which git does not carry. DVC does not follow linked folders.
 
-    Returns the parameter to replace: a path out of the checkout is made absolute.
+    Returns:
+        The parameter to override: a path outside the checkout is made absolute.
     """
     source = (home / path).resolve()
     if source == home.resolve() or source in home.resolve().parents:
         raise ConfigError(
-            f"path = {path!r} is the checkout itself or holds it; put your data into a folder of their own"
+            f"path = {path!r} is the checkout itself or contains it; put your data into a folder of their own"
         )
     if Path(path).is_absolute() or not source.is_relative_to(home.resolve()):
         return {"path": str(source)} if source.exists() and not Path(path).is_absolute() else {}
     wanted = {folder / path / file.relative_to(source): file for file in _files(source)}
     for target in _files(folder / path):
         if target not in wanted or not target.exists() or not target.samefile(wanted[target]):
-            target.unlink()  # of an earlier time
+            target.unlink()  # left by an earlier update
     for target, file in wanted.items():
         if not target.exists():
             target.parent.mkdir(parents=True, exist_ok=True)
             try:
                 target.hardlink_to(file)
-            except OSError:  # another file system
+            except OSError:  # on another file system
                 target.symlink_to(file)
     return {}
 
 
 def _files(path: Path) -> list[Path]:
+    """List the files under a path."""
     if path.is_dir():
         return sorted(file for file in path.rglob("*") if file.is_symlink() or file.is_file())
     return [path] if path.is_file() else []
 
 
 def take_settings(home: Path, folder: Path, *, git: bool) -> None:
-    """DVC's settings that git does not carry, and the caller's cache."""
+    """Copy the settings of DVC that git does not carry, and point to the caller's cache."""
     local = folder / ".dvc" / "config.local"
     local.unlink(missing_ok=True)
     if (home / ".dvc" / "config.local").is_file():
         shutil.copy(home / ".dvc" / "config.local", local)
     with _repository(home) as repo:
-        cache = Path(repo.cache.local.path).parent.parent  # what DVC names is <cache>/files/md5
-    # autostage: DVC stages its lock file in the checkout's own index instead of advising to, five lines a stage.
+        cache = Path(repo.cache.local.path).parent.parent  # DVC's path is <cache>/files/md5
+    # autostage: DVC stages its lock file in this checkout's index instead of printing five lines of advice per stage.
     _set_local(folder, {"cache": {"dir": str(cache)}, "core": {"autostage": True} if git else {"no_scm": True}})
 
 
 def _repository(home: Path) -> Any:
-    """`home` for DVC, which has to be told where there is no git."""
+    """Open `home` with DVC, which must be told if there is no git."""
     from dvc.repo import Repo
 
     return Repo(str(home), config=None if is_git(home) else {"core": {"no_scm": True}})
 
 
 def _set_local(folder: Path, settings: Mapping[str, Mapping[str, Any]]) -> None:
+    """Change local settings of DVC."""
     from dvc.config import Config
 
     with Config(dvc_dir=str(folder / ".dvc")).edit("local") as local:
@@ -190,7 +197,7 @@ def _set_local(folder: Path, settings: Mapping[str, Mapping[str, Any]]) -> None:
 
 
 def is_git(home: Path) -> bool:
-    """Whether git is installed and `home` lies in a repository."""
+    """Return whether git is installed and `home` is in a repository."""
     return (
         shutil.which("git") is not None
         and subprocess.run(["git", "rev-parse", "--git-dir"], cwd=home, capture_output=True).returncode == 0
@@ -198,12 +205,12 @@ def is_git(home: Path) -> bool:
 
 
 def git(folder: Path, *arguments: str) -> str:
-    """Runs git in a folder and returns its output. Raises WorkspaceError with git's message."""
+    """Run git in a folder and return its output. Raises WorkspaceError with git's message."""
     return call(["git", *arguments], folder, {k: v for k, v in os.environ.items() if k not in _ELSEWHERE})
 
 
 def call(command: list[str], folder: Path, environment: dict[str, str]) -> str:
-    """Runs a command and returns its output. Raises WorkspaceError with the command's message."""
+    """Run a command and return its output. Raises WorkspaceError with the command's message."""
     done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
     if done.returncode:
         raise WorkspaceError(f"{' '.join(command)} failed in {folder}: {done.stderr.strip() or done.stdout.strip()}")

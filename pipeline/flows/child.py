@@ -1,4 +1,4 @@
-"""A stage's process: its output line by line, its end for certain."""
+"""Runs a stage's process, passes on its output line by line, and makes sure that it ends."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _lock = threading.Lock()
 
 
 class StageTimeoutError(TimeoutError):
-    """The stage took longer than its `timeout_seconds`; its process has been stopped."""
+    """The stage took longer than its `timeout_seconds`. Its process was stopped."""
 
 
 def run(
@@ -29,12 +29,12 @@ def run(
     line: Callable[[str], None],
     timeout_seconds: float | None = None,
 ) -> int:
-    """Run a command in a session of its own, hand each line of its output to `line`, and return its exit status.
+    """Run a command in a session of its own, pass each line of its output to `line`, and return its exit status.
 
-    The process and all it started end with this call, however it ends, and with this process, however that ends.
+    The process and its descendants end with this call, however it ends, and with this process, however that ends.
 
     Raises:
-        StageTimeoutError: after `timeout_seconds`.
+        StageTimeoutError: The command took longer than `timeout_seconds`.
     """
     process = subprocess.Popen(
         binding.command(command),
@@ -50,8 +50,8 @@ def run(
     )
     with _lock:
         _running.add(process)
-    # A thread reads, for a grandchild that was left behind can hold the pipe open after the process has ended.
-    # In the caller's context, by which Prefect knows whose log and artifacts these are.
+    # A thread reads the output, because an orphaned grandchild can hold the pipe open after the process has ended. It
+    # runs in the caller's context, from which Prefect knows to which run the log and artifacts belong.
     reader = threading.Thread(target=contextvars.copy_context().run, args=(_read, process, line), daemon=True)
     reader.start()
     try:
@@ -76,7 +76,7 @@ def stop_all() -> None:
 
 
 def stop(process: subprocess.Popen[str]) -> None:
-    """End the process and what is left of its group: SIGTERM, and SIGKILL for what stays."""
+    """End the process and the rest of its group by SIGTERM, then by SIGKILL."""
     if process.poll() is None:
         _signal_group(process, signal.SIGTERM)
         with suppress(subprocess.TimeoutExpired):
@@ -85,11 +85,13 @@ def stop(process: subprocess.Popen[str]) -> None:
 
 
 def _signal_group(process: subprocess.Popen[str], number: signal.Signals) -> None:
-    with suppress(ProcessLookupError, PermissionError):  # macOS says the latter of a group of zombies
+    """Send a signal to the process group."""
+    with suppress(ProcessLookupError, PermissionError):  # macOS raises the latter for a group of zombies
         os.killpg(process.pid, number)
 
 
 def _read(process: subprocess.Popen[str], line: Callable[[str], None]) -> None:
+    """Pass on the output line by line."""
     assert process.stdout is not None
     with process.stdout as output:
         for text in output:

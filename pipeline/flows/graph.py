@@ -1,4 +1,4 @@
-"""DVC's own graph, as the flow walks it; what Prefect needs to know of a stage stands in its `meta` in dvc.yaml."""
+"""DVC's graph as the flow walks it. The `meta` of a stage in dvc.yaml holds its settings for Prefect."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ class Meta(BaseModel):
     retries: int = Field(0, ge=0)
     retry_delay_seconds: float = Field(0, ge=0)
     timeout_seconds: float | None = Field(None, gt=0)
-    """From the start of the stage's process; waiting for a slot does not count."""
+    """Time limit from the start of the stage's process. Waiting for a slot does not count."""
     concurrency: str | None = None
-    """A global concurrency limit of the Prefect server, of which the stage takes one slot; unknown there: no limit."""
+    """Global concurrency limit of the Prefect server in which the stage takes one slot; unknown there: no limit."""
 
 
 @dataclass(frozen=True)
 class Stage:
-    """One node: its name in `dvc repro -s`, what it waits for, and how to run it."""
+    """One node: its name for `dvc repro -s`, the stages it needs, and its settings."""
 
     name: str
     needs: tuple[str, ...]
@@ -37,10 +37,12 @@ class Stage:
 
 
 def read(folder: Path) -> list[Stage]:
-    """The stages of the DVC repository in `folder`, each after those that it needs, matrix and foreach expanded.
+    """Read the stages of the DVC repository in `folder`, each after those it needs.
+
+    matrix and foreach are expanded.
 
     Raises:
-        ConfigError: a stage's meta has an unknown key or a bad value, or dvc.yaml cannot be read.
+        ConfigError: A stage's meta has an unknown key or a bad value, or dvc.yaml cannot be read.
     """
     from dvc.exceptions import DvcException
     from dvc.repo import Repo
@@ -58,15 +60,16 @@ def read(folder: Path) -> list[Stage]:
 
 
 def _name(node: Any, folder: Path) -> str:
-    """The stage's name for `dvc repro` in `folder`; DVC's own `addressing` is relative to the current directory."""
+    """Return the stage's name for `dvc repro` in `folder`. DVC's `addressing` is relative to the current directory."""
     file = Path(node.path).resolve().relative_to(folder.resolve()).as_posix()
-    name = getattr(node, "name", None)  # none: a .dvc file
+    name = getattr(node, "name", None)  # None for a .dvc file
     if name is None:
         return file
     return str(name) if file == "dvc.yaml" else f"{file}:{name}"
 
 
 def _meta(stage: str, tree: Any) -> Meta:
+    """Validate the meta of a stage."""
     where = f"dvc.yaml, stage {stage}, meta"
     try:
         return Meta.model_validate({} if tree is None else tree)

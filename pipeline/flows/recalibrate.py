@@ -1,8 +1,9 @@
-"""The flow `recalibrate`: live labels -> a calibrator beside what answers -> a verdict, which promotes or withdraws it.
+"""The flow `recalibrate`: fit a calibrator on live labels, judge it beside the served version, promote or withdraw it.
 
-Started by an alarm's webhook, by hand (`prefect deployment run recalibrate/live`) or by its schedule, if somebody
-switches it on. A run does not wait for labels, or for a service that is away, which would hold up the worker: it asks
-for another run later. Of a run that fails without that, so that nobody will hear of its alarm, the service is told.
+An alarm's webhook, a person (`prefect deployment run recalibrate/live`) or its schedule starts it; the schedule is
+inactive by default. A run does not wait for labels or for a service that is down, because this would block the worker.
+It schedules another run instead. If a run fails without scheduling another one, it tells the service, so that the alarm
+is not lost.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from pydantic import Field
 
 from pipeline import recalibrate as recalibration
 from pipeline.flows import artifacts, models_of
-from pipeline.recalibrate import Choice, FewLabelsError, ObservedModel, Outcome, Recalibration
+from pipeline.recalibrate import CalibratorChoice, FewLabelsError, ObservedModel, Outcome, Recalibration
 from trueodds.bundle import RECALIBRATED, PublishedModels, open_models
 from trueodds.client import NO_ANSWER, CallError, Client
 from trueodds.drawing.reliability import before_and_after
@@ -42,24 +43,24 @@ STEPS = {
     "compare": "compare",
 }
 STATES = {"published": "Calibrator published", "waits": "Waits for a person"}
-"""Names of a run's last state, where they are not the outcome's."""
+"""Names of a run's last state that differ from the outcome's status."""
 LABELS_WANTED = "Waits for labels"
-"""Name of the state where there is no verdict yet."""
+"""Name of the state if there is no verdict yet."""
 NOTHING_DONE = ("few", "away")
-"""Reasons for another run where this one could not begin: too few labels, no service."""
+"""Reasons for another run if this one could not start: too few labels, or no service."""
 RETRIES, RETRY_SECONDS = 3, 10.0
 LONGEST_MINUTES = 24 * 60.0
 
 
 def run_name() -> str:
-    """`digits: alarm ...`: the model and the reason."""
+    """Return the name of a run: the model and the reason, such as `digits: alarm ...`."""
     parameters = flow_run.get_parameters() or {}
     reason = f": {parameters['reason']!s:.80}" if parameters.get("reason") else ""
-    return f"{parameters.get('model') or 'what answers'}{reason}"
+    return f"{parameters.get('model') or 'default model'}{reason}"
 
 
 def tell(flow: Flow[..., Any], flow_run: FlowRun, state: State[Any]) -> None:
-    """Tell the service that a chain of runs has ended without a decision: it counts that and calls its webhooks."""
+    """Tell the service that a chain of runs ended without a decision. It counts this and calls its webhooks."""
     given = flow_run.parameters
     if given.get("dry_run"):
         return
@@ -96,29 +97,29 @@ def recalibrate(
     look_again_minutes: Annotated[float, Field(gt=0)] | None = 10.0,
     dry_run: bool = False,
 ) -> State[None]:
-    """Judge the calibrator beside what answers; if there is none, fit one on the live labels and put it there.
+    """Judge the calibrator beside the served version. If there is none, fit one on live labels and publish it there.
 
-    The verdict promotes or withdraws a calibrator. A net that waits as the shadow stands in no fit's way; it is judged
+    The verdict promotes or withdraws a calibrator. A net that waits as the shadow does not block a fit. It is judged,
     too, and a person decides about it.
 
     Args:
-        model: Its name. None: the one that answers when nothing is named.
-        version: Nothing is done if another one answers for the model by now. None: the one that answers.
-        reason: Kept in the model's history.
-        service: The service's URL. None: TRUEODDS_SERVICE of the worker, or this machine's port 8000.
-        models: The service's model directory, or s3://bucket/prefix. None: TRUEODDS_MODELS of the worker, or models/ in
-            the checkout.
-        labels: To fit on, of those that arrived last, at most.
-        candidates: Names of calibrators; the served one is always among them. None: those with few parameters.
-        promote: A calibrator. when-better: the verdict "better" promotes it, "worse" withdraws it. now: the one that is
-            fitted answers at once. never: a person decides.
-        promote_net: The same of the net that is the shadow.
-        displace: A better fit takes the place of a calibrator under judgement, and its evidence ends. Once: the runs
-            that look again at that fit do not displace it.
-        wait_seconds: For labels that are enough for a verdict; the worker waits too.
-        look_again_minutes: While labels are too few for a fit or a verdict, or the service is away: another run
-            after so long, then after twice as long, up to a day. None: no other run.
-        dry_run: Only look whether all that a recalibration needs is there; fails where it is not.
+        model: Name of the model. None: the model for calls that name none.
+        version: The run stops if another version is served by now. None: the served version.
+        reason: Text that the model's audit log records.
+        service: URL of the service. None: TRUEODDS_SERVICE of the worker, or port 8000 of this machine.
+        models: Model directory of the service, or s3://bucket/prefix. None: TRUEODDS_MODELS of the worker, or models/
+            in the checkout.
+        labels: Largest number of labels to fit on, the newest first.
+        candidates: Names of calibrators. The served one is always included. None: those with few parameters.
+        promote: Decision about a calibrator. when-better: the verdict "better" promotes it, "worse" withdraws it. now:
+            a fitted calibrator is served at once. never: a person decides.
+        promote_net: The same for the net that is the shadow.
+        displace: A better fit replaces a calibrator under judgement, whose evidence ends. Applies to this run only: the
+            runs that continue to judge that fit do not displace it.
+        wait_seconds: Seconds to wait for enough labels for a verdict. The worker is blocked meanwhile.
+        look_again_minutes: Minutes until another run, if labels are too few for a fit or a verdict, or the service is
+            down. Each further run waits twice as long, up to a day. None: no other run.
+        dry_run: Only check that a recalibration would be possible. The run fails if not.
     """
     log = get_run_logger()
     request = Recalibration(
@@ -159,13 +160,13 @@ def recalibrate(
 
 
 def _wants_labels(outcome: Outcome, request: Recalibration) -> bool:
-    """Whether something has no verdict yet that is waited for: a calibrator, or a net about which a verdict decides."""
-    waiting = [one for one in outcome.judged if one.decision == "stays" and one.comparison.verdict == "undecided"]
+    """Return whether a verdict is awaited: on a calibrator, or on a net about which a verdict decides."""
+    waiting = [one for one in outcome.judgements if one.decision == "stays" and one.comparison.verdict == "undecided"]
     return any(one.slot == RECALIBRATED or request.promote_of(one.slot) == "when-better" for one in waiting)
 
 
 def as_task(step: Callable[..., T], *arguments: Any) -> T:
-    """Call a step as a task of its own; one that no service answers is tried again."""
+    """Call a step as a Prefect task. It is retried if no service answers."""
 
     def call() -> T:
         return step(*arguments)
@@ -184,12 +185,12 @@ def as_task(step: Callable[..., T], *arguments: Any) -> T:
 
 
 def _is_away(result: object) -> bool:
-    """Whether a step failed because no service answers."""
+    """Return whether a step failed because no service answers."""
     return isinstance(result, CallError) and result.code == NO_ANSWER
 
 
 def _look_again(minutes: float, request: Recalibration, version: str | None, about: str) -> str:
-    """Ask for another run, of the same model in the same place; several that ask in one minute get the same one."""
+    """Schedule another run for the same model and place. Runs that ask within one minute share one."""
     when = datetime.now(UTC) + timedelta(minutes=minutes)
     parameters = later_parameters(flow_run.get_parameters() or {}, request, version, about)
     parameters |= {"look_again_minutes": min(2 * minutes, LONGEST_MINUTES)}
@@ -203,21 +204,22 @@ def _look_again(minutes: float, request: Recalibration, version: str | None, abo
             )
 
         run = ask(key)
-        if run.state is not None and run.state.is_final():  # somebody cancelled it, or had it run early
+        if run.state is not None and run.state.is_final():  # somebody cancelled it or started it early
             run = ask(f"{key}-{flow_run.get_id()}")
-    return f"Another run looks again at {run.expected_start_time or when:%Y-%m-%d %H:%M} UTC."
+    return f"The next run starts at {run.expected_start_time or when:%Y-%m-%d %H:%M} UTC."
 
 
 def later_parameters(given: dict[str, Any], request: Recalibration, version: str | None, about: str) -> dict[str, Any]:
-    """The parameters of another run: of the same model in the same place.
+    """Return the parameters of another run for the same model and place.
 
-    A run that has put its fit under judgement must not have the next one displace that: its evidence would never grow.
+    If a run has put its fit under judgement, the next run must not displace it, or its evidence would never grow.
     """
     place = {"model": request.model, "service": request.client.url, "models": request.models.place, "version": version}
     return given | place | {"displace": request.displace and about in NOTHING_DONE}
 
 
 def _show(outcome: Outcome, models: PublishedModels) -> None:
+    """Create the artifacts of an outcome."""
     if outcome.choice is not None:
         create_table_artifact(
             candidate_rows(outcome.choice), key="candidates", description="Cross-validated NLL on the live labels, nats"
@@ -227,14 +229,14 @@ def _show(outcome: Outcome, models: PublishedModels) -> None:
             key="recalibration",
             description="Before and after, on labels that the fit did not see",
         )
-    elif outcome.judged:
+    elif outcome.judgements:
         create_markdown_artifact(
             f"# {outcome.model}\n\n{outcome.words}\n", key="evidence", description="On fresh labels"
         )
     if outcome.status == "fitted" and outcome.choice is not None:
         text = json.dumps(outcome.choice.calibrator.to_json())
         create_markdown_artifact(
-            f"# calibrator.json\n\n```json\n{text}\n```\n", key="calibrator", description="To take to its server"
+            f"# calibrator.json\n\n```json\n{text}\n```\n", key="calibrator", description="For the model's own server"
         )
     if outcome.candidate is not None and outcome.candidate in models.versions(outcome.model):
         artifacts.show_bundle(
@@ -242,8 +244,8 @@ def _show(outcome: Outcome, models: PublishedModels) -> None:
         )
 
 
-def candidate_rows(choice: Choice) -> list[dict[str, Any]]:
-    """The served calibrator and the candidates; numbers are text, because a table artifact shows every digit."""
+def candidate_rows(choice: CalibratorChoice) -> list[dict[str, Any]]:
+    """Return rows for the served calibrator and the candidates. Numbers are text, because a table shows every digit."""
     rows = []
     for line in (choice.served, *choice.table):
         chosen = "served" if line is choice.served else "best" if line is choice.best else ""
@@ -255,6 +257,7 @@ def candidate_rows(choice: Choice) -> list[dict[str, Any]]:
 
 
 def _picture(outcome: Outcome) -> str:
+    """Return a diagram of before and after as a data URL."""
     assert outcome.choice is not None
     choice = outcome.choice
     title = f"{outcome.model}: {choice.rows:,} live labels"

@@ -1,12 +1,12 @@
-"""DVC's default remote, where one is set: a run takes from it what others have made, and gives to it what it made.
+"""Exchange with DVC's default remote, if there is one: a run fetches outputs that others made and pushes its own.
 
-    python -m pipeline.flows.remote take           the entries of the run cache that only the remote has
-    python -m pipeline.flows.remote repro STAGE    dvc repro -s STAGE, after what the run cache knows of it was fetched
-    python -m pipeline.flows.remote give           the outputs of the stages here, then their entries in the run cache
+    python -m pipeline.flows.remote take           fetch the entries of the run cache that only the remote has python -m
+    pipeline.flows.remote repro STAGE    dvc repro -s STAGE, after fetching its outputs if the run cache has them python
+    -m pipeline.flows.remote give           push the outputs of the stages, then their entries in the run cache
 
-`dvc repro --pull` and `dvc push --run-cache` copy every entry of every run each time, a request for each, the former at
-each stage: of 700 entries, all there already, 5 s on a bucket of the same machine. Here what is there is asked for a
-thousand at once, and only what is missing is copied: half a second.
+`dvc repro --pull` and `dvc push --run-cache` copy every entry of every run each time, with one request per entry, the
+former for each stage. With 700 entries that were all present this took 5 s on a bucket of the same machine. This module
+lists a thousand entries per request and copies only the missing ones: half a second.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ if TYPE_CHECKING:
     from pipeline.flows.workspace import Workspace
 
 TAKE_SECONDS, GIVE_SECONDS = 300.0, 6 * 3600.0
-"""After so long without an end the remote is taken for one that cannot be reached."""
+"""Longest duration of an exchange. After it, the remote counts as unreachable."""
 _ENTRY = re.compile(r"[0-9a-f]{2}/[0-9a-f]{64}/[0-9a-f]{64}")
 
 Say = Callable[[str], None]
 
 
 class RemoteError(RuntimeError):
-    """Something was not copied."""
+    """A file was not copied."""
 
 
 def name_of(folder: Path) -> str | None:
-    """The default remote (core.remote) of a DVC repository, from any of its settings; None where there is none."""
+    """Return the default remote (core.remote) of a DVC repository from any of its settings, or None."""
     from dvc.config import Config
 
     name = Config(dvc_dir=str(folder / ".dvc"))["core"].get("remote")
@@ -42,12 +42,12 @@ def name_of(folder: Path) -> str | None:
 
 
 def command(*words: str) -> list[str]:
-    """This module as a process in the workspace, for DVC is not made for threads."""
+    """Return a command that runs this module as a process, because DVC is not thread-safe."""
     return [sys.executable, "-m", "pipeline.flows.remote", *words]
 
 
 def exchange(place: Workspace, verb: str, say: Say, seconds: float) -> str | None:
-    """`take` or `give` in a workspace; why it did not come to its end, None where it did."""
+    """Run `take` or `give` in a workspace. Returns the reason if it failed, otherwise None."""
     last: list[str] = []
 
     def line(text: str) -> None:
@@ -62,7 +62,7 @@ def exchange(place: Workspace, verb: str, say: Say, seconds: float) -> str | Non
 
 
 def take(folder: Path) -> int:
-    """Copies the run cache's entries that only the remote has, not their data; returns the number of entries."""
+    """Copy the run cache's entries that only the remote has, without their data, and return their number."""
     from dvc.repo import Repo
 
     with Repo(str(folder)) as repo:
@@ -72,7 +72,7 @@ def take(folder: Path) -> int:
 
 
 def fetch(folder: Path, stage: str) -> None:
-    """The outputs of a stage that is not up to date, where the run cache knows them: from the remote into the cache."""
+    """Fetch the outputs of an outdated stage from the remote into the cache, if the run cache knows them."""
     from dvc.repo import Repo, lock_repo
     from dvc.stage.cache import RunCacheNotFoundError
 
@@ -86,13 +86,13 @@ def fetch(folder: Path, stage: str) -> None:
 
 
 def give(folder: Path) -> tuple[int, int]:
-    """Copies the outputs of the stages to the remote, then their entries: whoever finds one finds its data.
+    """Copy the outputs of the stages to the remote, and then their entries, so that an entry always has its data.
 
     Returns:
-        The numbers of files and of entries that were not there.
+        The numbers of files and of entries that the remote did not have.
 
     Raises:
-        RemoteError: a file was not copied; then no entry is.
+        RemoteError: A file was not copied. In this case no entry is copied.
     """
     from dvc.repo import Repo
 
@@ -109,7 +109,7 @@ def give(folder: Path) -> tuple[int, int]:
 
 
 def _own_entries(repo: Any) -> set[str]:
-    """Those of the stages as they stand in the workspace."""
+    """Return the entries of the stages as they are in the workspace."""
     from dvc.stage.cache import _can_hash, _get_stage_hash
 
     keys = [_get_stage_hash(stage) for stage in repo.index.stages if _can_hash(stage)]
@@ -119,7 +119,7 @@ def _own_entries(repo: Any) -> set[str]:
 
 
 def _entries(database: Any) -> set[str]:
-    """Names in the run cache that lies beside a database of objects."""
+    """Return the names in the run cache beside a database of objects."""
     files, runs = database.fs, database.fs.join(database.path, "runs")
     if not files.exists(runs):
         return set()
@@ -128,6 +128,7 @@ def _entries(database: Any) -> set[str]:
 
 
 def _copy(source: Any, target: Any, names: list[str]) -> int:
+    """Copy entries and return their number."""
     from dvc.fs import generic
 
     def paths(database: Any) -> list[str]:
@@ -139,21 +140,23 @@ def _copy(source: Any, target: Any, names: list[str]) -> int:
 
 
 def _repro(folder: Path, stage: str) -> int:
+    """Fetch a stage's outputs if possible, then run the stage."""
     from dvc.cli import main as dvc
 
     try:
         fetch(folder, stage)
-    except Exception as error:  # botocore's, aiohttp's, the operating system's: the stage can be made here
-        print(f"not taken from the remote: {_words(error)}", flush=True)
+    except Exception as error:  # from botocore, aiohttp or the operating system; the stage can still run here
+        print(f"not fetched from the remote: {_words(error)}", flush=True)
     return int(dvc(["--wait-for-lock", "repro", "-s", stage]))
 
 
 def _words(error: BaseException) -> str:
+    """Return an error as one line."""
     return " ".join(f"{type(error).__name__}: {error}".split())
 
 
 def main(verb: str, *stage: str) -> int:
-    """Runs a verb in the current folder and returns the exit status; the last line says why it is not 0."""
+    """Run a verb in the current folder and return the exit status. The last line gives the reason if it is not 0."""
     here = Path.cwd()
     if verb == "repro":
         return _repro(here, *stage)
@@ -162,8 +165,8 @@ def main(verb: str, *stage: str) -> int:
             print(f"{take(here)} new entries of the run cache")
         else:
             files, entries = give(here)
-            print(f"{files} files and {entries} entries of the run cache that were not there")
-    except Exception as error:  # as above
+            print(f"{files} new files and {entries} new entries of the run cache pushed")
+    except Exception as error:  # from botocore, aiohttp or the operating system
         print(_words(error))
         return 1
     return 0

@@ -1,4 +1,4 @@
-"""The flow `calibration-report`: the last days' live report as an artifact that stays, with a link to the page."""
+"""The flow `calibration-report`, which stores the live report of the last days as an artifact, with a link."""
 
 from __future__ import annotations
 
@@ -28,22 +28,22 @@ _NUMBERS = {
 
 
 def run_name() -> str:
-    """`digits, 7 days`."""
+    """Return the name of a run, such as `digits, 7 days`."""
     parameters = flow_run.get_parameters() or {}
-    return f"{parameters.get('model') or 'what answers'}, {parameters.get('days', 7)} days"
+    return f"{parameters.get('model') or 'default model'}, {parameters.get('days', 7)} days"
 
 
 @flow(name="calibration-report", flow_run_name=run_name, persist_result=False, log_prints=False)
 def calibration_report(
     model: str | None = None, days: Annotated[int, Field(ge=1, le=3650)] = 7, service: str | None = None
 ) -> State[None]:
-    """Ask the service for the report of the answers of the last days.
+    """Store the service's report on the answers of the last days.
 
     Args:
-        model: Its name. None: the one that answers when nothing is named.
-        days: Answers given in so many days before now.
-        service: The service's URL. None: TRUEODDS_SERVICE of the worker, or this machine's port 8000; where neither
-            is there, there is nothing to report.
+        model: Name of the model. None: the model for calls that name none.
+        days: Number of days before now whose answers are included.
+        service: URL of the service. None: TRUEODDS_SERVICE of the worker, or port 8000 of this machine. If neither
+            answers, the run is skipped.
     """
     client = Client.from_environment(service)
     since = (datetime.now(UTC) - timedelta(days=days)).replace(minute=0, second=0, microsecond=0)
@@ -68,13 +68,13 @@ def calibration_report(
 
 
 def report_markdown(report: dict[str, Any], days: str) -> str:
-    """The report's reading, alarm, first checks, advice and numbers; what it does not hold is left out."""
+    """Return the report's reading, alarm, first checks, advice and numbers as Markdown. Absent parts are left out."""
     lines = [f"# {report['model']}/{report['version']}, {days}", "", report["reading"], ""]
     alarm, advice, labelling = (report.get(part) or {} for part in ("alarm", "advice", "labelling"))
     if alarm:
         lines += [f"**Alarm: {alarm['state']}.** {alarm['reading']}", ""]
     checks = [f"- {check['reading']}" for check in report.get("checks", ())]
-    lines += ["What to look at first:", "", *checks, ""] if checks else []
+    lines += ["Check first:", "", *checks, ""] if checks else []
     if advice:
         command = f" `{advice['command']}`" if advice.get("command") else ""
         lines += [f"**Recalibrate?** {advice['reading']}{command}", ""]

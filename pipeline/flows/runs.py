@@ -1,4 +1,4 @@
-"""The state of a run, as the Prefect server knows it."""
+"""Reads the state of a run from the Prefect server."""
 
 from __future__ import annotations
 
@@ -12,20 +12,21 @@ from prefect.exceptions import PrefectException
 
 
 def was_cancelled(run: str) -> bool:
-    """Whether the run is cancelled or being so; False where the server does not say."""
+    """Return whether the run is cancelled or being cancelled; False if the server does not answer."""
     found = _read(run)
     return found is not None and found.state is not None and (found.state.is_cancelled() or found.state.is_cancelling())
 
 
 def created(run: str) -> datetime | None:
-    """When somebody asked for the run; None where the server does not say."""
+    """Return when the run was requested; None if the server does not answer."""
     found = _read(run)
     return None if found is None else found.created
 
 
 def _read(run: str) -> FlowRun | None:
+    """Read the run, or return None."""
     try:
         with get_client(sync_client=True) as client:
             return client.read_flow_run(UUID(run))
-    except (ValueError, httpx.HTTPError, PrefectException):  # no run's id, no server, no such run
+    except (ValueError, httpx.HTTPError, PrefectException):  # not the id of a run, no server, no such run
         return None

@@ -1,4 +1,4 @@
-"""The parameters of the flow `train`: every leaf of params.yaml, with a schema by which the server refuses mistakes."""
+"""The parameters of the flow `train`: every parameter of params.yaml, with a schema that Prefect's server checks."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from pipeline.parameters import parse_value
 Publish = Literal["shadow", "displace", "default", "never"]
 PUBLISH = "publish"
 _PUBLISH_WORDS = (
-    "shadow: the net is scored beside what answers for its model, until somebody promotes it; it waits where another"
-    " net is under judgement, and answers at once only where nothing answers for that model yet. displace: it takes the"
-    " place of that net, whose evidence ends and is kept in the audit log. default: it answers for its model at once."
-    " never: it is not published. Another model's place is never taken."
+    "shadow: the net is scored beside the served version of its model until somebody promotes it. It waits if another"
+    " net is under judgement, and is served at once only if the model has no served version yet. displace: it replaces"
+    " the net under judgement, whose evidence ends and is kept in the audit log. default: it is served at once. never:"
+    " it is not published. It never replaces another model."
 )
 _AS_TEXT = {dict: r"^\s*\{", list: r"^\s*\["}
-"""`prefect deployment run -p` reads JSON, and takes what is none for text: YAML such as {gamma: 2} is read here."""
+"""Patterns of YAML text. `prefect deployment run -p` passes values that are not JSON, such as {gamma: 2}, as text."""
 
 
 def signature() -> inspect.Signature:
-    """Every leaf of params.yaml as a keyword with its type, bounds and names, null: as params.yaml says; and `publish`.
+    """Return the flow's signature: every parameter as a keyword with its type, bounds and allowed names, and `publish`.
 
-    The names are those of the code as it is when the deployment is registered.
+    null means that params.yaml decides. The allowed names are those of the code that registers the deployment.
     """
     parameters, names = [], _names()
     for name, field in _leaves().items():
@@ -40,7 +40,7 @@ def signature() -> inspect.Signature:
 
 
 def descriptions() -> str:
-    """The leaves' descriptions in the form that Prefect reads into the schema which its UI shows."""
+    """Return a docstring from which Prefect reads the parameters' descriptions for the schema in its UI."""
     described = {name: " ".join((field.description or name).split()) for name, field in _leaves().items()}
     lines = [f"    {name}: {words} None: as params.yaml says." for name, words in described.items()]
     lines.append(f"    {PUBLISH}: {_PUBLISH_WORDS}")
@@ -48,10 +48,10 @@ def descriptions() -> str:
 
 
 def read_text(parameters: Mapping[str, Any]) -> dict[str, Any]:
-    """The parameters with mappings and lists that were given as YAML text read.
+    """Return the parameters, with mappings and lists parsed that were given as YAML text.
 
     Raises:
-        ConfigError: text that is no YAML.
+        ConfigError: A text is not valid YAML.
     """
     fields = _leaves()
     return {
@@ -63,22 +63,24 @@ def read_text(parameters: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _leaves() -> dict[str, FieldInfo]:
+    """Return the field of each parameter."""
     sections = [field.annotation for field in config.Params.model_fields.values()]
     return {name: field for section in sections for name, field in section.model_fields.items()}  # type: ignore[union-attr]
 
 
 def _kind(field: FieldInfo) -> Any:
+    """Return a field's type with its constraints."""
     return Annotated[field.annotation, *field.metadata] if field.metadata else field.annotation
 
 
 def _container(field: FieldInfo) -> Any:
-    """dict or list where the leaf is one, or null."""
+    """Return dict or list if the parameter is one, otherwise None."""
     kinds = [get_origin(kind) for kind in (field.annotation, *getattr(field.annotation, "__args__", ()))]
     return next((kind for kind in kinds if kind in _AS_TEXT), None)
 
 
 def _names() -> dict[str, Any]:
-    """Leaves that hold names which the code knows, not params.yaml's types."""
+    """Return the types of parameters whose allowed names come from the code rather than from params.yaml's types."""
     from pipeline import methods, nets
     from pipeline.training.recipes import RECIPES
     from trueodds import calibrators

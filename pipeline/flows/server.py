@@ -1,8 +1,8 @@
-"""A Prefect server with a pool, a worker and the deployments of prefect.yaml: on this machine, or registered elsewhere.
+"""Starts a Prefect server and worker on this machine, and registers pool and deployments of prefect.yaml on a server.
 
-python -m pipeline.flows up          start what does not run yet, register, print the next command  (make prefect)
-python -m pipeline.flows down        end the worker and the server                             (make prefect-stop)
-python -m pipeline.flows register    pool, limit, automations and deployments on the server of PREFECT_API_URL
+python -m pipeline.flows up          start what is not running, register, print the next command  (make prefect)
+python -m pipeline.flows down        stop the worker and the server                               (make prefect-stop)
+python -m pipeline.flows register    create pool, limit, automations and deployments on the server of PREFECT_API_URL
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ STATE = ".prefect"
 POOL, WORKER = "gpu", "local"
 URL = "http://127.0.0.1:4200/api"
 SILENCE_SECONDS = 90
-"""Without a heartbeat for so long a run is taken for crashed: three missed (pyproject.toml sets their distance)."""
+"""Seconds without a heartbeat after which a run counts as crashed: three missed (pyproject.toml sets the interval)."""
 HEARTBEAT_SECONDS = 10.0
-"""Between two of a worker's heartbeats, as pyproject.toml sets it."""
+"""Seconds between two heartbeats of a worker, as set in pyproject.toml."""
 STILL_SECONDS = 75.0
-"""A server over SQLite that was not started here may stand still for 60 s; see pipeline/flows/prefect_server.py."""
+"""Timeout of requests. A server on SQLite that was not started here may freeze for 60 s (see prefect_server.py)."""
 PENDING_SECONDS = 300
-"""A run that was handed to a worker and has not begun after so long is taken for crashed."""
+"""Seconds after which a run that was handed to a worker and has not started counts as crashed."""
 ENDED = ("Completed", "Failed", "Cancelled", "Crashed")
 SCHEDULED = ("Scheduled", "Late", "AwaitingRetry", "AwaitingConcurrencySlot")
 
@@ -49,15 +49,15 @@ class ServerError(UserError, RuntimeError):
 
 
 def up(home: Path, url: str) -> None:
-    """Server and worker as processes of their own, with their logs and database in .prefect/; safe to call again.
+    """Start server and worker as separate processes, with logs and database in .prefect/. May be called again.
 
     Raises:
-        ServerError: the address is taken, or a process ended before it was ready; the message holds the log's end.
+        ServerError: The address is in use, or a process ended before it was ready. The message has the end of its log.
     """
     state = home / STATE
     state.mkdir(exist_ok=True)
     if healthy(url):
-        print(f"server: answers already at {url}")
+        print(f"server: already running at {url}")
     else:
         address = urlsplit(url)
         place = ["--host", str(address.hostname), "--port", str(address.port or 4200)]
@@ -68,17 +68,17 @@ def up(home: Path, url: str) -> None:
         _stop_idle(worker, why)
         worker = None
     if worker is not None:
-        print("worker: runs already")
+        print("worker: already running")
     else:
         begin = datetime.now(UTC)
         _start(home, "worker", worker_command(WORKER), url, lambda: _heard(url) > begin, seconds=60)
     print(f"\nPrefect's page: {url.removesuffix('/api')}\nNext:  prefect deployment run train/digits --watch")
     if url != URL:
-        print(f"after: export PREFECT_API_URL={url}")
+        print(f"First: export PREFECT_API_URL={url}")
 
 
 def changed_variables(process: psutil.Process, environment: Mapping[str, str]) -> list[str]:
-    """Names of the TRUEODDS_ variables whose value is not the one that the process was started with."""
+    """Return the TRUEODDS_ variables whose values differ from those with which the process was started."""
     try:
         started = process.environ()
     except psutil.AccessDenied:
@@ -88,29 +88,30 @@ def changed_variables(process: psutil.Process, environment: Mapping[str, str]) -
 
 
 def _reason_to_restart(worker: psutil.Process, url: str) -> str:
-    """Why a worker that is there is of no use; "" where it is."""
+    """Return why a running worker must be restarted, or "" if it need not be."""
     if changed := changed_variables(worker, os.environ):
         return f"{', '.join(changed)} has changed since it was started"
     begin = datetime.now(UTC)
     while _heard(url) < begin - timedelta(seconds=HEARTBEAT_SECONDS * 1.5):
         if datetime.now(UTC) - begin > timedelta(seconds=HEARTBEAT_SECONDS * 1.5):
-            return f"the server at {url} hears nothing of it"
+            return f"the server at {url} receives no heartbeat of it"
         time.sleep(0.5)
     return ""
 
 
 def _stop_idle(worker: psutil.Process, why: str) -> None:
-    """Raises ServerError while it runs a flow."""
-    if any(child.status() != psutil.STATUS_ZOMBIE for child in worker.children()):  # one that hangs reaps none
+    """Stop the worker. Raises ServerError if it is running a flow."""
+    if any(child.status() != psutil.STATUS_ZOMBIE for child in worker.children()):  # a hung worker reaps no zombies
         raise ServerError(
-            f"the worker (process {worker.pid}) is of no use, for {why}; but it is running a flow. Wait for the flow's"
-            " end, or end it (make prefect-stop), and then: make prefect"
+            f"the worker (process {worker.pid}) must be restarted because {why}, but it is running a flow. Wait for"
+            " the flow's end, or stop it (make prefect-stop). Then run: make prefect"
         )
-    print(f"worker: started anew, for {why}")
+    print(f"worker: restarting, because {why}")
     _end(worker)
 
 
 def _end(process: psutil.Process) -> None:
+    """Terminate a process, and kill it if it does not end."""
     process.terminate()
     try:
         process.wait(5 if process.status() == psutil.STATUS_STOPPED else 30)
@@ -119,7 +120,7 @@ def _end(process: psutil.Process) -> None:
 
 
 def down(home: Path) -> None:
-    """End what `up` started, the worker first; a run in progress is marked as crashed and can be retried."""
+    """Stop the processes that `up` started, the worker first. A run in progress is marked as crashed."""
     for name in ("worker", "server"):
         record = home / STATE / f"{name}.json"
         process = _alive(record)
@@ -132,7 +133,7 @@ def down(home: Path) -> None:
 
 
 def register(home: Path, url: str) -> None:
-    """Pool, concurrency limit, automations and deployments; what is there already stays as somebody has set it."""
+    """Create pool, concurrency limit, automations and deployments. Existing ones keep the settings of their users."""
     from prefect.client.orchestration import get_client
     from prefect.client.schemas.actions import GlobalConcurrencyLimitCreate, WorkPoolCreate
     from prefect.events.schemas.automations import AutomationCore
@@ -162,33 +163,33 @@ def register(home: Path, url: str) -> None:
     if done.returncode:
         raise ServerError(f"prefect deploy --all failed:\n{done.stdout[-2000:]}{done.stderr[-2000:]}")
     with temporary_settings({PREFECT_API_URL: url}), get_client(sync_client=True) as client:
-        for key, (schedule, active) in _schedules(client).items():  # `deploy` sets what prefect.yaml says
+        for key, (schedule, active) in _schedules(client).items():  # `deploy` resets them
             if key in before and before[key][1] != active:
                 client.update_deployment_schedule(key[0], schedule, active=before[key][1])
     print(f"registered: work pool {POOL}, its limit and automations, the deployments of {home / 'prefect.yaml'}")
 
 
 def _schedules(client: SyncPrefectClient) -> dict[tuple[UUID, str], tuple[UUID, bool]]:
-    """Of all deployments, by deployment and slug: the schedule's id, and whether it is switched on."""
+    """Return the schedules of all deployments by deployment and slug: the id, and whether it is active."""
     return {(d.id, s.slug): (s.id, s.active) for d in client.read_deployments() for s in d.schedules if s.slug}
 
 
 def silent_runs(seconds: float = SILENCE_SECONDS) -> dict[str, Any]:
-    """An automation: a run whose heartbeats stop (its machine died, say) becomes CRASHED after `seconds`."""
+    """Return an automation that marks a run as CRASHED if it sends no heartbeat for `seconds`."""
     return _crash_automation(
         "trueodds: runs that fell silent have crashed",
         "heartbeat",
         ("heartbeat", *ENDED),
         seconds,
         f"no heartbeat for {seconds:g} s: the process or its machine is gone;"
-        " retry it and it goes on from its checkpoint",
+        " retry the run and it continues from its checkpoint",
     )
 
 
 def pending_runs(seconds: float = PENDING_SECONDS) -> dict[str, Any]:
-    """An automation: a run that stays PENDING (its machine died before it began, say) becomes CRASHED after `seconds`.
+    """Return an automation that marks a run as CRASHED if it stays PENDING for `seconds`, as when its machine died.
 
-    It has no heartbeat yet that could stop. `seconds` are 10 at least.
+    Such a run has sent no heartbeat yet that could stop. `seconds` must be at least 10.
     """
     return _crash_automation(
         "trueodds: runs that never began have crashed",
@@ -200,9 +201,9 @@ def pending_runs(seconds: float = PENDING_SECONDS) -> dict[str, Any]:
 
 
 def _crash_automation(name: str, after: str, expected: tuple[str, ...], seconds: float, message: str) -> dict[str, Any]:
-    """A run that shows none of the expected events within `seconds` of the event `after` becomes CRASHED.
+    """Return an automation that marks a run as CRASHED if no expected event follows `after` within `seconds`.
 
-    It can be retried then, and holds no slot. A run that has ended stays as it is: Prefect refuses to make it CRASHED.
+    The run can then be retried and holds no slot. A finished run keeps its state, because Prefect refuses the change.
     """
     return {
         "name": name,
@@ -222,32 +223,33 @@ def _crash_automation(name: str, after: str, expected: tuple[str, ...], seconds:
 
 
 def healthy(url: str) -> bool:
-    """Whether a Prefect server answers."""
+    """Return whether a Prefect server answers."""
     try:
-        return httpx.get(f"{url}/health", timeout=STILL_SECONDS).json() is True  # nobody there is known at once
+        return httpx.get(f"{url}/health", timeout=STILL_SECONDS).json() is True  # fails at once if nothing listens
     except (httpx.HTTPError, ValueError):
         return False
 
 
 def worker_command(name: str) -> list[str]:
-    """A module, and its arguments, that runs a worker of one flow at a time."""
+    """Return a module with arguments that runs a worker of one flow at a time."""
     return ["pipeline.flows.worker", "--name", name]
 
 
 def workers_heard(url: str) -> dict[str, datetime]:
-    """Names of the pool's workers, and when the server last heard of each."""
+    """Return the pool's workers, and when the server last heard of each."""
     answer = httpx.post(f"{url}/work_pools/{POOL}/workers/filter", json={}, timeout=STILL_SECONDS).json()
     return {worker["name"]: datetime.fromisoformat(worker["last_heartbeat_time"]) for worker in answer}
 
 
 def _heard(url: str) -> datetime:
-    """When the server last heard of the worker that `up` starts."""
+    """Return when the server last heard of the worker that `up` starts."""
     return workers_heard(url).get(WORKER, datetime.min.replace(tzinfo=UTC))
 
 
 def _start(home: Path, name: str, module: list[str], url: str, ready: Any, seconds: float) -> None:
+    """Start a module as a process and wait until it is ready."""
     log = home / STATE / f"{name}.log"
-    with log.open("ab") as output:  # the last words of one that ended stay
+    with log.open("ab") as output:  # appends, so that the log of an earlier process stays
         process = psutil.Popen(
             [sys.executable, "-m", *module],
             cwd=home,
@@ -271,7 +273,7 @@ def _start(home: Path, name: str, module: list[str], url: str, ready: Any, secon
 
 
 def _alive(record: Path) -> psutil.Process | None:
-    """The process a record names, if it still is that process."""
+    """Return the process in a record, if it is still the same process."""
     try:
         fields = read_json(record)
         process = psutil.Process(fields["pid"])
@@ -282,6 +284,7 @@ def _alive(record: Path) -> psutil.Process | None:
 
 
 def _environment(home: Path, url: str) -> dict[str, str]:
+    """Return the environment of the server, the worker and `prefect deploy`."""
     return {
         **os.environ,
         "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}",

@@ -32,16 +32,16 @@ from trueodds.errors import ConfigError, UserError
 from trueodds.processes import binding
 
 LEASE_SECONDS = 60.0
-"""How long a concurrency slot outlives a run that died without giving it back."""
+"""Seconds after which a concurrency slot is free again if its run died without releasing it."""
 _ADVICE = "Use `dvc push`"
 _SKIPPED = {
     "didn't change, skipping": "nothing that it depends on has changed",
-    "is cached - skipping run": "made before with the same inputs: outputs taken from the cache",
+    "is cached - skipping run": "the same inputs were run before: outputs taken from the cache",
 }
 
 
 class StageError(UserError, RuntimeError):
-    """A stage ended with a failure; with `wrong_input`, one that trying again cannot mend."""
+    """A stage failed. If `wrong_input` is true, a retry cannot help."""
 
     def __init__(self, message: str, *, wrong_input: bool) -> None:
         super().__init__(message)
@@ -50,13 +50,16 @@ class StageError(UserError, RuntimeError):
 
 @task(persist_result=False)
 def run_stage(stage: graph.Stage, place: workspace.Workspace, shared: bool) -> State[None] | None:
-    """`dvc repro -s` of one stage; a stage that did not have to run ends in the state Skipped.
+    """Run `dvc repro -s` for one stage. A stage that did not have to run ends in the state Skipped.
 
-    `shared`: what others have made is taken from DVC's remote.
+    Args:
+        stage: The stage.
+        place: The workspace.
+        shared: Whether outputs that others made are fetched from DVC's remote.
 
     Raises:
-        StageError: the stage failed; the message holds the last lines it wrote.
-        StageTimeoutError: it took longer than its meta allows.
+        StageError: The stage failed. The message has the last lines of its output.
+        StageTimeoutError: The stage took longer than its meta allows.
     """
     log, progress = get_run_logger(), artifacts.Progress(stage.name)
     skipped: list[str] = []
@@ -82,20 +85,21 @@ def run_stage(stage: graph.Stage, place: workspace.Workspace, shared: bool) -> S
 
 
 def _worth_another_try(_task: object, _run: object, state: State[Any]) -> bool:
-    """A wrong parameter or file stays wrong; a killed process, a lost mount or a full GPU may not."""
+    """Return whether a retry may help. A wrong parameter stays wrong; a full GPU or a killed process may not."""
     error = state.result(raise_on_failure=False)
     return not (isinstance(error, StageError) and error.wrong_input)
 
 
 def _train(**leaves: Any) -> None:
+    """Run the graph in a workspace, save the experiment, and publish the bundle."""
     home, log = Path.cwd(), get_run_logger()
     role: Publish = leaves.pop(PUBLISH, "shadow")
     overrides = {name: value for name, value in leaves.items() if value is not None}
     run = str(flow_run.get_id())
-    if "PREFECT__FLOW_RUN_ID" in os.environ:  # started by a worker: end with it, by a signal that lets the run say so
+    if "PREFECT__FLOW_RUN_ID" in os.environ:  # started by a worker: stop with it, by a signal that Prefect reports
         binding.die_with_parent(signal.SIGTERM, os.getppid())
     if (asked := created(run)) is not None:
-        log.info("asked for at %s UTC; takes code, params.yaml and data as they are now", f"{asked:%Y-%m-%d %H:%M:%S}")
+        log.info("requested at %s UTC; uses the current code, params.yaml and data", f"{asked:%Y-%m-%d %H:%M:%S}")
     workspace.prune(home, log.info, was_cancelled)
     with workspace.opened(home, run, overrides, log.info) as place:
         shared = remote.name_of(place.folder)
@@ -131,7 +135,7 @@ def _train(**leaves: Any) -> None:
 def publish(
     models: PublishedModels, folder: Path, role: Literal["shadow", "displace", "default"], why: str
 ) -> tuple[Path, str]:
-    """Publish what was trained. Returns its folder, and what it does now, and what evidence ends by that."""
+    """Publish the trained bundle. Returns its folder, and its role and the evidence that ends in words."""
     ends = ""
     if role != "shadow":
         made = Bundle.load(folder)
@@ -143,45 +147,45 @@ def publish(
 
 
 def _taken(place: workspace.Workspace, name: str) -> bool:
-    """Whether the remote says what others have made; where it does not, the run makes all itself."""
+    """Fetch entries from the remote. Returns whether that worked; if not, the run makes everything itself."""
     log = get_run_logger()
-    log.info("DVC's remote %s: what others have made is taken from it", name)
+    log.info("DVC's remote %s: outputs that others made are fetched from it", name)
     if why := remote.exchange(place, "take", log.info, remote.TAKE_SECONDS):
-        log.warning("DVC's remote %s: %s. The run goes on without it", name, why)
+        log.warning("DVC's remote %s: %s. The run continues without it", name, why)
     return why is None
 
 
 def _give(place: workspace.Workspace, name: str) -> None:
-    """Push what was made to the remote. The run has its result already, and does not fail where the remote is away."""
+    """Push the run's outputs to the remote. If it fails, the run still succeeds, because it has its result."""
     log = get_run_logger()
     why = remote.exchange(place, "give", log.info, remote.GIVE_SECONDS)
     if why is None:
-        words = f"DVC's remote {name} has all that this run made: elsewhere the same stages are skipped."
+        words = f"DVC's remote {name} has all outputs of this run; other machines can skip its stages."
         log.info(words)
     else:
         words = (
-            f"DVC's remote {name} does not have what this run made: {why}. It stays in DVC's cache here; once the"
-            " remote can be written, start the run again: its stages are skipped, and it gives them to the remote."
+            f"DVC's remote {name} does not have the outputs of this run: {why}. They stay in the local DVC cache. When"
+            " the remote is writable again, repeat the run: its stages are skipped and its outputs are pushed."
         )
         log.warning(words)
     artifacts.show_remote(words)
 
 
 def _served_elsewhere(models: PublishedModels) -> str | None:
-    """Why the service that TRUEODDS_SERVICE names, if it does, will not find what is published here."""
+    """Return why the service of TRUEODDS_SERVICE, if set, will not find the bundles published here."""
     if not os.environ.get(SERVICE):
         return None
     try:
         check_folder(Recalibration(Client.from_environment(), models))
     except CallError as error:
-        return None if error.code == NO_ANSWER else str(error)  # it may come later
+        return None if error.code == NO_ANSWER else str(error)  # the service may start later
     except (ConfigError, DisagreementError) as error:
         return str(error)
     return None
 
 
 def _run_graph(place: workspace.Workspace, shared: bool) -> None:
-    """Each stage as soon as those it needs are done; the first failure ends the run after what runs beside it."""
+    """Run each stage as soon as those it needs are done. After a failure, running stages finish and the run ends."""
     futures: dict[str, PrefectFuture[Any]] = {}
     try:
         for stage in graph.read(place.folder):
@@ -201,7 +205,7 @@ def _run_graph(place: workspace.Workspace, shared: bool) -> None:
                 wait_for=[futures[name] for name in stage.needs],
             )
         wait(list(futures.values()))
-    except BaseException:  # cancelled, or the worker went: the stages' threads end when their processes do
+    except BaseException:  # cancelled, or the worker stopped: the stages' threads end when their processes do
         child.stop_all()
         raise
     for future in futures.values():
@@ -209,13 +213,13 @@ def _run_graph(place: workspace.Workspace, shared: bool) -> None:
 
 
 class TrainFlow(Flow[Any, Any]):
-    """A flow whose parameters are the leaves of params.yaml, checked by the code that reads params.yaml."""
+    """A flow whose parameters are those of params.yaml, checked by the code that reads params.yaml."""
 
     def validate_parameters(self, parameters: dict[str, Any]) -> dict[str, Any]:
         """Refuse an unknown name, a bad value, or a net, method or calibrator that does not exist, before any work.
 
         Raises:
-            ConfigError: naming it, what is allowed and the nearest.
+            ConfigError: The message names it, what is allowed and the nearest valid name.
         """
         parameters = read_text(parameters)
         overrides = {name: value for name, value in parameters.items() if value is not None}
@@ -226,7 +230,7 @@ class TrainFlow(Flow[Any, Any]):
 
 
 def run_name() -> str:
-    """`digits`, `cifar100 method=focal seed=42`: the data set and what differs from params.yaml."""
+    """Return the data set and the overrides, such as `digits` or `cifar100 method=focal seed=42`."""
     overrides = {name: value for name, value in (flow_run.get_parameters() or {}).items() if value is not None}
     overrides.pop(PUBLISH, None)
     dataset = overrides.pop("dataset", None) or config.load(Path.cwd() / "params.yaml").data.dataset
@@ -234,18 +238,19 @@ def run_name() -> str:
 
 
 def experiment_name(name: str, run: str) -> str:
-    """A git ref of the run's name: what may stand in one, short, and told apart by the run's id."""
+    """Return a git ref for the run: its name in allowed characters, shortened, with the end of the run's id."""
     return f"{re.sub('[^A-Za-z0-9]+', '-', name).strip('-')[:60] or 'run'}-{run.replace('-', '')[-6:]}"
 
 
 def slot(limit: str | None) -> AbstractContextManager[None]:
-    """A slot of a global concurrency limit, by lease; a server that is away for a while does not end the training."""
+    """Take a slot of a global concurrency limit by lease. Training continues if the server is down for a while."""
     if limit is None:
         return nullcontext()
     return concurrency(limit, lease_duration=LEASE_SECONDS, raise_on_lease_renewal_failure=False)
 
 
 def _flow() -> TrainFlow:
+    """Create the flow with the parameters of params.yaml."""
     _train.__signature__ = signature()  # type: ignore[attr-defined]
     _train.__doc__ = descriptions()
     return TrainFlow(

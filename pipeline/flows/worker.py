@@ -1,12 +1,13 @@
-"""Prefect's worker of processes, with two mends of what a retry right after a crash does to it (Prefect 3.8).
+"""Prefect's process worker with two fixes for a retry right after a crash (Prefect 3.8).
 
-Prefect's worker marks a run whose process died as CRASHED, runs its hooks, and seconds later marks it again. A retry
-that somebody asked for meanwhile ends as crashed, too, before it begins. Here it reports a death once.
+Prefect's worker marks a run whose process died as CRASHED, runs its hooks, and marks it again seconds later. A retry
+that was requested in between is then marked as crashed before it starts. This worker reports a death once.
 
-Until then the run holds its place in the worker. A worker that is handed the retry meanwhile ends with "this borrower
-is already holding one of this CapacityLimiter's tokens". Here it leaves the run for its next look, or another worker.
+Until the second report the run holds its place in the worker. If the worker receives the retry in that time, it exits
+with "this borrower is already holding one of this CapacityLimiter's tokens". This worker leaves the run for its next
+poll or another worker.
 
-python -m pipeline.flows.worker [options of prefect worker start]    one flow at a time of the pool gpu, unless told
+`python -m pipeline.flows.worker [options of prefect worker start]` runs one flow at a time of the pool gpu by default.
 """
 
 from __future__ import annotations
@@ -28,21 +29,23 @@ OPTIONS = ["--pool", POOL, "--type", "process", "--limit", "1"]
 
 
 def is_known_dead(before: FlowRun, now: FlowRun) -> bool:
-    """Whether the death of an attempt is on record, and the run perhaps waiting for, or in, another attempt.
+    """Return whether the death of an attempt is already recorded.
+
+    The run may then wait for another attempt, or be in one.
 
     Args:
-        before: The run as the worker took it, pending.
-        now: The run as the server has it after the attempt's process ended.
+        before: The run as the worker received it, pending.
+        now: The run on the server after the attempt's process ended.
     """
     kind = None if now.state is None else now.state.type
     begun = now.run_count - before.run_count
-    if kind == StateType.PENDING:  # an attempt that died before it began is pending, and so is the next one
+    if kind == StateType.PENDING:  # both for an attempt that died before it started and for the next one
         return begun > 0
     return kind not in (StateType.RUNNING, StateType.CANCELLING) or begun > 1
 
 
 def report_once() -> None:
-    """Have this process's workers leave out a second report of the same death."""
+    """Make the workers of this process skip a second report of the same death."""
     run = ProcessWorker.run
 
     async def run_and_look(self: ProcessWorker, flow_run: FlowRun, *rest: Any, **options: Any) -> ProcessWorkerResult:
@@ -55,7 +58,7 @@ def report_once() -> None:
 
 
 def leave_held() -> None:
-    """Have this process's workers leave out runs that still hold a place in them."""
+    """Make the workers of this process skip runs that still hold a place in them."""
     submit = ProcessWorker._submit_scheduled_flow_runs
 
     async def submit_others(self: ProcessWorker, flow_run_response: list[WorkerFlowRunResponse]) -> list[FlowRun]:

@@ -1,13 +1,13 @@
-"""A folder of its own for a run: the caller's code and data as they are now, other parameters, the same DVC cache.
+"""Workspaces: a folder for each run with the caller's current code and data, other parameters, and the same DVC cache.
 
-    .runs/<run>/        a checkout of the caller's commit with its uncommitted changes on top (no git: a copy);
-                        a repository of its own, which the caller's does not list
-    .runs/<run>.json    what it was made from; written last, so a half-made workspace is made again
-    .runs/<run>.lock    held by the process that works in it; released by the kernel when that dies
-    .run/workspace/     that of `make run`, `make demo` and `make serve`: never other parameters, and there for good
+    .runs/<run>/        a checkout of the caller's commit with its uncommitted changes (without git, a copy); it is a
+                        repository of its own, which the caller's repository does not list
+    .runs/<run>.json    its origin; written last, so that a half-made workspace is made again
+    .runs/<run>.lock    held by the process that works in it; the kernel releases it when that process dies
+    .run/workspace/     the permanent workspace of `make run`, `make demo` and `make serve`, without other parameters
 
-The folder of a scheduled run goes when the run has succeeded or was cancelled. Until then it holds the stages that are
-done and the checkpoint, so a retry goes on from there; after KEEP_DAYS it is cleared away by a later run.
+The folder of a scheduled run is deleted when the run succeeds or is cancelled. Until then it holds the finished stages
+and the checkpoint, so that a retry continues from there. A later run deletes it after KEEP_DAYS.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ from trueodds.files import read_json, write_json, write_text
 
 KEEP_DAYS = 14
 _FOLDERS = {"TRUEODDS_DOWNLOADS": "downloads", "TRUEODDS_WEIGHTS": "weights", "TRUEODDS_DATA": ""}
-"""Variables that name folders, perhaps relative to the checkout, and their defaults."""
-LOCK_SECONDS = 30.0  # a dying predecessor holds the lock for a moment
+"""Variables that hold folders, possibly relative to the checkout, and their defaults."""
+LOCK_SECONDS = 30.0  # a dying process holds its lock for a moment
 
 Say = Callable[[str], None]
 
 
 @dataclass(frozen=True)
 class Workspace:
-    """Where a run works. `commit` is what it stands on; None without git."""
+    """Folder in which a run works. `commit` is its base commit, or None without git."""
 
     home: Path
     root: Path
@@ -49,7 +49,7 @@ class Workspace:
     untracked: tuple[str, ...]
 
     def environment(self) -> dict[str, str]:
-        """For the run's processes: this interpreter first, the caller's data and downloads, unbuffered and quiet."""
+        """Return the environment of the run's processes: this Python, the caller's data and downloads, no buffering."""
         named = {name: os.environ.get(name) or default for name, default in _FOLDERS.items()}
         return {
             **os.environ,
@@ -59,7 +59,7 @@ class Workspace:
         }
 
     def save_experiment(self, name: str) -> None:
-        """`dvc exp save`: from then on `dvc exp show` in the caller's checkout lists the run."""
+        """Save the run as a DVC experiment, so that `dvc exp show` in the caller's checkout lists it."""
         include = [word for path in self.untracked for word in ("--include-untracked", path)]
         command = [sys.executable, "-m", "dvc", "exp", "save", "--force", "--name", name, *include]
         with _git_lock(self.home):
@@ -68,7 +68,7 @@ class Workspace:
             git(self.home, "fetch", "--quiet", "--no-tags", str(self.root), *(f"+{ref}:{ref}" for ref in names))
 
     def remove(self) -> None:
-        """Delete the folder; published bundle, DVC cache and experiment stay."""
+        """Delete the folder. The published bundle, the DVC cache and the experiment stay."""
         shutil.rmtree(self.root, ignore_errors=True)
         _marker(self.root).unlink(missing_ok=True)
 
@@ -77,19 +77,24 @@ class Workspace:
 def opened(
     home: Path, run: str, overrides: Mapping[str, Any], say: Say, *, patience: float = LOCK_SECONDS
 ) -> Iterator[Workspace]:
-    """The run's workspace, made or found again, and locked; kept if the block raises, for a retry.
+    """Create or reopen the run's workspace and lock it. It is kept if the block raises, for a retry.
 
-    `patience`: seconds to wait for another process that works in it.
+    Args:
+        home: The caller's checkout.
+        run: The run's id, which names the folder.
+        overrides: Parameters that replace those of params.yaml.
+        say: Receives progress messages.
+        patience: Seconds to wait for another process that works in it.
 
     Raises:
-        WorkspaceError: another process works in it, or git refuses.
+        WorkspaceError: Another process works in it, or git failed.
     """
     root = home / RUNS / run
-    with _locked(root, "the run that was given up still works. Stop it, then retry", patience):
+    with _locked(root, "an abandoned run still works in it. Stop that run, then retry", patience):
         if _marker(root).is_file():
             fields = read_json(_marker(root))
             workspace = Workspace(home, root, Path(fields["folder"]), fields["commit"], tuple(fields["untracked"]))
-            say(f"going on in {root}, which an earlier attempt left")
+            say(f"continuing in {root}, which an earlier attempt left")
         else:
             shutil.rmtree(root, ignore_errors=True)
             workspace = _filled(home, root, overrides, say)
@@ -100,24 +105,24 @@ def opened(
 
 @contextmanager
 def kept(home: Path, root: Path, say: Say) -> Iterator[Workspace]:
-    """The workspace at `root`, locked and brought up to the caller's code, parameters and data as they are now.
+    """Lock the workspace at `root` and update it to the caller's current code, parameters and data.
 
-    What was built in it stays, and the checkpoint, so that stages which are up to date are skipped.
+    Its build outputs and checkpoint stay, so that stages which are up to date are skipped.
 
     Raises:
-        WorkspaceError: another process works in it, or git refuses.
+        WorkspaceError: Another process works in it, or git failed.
     """
-    with _locked(root, "another make run, make demo or make serve builds in it. Wait for its end, then try again"):
+    with _locked(root, "another make run, make demo or make serve works in it. Wait for its end, then try again"):
         try:
             workspace = _filled(home, root, {}, say)
-        except WorkspaceError:  # half made, or left by a checkout that lay elsewhere
+        except WorkspaceError:  # incomplete, or left by a checkout at another place
             shutil.rmtree(root, ignore_errors=True)
             workspace = _filled(home, root, {}, say)
         yield workspace
 
 
 def prune(home: Path, say: Say, cancelled: Callable[[str], bool], keep_days: float = KEEP_DAYS) -> None:
-    """Clear away workspaces of cancelled runs, and those that failed runs left and nobody came back to."""
+    """Delete workspaces of cancelled runs, and those of failed runs that nobody retried for `keep_days`."""
     for marker in sorted((home / RUNS).glob("*.json")):
         root, age_days = marker.with_suffix(""), (time.time() - marker.stat().st_mtime) / 86_400
         words = f"left by a run {age_days:.0f} days ago"
@@ -137,6 +142,7 @@ def prune(home: Path, say: Say, cancelled: Callable[[str], bool], keep_days: flo
 
 
 def _filled(home: Path, root: Path, overrides: Mapping[str, Any], say: Say) -> Workspace:
+    """Fill the workspace with the caller's code, data and parameters."""
     params = config.load(home / "params.yaml", overrides)
     with _git_lock(home):
         code = take_code(home, root, params.data.path)
@@ -147,7 +153,7 @@ def _filled(home: Path, root: Path, overrides: Mapping[str, Any], say: Say) -> W
 
 
 def write_params(path: Path, overrides: Mapping[str, Any]) -> None:
-    """Replace leaves, or names in them; comments, quotes and order stay."""
+    """Replace parameters, or keys in them. Comments, quotes and order stay."""
     from ruamel.yaml import YAML
 
     if not overrides:
@@ -157,7 +163,7 @@ def write_params(path: Path, overrides: Mapping[str, Any]) -> None:
     yaml.width = 4096
     yaml.representer.add_representer(type(None), lambda r, _: r.represent_scalar("tag:yaml.org,2002:null", "null"))
 
-    def text(r: Any, value: str) -> Any:  # ruamel.yaml would leave the quotes away from 'off'
+    def text(r: Any, value: str) -> Any:  # ruamel.yaml would drop the quotes of 'off'
         return (
             r.represent_str(value) if not difference(value) else r.represent_scalar("tag:yaml.org,2002:str", value, "'")
         )
@@ -167,7 +173,7 @@ def write_params(path: Path, overrides: Mapping[str, Any]) -> None:
     for name, value in overrides.items():
         leaf, _, option = name.partition(".")
         section = config.SECTION_OF[leaf]
-        if tree.get(section) is None:  # a section left empty: all defaults
+        if tree.get(section) is None:  # an empty section: all defaults
             tree[section] = {}
         tree[section][leaf] = {**(tree[section].get(leaf) or {}), option: value} if option else value
     yaml.dump(tree, text_of := StringIO())
@@ -176,6 +182,7 @@ def write_params(path: Path, overrides: Mapping[str, Any]) -> None:
 
 @contextmanager
 def _locked(root: Path, cure: str, patience: float = LOCK_SECONDS) -> Iterator[None]:
+    """Hold the lock of a workspace."""
     root.parent.mkdir(exist_ok=True)
     lock = FileLock(f"{root}.lock")
     try:
@@ -192,10 +199,11 @@ def _locked(root: Path, cure: str, patience: float = LOCK_SECONDS) -> Iterator[N
 
 
 def _marker(root: Path) -> Path:
+    """Return the file that describes the workspace."""
     return root.parent / f"{root.name}.json"
 
 
 def _git_lock(home: Path) -> FileLock:
-    """git refuses where another git writes the same index or refs; runs that start together take turns instead."""
+    """Return a lock for git in `home`. git fails if another git writes the same index or refs, so runs take turns."""
     (home / RUNS).mkdir(exist_ok=True)
     return FileLock(home / RUNS / ".git-lock", timeout=120)

@@ -1,10 +1,21 @@
-"""How to train for calibration, by name: `build("focal", gamma=2).loss(logits_NC, labels_N)`.
+"""Training methods for calibration, by name: `build("focal", gamma=2).loss(logits_NC, labels_N)`.
 
-A method is a primary loss, penalties added to it, changes to labels and batches, and options of all of them. PARTS and
-PRESETS (`pipeline.methods.catalogue`) are the only place where names live; `build`, the check of params.yaml,
-`trueodds methods` and the tests read them. To add a loss, write a function that returns one value per sample, in a
-module of its own, and enter it into PARTS: a net is trained anew when a module of its own method changes
-(`pipeline.training.provenance`).
+A method has one primary loss. It may add penalties, changes to labels and batches, and a part that learns by looking
+ahead. The tables PARTS and PRESETS (`pipeline.methods.catalogue`) hold all names. `build`, the check of params.yaml,
+`trueodds methods` and the tests read them.
+
+To add a loss, write a function that returns one value per row, in a module of its own, and enter it into PARTS.
+A net is trained again when a module of its own method changes (`pipeline.training.provenance`).
+
+Examples:
+    A loss of one's own, tried without registering it:
+
+    >>> import torch
+    >>> def half(logits_NC, targets):
+    ...     return losses.cross_entropy(logits_NC, targets) / 2
+    >>> parts = {**PARTS, "half": Part(half, "this example")}
+    >>> compose("half", {}, parts, PRESETS).build().loss(torch.zeros(2, 2), torch.tensor([0, 1]))
+    tensor(0.3466)
 """
 
 from __future__ import annotations
@@ -22,33 +33,64 @@ from pipeline.nets.net import Net
 
 
 def names() -> list[str]:
-    """Every name that can stand alone."""
+    """Return every name that can stand alone: primary losses, then presets."""
     return list(dict.fromkeys([*(name for name, part in PARTS.items() if part.role == "primary"), *PRESETS]))
 
 
 def resolve(spec: str, options: Mapping[str, OptionValue]) -> Composition:
-    """The parts of a method with all their options.
+    """Return the parts of a method with all their options.
 
-    `spec`: a primary loss (`focal`) or a preset (`fl3`), and what `+` adds (`fl3+mixup`).
-    `options` are the parts' keyword arguments and win over the preset's; one that several parts have is written
-    `part.option`. A penalty also has `beta`, its weight; `start`, the fraction of the run where it sets in; `when`:
-    joint (in the objective), separate (a gradient of its own) or interleaved (steps of its own, on held-out rows);
-    `every`, after how many steps such a step comes; and `schedule`: constant, ramp (from 0 up to beta at the run's
-    end) or decay (from beta down to 0). A part that learns by looking ahead has the options of
-    `pipeline.methods.meta.learner.MetaLearner`; the penalty in its outer loss has its own options, `sece.bandwidth`.
-    Where the method adds the same penalty, these hold for both.
+    Args:
+        spec: A primary loss (`focal`) or a preset (`fl3`), and the parts that `+` adds (`fl3+mixup`).
+        options: Keyword arguments of the parts. They override the preset's. Write `part.option` where several parts
+            have an option of that name.
+
+    Returns:
+        The composition. Its `build` makes the method for one net.
 
     Raises:
-        ConfigError: an unknown name or option, a value of another type or out of range, or parts that do not compose.
+        ConfigError: A name or option is unknown, a value has the wrong type or is out of range, or the parts cannot be
+            combined.
+
+    Every penalty also has these options:
+
+    - `beta`: its weight.
+    - `start`: the fraction of the run after which it acts.
+    - `when`: joint (a term of the objective), separate (a gradient of its own) or interleaved (steps of its own, on
+      held-out rows).
+    - `every`: the number of steps between two interleaved steps.
+    - `schedule`: constant, ramp (from 0 to beta at the end of the run) or decay (from beta to 0).
+    - `relative`: whether the weight follows the size of the primary loss (`pipeline.methods.weighted_penalty`).
+
+    A part that learns by looking ahead has the options of `pipeline.methods.meta.meta_learner.MetaLearner`. The penalty
+    in its outer loss has its own options, such as `sece.bandwidth`. If the method also adds that penalty, both use
+    them.
+
+    Examples:
+        >>> resolve("focal+mmce", {"gamma": 2.0, "beta": 0.5}).to_json()["parts"]["focal"]["gamma"]
+        2.0
     """
     return compose(spec, options, PARTS, PRESETS)
 
 
 def build(spec: str, net: Net | None = None, /, **options: OptionValue) -> Method:
-    """Composes a method; see `resolve`. What learns by looking ahead needs the net that it will train.
+    """Compose a method from its name and options.
 
-    >>> build("fl3+mixup", **{"mixup.alpha": 0.2}).name
-    'fl3+mixup'
+    Args:
+        spec: The name, as in `resolve`.
+        net: The net to train. Methods with a part that learns by looking ahead need it.
+        **options: The options, as in `resolve`.
+
+    Returns:
+        The method, in its state before the first step.
+
+    Raises:
+        ConfigError: As in `resolve`. Also if an option has one number per class and the net has another number of
+            classes.
+
+    Examples:
+        >>> build("fl3+mixup", **{"mixup.alpha": 0.2}).name
+        'fl3+mixup'
     """
     return resolve(spec, options).build(net)
 

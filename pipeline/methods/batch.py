@@ -1,4 +1,4 @@
-"""A batch of training on its way through a step: rows, what the net made of them, and the draws that it took."""
+"""A training batch: its rows, the net's outputs for them, and the state of the random generators before the pass."""
 
 from __future__ import annotations
 
@@ -13,30 +13,31 @@ from pipeline.nets.net import Net
 
 
 def identity(logits: Tensor) -> Tensor:
-    """The head where the logits themselves are the features."""
+    """Return the logits: the head to use where the features are the logits."""
     return logits
 
 
 @dataclass(frozen=True)
 class RandomState:
-    """Torch's global generators, of the CPU and where it is not None of a CUDA device, as they were."""
+    """State of torch's global generators: of the CPU, and of one CUDA device or None."""
 
     cpu: Tensor
     cuda: Tensor | None
 
     @classmethod
     def of(cls, device: torch.device) -> RandomState:
+        """Read the state of the CPU's generator, and of `device` if that is a CUDA device."""
         cuda = torch.cuda.get_rng_state(device) if device.type == "cuda" else None
         return cls(torch.get_rng_state(), cuda)
 
     def equals(self, other: RandomState) -> bool:
-        """Whether nothing was drawn between the two."""
+        """Return whether both states are the same, so that nothing was drawn between them."""
         cuda = self.cuda is None or other.cuda is None or torch.equal(self.cuda, other.cuda)
         return cuda and torch.equal(self.cpu, other.cpu)
 
     @contextmanager
     def again(self) -> Iterator[None]:
-        """Draws as from then on; afterwards the generators are where they were before."""
+        """Draw the same numbers again inside the block; afterwards restore the generators."""
         now = RandomState.of(torch.device("cpu") if self.cuda is None else torch.device("cuda"))
         self._set()
         try:
@@ -52,12 +53,16 @@ class RandomState:
 
 @dataclass(frozen=True, kw_only=True)
 class Batch:
-    """What a loss sees of some rows.
+    """Rows of a batch as a loss sees them.
 
-    targets: class indices (N,), or distributions (N, C) where rows are mixed. labels (N,): the classes of the rows'
-    larger shares. logits (V N, C) = head(features): of V views of each row where there are views; features (V N, D) are
-    None where only logits are known. progress: the fraction of the run that is done, in [0, 1]. weights (N,): by which
-    the rows' own losses are multiplied; None: all 1.
+    Attributes:
+        logits: (V N, C) = head(features). V is the number of views of each row, 1 if there are none.
+        targets: Class indices (N,), or distributions (N, C) if rows are mixed.
+        labels: (N,), the class with the larger share of each row.
+        features: (V N, D); None if only logits are available.
+        head: Function from features to logits.
+        progress: Fraction of the run that is over, in [0, 1].
+        weights: (N,), factors of the rows' losses; None means 1 for each row.
     """
 
     logits: Tensor
@@ -71,7 +76,7 @@ class Batch:
 
 @dataclass(frozen=True, kw_only=True)
 class ForwardPass(Batch):
-    """A batch as the net made it of `inputs`, with the graph of that pass, which drew from `random` on."""
+    """A batch with the net's graph for `inputs`; `random` is the state of the generators before that pass."""
 
     features: Tensor
     inputs: Tensor
@@ -88,7 +93,17 @@ class ForwardPass(Batch):
         weights: Tensor | None = None,
         features_of: Callable[[Tensor], Tensor] | None = None,
     ) -> ForwardPass:
-        """One pass through the net; features_of: in place of the net's own, of several processes'."""
+        """Pass `inputs` through the net.
+
+        Args:
+            net: The net.
+            inputs: The rows, as the net takes them.
+            targets: Targets of the rows (see `Batch`).
+            labels: Classes of the rows.
+            progress: Fraction of the run that is over.
+            weights: Factors of the rows' losses.
+            features_of: Function that replaces `net.features`, such as the net wrapped for several processes.
+        """
         random = RandomState.of(inputs.device)
         features = (features_of or net.features)(inputs)
         return cls(
@@ -97,5 +112,5 @@ class ForwardPass(Batch):
         )  # fmt: skip
 
     def apart(self) -> ForwardPass:
-        """Its logits as a leaf of a graph of their own, and its features as constants."""
+        """Return a copy whose logits are a leaf of a new graph and whose features are constants."""
         return replace(self, logits=self.logits.detach().requires_grad_(), features=self.features.detach())

@@ -1,4 +1,4 @@
-"""From a name and options to a Composition: parts, presets, and the checks on what can be combined."""
+"""Composition of a method from its name and options, with checks of which parts can be combined."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pipeline.config import OptionValue
 from pipeline.methods.composition import Component, Composition, Role
 from pipeline.methods.looking_ahead import Meta, outer_penalty
 from pipeline.methods.meta.outer import NAMES as OUTER
-from pipeline.methods.weighted import Schedule, When
+from pipeline.methods.weighted_penalty import Schedule, When
 from trueodds.errors import ConfigError, unknown
 
 PENALTY: dict[str, OptionValue] = {
@@ -24,7 +24,7 @@ PENALTY: dict[str, OptionValue] = {
     "schedule": "constant",
     "relative": False,
 }
-"""The values of `WEIGHTING` where none are named."""
+"""Defaults of the options `WEIGHTING`, which every penalty has."""
 PENALTY_LIMITS = {"beta": (0.0, 1e6), "start": (0.0, 1.0), "every": (1, 1_000_000)}
 PENALTY_CHOICES = {"when": get_args(When), "schedule": get_args(Schedule)}
 PENALTY_NEEDS = {"every": ("when", ("interleaved",)), "relative": ("when", ("joint",))}
@@ -32,7 +32,7 @@ META: dict[str, OptionValue] = {
     "outer": "sece", "outer_weight": 0.5, "lookahead": "head", "rate": 1e-3, "optimizer": "adam", "every": 1,
     "variant": "paper",
 }  # fmt: skip
-"""The values of `LOOKING_AHEAD` where none are named."""
+"""Defaults of the options `LOOKING_AHEAD`, which every meta part has."""
 META_LIMITS = {"outer_weight": (0.0, 1e6), "rate": (0.0, 1e3), "every": (1, 1_000_000)}
 META_CHOICES = {
     "outer": OUTER, "lookahead": ("head", "all"), "optimizer": ("adam", "sgd"), "variant": ("paper", "official"),
@@ -45,19 +45,23 @@ NEEDS: Mapping[Role, Mapping[str, tuple[str, tuple[str, ...]]]] = {"penalty": PE
 
 @dataclass(frozen=True)
 class Part:
-    """A primary loss, a penalty, a change to labels and batches, views of the images, or what is learned by looking
-    ahead; and where it comes from.
+    """Entry of PARTS: a loss, penalty, change to labels, augmentation with views, or meta part, with its source.
 
-    function: its keyword-only arguments are the options. A primary loss may take the `Moment` as third argument. A
-    class is made once per method, with the options, and may keep state (`pipeline.methods.learner.Learner`).
-    limits: option -> (least, greatest) allowed value.
-    per_class: options that may be a list, with a number for each class.
-    choices: option -> the texts that are allowed, besides numbers where the default is a number.
-    needs: option -> (another, its values with which the first has an effect).
-    exponent: (p_y, moment, **options) -> the gamma of each row, of a loss that takes the moment's where it brings one;
-    gives_gamma: of a meta part that makes the moment bring one. weighs: of one that needs joint penalties.
-    learner: of a part with the role meta, what trains it.
-    defaults: of the options that all parts of the role have, those of this one that differ.
+    Attributes:
+        function: Function or class. Its keyword-only arguments are the options. A primary loss may take the `Moment` as
+            third argument. A class is instantiated once per method, with the options, and may keep state
+            (`pipeline.methods.learner.Learner`).
+        source: Paper, and section or equation.
+        role: The part's place in a method.
+        limits: Option -> (least, greatest) allowed value.
+        per_class: Options that may be a list with one number per class.
+        choices: Option -> allowed texts. An option whose default is a number may still be a number.
+        needs: Option -> (another option, the values of it for which the first has an effect).
+        exponent: (p_y, moment, **options) -> gamma of each row. For losses that use `moment.gamma` if it is given.
+        gives_gamma: Whether a meta part sets `moment.gamma`.
+        weighs: Whether a meta part needs joint penalties.
+        defaults: Defaults of the role's shared options that differ for this part.
+        learner: Class that trains a meta part.
     """
 
     function: Callable[..., Any]
@@ -74,20 +78,24 @@ class Part:
     learner: Callable[..., Meta] | None = None
 
     def options(self) -> dict[str, OptionValue]:
-        """Option name -> default."""
+        """Return the default of each option of the part's own."""
         parameters = inspect.signature(self.function).parameters.values()
         return {p.name: p.default for p in parameters if p.kind is p.KEYWORD_ONLY}
 
     def settings(self) -> dict[str, OptionValue]:
-        """`options`, and those that all parts of the role have."""
+        """Return `options` and the options that all parts of the role have."""
         return {**self.options(), **DEFAULTS.get(self.role, {}), **self.defaults}
 
 
 @dataclass(frozen=True)
 class Preset:
-    """A published name for parts with settings.
+    """Published name for a set of parts with settings.
 
-    recipe: settings of the recipe that the published runs of this name had instead of their paper's usual ones.
+    Attributes:
+        parts: The parts, joined by `+`.
+        source: Paper and row of its table.
+        options: Options of the parts.
+        recipe: Settings of the recipe in the published runs of this name, if they differ from the paper's usual ones.
     """
 
     parts: str
@@ -99,94 +107,95 @@ class Preset:
 def compose(
     spec: str, options: Mapping[str, OptionValue], parts: Mapping[str, Part], presets: Mapping[str, Preset]
 ) -> Composition:
-    """`pipeline.methods.resolve`, over any tables."""
+    """Compose as `pipeline.methods.resolve` does, from any tables."""
     first, *added = spec.split("+")
     preset = presets.get(first, Preset(first, ""))
     named = preset.parts.split("+")
-    chosen = _chosen(spec, [*named, *added], parts, presets)
-    published = {name: chosen[name] for name in named}  # a preset's `beta` is that of its own penalty
-    if (outer := _outer(chosen, {**preset.options, **options})) in parts:
-        chosen.setdefault(outer, replace(parts[outer], role="outer"))
-    values: dict[str, dict[str, OptionValue]] = {name: {} for name in chosen}
-    for owners, settings in ((published, preset.options), (chosen, options)):
+    members = _members(spec, [*named, *added], parts, presets)
+    published = {name: members[name] for name in named}  # a preset's `beta` belongs to the preset's own penalty
+    if (outer := _outer(members, {**preset.options, **options})) in parts:
+        members.setdefault(outer, replace(parts[outer], role="outer"))
+    values: dict[str, dict[str, OptionValue]] = {name: {} for name in members}
+    for owners, settings in ((published, preset.options), (members, options)):
         for name, value in settings.items():
             owner, option = _owner(spec, name, owners)
-            _check_value(spec, option, value, chosen[owner])
+            _check_value(spec, option, value, members[owner])
             values[owner][option] = value
     for full in options:
-        owner, option = _owner(spec, full, chosen)
-        _check_effect(spec, option, owner, chosen[owner], values[owner])
-    views = [name for name, part in chosen.items() if part.role == "views"]
-    if views and "mixup" in chosen:
+        owner, option = _owner(spec, full, members)
+        _check_effect(spec, option, owner, members[owner], values[owner])
+    views = [name for name, part in members.items() if part.role == "views"]
+    if views and "mixup" in members:
         raise ConfigError(f"method {spec!r}: mixup mixes images that {views[0]} has views of; leave one out")
-    resolved = {name: {**part.settings(), **values[name]} for name, part in chosen.items()}
-    for name in [name for name, part in chosen.items() if part.role == "meta"]:
-        _check_meta(spec, name, chosen, values)
-        if chosen[name].gives_gamma:
+    resolved = {name: {**part.settings(), **values[name]} for name, part in members.items()}
+    for name in [name for name, part in members.items() if part.role == "meta"]:
+        _check_meta(spec, name, members, values)
+        if members[name].gives_gamma:
             del resolved[named[0]]["gamma"]
     return Composition(
         spec,
         tuple(
             Component(name, part.function, part.role, resolved[name], part.learner, part.exponent, part.per_class)
-            for name, part in chosen.items()
+            for name, part in members.items()
         ),
         preset.recipe,
     )
 
 
 def _check_meta(
-    spec: str, name: str, chosen: Mapping[str, Part], values: Mapping[str, Mapping[str, OptionValue]]
+    spec: str, name: str, members: Mapping[str, Part], values: Mapping[str, Mapping[str, OptionValue]]
 ) -> None:
-    """Raises ConfigError if the meta part `name` does not fit the others."""
-    primary, *added = chosen
-    if several := [other for other in added if chosen[other].role == "meta" and other != name]:
+    """Raise ConfigError if the meta part `name` cannot be combined with the other parts."""
+    primary, *added = members
+    if several := [other for other in added if members[other].role == "meta" and other != name]:
         raise ConfigError(f"method {spec!r}: {name} and {several[0]} both look a step ahead; name one of them")
-    if chosen[name].gives_gamma:
-        takers = [other for other, part in chosen.items() if part.exponent is not None]
+    if members[name].gives_gamma:
+        takers = [other for other, part in members.items() if part.exponent is not None]
         if not takers:
             raise ConfigError(
-                f"method {spec!r}: {name} gives each row a gamma, and {primary} has none to be given; allowed are"
-                " focal, inverse_focal, dual_focal and bsce"
+                f"method {spec!r}: {name} sets gamma for each row, and {primary} has no gamma; use focal,"
+                " inverse_focal, dual_focal or bsce"
             )
         if "gamma" in values[primary]:
-            raise ConfigError(f"method {spec!r}: {name} gives each row its gamma; leave the option gamma out")
-    joint = [p for p in added if chosen[p].role == "penalty" and values[p].get("when", "joint") == "joint"]
-    if chosen[name].weighs and not joint:
+            raise ConfigError(f"method {spec!r}: {name} sets gamma for each row; leave the option gamma out")
+    joint = [p for p in added if members[p].role == "penalty" and values[p].get("when", "joint") == "joint"]
+    if members[name].weighs and not joint:
         raise ConfigError(
-            f"method {spec!r}: {name} learns the weights of joint penalties, and there is none; add one, such as"
-            f" ce+mmce+{name}"
+            f"method {spec!r}: {name} learns the weights of joint penalties, and the method has none; add one, such"
+            f" as ce+mmce+{name}"
         )
     if primary == "consistency" and not values[primary].get("gra", True):
         raise ConfigError(
-            f"method {spec!r}: without gra, consistency puts the features through the last layer again, which the"
-            f" look-ahead of {name} does not follow; leave gra out"
+            f"method {spec!r}: consistency without gra passes features through the last layer a second time, and the"
+            f" look-ahead of {name} does not support this; leave gra out"
         )
     options = values[name]
     if options.get("variant") == "official" and options.get("lookahead", "head") == "all":
         raise ConfigError(
-            f"method {spec!r}: variant official looks ahead through the last layer, as the public code does; leave"
-            " lookahead out"
+            f"method {spec!r}: variant official looks ahead through the last layer only, as the public code does;"
+            " leave lookahead out"
         )
     if "outer_weight" in options and "+" not in str(options.get("outer", META["outer"])):
         raise ConfigError(
-            f"option outer_weight of method {spec!r} is for an outer loss of two terms, such as outer: ce+dece; leave"
+            f"option outer_weight of method {spec!r} needs an outer loss of two terms, such as outer: ce+dece; leave"
             " it out"
         )
 
 
 def _check_effect(spec: str, option: str, name: str, part: Part, values: Mapping[str, OptionValue]) -> None:
-    """Raises ConfigError for an option that the part's other options leave without effect."""
+    """Raise ConfigError for an option that has no effect with the part's other options."""
     other, effective = {**NEEDS.get(part.role, {}), **part.needs}.get(option, ("", ()))
     value = {**part.settings(), **values}.get(other)
     if other and value not in effective:
         allowed = " or ".join(effective)
         raise ConfigError(
-            f"option {option} of method {spec!r} has an effect with {other}: {allowed} only, and {other} of {name} is"
+            f"option {option} of method {spec!r} has an effect only with {other}: {allowed}, and {other} of {name} is"
             f" {value}; set {other}: {allowed}, or leave {option} out"
         )
 
 
-def _chosen(spec: str, names: list[str], parts: Mapping[str, Part], presets: Mapping[str, Preset]) -> dict[str, Part]:
+def _members(spec: str, names: list[str], parts: Mapping[str, Part], presets: Mapping[str, Preset]) -> dict[str, Part]:
+    """Return the parts with these names, the primary loss first."""
     first, *rest = names
     if first not in parts or parts[first].role != "primary":
         primaries = [name for name, part in parts.items() if part.role == "primary"]
@@ -202,20 +211,20 @@ def _chosen(spec: str, names: list[str], parts: Mapping[str, Part], presets: Map
     return {name: parts[name] for name in (first, *rest)}
 
 
-def _outer(chosen: Mapping[str, Part], options: Mapping[str, OptionValue]) -> str:
-    """The penalty in the outer loss; empty: there is none."""
-    for name in (name for name, part in chosen.items() if part.role == "meta"):
+def _outer(members: Mapping[str, Part], options: Mapping[str, OptionValue]) -> str:
+    """Return the name of the penalty in the outer loss, or an empty text if there is none."""
+    for name in (name for name, part in members.items() if part.role == "meta"):
         return outer_penalty(str(options.get(f"{name}.outer", options.get("outer", META["outer"]))))
     return ""
 
 
-def _owner(spec: str, name: str, chosen: Mapping[str, Part]) -> tuple[str, str]:
-    """The part that an option belongs to, and the option's name there."""
-    owners = {f"{part}.{option}": (part, option) for part in chosen for option in chosen[part].settings()}
+def _owner(spec: str, name: str, members: Mapping[str, Part]) -> tuple[str, str]:
+    """Return the part that an option belongs to, and the option's name in that part."""
+    owners = {f"{part}.{option}": (part, option) for part in members for option in members[part].settings()}
     if name in owners:
         return owners[name]
     homonyms = [full for full, (_, option) in owners.items() if option == name]
-    if of_terms := [full for full in homonyms if chosen[owners[full][0]].role != "outer"]:
+    if of_terms := [full for full in homonyms if members[owners[full][0]].role != "outer"]:
         homonyms = of_terms
     if not homonyms:
         raise unknown(f"option of method {spec!r}:", name, dict.fromkeys(option for _, option in owners.values()))
@@ -226,6 +235,7 @@ def _owner(spec: str, name: str, chosen: Mapping[str, Part]) -> tuple[str, str]:
 
 
 def _check_value(spec: str, name: str, value: object, part: Part) -> None:
+    """Raise ConfigError if an option's value has the wrong type or is out of range."""
     default, choices = part.settings()[name], {**CHOICES.get(part.role, {}), **part.choices}.get(name, ())
     where = f"option {name} = {value!r} of method {spec!r}: allowed is"
     if isinstance(value, str) and choices:
@@ -236,7 +246,7 @@ def _check_value(spec: str, name: str, value: object, part: Part) -> None:
         for number in value:
             _check_value(spec, name, number, part)
         return
-    # bool is an int in Python: gamma = true is a mistake all the same; and 2 bins are not 2.0
+    # bool is an int in Python, but gamma = true is a mistake, and bins = 2.0 is one too
     kinds = {bool: (bool,), int: (int,), float: (int, float), str: (str,)}[type(default)]
     if not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds):
         texts = f", or one of {', '.join(choices)}" if choices else ""

@@ -1,4 +1,4 @@
-"""A method as resolved: its parts with all their options, and nothing of what else could have been named."""
+"""A resolved method: its parts with the values of all their options."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from torch import Tensor
 
 from pipeline.methods.looking_ahead import Meta, outer_penalty
 from pipeline.methods.method import Method, Moment, PrimaryLoss
-from pipeline.methods.weighted import Weighted
+from pipeline.methods.weighted_penalty import WeightedPenalty
 from trueodds.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -23,14 +23,14 @@ Role = Literal["primary", "penalty", "labels", "views", "meta", "outer"]
 WEIGHTING = ("beta", "start", "when", "every", "schedule", "relative")
 """Options that every penalty has besides its own: its weight, and when it acts."""
 LOOKING_AHEAD = ("outer", "outer_weight", "lookahead", "rate", "optimizer", "every", "variant")
-"""Options that every meta part has besides its own: what its parameters learn to lower, and how."""
+"""Options that every meta part has besides its own: its outer loss, and how its parameters learn."""
 SHARED: Mapping[Role, tuple[str, ...]] = {"penalty": WEIGHTING, "meta": LOOKING_AHEAD}
-"""A role -> the options that all its parts have."""
+"""Role -> options that all parts of the role have."""
 
 
 @dataclass(frozen=True)
 class Component:
-    """One part of a method: the function or class that runs, the values of all its options, and what trains it."""
+    """One part of a method: its function or class, the values of its options, and the class that trains it."""
 
     name: str
     function: Callable[..., Any]
@@ -41,34 +41,36 @@ class Component:
     per_class: tuple[str, ...] = ()
 
     @property
-    def own(self) -> dict[str, OptionValue]:
-        """The options that not all parts of its role have."""
+    def own_options(self) -> dict[str, OptionValue]:
+        """Options that belong to this part alone."""
         shared = SHARED.get(self.role, ())
         return {name: value for name, value in self.options.items() if name not in shared}
 
     def bind(self) -> Callable[..., Any]:
-        """The function with its options, or an object of the class."""
-        own = self.own
+        """Return the function with its options, or an instance of the class."""
+        own = self.own_options
         return self.function(**own) if isinstance(self.function, type) else functools.partial(self.function, **own)
 
     def check_classes(self, classes: int) -> None:
-        """Raises ConfigError if a list has not one number for each class."""
+        """Raise ConfigError if a list of numbers does not have one number per class."""
         for name in self.per_class:
             value = self.options[name]
             if isinstance(value, list) and len(value) != classes:
                 raise ConfigError(
                     f"option {name} of {self.name} has {len(value)} numbers, and the data has {classes} classes; give"
-                    " one for each class, in their order, or one number for all"
+                    " one number per class, in their order, or one number for all"
                 )
 
     def exponents(self) -> Callable[[Tensor, Moment], Tensor] | None:
-        """(p_y, moment) -> the gamma of each row; None: the loss has none."""
+        """Return the function (p_y, moment) -> gamma of each row, or None if the loss has no gamma."""
         return None if self.exponent is None else functools.partial(self.exponent, **self.options)
 
-    def trained(self, outer_options: Mapping[str, OptionValue], penalties: Sequence[str]) -> Meta:
-        """What learns the parameters of a meta part.
+    def make_learner(self, outer_options: Mapping[str, OptionValue], penalties: Sequence[str]) -> Meta:
+        """Return the learner of a meta part.
 
-        outer_options: of the penalty in its outer loss. penalties: the method's joint ones.
+        Args:
+            outer_options: Options of the penalty in the outer loss.
+            penalties: Names of the method's joint penalties.
         """
         assert self.learner is not None
         looking = {name: self.options[name] for name in LOOKING_AHEAD}
@@ -77,9 +79,14 @@ class Component:
 
 @dataclass(frozen=True)
 class Composition:
-    """A method by its parts, the primary loss first. `build` makes what trains one net; two nets need two.
+    """A method as its parts, the primary loss first.
 
-    recipe: settings that it has in place of any recipe's, unless params.yaml names them.
+    `build` makes the object that trains one net. Build one for each net.
+
+    Attributes:
+        name: The name that was resolved.
+        components: The parts.
+        recipe: Settings that replace those of the recipe, unless params.yaml names them.
     """
 
     name: str
@@ -87,20 +94,23 @@ class Composition:
     recipe: Mapping[str, OptionValue] = field(default_factory=dict)
 
     def build(self, net: Net | None = None) -> Method:
-        """The method, its state as before the first step; a part that learns by looking ahead needs the net.
+        """Build the method in its state before the first step.
+
+        Args:
+            net: The net to train. A part that learns by looking ahead needs it.
 
         Raises:
-            ConfigError: an option with a number for each class does not fit the net's classes.
+            ConfigError: An option has one number per class, and the net has another number of classes.
         """
         primary, *added = self.components
         loss = primary.bind()
         method = Method(
             self.name,
             _with_moment(loss),
-            penalties=tuple(_weighted(part) for part in added if part.role == "penalty"),
+            penalties=tuple(_weigh(part) for part in added if part.role == "penalty"),
             labels=tuple(part.bind() for part in added if part.role == "labels"),  # type: ignore[misc]
             views=next((part.bind() for part in added if part.role == "views"), None),  # type: ignore[arg-type]
-            meta=next((self._learned(part) for part in added if part.role == "meta"), Meta()),
+            meta=next((self._make_learner(part) for part in added if part.role == "meta"), Meta()),
             exponent=getattr(loss, "exponent", None) or primary.exponents(),
         )
         if net is not None:
@@ -109,10 +119,13 @@ class Composition:
             method.meta.attach(net)
         return method
 
-    def _learned(self, meta: Component) -> Meta:
+    def _make_learner(self, meta: Component) -> Meta:
+        """Return the learner of a meta part with the options of its outer penalty."""
         outer = outer_penalty(str(meta.options["outer"]))
-        options = next((part.own for part in self.components if part.name == outer), {})
-        return meta.trained(options, [part.name for part in self.components if part.options.get("when") == "joint"])
+        options = next((part.own_options for part in self.components if part.name == outer), {})
+        return meta.make_learner(
+            options, [part.name for part in self.components if part.options.get("when") == "joint"]
+        )
 
     @property
     def has_views(self) -> bool:
@@ -126,40 +139,41 @@ class Composition:
 
     @property
     def held_out_parts(self) -> tuple[str, ...]:
-        """The parts that learn from a split of their own: interleaved penalties, and those that look ahead."""
+        """Names of the parts that need held-out rows: interleaved penalties and meta parts."""
         return tuple(
             part.name for part in self.components if part.role == "meta" or part.options.get("when") == "interleaved"
         )
 
     @property
     def parts_that_pass_again(self) -> tuple[str, ...]:
-        """The parts that go through the net, or back, between a step's pass and the end of its backward pass."""
+        """Names of the parts that run the net forward or backward once more during a step."""
         return tuple(
             part.name for part in self.components if part.role == "meta" or part.options.get("when") == "separate"
         )
 
     @property
     def changes_rows(self) -> bool:
-        """Whether a part makes other rows of a batch: views, or mixtures of rows."""
+        """Whether a part replaces rows of a batch, by views or by mixtures."""
         return any(part.role == "views" or getattr(part.function, "mixes", False) for part in self.components)
 
     def modules(self) -> list[str]:
-        """The modules that its parts come from."""
+        """Return the modules that the parts are defined in."""
         functions = [part.function for part in self.components]
         learners = [part.learner for part in self.components if part.learner is not None]
         return sorted({function.__module__ for function in (*functions, *learners)})
 
     def to_json(self) -> dict[str, Any]:
-        """Its name, and the options of each part and of the outer loss."""
+        """Return the name and the options of each part, those of the outer loss included."""
         return {"name": self.name, "parts": {part.name: dict(part.options) for part in self.components}}
 
 
-def _weighted(part: Component) -> Weighted:
+def _weigh(part: Component) -> WeightedPenalty:
+    """Return a penalty with its weight."""
     beta, start, when, every, schedule, relative = (part.options[name] for name in WEIGHTING)
-    return Weighted(part.bind(), beta, start, when, every, part.name, schedule, relative)  # type: ignore[arg-type]  # checked
+    return WeightedPenalty(part.bind(), beta, start, when, every, part.name, schedule, relative)  # type: ignore[arg-type]  # checked
 
 
 def _with_moment(function: Callable[..., Any]) -> PrimaryLoss:
-    """A loss of logits and targets alone, called as one that takes the moment too."""
+    """Return a loss that takes the moment as third argument, even if `function` does not."""
     positional = [p for p in inspect.signature(function).parameters.values() if p.kind is p.POSITIONAL_OR_KEYWORD]
     return function if len(positional) > 2 else lambda logits_NC, targets, moment: function(logits_NC, targets)

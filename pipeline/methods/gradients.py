@@ -1,4 +1,4 @@
-"""Gradients of an objective and of penalties, taken separately and combined (survey, Training strategies)."""
+"""Gradients of an objective and of penalties, computed separately and then combined (survey, Training strategies)."""
 
 from __future__ import annotations
 
@@ -8,31 +8,35 @@ import torch
 from torch import Tensor, nn
 
 
-def nothing(_gradients: Sequence[Tensor]) -> None:
-    """Of one process there is nothing to add up."""
+def add_nothing(_gradients: Sequence[Tensor]) -> None:
+    """Do nothing: with one process there are no gradients to add up."""
 
 
 def backward(
     objective: Tensor,
     apart: Sequence[tuple[float, Tensor]],
     net: nn.Module,
-    add_up: Callable[[Sequence[Tensor]], None] = nothing,
+    add_up: Callable[[Sequence[Tensor]], None] = add_nothing,
 ) -> None:
-    """Put into every parameter's `grad`: g + sum_j weight_j |g| h_j / |h_j|, where h_j = 0 contributes nothing.
+    """Write g + sum_j weight_j |g| h_j / |h_j| into the `grad` of every parameter.
 
-    g is the gradient of the objective, h_j that of the j-th (weight, penalty) of `apart`; norms are over all
-    parameters. Without `apart` it is the plain backward pass.
+    g is the gradient of the objective and h_j that of the j-th penalty. Norms are over all parameters. A term with
+    h_j = 0 is 0. If `apart` is empty, this is the plain backward pass.
 
-    The survey asks for gradients "computed separately, then combined with appropriate weighting", so that neither
-    objective dominates, and gives no formula; equal norms times a weight are the project's. (A sum without the norms
+    The survey asks for gradients "computed separately, then combined with appropriate weighting", so that no objective
+    dominates, and gives no formula. Equal norms times a weight are this project's choice. (A sum without the norms
     would be the gradient of the sum.)
 
-    add_up: what several processes do with the gradients of each of the terms, in place, before norms are taken.
+    Args:
+        objective: Scalar objective.
+        apart: Pairs (weight, penalty).
+        net: The net whose parameters get the gradient.
+        add_up: Function that sums the gradients of one term over all processes, in place, before norms are computed.
     """
     parameters = [parameter for parameter in net.parameters() if parameter.requires_grad]
     if not apart:
         torch.autograd.backward(objective)
-        if add_up is not nothing:
+        if add_up is not add_nothing:
             for parameter in parameters:
                 if parameter.grad is None:
                     parameter.grad = torch.zeros_like(parameter)
@@ -52,5 +56,5 @@ def backward(
 
 
 def _gradient(value: Tensor, parameters: list[nn.Parameter]) -> list[Tensor]:
-    """Keeps the graph: objective and penalties share the net's."""
+    """Return the gradient of a scalar; keep the graph, which objective and penalties share."""
     return list(torch.autograd.grad(value, parameters, retain_graph=True, materialize_grads=True))

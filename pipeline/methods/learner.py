@@ -1,4 +1,4 @@
-"""Parts of a method that adapt to what the net says of labelled rows."""
+"""Protocol of the parts of a method that adapt to the net's logits during training."""
 
 from __future__ import annotations
 
@@ -12,32 +12,49 @@ Split = Literal["train", "val"]
 
 @runtime_checkable
 class Learner(Protocol):
-    """A part that adapts to the net's logits, and whose state a checkpoint keeps.
+    """Part that adapts to the net's logits. Checkpoints keep its state.
 
-    learns_from: the rows that it is shown: those of validation, or the training rows as the steps of the epoch made
-    their logits; None where its options leave it nothing to learn.
-    every: after how many steps of the run it is shown the validation rows; 0: at the end of each epoch.
+    Attributes:
+        learns_from: Rows that `learn` gets: `val`, the validation rows, or `train`, the training rows with the logits
+            that the epoch's steps computed; None if the part does not learn with its options.
+        every: Number of steps between two calls with the validation rows; 0 means at the end of each epoch.
     """
 
     @property
-    def learns_from(self) -> Split | None: ...
-
-    @property
-    def every(self) -> int: ...
-
-    def learn(self, logits_NC: Tensor, labels_N: Tensor) -> None: ...
-
-    def figures(self) -> dict[str, float]:
-        """What it has learned so far, as columns of history: the same ones in every epoch."""
+    def learns_from(self) -> Split | None:
+        """Rows that `learn` gets; None if it does not learn."""
         ...
 
-    def state(self) -> dict[str, Any]: ...
+    @property
+    def every(self) -> int:
+        """Number of steps between two calls of `learn`; 0 means at the end of each epoch."""
+        ...
 
-    def restore(self, state: dict[str, Any]) -> None: ...
+    def learn(self, logits_NC: Tensor, labels_N: Tensor) -> None:
+        """Adapt to the logits of labelled rows."""
+        ...
+
+    def figures(self) -> dict[str, float]:
+        """Return what was learned so far as columns of history. The columns are the same in every epoch."""
+        ...
+
+    def state(self) -> dict[str, Any]:
+        """Return the state for a checkpoint."""
+        ...
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Restore a `state`."""
+        ...
 
 
 def learners_due(learners: Iterable[Learner], split: Split, step: int | None) -> list[Learner]:
-    """Those that are shown this split after step number `step` of the run, from 1 on; None: at an epoch's end."""
+    """Return the learners that are due.
+
+    Args:
+        learners: The learners of a method.
+        split: Rows that are at hand.
+        step: Number of the step just taken, from 1 on; None at the end of an epoch.
+    """
     shown = [learner for learner in learners if learner.learns_from == split]
     if step is None:
         return [learner for learner in shown if not learner.every]

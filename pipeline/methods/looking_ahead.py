@@ -1,4 +1,4 @@
-"""What the training loop asks of a method that learns by looking ahead; most have nothing of the kind."""
+"""Interface between the training loop and a method that learns by looking ahead. Most methods use the empty `Meta`."""
 
 from __future__ import annotations
 
@@ -11,94 +11,102 @@ from pipeline.methods.batch import Batch, ForwardPass
 from pipeline.nets.net import Net
 
 CE = "ce"
-"""Cross entropy in the name of an outer loss."""
+"""Name of cross entropy in an outer loss."""
 
 
 def outer_penalty(name: str) -> str:
-    """The penalty in an outer loss of this name; empty: it has none."""
+    """Return the penalty in an outer loss of this name, or an empty text if it has none."""
     last = name.rpartition("+")[2]
     return "" if last == CE else last
 
 
 @dataclass(frozen=True)
 class Descent:
-    """The net's next step: its learning rate, whether losses are summed over the batch, and the norm it clips to.
+    """The net's next step of gradient descent.
 
-    clip 0: not at all.
+    Attributes:
+        rate: Learning rate.
+        is_sum: Whether losses are summed over the batch instead of averaged.
+        clip: Largest norm of the gradient; 0 means no clipping.
     """
 
     rate: float
-    summed: bool
+    is_sum: bool
     clip: float
 
 
 class TrainingLoss(Protocol):
-    """What a method trains a net with; `pipeline.methods.method.Method` is one."""
+    """Protocol of the loss that trains a net; `pipeline.methods.method.Method` implements it."""
 
-    def terms(self, batch: Batch, *, counted: bool) -> list[Tensor]:
-        """The terms of its objective: first what meta parameters shape, then the rest. counted: for a step's."""
+    def terms(self, batch: Batch, *, is_step: bool) -> list[Tensor]:
+        """Return the terms of the objective.
+
+        The first term is the one that meta parameters shape. `is_step` says that they belong to a training step, so
+        that tallies count them.
+        """
         ...
 
 
 class Meta:
-    """Nothing that is learned by looking ahead. `pipeline.methods.meta.learner.MetaLearner` is something."""
+    """Base class without meta parameters; `pipeline.methods.meta.meta_learner.MetaLearner` has them."""
 
     name = ""
 
     def attach(self, net: Net) -> None:
-        """Take the sizes of the net. Draws nothing from torch's global generator that would be missed."""
+        """Create the parameters for this net, without a lasting effect on torch's global generator."""
 
     def check(self, net: Net, inputs: Tensor) -> None:
-        """Raises ConfigError if the net cannot be looked ahead through, tried on rows as it takes them."""
+        """Raise ConfigError if the look-ahead does not work with this net, tried on some rows."""
 
     def gamma(self, features_ND: Tensor | None) -> Tensor | None:
-        """An exponent for each row (N,); None: the primary loss has its own."""
+        """Return gamma for each row (N,), or None if the primary loss has its own."""
         return None
 
     def targets(self, logits_NC: Tensor, targets: Tensor) -> Tensor:
-        """The targets of the primary loss."""
+        """Return the targets of the primary loss."""
         return targets
 
     def penalty(self) -> Tensor | None:
-        """A scalar added to the loss summed over the rows; None: nothing."""
+        """Return a scalar to add to the loss summed over the rows, or None."""
         return None
 
     def batch_penalty(self, logits_NC: Tensor, labels_N: Tensor) -> Tensor | None:
-        """A scalar added to the mean loss of the rows; None: nothing."""
+        """Return a scalar to add to the mean loss of the rows, or None."""
         return None
 
     def factor(self, penalty: str) -> Tensor | None:
-        """What the weight of a joint penalty is multiplied by; None: nothing that is learned."""
+        """Return the factor of a joint penalty's weight, or None if it is not learned."""
         return None
 
     def due(self, step: int) -> tuple[Meta, ...]:
-        """Itself, if a meta step comes in step number `step` of the run, from 1 on."""
+        """Return itself if a meta step is due at step number `step` of the run, from 1 on."""
         return ()
 
     def learn(
         self, method: TrainingLoss, net: Net, batch: ForwardPass, held_out: tuple[Tensor, Tensor], descent: Descent
     ) -> list[Tensor]:
-        """A meta step, before the net's own down `descent` on `batch`.
+        """Take a meta step before the net's own step `descent` on `batch`.
 
-        Returns what is to be added to the gradient of each of the net's parameters; empty: nothing.
+        Returns:
+            A tensor to add to the gradient of each of the net's parameters, or an empty list.
         """
         raise NotImplementedError
 
     def finite(self) -> bool:
-        """Whether what was learned is finite."""
+        """Return whether all learned values are finite."""
         return True
 
     def figures(self) -> dict[str, float | None]:
-        """Columns of history, of the epoch that is over."""
+        """Return columns of history for the epoch that is over."""
         return {}
 
     def to_json(self) -> dict[str, Any] | None:
-        """What a reader of training.json may want to know."""
+        """Return figures for training.json, or None."""
         return None
 
     def state(self) -> dict[str, Any]:
-        """All of it, for a checkpoint."""
+        """Return the whole state for a checkpoint."""
         return {}
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Take up a `state` again."""
+        """Restore a `state`."""

@@ -1,6 +1,9 @@
-"""Networks by name: `build("resnet8", channels, classes)`, `build("mlp", features, classes)`.
+"""Nets by name: `build("resnet8", channels, classes)`, `build("mlp", features, classes)`.
 
-Nets of words, `build("gp_cnn", numbers of a vector, classes)`, take the vectors by `embed`.
+A net of words, `build("gp_cnn", width of a word vector, classes)`, receives the word vectors by `embed`.
+
+To add a net, write a subclass of `Net` and a subclass of `Shape` in a module of its own, with a tuple SHAPES of its
+named sizes, and enter the module into FAMILIES.
 """
 
 from __future__ import annotations
@@ -19,11 +22,11 @@ from trueodds.errors import unknown
 FAMILIES = (resnet, bottleneck, wide_resnet, densenet, torchvision_nets, mlp, gp_cnn, tree_lstm)
 SHAPES: dict[str, Shape] = {shape.name: shape for family in FAMILIES for shape in family.SHAPES}
 OPTIONS = ("width", "depth", "dropout", "resize")
-"""What params.yaml can change of a net; each family has some of them."""
+"""Options of a net in params.yaml; each family has some of them."""
 
 
 def names(kind: Kind | None = None) -> list[str]:
-    """The names `resolve` knows, of the nets that take rows of this kind, or of all."""
+    """Return the names of the nets that take rows of this kind, or of all nets."""
     return [name for name, shape in SHAPES.items() if kind in (None, shape.kind)]
 
 
@@ -35,21 +38,33 @@ def resolve(
     dropout: float | None = None,
     resize: int | None = None,
 ) -> Shape:
-    """The named net's shape; what is not None replaces its default. depth: blocks per stage, or hidden layers.
+    """Return the named net's shape, with every option that is not None in place of its default.
+
+    Args:
+        name: Name of the net.
+        width: Channels of the first stage, or units of a hidden layer.
+        depth: Blocks per stage, or hidden layers.
+        dropout: Share of outputs that training drops.
+        resize: Edge to which the net scales its images.
 
     Raises:
-        ConfigError: an unknown name, with the names and the nearest; an option that the net does not have.
+        ConfigError: The name is unknown (the message has the nearest name), or the net does not have an option.
+
+    Examples:
+        >>> resolve("mlp", width=16)
+        MLPShape(name='mlp', width=16, depth=2, dropout=0.1)
     """
     if name not in SHAPES:
         raise unknown("net", name, SHAPES)
-    return SHAPES[name].changed(width=width, depth=depth, dropout=dropout, resize=resize)
+    return SHAPES[name].with_options(width=width, depth=depth, dropout=dropout, resize=resize)
 
 
 def restore(settings: Mapping[str, Any]) -> Shape:
-    """The shape whose fields (`dataclasses.asdict`) these are.
+    """Return the shape with these fields (`dataclasses.asdict` of it).
 
     Raises:
-        KeyError, TypeError: other fields than a net's.
+        KeyError: There is no such net.
+        TypeError: The fields are not those of the net.
     """
     return type(SHAPES[settings["name"]])(**settings)
 
@@ -64,10 +79,25 @@ def build(
     dropout: float | None = None,
     resize: int | None = None,
 ) -> Net:
-    """A net of rows with `inside` channels, features or numbers of a word's vector, drawn from torch's generator.
+    """Build a net with random weights from torch's generator.
+
+    Args:
+        name: Name of the net.
+        inside: Channels of an image, features of a vector, or width of a word vector.
+        classes: Number of classes.
+        width: As in `resolve`.
+        depth: As in `resolve`.
+        dropout: As in `resolve`.
+        resize: As in `resolve`.
 
     Raises:
-        ConfigError: as `resolve`.
+        ConfigError: As in `resolve`.
+
+    Examples:
+        >>> import torch
+        >>> net = build("mlp", 30, 2)
+        >>> net(torch.zeros(4, 30)).shape
+        torch.Size([4, 2])
     """
     return resolve(name, width=width, depth=depth, dropout=dropout, resize=resize).build(inside, classes)
 

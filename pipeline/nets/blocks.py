@@ -1,4 +1,4 @@
-"""What several families of image nets are built of."""
+"""Building blocks that several families of image nets share."""
 
 from __future__ import annotations
 
@@ -7,16 +7,17 @@ from torch import Tensor, nn
 
 
 def convolution(inside: int, outside: int, size: int, stride: int = 1) -> nn.Conv2d:
-    """A square convolution without bias, whose output has the size of its input divided by the stride."""
+    """Return a square convolution without bias; its output is its input's size divided by the stride."""
     return nn.Conv2d(inside, outside, size, stride, size // 2, bias=False)
 
 
 def shortcut(inside: int, outside: int, stride: int, *, norm: bool = True) -> nn.Module:
-    """A 1 x 1 convolution, normalised if `norm`, where a block changes the shape of its input; else the identity.
+    """Return the shortcut of a block: the identity, or a 1 x 1 convolution if the block changes the shape of its input.
 
-    The stride is a 1 x 1 average pooling before the convolution, which is the same function: the gradient of a strided
-    1 x 1 convolution in channels_last with under 16 channels and odd batches corrupts memory in torch 2.13's CPU build
-    (tests/test_nets.py trains such a net).
+    The convolution is followed by batch normalisation if `norm`. The stride is a 1 x 1 average pooling before the
+    convolution, which is the same function. The reason: in torch 2.13's CPU build the gradient of a strided 1 x 1
+    convolution in channels_last with under 16 channels and odd batches corrupts memory (tests/test_nets.py trains such
+    a net).
     """
     if stride == 1 and inside == outside:
         return nn.Identity()
@@ -26,24 +27,25 @@ def shortcut(inside: int, outside: int, stride: int, *, norm: bool = True) -> nn
 
 
 def initialise_convolutions(net: nn.Module) -> None:
-    """Draws their weights from N(0, 2 / (outputs x size x size)), for ReLU (He et al. 2015), in place."""
+    """Draw the weights of all convolutions, in place, from N(0, 2 / (outputs x size x size)) (He et al. 2015)."""
     for module in net.modules():
         if isinstance(module, nn.Conv2d):
             nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
 
 
-def pooled(images_NCHW: Tensor) -> Tensor:
-    """(N, C), in float32: the mean over the pixels."""
-    return single(images_NCHW).mean(dim=(2, 3))
+def mean_pool(images_NCHW: Tensor) -> Tensor:
+    """Return the mean over the pixels (N, C), in float32."""
+    return at_least_float32(images_NCHW).mean(dim=(2, 3))
 
 
-class Single(nn.Module):
-    """`single`, as a layer."""
+class AtLeastFloat32(nn.Module):
+    """The function `at_least_float32` as a layer."""
 
     def forward(self, x: Tensor) -> Tensor:
-        return single(x)
+        """Return x in float32 or better."""
+        return at_least_float32(x)
 
 
-def single(x: Tensor) -> Tensor:
-    """bfloat16 as float32, what is more precise as it is."""
+def at_least_float32(x: Tensor) -> Tensor:
+    """Return bfloat16 as float32; return more precise types unchanged."""
     return x.float() if x.dtype == torch.bfloat16 else x

@@ -1,7 +1,8 @@
 """Residual networks of bottleneck blocks (He et al. 2016) with the CIFAR stem: the focal paper's ResNet-50 and -110.
 
-ResNet-110 is [3, 4, 26, 3] bottleneck blocks there, not the 6n+2 net of that name (`resnet110_basic`). Tiny-ImageNet's
-ResNet-50 keeps the stem's stride of 1 and pools its last 8 x 8 maps to 2 x 2, so that its head takes 8,192 features.
+ResNet-110 has [3, 4, 26, 3] bottleneck blocks there; it is not the 6n+2 net of that name (`resnet110_basic`).
+Tiny-ImageNet's ResNet-50 keeps the stem's stride of 1 and pools its last 8 x 8 maps to 2 x 2, so its head takes 8,192
+features.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from itertools import pairwise
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from pipeline.nets.blocks import convolution, pooled, shortcut, single
+from pipeline.nets.blocks import at_least_float32, convolution, mean_pool, shortcut
 from pipeline.nets.net import Net, StagedShape
 
 EXPANSION = 4
@@ -20,11 +21,12 @@ EXPANSION = 4
 
 @dataclass(frozen=True)
 class BottleneckShape(StagedShape):
-    """Stages of bottleneck blocks; `pool`: the edge of the maps that the head takes."""
+    """Sizes of a bottleneck ResNet; `pool` is the edge of the maps that the head takes."""
 
     pool: int = 1
 
     def build(self, inside: int, classes: int) -> BottleneckResNet:
+        """Build the net."""
         return BottleneckResNet(inside, classes, width=self.width, depth=self.depth, pool=self.pool)
 
 
@@ -43,13 +45,14 @@ class Bottleneck(nn.Module):
         self.shortcut = shortcut(inside, outside, stride)
 
     def forward(self, x: Tensor) -> Tensor:
+        """Apply the block."""
         y = F.relu(self.norm1(self.conv1(x)))
         y = F.relu(self.norm2(self.conv2(y)))
         return F.relu(self.norm3(self.conv3(y)) + self.shortcut(x))
 
 
 class BottleneckResNet(Net):
-    """Stages of bottleneck blocks, the weights drawn as torch draws them; `features` gives the pooled maps, flat."""
+    """Stages of bottleneck blocks with torch's default initialisation; `features` returns the pooled maps, flat."""
 
     def __init__(self, channels: int, classes: int, *, width: int, depth: tuple[int, ...], pool: int) -> None:
         super().__init__()
@@ -65,8 +68,9 @@ class BottleneckResNet(Net):
         self.head = nn.Linear(EXPANSION * widths[-1] * pool**2, classes)
 
     def features(self, inputs: Tensor) -> Tensor:
+        """Return the pooled maps of each image (N, D)."""
         x = self.stages(F.relu(self.norm(self.stem(inputs))))
-        return pooled(x) if self.pool == 1 else F.adaptive_avg_pool2d(single(x), self.pool).flatten(1)
+        return mean_pool(x) if self.pool == 1 else F.adaptive_avg_pool2d(at_least_float32(x), self.pool).flatten(1)
 
 
 SHAPES = (

@@ -1,6 +1,6 @@
 """Densely connected networks (Huang et al. 2017): DenseNet-121 with a 3 x 3 stem, and DenseNet-BC-100-12.
 
-Both have bottleneck layers and compress to half the channels between the blocks. DenseNet-121 is the focal paper's.
+Both have bottleneck layers and halve the channels between blocks. DenseNet-121 is the focal paper's.
 """
 
 from __future__ import annotations
@@ -11,22 +11,29 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from pipeline.nets.blocks import convolution, pooled
+from pipeline.nets.blocks import convolution, mean_pool
 from pipeline.nets.net import Net, StagedShape
 
 
 @dataclass(frozen=True)
 class DenseNetShape(StagedShape):
-    """Blocks of dense layers; `width`: channels that each layer adds, half the stem's; `dropout`: of what it adds."""
+    """Sizes of a DenseNet.
+
+    Attributes:
+        width: Channels that each layer adds; half the channels of the stem.
+        depth: Dense layers of each block.
+        dropout: Share of a layer's outputs that training drops.
+    """
 
     dropout: float = 0.0
 
     def build(self, inside: int, classes: int) -> DenseNet:
+        """Build the net."""
         return DenseNet(inside, classes, growth=self.width, depth=self.depth, dropout=self.dropout)
 
 
 class DenseLayer(nn.Module):
-    """Norm, ReLU, 1 x 1 convolution to four times the growth, norm, ReLU, 3 x 3 convolution; added before its input."""
+    """Norm, ReLU, 1 x 1 convolution to four times the growth, norm, ReLU, 3 x 3 convolution; prepended to its input."""
 
     def __init__(self, inside: int, growth: int, dropout: float) -> None:
         super().__init__()
@@ -37,13 +44,14 @@ class DenseLayer(nn.Module):
         self.dropout = nn.Dropout(dropout)
 
     def forward(self, x: Tensor) -> Tensor:
+        """Apply the layer and prepend its output to its input."""
         y = self.conv1(F.relu(self.norm1(x)))
         y = self.dropout(self.conv2(F.relu(self.norm2(y))))
         return torch.cat([y, x], 1)
 
 
 class Transition(nn.Module):
-    """Norm, ReLU, 1 x 1 convolution to half the channels, 2 x 2 average pooling, which keeps the edge of odd images."""
+    """Norm, ReLU, 1 x 1 convolution to half the channels, 2 x 2 average pooling, rounded up for odd images."""
 
     def __init__(self, inside: int) -> None:
         super().__init__()
@@ -51,11 +59,12 @@ class Transition(nn.Module):
         self.conv = convolution(inside, inside // 2, 1)
 
     def forward(self, x: Tensor) -> Tensor:
+        """Apply the transition."""
         return F.avg_pool2d(self.conv(F.relu(self.norm(x))), 2, ceil_mode=True)
 
 
 class DenseNet(Net):
-    """Dense blocks with a transition after each but the last; the weights drawn as torch draws them."""
+    """Dense blocks with transitions between them and torch's default initialisation."""
 
     def __init__(self, channels: int, classes: int, *, growth: int, depth: tuple[int, ...], dropout: float) -> None:
         super().__init__()
@@ -73,7 +82,8 @@ class DenseNet(Net):
         self.head = nn.Linear(inside, classes)
 
     def features(self, inputs: Tensor) -> Tensor:
-        return pooled(F.relu(self.norm(self.stages(self.stem(inputs)))))
+        """Return the pooled maps of each image (N, D)."""
+        return mean_pool(F.relu(self.norm(self.stages(self.stem(inputs)))))
 
 
 SHAPES = (

@@ -1,7 +1,7 @@
-"""The global pooling CNN of the focal paper (Mukhoti et al. 2020) for 20 Newsgroups, as its public code has it.
+"""The global pooling CNN of the focal paper (Mukhoti et al. 2020) for 20 Newsgroups, as in its public code.
 
-Three convolutions of five words over fixed vectors, maxima of five between them, the maximum over the whole text, a
-hidden layer of which training drops 30%, and a linear layer.
+It has three convolutions of five words over fixed word vectors, with maxima of five between them. The maximum over the
+whole text goes to a hidden layer with 30% dropout, and then to a linear layer.
 """
 
 from __future__ import annotations
@@ -19,29 +19,35 @@ from pipeline.nets.text import SKIPPED, WordNet
 
 KERNEL = 5
 SEEN = 5 * (KERNEL - 1) + 1
-"""Words that an output of the last convolution sees: three convolutions and two maxima of KERNEL each."""
+"""Words that an output of the last convolution depends on: three convolutions and two maxima of KERNEL each."""
 TOGETHER = 16
 TOKENS = 1000
-"""Words of a text that count, the last ones; shorter texts are padded in front, as the code has it."""
+"""Number of words of a text that count, the last ones. Shorter texts are padded in front, as in the code."""
 
 
 @dataclass(frozen=True)
 class GPCNNShape(Shape):
-    """Channels of the convolutions and units of the hidden layer, and the share of these that training drops."""
+    """Sizes of the net.
+
+    Attributes:
+        width: Channels of the convolutions and units of the hidden layer.
+        dropout: Share of the hidden units that training drops.
+    """
 
     width: int
     dropout: float
     kind: ClassVar[Kind] = "text"
 
     def build(self, inside: int, classes: int) -> GPCNN:
+        """Build the net."""
         return GPCNN(inside, classes, width=self.width, dropout=self.dropout)
 
 
 class GPCNN(WordNet):
-    """Word ids int64 N x L -> logits N x C; the vectors of the words (V x D, `embed`) are not learned.
+    """Word ids int64 N x L -> logits N x C; the word vectors (V x D, `embed`) do not learn.
 
-    Ids that are no words (`SKIPPED`) are left out wherever they stand, so padding on any side and of any length gives
-    the same logits: those of the text's last TOKENS words with zeros before them up to TOKENS.
+    Ids that are not words (`SKIPPED`) are left out at any position. So padding on any side and of any length gives the
+    same logits: those of the text's last TOKENS words with zeros before them up to TOKENS.
     """
 
     vectors: Tensor
@@ -57,48 +63,53 @@ class GPCNN(WordNet):
         self.head = nn.Linear(width, classes)
 
     def embed(self, vectors_VD: Tensor) -> None:
+        """Copy the word vectors, with 0 for ids that are not words."""
         vectors = vectors_VD.to(self.vectors).clone()
         vectors[:SKIPPED] = 0
         self.vectors = vectors
 
     def features(self, inputs: Tensor) -> Tensor:
+        """Return the hidden layer's outputs (N, D)."""
         ids_NL = _words_last(inputs)
-        # Lengths are known to the CPU alone: on a GPU each group would wait for it, and a compiled graph end there.
+        # Only the CPU knows lengths: on a GPU each group would wait for it, and a compiled graph would end there.
         by_length = inputs.device.type == "cpu" and not torch.compiler.is_compiling()
-        pooled_ND = self._pooled_by_length(ids_NL) if by_length else self._pooled(ids_NL)
+        pooled_ND = self._max_pool_by_length(ids_NL) if by_length else self._max_pool(ids_NL)
         outputs_ND: Tensor = self.dropout(F.relu(self.hidden(pooled_ND)))
         return outputs_ND
 
-    def _pooled_by_length(self, ids_NL: Tensor) -> Tensor:
-        """The same, of TOGETHER texts of like length at a time, so that short ones are not padded to the longest."""
+    def _max_pool_by_length(self, ids_NL: Tensor) -> Tensor:
+        """Return the same as `_max_pool`, for TOGETHER texts of similar length at a time, with less padding."""
         length_N = (ids_NL > 0).sum(1)
         order_N = torch.argsort(length_N, stable=True)
         parts = []
         for rows in torch.split(order_N, TOGETHER):
             longest = int(length_N[rows[-1]])
-            parts.append(self._pooled(ids_NL[rows, ids_NL.shape[1] - longest :]))
+            parts.append(self._max_pool(ids_NL[rows, ids_NL.shape[1] - longest :]))
         return torch.cat(parts)[torch.argsort(order_N)]
 
-    def _pooled(self, ids_NL: Tensor) -> Tensor:
-        """(N, width): the maximum over each text of the last convolution's outputs."""
+    def _max_pool(self, ids_NL: Tensor) -> Tensor:
+        """Return the maximum over each text of the last convolution's outputs (N, width)."""
         ids_NL = F.pad(ids_NL, (SEEN, 0))
         x_NDL = F.embedding(ids_NL, self.vectors).transpose(1, 2)
         x_NDL = _maxima(F.relu(self.conv1(x_NDL)))
         x_NDL = _maxima(F.relu(self.conv2(x_NDL)))
         x_NDL = F.relu(self.conv3(x_NDL))
-        # SEEN zeros in front are as good as any more; but where fewer are left within TOKENS, the first windows here
-        # are none of the code's. After the ReLU no maximum is below 0.
+        # SEEN zeros in front have the same effect as more zeros. But if fewer are left within TOKENS, the first
+        # windows here do not exist in the code. After the ReLU no maximum is below 0.
         kept_L = torch.arange(x_NDL.shape[2], device=x_NDL.device) >= ids_NL.shape[1] - TOKENS
         return torch.where(kept_L, x_NDL, 0.0).max(dim=2).values
 
 
 def _maxima(x_NDL: Tensor) -> Tensor:
-    """Of KERNEL neighbours, step 1. In two dimensions: torch.export takes max_pool1d for texts of one length alone."""
+    """Return maxima of KERNEL neighbours with step 1.
+
+    It uses two dimensions, because torch.export accepts max_pool1d for texts of one length only.
+    """
     return F.max_pool2d(x_NDL.unsqueeze(3), (KERNEL, 1), 1).squeeze(3)
 
 
 def _words_last(ids_NL: Tensor) -> Tensor:
-    """The words of each row in order, pushed to its end, zeros before them."""
+    """Move the words of each row to its end, in order, with zeros before them."""
     place_L = torch.arange(ids_NL.shape[1], device=ids_NL.device)
     is_word_NL = (ids_NL >= SKIPPED).long()
     order_NL = torch.argsort(place_L + is_word_NL * ids_NL.shape[1], dim=1)

@@ -1,4 +1,4 @@
-"""A multilayer perceptron for vectors, as the tabular literature has it (Gorishniy et al. 2021)."""
+"""A multilayer perceptron for vectors, as in the literature on tabular data (Gorishniy et al. 2021)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,13 @@ from pipeline.nets.net import Net, Shape
 
 @dataclass(frozen=True)
 class MLPShape(Shape):
-    """Units of a hidden layer, hidden layers, and the share of their outputs that training drops."""
+    """Sizes of an MLP.
+
+    Attributes:
+        width: Units of a hidden layer.
+        depth: Hidden layers.
+        dropout: Share of their outputs that training drops.
+    """
 
     width: int
     depth: int
@@ -22,11 +28,16 @@ class MLPShape(Shape):
     kind: ClassVar[Kind] = "vector"
 
     def build(self, inside: int, classes: int) -> MLP:
+        """Build the net."""
         return MLP(inside, classes, width=self.width, depth=self.depth, dropout=self.dropout)
 
 
 class MLP(Net):
-    """`depth` blocks Dropout(ReLU(Linear(x))) of `width` units, then a linear layer (Gorishniy et al. 2021)."""
+    """`depth` blocks Dropout(ReLU(Linear(x))) of `width` units, then a linear layer.
+
+    References:
+        Gorishniy et al. (2021), Revisiting deep learning models for tabular data.
+    """
 
     def __init__(self, inside: int, classes: int, *, width: int, depth: int, dropout: float) -> None:
         super().__init__()
@@ -37,6 +48,7 @@ class MLP(Net):
         self.head = nn.Linear(width, classes)
 
     def features(self, inputs: Tensor) -> Tensor:
+        """Return the last hidden layer's outputs (N, width)."""
         outputs_ND: Tensor = self.hidden(inputs)
         return outputs_ND
 

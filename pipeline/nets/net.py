@@ -1,4 +1,4 @@
-"""The base of all networks, and of their shapes."""
+"""Base classes of all nets and of their shapes."""
 
 from __future__ import annotations
 
@@ -14,28 +14,47 @@ from trueodds.errors import ConfigError
 
 
 class Net(nn.Module, ABC):
-    """A network whose last layer is linear: logits = head(features).
+    """A net whose last layer is linear: logits = head(features).
 
-    Methods that work on what comes before the last layer need the two apart.
+    Methods that use the inputs of the last layer need the two parts separately. A subclass sets `head` and implements
+    `features`.
+
+    Attributes:
+        head: The last layer, D -> C.
+
+    Examples:
+        >>> import torch
+        >>> class Linear(Net):
+        ...     def __init__(self, inside, classes):
+        ...         super().__init__()
+        ...         self.head = nn.Linear(inside, classes)
+        ...     def features(self, inputs):
+        ...         return inputs
+        >>> Linear(30, 2)(torch.zeros(4, 30)).shape
+        torch.Size([4, 2])
     """
 
     head: nn.Linear
 
     @abstractmethod
     def features(self, inputs: Tensor) -> Tensor:
-        """(N, D), what `head` turns into logits."""
+        """Return the inputs of the last layer (N, D) for normalised rows."""
 
     def answers(self, features_ND: Tensor) -> Tensor:
-        """(N, C): the logits of the classes that a row may have."""
+        """Return the logits of the classes that a row may have (N, C)."""
         logits_NC: Tensor = self.head(features_ND)
         return logits_NC
 
     def forward(self, inputs: Tensor) -> Tensor:
+        """Return the logits (N, C)."""
         logits_NC: Tensor = self.head(self.features(inputs))
         return logits_NC
 
     def train(self, mode: bool = True) -> Self:
-        """As torch's, but layers whose weights do not learn stay as in evaluation: their statistics and dropout."""
+        """Switch the mode as torch does, but keep layers whose weights do not learn in evaluation mode.
+
+        So the statistics and the dropout of frozen layers stay as in evaluation.
+        """
         super().train(mode)
         for module in self.modules() if mode else ():
             weights = list(module.parameters())
@@ -44,29 +63,38 @@ class Net(nn.Module, ABC):
         return self
 
     def own_names(self, state: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Weights under the names of `state_dict`, where they come under those of another library's same net."""
+        """Return weights under the names of `state_dict`; another library's names of the same net are translated."""
         return dict(state)
 
 
 @dataclass(frozen=True)
 class Shape(ABC):
-    """A net but for the sizes of the data: the channels or features of a row, and the classes."""
+    """Sizes of a net that do not depend on the data: a net without its input channels and its classes.
+
+    A subclass is a frozen dataclass whose fields are the options of its family. It sets `kind` and implements `build`.
+
+    Attributes:
+        name: Name of the net in params.yaml.
+    """
 
     name: str
     kind: ClassVar[Kind]
-    """What it takes: normalised images N x C x H x W, standardised vectors N x D, texts N x L of word ids, or trees."""
+    """Kind of rows: normalised images N x C x H x W, standardised vectors N x D, texts N x L of word ids, or trees."""
 
     @abstractmethod
     def build(self, inside: int, classes: int) -> Net:
-        """The net of rows with `inside` channels, features or numbers of a word's vector, initialised by torch's global
-        generator.
+        """Build the net with random weights from torch's global generator.
+
+        Args:
+            inside: Channels of an image, features of a vector, or width of a word vector.
+            classes: Number of classes.
         """
 
-    def changed(self, **options: Any) -> Self:
-        """The shape with the options that are not None.
+    def with_options(self, **options: Any) -> Self:
+        """Return the shape with the options that are not None.
 
         Raises:
-            ConfigError: an option that this family of nets does not have.
+            ConfigError: This family of nets does not have an option.
         """
         changes = {name: value for name, value in options.items() if value is not None}
         known = [field.name for field in fields(self)]
@@ -81,15 +109,21 @@ class Shape(ABC):
 
 @dataclass(frozen=True)
 class StagedShape(Shape):
-    """Channels of the first stage, and the blocks of each stage; one number stands for every stage."""
+    """Sizes of a net with stages.
+
+    Attributes:
+        width: Channels of the first stage.
+        depth: Blocks of each stage; the option `depth` sets one number for every stage.
+    """
 
     width: int
     depth: tuple[int, ...]
     kind: ClassVar[Kind] = "image"
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "depth", tuple(self.depth))  # JSON has lists
+        object.__setattr__(self, "depth", tuple(self.depth))  # from JSON it is a list
 
-    def changed(self, **options: Any) -> Self:
+    def with_options(self, **options: Any) -> Self:
+        """Return the shape with the options that are not None; `depth` is one number for every stage."""
         depth = options.get("depth")
-        return super().changed(**{**options, "depth": None if depth is None else (depth,) * len(self.depth)})
+        return super().with_options(**{**options, "depth": None if depth is None else (depth,) * len(self.depth)})

@@ -1,7 +1,7 @@
 """Residual networks of basic blocks for small images (He et al. 2016): the 6n+2 CIFAR family, and ResNet-18.
 
-The first convolution is 3 x 3 with stride 1 and there is no max pooling, so 8 x 8 images still have pixels left in
-the last stage; global average pooling takes any size from 4 x 4 up.
+The first convolution is 3 x 3 with stride 1 and there is no max pooling, so that 8 x 8 images still have pixels in the
+last stage. Global average pooling takes any size from 4 x 4 on.
 """
 
 from __future__ import annotations
@@ -12,15 +12,16 @@ from itertools import pairwise
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from pipeline.nets.blocks import convolution, initialise_convolutions, pooled, shortcut
+from pipeline.nets.blocks import convolution, initialise_convolutions, mean_pool, shortcut
 from pipeline.nets.net import Net, StagedShape
 
 
 @dataclass(frozen=True)
 class ResNetShape(StagedShape):
-    """Stages of basic blocks."""
+    """Sizes of a ResNet of basic blocks."""
 
     def build(self, inside: int, classes: int) -> ResNet:
+        """Build the net."""
         return ResNet(inside, classes, width=self.width, depth=self.depth)
 
 
@@ -36,6 +37,7 @@ class Block(nn.Module):
         self.shortcut = shortcut(inside, outside, stride)
 
     def forward(self, x: Tensor) -> Tensor:
+        """Apply the block."""
         y = F.relu(self.norm1(self.conv1(x)))
         return F.relu(self.norm2(self.conv2(y)) + self.shortcut(x))
 
@@ -43,7 +45,7 @@ class Block(nn.Module):
 class ResNet(Net):
     """Stages of residual blocks; each stage after the first halves the image and doubles the channels.
 
-    `features` gives the pooled vector before the last layer.
+    `features` returns the pooled vector before the last layer.
     """
 
     def __init__(self, channels: int, classes: int, *, width: int, depth: tuple[int, ...]) -> None:
@@ -60,8 +62,9 @@ class ResNet(Net):
         initialise_convolutions(self)
 
     def features(self, inputs: Tensor) -> Tensor:
+        """Return the pooled maps of each image (N, D)."""
         x = self.stages(F.relu(self.norm(self.stem(inputs))))
-        return pooled(x)
+        return mean_pool(x)
 
 
 SHAPES = (

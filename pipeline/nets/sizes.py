@@ -1,4 +1,4 @@
-"""How large a net is, and how fast it trains on the machine at hand."""
+"""Size of a net, and its training speed on this machine."""
 
 from __future__ import annotations
 
@@ -20,24 +20,31 @@ from pipeline.nets.text import SKIPPED, VECTORS, WordNet
 
 ROWS: dict[Kind, tuple[int, ...]] = {"image": (3, 32, 32), "vector": (30,), "text": (100, 1000), "tree": (100, 19)}
 CLASSES = 100
-"""What the figures are of: rows of these sizes, channels or features first; of texts and trees the numbers of a word's
-vector and the words. The vectors themselves are not counted."""
+"""Row sizes and classes for which sizes are given. Channels or features come first; for texts and trees, the width of a
+word vector and the number of words. The word vectors themselves are not counted.
+"""
 
 
 class Size(NamedTuple):
-    """parameters: of the net with 100 classes. flops: floating-point operations to answer one row, an addition and a
-    multiplication being two; of convolutions, products of matrices and attention."""
+    """Size of a net.
+
+    Attributes:
+        parameters: Number of parameters with 100 classes.
+        flops: Floating-point operations for one row. An addition and a multiplication are two operations. Convolutions,
+            matrix products and attention are counted.
+    """
 
     parameters: int
     flops: int
 
 
 def size(shape: Shape, sizes: tuple[int, ...] | None = None) -> Size:
-    """Parameter and FLOP count of a net for rows of some sizes (ROWS otherwise). Runs on the `meta` device, except for
-    nets of words, whose cost depends on the number of words.
+    """Return parameter and FLOP count of a net for rows of some sizes (default ROWS).
+
+    It runs on the `meta` device, except for text and tree nets, whose cost depends on the number of words.
     """
     sizes = sizes or ROWS[shape.kind]
-    torchvision()  # its first import within a `torch.device` context would make its own tensors there
+    torchvision()  # must not be imported first inside a `torch.device` context, which would move its own tensors
     device = "cpu" if shape.kind in WORDS else "meta"
     with torch.device(device), FlopCounterMode(display=False) as counter, torch.no_grad():
         net = _net(shape, sizes[0]).eval()
@@ -47,7 +54,10 @@ def size(shape: Shape, sizes: tuple[int, ...] | None = None) -> Size:
 
 
 def rows_a_second(shape: Shape, *, batch_size: int = 32, repeats: int = 3) -> float:
-    """How many rows a second a net trains on, here: a pass and its backward pass; the median of some, after a first."""
+    """Return the number of rows per second that a net trains on, on this machine.
+
+    It is the median time of some forward and backward passes, after a first one.
+    """
     sizes = ROWS[shape.kind]
     net = _net(shape, sizes[0]).train().to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     rows = _rows(shape, batch_size, sizes)
@@ -61,13 +71,14 @@ def rows_a_second(shape: Shape, *, batch_size: int = 32, repeats: int = 3) -> fl
 
 
 def device_name(name: str) -> str:
-    """Name of the hardware behind `training.device`, such as NVIDIA H100, on the machine at hand."""
+    """Return the name of the hardware behind `training.device` on this machine, such as NVIDIA H100."""
     if name != "cpu" and torch.cuda.is_available():
         return str(torch.cuda.get_device_name())
     return f"{platform.machine()} CPU, {os.cpu_count()} cores"
 
 
 def _net(shape: Shape, inside: int) -> Net:
+    """Build a net with some word vectors."""
     net = shape.build(inside, CLASSES)
     if isinstance(net, WordNet):
         net.embed(torch.randn(SKIPPED + 1, inside))
@@ -75,15 +86,17 @@ def _net(shape: Shape, inside: int) -> Net:
 
 
 def _rows(shape: Shape, count: int, sizes: tuple[int, ...]) -> torch.Tensor:
+    """Return random rows."""
     return _OF_WORDS[shape.kind](count, sizes[1]) if shape.kind in WORDS else torch.randn(count, *sizes)
 
 
 def _texts(count: int, words: int) -> torch.Tensor:
+    """Return texts of one word."""
     return torch.full((count, words), SKIPPED)
 
 
 def _chains(count: int, leaves: int) -> torch.Tensor:
-    """Trees of nodes with a leaf to the left each, the deepest there are; every node with a label."""
+    """Return trees whose inner nodes each have a leaf to the left, the deepest possible; every node has a label."""
     below = [[SKIPPED, -1, -1, 0, 0]] * leaves
     inner = [[0, leaves - 1 - height, leaves - 2 + height, 0, height] for height in range(1, leaves)]
     return torch.tensor(below + inner).expand(count, -1, -1)

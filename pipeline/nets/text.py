@@ -1,4 +1,4 @@
-"""What nets of words share: a table with a vector for each word."""
+"""Base class of nets of words, which have a table with a vector for each word."""
 
 from __future__ import annotations
 
@@ -11,30 +11,32 @@ from pipeline.data.dataset import DataSet
 from pipeline.nets.net import Net, Shape
 
 VECTORS = "vectors"
-"""The name of the table, a parameter where it is learned."""
+"""Name of the table; it is a parameter if the vectors learn."""
 SKIPPED = 2
-"""Ids below it are no words: padding, and words that the vocabulary lacks."""
+"""Smallest id of a word. Smaller ids are padding and words that are not in the vocabulary."""
 
 
 class WordNet(Net, ABC):
-    """A net of words, to be given their vectors once it is built.
+    """A net of words; `embed` sets its word vectors after it is built.
 
-    classes: of a row; None: as many as the head has outputs. Parts of a row may have more, and those of the row are the
-    first.
+    Attributes:
+        classes: Number of classes of a row; None means all outputs of the head. Parts of a row (nodes of a tree) may
+            have more classes; the classes of the row come first.
     """
 
     classes: int | None = None
 
     @abstractmethod
     def embed(self, vectors_VD: Tensor) -> None:
-        """Takes a copy of the vectors, one for each id of the vocabulary."""
+        """Copy the vectors, one for each id of the vocabulary."""
 
     def answers(self, features_ND: Tensor) -> Tensor:
+        """Return the logits of the classes that a row may have (N, C)."""
         return super().answers(features_ND)[:, : self.classes]
 
 
 def net_of(shape: Shape, data: DataSet) -> Net:
-    """The net for a data set's rows, drawn from torch's generator, with the vectors of its words."""
+    """Build the net for a data set's rows, with random weights from torch's generator and the vectors of its words."""
     card, vectors = data.card, data.vectors
     if vectors is None:
         return shape.build(data.arrays["val"][0].shape[-1], len(card["classes"]))

@@ -1,7 +1,7 @@
-"""Nets of torchvision for larger images, as it builds them, so that its published weights fit (`training.start`).
+"""torchvision's nets for larger images, built by torchvision, so that its published weights fit (`training.start`).
 
-`body` is torchvision's module without its last layer, which is `head`; names of weights are torchvision's after
-`body.`. The ResNets have ImageNet's stem (7 x 7, stride 2, max pooling), and want images of some 64 pixels and more.
+`body` is torchvision's module without its last layer, which is `head`. Names of weights are torchvision's after
+`body.`. The ResNets have ImageNet's stem (7 x 7, stride 2, max pooling) and need images of about 64 pixels or more.
 """
 
 from __future__ import annotations
@@ -16,15 +16,21 @@ from torch.nn import functional as F
 
 from pipeline.data.raw import Kind
 from pipeline.data.vision import torchvision
-from pipeline.nets.blocks import Single
+from pipeline.nets.blocks import AtLeastFloat32
 from pipeline.nets.net import Net, Shape
 from trueodds.errors import ConfigError
 
 
 @dataclass(frozen=True)
 class TorchvisionShape(Shape):
-    """builder: torchvision's function. first, last: where its first convolution and its last layer are. least: pixels
-    of an edge of the smallest images. resize: the edge to which the net scales its images first, bilinearly; 0: none.
+    """Place of the layers in a torchvision net, and its image sizes.
+
+    Attributes:
+        builder: torchvision's function.
+        first: Name of its first convolution.
+        last: Name of its last layer.
+        least: Smallest edge of an image in pixels.
+        resize: Edge to which the net first scales its images, bilinearly; 0 means no scaling.
     """
 
     builder: str
@@ -35,6 +41,7 @@ class TorchvisionShape(Shape):
     kind: ClassVar[Kind] = "image"
 
     def build(self, inside: int, classes: int) -> TorchvisionNet:
+        """Build the net."""
         body = getattr(torchvision().models, self.builder)(num_classes=classes)
         if inside != 3:
             _replace(body, self.first, _of_channels(body.get_submodule(self.first), inside))
@@ -43,7 +50,7 @@ class TorchvisionShape(Shape):
 
 
 class TorchvisionNet(Net):
-    """A module of torchvision whose last layer has become `head`."""
+    """A module of torchvision whose last layer is `head`."""
 
     def __init__(self, body: nn.Module, shape: TorchvisionShape) -> None:
         super().__init__()
@@ -51,27 +58,27 @@ class TorchvisionNet(Net):
         assert isinstance(head, nn.Linear)
         _replace(body, shape.last, nn.Identity())
         if (pooling := getattr(body, "avgpool", None)) is not None:
-            _replace(body, "avgpool", nn.Sequential(Single(), pooling))
+            _replace(body, "avgpool", nn.Sequential(AtLeastFloat32(), pooling))
         self.shape, self.body, self.head = shape, body, head
 
     def features(self, inputs: Tensor) -> Tensor:
-        """As every net's.
+        """Return the inputs of the last layer (N, D).
 
         Raises:
-            ConfigError: images that are too small.
+            ConfigError: The images are too small.
         """
         if side := self.shape.resize:
             inputs = F.interpolate(inputs, (side, side), mode="bilinear", align_corners=False)
         height, width = inputs.shape[2:]
         if min(height, width) < self.shape.least:
             raise ConfigError(
-                f"net {self.shape.name!r} takes images of {self.shape.least} pixels and more, and these have {height} x"
-                f" {width}; set training.resize, or data.image_size (of photos), or another net (trueodds nets)"
+                f"net {self.shape.name!r} needs images of at least {self.shape.least} pixels, and these have {height} x"
+                f" {width}; set training.resize, data.image_size (for photos), or another net (trueodds nets)"
             )
         return self._features(inputs)
 
     def own_names(self, state: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Of torchvision's names: the last layer is `head`, the rest `body`."""
+        """Rename torchvision's names: the last layer is `head`, all others are below `body`."""
         if any(name.startswith(("body.", "head.")) for name in state):
             return dict(state)
         last = f"{self.shape.last}."
@@ -81,17 +88,19 @@ class TorchvisionNet(Net):
         }
 
     def _features(self, images_NCHW: Tensor) -> Tensor:
+        """Return the outputs of torchvision's module without its last layer."""
         outputs_ND: Tensor = self.body(images_NCHW)
         return outputs_ND
 
 
 class VisionTransformer(TorchvisionNet):
-    """ViT (Dosovitskiy et al. 2021) of images of any size from one patch up.
+    """ViT (Dosovitskiy et al. 2021) for images of any size from one patch on.
 
-    Its positions are learned for 14 x 14 patches, 224 pixels; for another grid they are interpolated (section 3.2).
+    Its positions are learned for 14 x 14 patches, 224 pixels. For another grid they are interpolated (section 3.2).
     """
 
     def _features(self, images_NCHW: Tensor) -> Tensor:
+        """Return the class token's output (N, D)."""
         body: Any = self.body
         patches_NDHW = body.conv_proj(images_NCHW)
         rows, columns = patches_NDHW.shape[2:]
@@ -103,7 +112,7 @@ class VisionTransformer(TorchvisionNet):
         return outputs_ND
 
     def _positions(self, rows: int, columns: int) -> Tensor:
-        """(1, 1 + rows x columns, D)."""
+        """Return the position embedding of the grid (1, 1 + rows x columns, D)."""
         embedding: Any = self.body.encoder
         positions_1LD: Tensor = embedding.pos_embedding
         side = round((positions_1LD.shape[1] - 1) ** 0.5)
@@ -116,13 +125,14 @@ class VisionTransformer(TorchvisionNet):
 
 
 def _of_channels(layer: nn.Module, channels: int) -> nn.Conv2d:
-    """A convolution like `layer`, of images with so many channels."""
+    """Return a convolution like `layer` for images with this number of channels."""
     assert isinstance(layer, nn.Conv2d)
     size, stride, padding = cast(Any, (layer.kernel_size, layer.stride, layer.padding))
     return nn.Conv2d(channels, layer.out_channels, size, stride, padding, bias=layer.bias is not None)
 
 
 def _replace(module: nn.Module, name: str, layer: nn.Module) -> None:
+    """Replace a submodule by its name."""
     parent, _, child = name.rpartition(".")
     setattr(module.get_submodule(parent), child, layer)
 

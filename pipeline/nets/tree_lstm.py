@@ -1,11 +1,11 @@
-"""The binary constituency Tree-LSTM (Tai et al. 2015, section 3.2) as the focal paper's public code trains it on SST.
+"""The binary constituency Tree-LSTM (Tai et al. 2015, section 3.2), as the focal paper's public code trains it on SST.
 
-A leaf of the word x has the cell c = W x + b and h = sigmoid(W' x + b') tanh(c). A node of children l and r has
+A leaf of the word x has the cell c = W x + b and h = sigmoid(W' x + b') tanh(c). A node with children l and r has
 
     (i, f_l, f_r, u) = U_l h_l + b_l + U_r h_r + b_r
     c = sigmoid(i) tanh(u) + sigmoid(f_l) c_l + sigmoid(f_r) c_r,    h = tanh(c)
 
-without an output gate, which the paper has and the code leaves out. The vectors of the words are learned.
+The code has no output gate, although the paper has one. The word vectors learn.
 """
 
 from __future__ import annotations
@@ -26,21 +26,31 @@ GATES = 4
 
 @dataclass(frozen=True)
 class TreeLSTMShape(Shape):
-    """Units of the memory, and the share of a node's output that training drops."""
+    """Sizes of the net.
+
+    Attributes:
+        width: Units of the memory.
+        dropout: Share of a node's outputs that training drops.
+    """
 
     width: int
     dropout: float
     kind: ClassVar[Kind] = "tree"
 
     def build(self, inside: int, classes: int) -> TreeLSTM:
+        """Build the net."""
         return TreeLSTM(inside, classes, width=self.width, dropout=self.dropout)
 
 
 class Levels(NamedTuple):
-    """The T nodes of a batch of trees by their heights, leaves first.
+    """The T nodes of a batch of trees ordered by height, leaves first.
 
-    word_T: of inner nodes 0. left_T, right_T: the children's places in this order, of leaves any. counts: nodes of each
-    height. place_NM: the place in this order of each node of each tree.
+    Attributes:
+        word_T: Word id of each node; 0 for inner nodes.
+        left_T: Index of the left child in this order; arbitrary for leaves.
+        right_T: Index of the right child in this order; arbitrary for leaves.
+        counts: Number of nodes of each height.
+        place_NM: Index in this order of each node of each tree.
     """
 
     word_T: Tensor
@@ -51,6 +61,7 @@ class Levels(NamedTuple):
 
     @classmethod
     def of(cls, nodes_NM5: Tensor) -> Levels:
+        """Order the nodes of trees by height."""
         rows, places, _ = nodes_NM5.shape
         flat = nodes_NM5.reshape(rows * places, -1).long()
         nodes = (flat[:, WORD] >= 0).nonzero().squeeze(1)
@@ -65,10 +76,10 @@ class Levels(NamedTuple):
 
 
 class TreeLSTM(WordNet):
-    """Trees int N x M x 5 (`pipeline.data.texts.encoding.encoded_trees`) -> logits, level by level over all trees.
+    """Trees int N x M x 5 (`pipeline.data.texts.encoding.encode_trees`) -> logits.
 
-    In training mode a row of features for each node with a label, tree by tree in post-order; in evaluation mode one
-    for each tree, its root's.
+    It computes level by level over all trees. In training mode there is a row of features for each labelled node, tree
+    by tree in post-order. In evaluation mode there is one for each tree, that of its root.
     """
 
     def __init__(self, inside: int, classes: int, *, width: int, dropout: float) -> None:
@@ -82,9 +93,11 @@ class TreeLSTM(WordNet):
         self.head = nn.Linear(width, classes)
 
     def embed(self, vectors_VD: Tensor) -> None:
+        """Copy the word vectors, which then learn."""
         self.vectors = nn.Parameter(vectors_VD.to(self.vectors).clone())
 
     def features(self, inputs: Tensor) -> Tensor:
+        """Return the outputs of labelled nodes in training mode, of roots in evaluation mode (T, width)."""
         levels = Levels.of(inputs)
         if self.training:
             place_T = levels.place_NM[inputs[..., LABEL] >= 0]
@@ -95,12 +108,12 @@ class TreeLSTM(WordNet):
         return outputs_TD
 
     def _outputs(self, levels: Levels) -> Tensor:
-        """(T, width): h of every node, in the order of `levels`."""
+        """Return h of every node (T, width), in the order of `levels`."""
         width = self.head.in_features
         leaves, *heights = levels.counts
         words = F.embedding(levels.word_T[:leaves], self.vectors)
         cell = self.leaf_cell(words)
-        # h and c of a node side by side, so that one gather fetches both.
+        # h and c of a node are side by side, so that one gather fetches both.
         states = torch.cat([torch.sigmoid(self.leaf_gate(words)) * torch.tanh(cell), cell], 1)
         begin = leaves
         for count in heights:

@@ -1,8 +1,8 @@
 """Wide residual networks (Zagoruyko and Komodakis 2016), in the two block orders of the papers' code.
 
-Wide ResNet-26-10 of the focal paper's code normalises after each convolution, as a ResNet does. Wide ResNet-28-10 of
-the soft calibration objectives' code normalises before it (He et al. 2016b), the shortcut taking the block's own input,
-and normalises once more after the last block.
+Wide ResNet-26-10 in the focal paper's code normalises after each convolution, as a ResNet does. Wide ResNet-28-10 in
+the code of the soft calibration objectives normalises before each convolution (He et al. 2016b). Its shortcut takes the
+block's own input, and it normalises once more after the last block.
 """
 
 from __future__ import annotations
@@ -17,23 +17,29 @@ from typing import Literal
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from pipeline.nets.blocks import convolution, initialise_convolutions, pooled, shortcut
+from pipeline.nets.blocks import convolution, initialise_convolutions, mean_pool, shortcut
 from pipeline.nets.net import Net, StagedShape
 
 STEM = 16
 CUT_NORMAL_STD = 0.8796256610342398
-"""Standard deviation of a standard normal variable that is cut at -2 and 2."""
+"""Standard deviation of a standard normal variable truncated at -2 and 2."""
 
 
 @dataclass(frozen=True)
 class WideResNetShape(StagedShape):
-    """Stages of wide blocks; `order`: where they normalise; `dropout`: between the convolutions of a block."""
+    """Sizes of a wide ResNet.
+
+    Attributes:
+        order: Whether a block normalises after or before its convolutions.
+        dropout: Dropout between the convolutions of a block.
+    """
 
     order: Literal["after", "before"]
     dropout: float = 0.0
 
     def build(self, inside: int, classes: int) -> WideResNet:
-        block = {"after": After, "before": Before}[self.order]
+        """Build the net."""
+        block = {"after": NormAfter, "before": NormBefore}[self.order]
         return WideResNet(inside, classes, block, width=self.width, depth=self.depth, dropout=self.dropout)
 
 
@@ -44,7 +50,7 @@ class WideBlock(nn.Module, ABC):
 
     def __init__(self, inside: int, outside: int, stride: int, dropout: float) -> None:
         super().__init__()
-        self.norm1 = nn.BatchNorm2d(self.normalised(inside, outside))
+        self.norm1 = nn.BatchNorm2d(self.norm_width(inside, outside))
         self.conv1 = convolution(inside, outside, 3, stride)
         self.norm2 = nn.BatchNorm2d(outside)
         self.dropout = nn.Dropout(dropout)
@@ -53,35 +59,40 @@ class WideBlock(nn.Module, ABC):
 
     @staticmethod
     @abstractmethod
-    def normalised(inside: int, outside: int) -> int:
-        """The channels that the first norm meets."""
+    def norm_width(inside: int, outside: int) -> int:
+        """Return the number of channels of the first norm."""
 
     @abstractmethod
-    def forward(self, x: Tensor) -> Tensor: ...
+    def forward(self, x: Tensor) -> Tensor:
+        """Apply the block."""
 
 
-class After(WideBlock):
-    """Convolution, norm, ReLU."""
+class NormAfter(WideBlock):
+    """Block in the order convolution, norm, ReLU."""
 
     @staticmethod
-    def normalised(inside: int, outside: int) -> int:
+    def norm_width(inside: int, outside: int) -> int:
+        """Return the number of channels of the first norm."""
         return outside
 
     def forward(self, x: Tensor) -> Tensor:
+        """Apply the block."""
         y = self.dropout(F.relu(self.norm1(self.conv1(x))))
         return F.relu(self.norm2(self.conv2(y)) + self.shortcut(x))
 
 
-class Before(WideBlock):
-    """Norm, ReLU, convolution."""
+class NormBefore(WideBlock):
+    """Block in the order norm, ReLU, convolution."""
 
     norm_of_shortcut = False
 
     @staticmethod
-    def normalised(inside: int, outside: int) -> int:
+    def norm_width(inside: int, outside: int) -> int:
+        """Return the number of channels of the first norm."""
         return inside
 
     def forward(self, x: Tensor) -> Tensor:
+        """Apply the block."""
         y = self.conv1(F.relu(self.norm1(x)))
         y = self.conv2(self.dropout(F.relu(self.norm2(y))))
         output: Tensor = y + self.shortcut(x)
@@ -89,7 +100,7 @@ class Before(WideBlock):
 
 
 class WideResNet(Net):
-    """A stem of 16 channels and stages of wide blocks; `features` gives the pooled vector before the last layer."""
+    """A stem of 16 channels and stages of wide blocks; `features` returns the pooled vector before the last layer."""
 
     def __init__(
         self,
@@ -104,7 +115,7 @@ class WideResNet(Net):
         super().__init__()
         widths = [STEM, *(width * 2**stage for stage in range(len(depth)))]
         self.stem = convolution(channels, STEM, 3)
-        self.normalises_last = block is Before
+        self.normalises_last = block is NormBefore
         if not self.normalises_last:
             self.norm = nn.BatchNorm2d(STEM)
         layers: list[nn.Module] = []
@@ -121,14 +132,15 @@ class WideResNet(Net):
             initialise_convolutions(self)
 
     def features(self, inputs: Tensor) -> Tensor:
+        """Return the pooled maps of each image (N, D)."""
         x = self.stem(inputs)
         if self.normalises_last:
-            return pooled(F.relu(self.norm(self.stages(x))))
-        return pooled(self.stages(F.relu(self.norm(x))))
+            return mean_pool(F.relu(self.norm(self.stages(x))))
+        return mean_pool(self.stages(F.relu(self.norm(x))))
 
 
 def _initialise_as_tensorflow(net: nn.Module) -> None:
-    """Draws convolutions as Keras' he_normal: normal cut at two standard deviations, variance 2 / (inputs x size²)."""
+    """Draw convolutions as Keras' he_normal: normal, cut at 2 standard deviations, variance 2 / (inputs x size²)."""
     for module in net.modules():
         if isinstance(module, nn.Conv2d):
             std = math.sqrt(2 / module.weight[0].numel()) / CUT_NORMAL_STD

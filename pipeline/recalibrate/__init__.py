@@ -1,13 +1,15 @@
-"""Recalibration of what is served: live labels -> a new calibrator -> a version beside the served one -> evidence.
+"""Recalibration of a served model: fit a calibrator on live labels, publish it beside the served version, judge it.
 
-The net stays the same file, so the logits that the service has stored score any calibrator exactly. A recalibrated
-version is judged beside it without answering, and so may a net be. Labels of answers given later decide, by their
-verdict: see `compare` and `judging`. MODELS/<name>/history.jsonl keeps who answered when and why, for the way back.
+The net stays the same, so the logits that the service has stored score any calibrator exactly. A recalibrated version
+is judged beside the served version without being served, and so may another net be. Labels of later answers decide by a
+verdict; see `compare` and `judging`. MODELS/<name>/history.jsonl records every change of the served version with its
+reason.
 """
 
-from pipeline.recalibrate.choice import CandidateScore, Choice, choose, origin_of, write_candidate
-from pipeline.recalibrate.comparison import Comparison, Rules, compare
+from pipeline.recalibrate.calibrator_choice import CalibratorChoice, CandidateScore, choose, origin_of, write_candidate
+from pipeline.recalibrate.candidate_comparison import Comparison, Rules, compare
 from pipeline.recalibrate.loop import judge, recalibrate
+from pipeline.recalibrate.model_state import check_folder, rehearse
 from pipeline.recalibrate.observed import ObservedModel
 from pipeline.recalibrate.request import (
     LABELS,
@@ -15,23 +17,22 @@ from pipeline.recalibrate.request import (
     PROMOTE,
     DisagreementError,
     FewLabelsError,
-    Judged,
+    Judgement,
     Outcome,
     Promote,
     Recalibration,
 )
-from pipeline.recalibrate.state import check_folder, rehearse
 
 __all__ = [
     "LABELS",
     "LEAST_LABELS",
     "CandidateScore",
-    "Choice",
+    "CalibratorChoice",
     "Comparison",
     "DisagreementError",
     "PROMOTE",
     "FewLabelsError",
-    "Judged",
+    "Judgement",
     "ObservedModel",
     "Outcome",
     "Promote",

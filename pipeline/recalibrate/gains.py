@@ -1,4 +1,4 @@
-"""Bounded scores of a version's answers, and how far those of two versions can lie apart."""
+"""Bounded scores of a version's answers, and the largest possible difference between two versions' scores."""
 
 from __future__ import annotations
 
@@ -14,11 +14,13 @@ from trueodds.sums.inputs import Array
 from trueodds.sums.losses import brier_of
 
 SMOOTHING = 0.001
-"""e: the log score is that of (1 - e) p + e / K, so that one answer cannot decide everything, and zeros are not
-rewarded as they would be by a floor."""
+"""Smoothing e: the log score is that of (1 - e) p + e / K.
+
+One answer can then not decide everything, and zero probabilities are not rewarded as they would be by a floor.
+"""
 BLOCK_VALUES = 4_000_000
 GRID = 20_001
-"""Points between log odds of -60 and 60."""
+"""Number of grid points between log odds of -60 and 60."""
 
 
 def scores(
@@ -27,7 +29,7 @@ def scores(
     labels_N: npt.NDArray[np.integer],
     smoothing: float = SMOOTHING,
 ) -> tuple[Array, Array]:
-    """ln((1 - e) p_y + e / K) of each row in nats, and the Brier score sum_k (p_k - [k = y])^2 of p itself."""
+    """Return ln((1 - e) p_y + e / K) of each row in nats, and the Brier score sum_k (p_k - [k = y])^2 of p itself."""
     rows, classes = logits_NC.shape
     log_N, brier_N = np.empty(rows), np.empty(rows)
     step = max(BLOCK_VALUES // max(classes, 1), 1)
@@ -43,15 +45,17 @@ def scores(
 def gain_limits(
     served: Calibrator, candidate: Calibrator, classes: int, smoothing: float = SMOOTHING, *, same_logits: bool = False
 ) -> tuple[float, float]:
-    """Smallest and largest possible gain ln((1 - e) q_y + e/K) - ln((1 - e) p_y + e/K), whatever the logits are.
+    """Return the smallest and largest possible gain ln((1 - e) q_y + e/K) - ln((1 - e) p_y + e/K) over all logits.
 
-    For any two versions they are -B and B, B = ln(1 + K (1 - e) / e): from probability 0 to 1. They are narrower where
-    both score the same logits, the one as p = softmax(z / T + a) and the other as q, a mixture of members
-    softmax(z / U + c) and the uniform distribution. A member is p_k^b e^(c_k - b a_k) / sum_j p_j^b e^(c_j - b a_j),
-    b = T / U. The sum over j != k of p_j^b lies between (1 - p_k)^b and (K - 1)^(1 - b) (1 - p_k)^b, and the biases
-    move the log odds by their spread at most. So q_k lies between two functions of p_k alone. The gain's limits are
-    their extremes over p_k, found on a grid of its log odds. The gain's slope in them is at most 1 + b, and the limits
-    are widened by that times half a step. Narrow limits find small gains with far fewer labels.
+    For any two versions they are -B and B with B = ln(1 + K (1 - e) / e), from probability 0 to 1. They are narrower if
+    both versions score the same logits, one as p = softmax(z / T + a), and the other as q, a mixture of members
+    softmax(z / U + c) and the uniform distribution. A member is p_k^b e^(c_k - b a_k) / sum_j p_j^b e^(c_j - b a_j)
+    with b = T / U. The sum over j != k of p_j^b lies between (1 - p_k)^b and (K - 1)^(1 - b) (1 - p_k)^b, and the
+    biases move the log odds by at most their spread. So q_k lies between two functions of p_k alone.
+
+    The gain's limits are the extremes of these functions over p_k. They are found on a grid of its log odds. The slope
+    of the gain in the log odds is at most 1 + b, so the limits are widened by that slope times half a step. Narrow
+    limits detect small gains with far fewer labels.
     """
     widest = float(np.log1p(classes * (1 - smoothing) / smoothing))
     one, other = _members(served, classes), _members(candidate, classes)
@@ -76,8 +80,8 @@ class _Member:
 
 
 def _beside(p: _Member, q: Sequence[_Member], classes: int, smoothing: float) -> tuple[float, float]:
-    """Limits of the gain of the mixture q over the single member p; what is missing in q's weights is uniform."""
-    odds_G, step = np.linspace(-60.0, 60.0, GRID, retstep=True)  # beyond them a gain only falls back to 0
+    """Return the limits of the gain of mixture q over the single member p. The rest of q's weights is uniform."""
+    odds_G, step = np.linspace(-60.0, 60.0, GRID, retstep=True)  # beyond it the gain only returns to 0
     uniform = max(1 - sum(member.weight for member in q), 0.0) / classes
     low_G, high_G, steepest = np.full(GRID, uniform), np.full(GRID, uniform), 0.0
     for member in q:
@@ -93,7 +97,7 @@ def _beside(p: _Member, q: Sequence[_Member], classes: int, smoothing: float) ->
 
 
 def _members(calibrator: Calibrator, classes: int) -> list[_Member] | None:
-    """The calibrator as a mixture, the uniform part left out; None where it is of another form."""
+    """Return the calibrator as a mixture without its uniform part; None if it has another form."""
     none_C = np.zeros(classes)
     if isinstance(calibrator, Identity):
         return [_Member(1.0, 1.0, none_C)]

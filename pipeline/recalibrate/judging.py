@@ -1,4 +1,4 @@
-"""The versions under judgement beside the served one, the evidence about each, and the decision that it allows."""
+"""Judges the versions beside the served one: the evidence about each, and the decision that it allows."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
-from pipeline.recalibrate.comparison import Comparison, compare
-from pipeline.recalibrate.request import Decision, DisagreementError, Judged, Recalibration
-from pipeline.recalibrate.state import Candidate, ModelState
-from pipeline.recalibrate.turns import candidate_number
+from pipeline.recalibrate.candidate_comparison import Comparison, compare
+from pipeline.recalibrate.candidate_numbers import candidate_number
+from pipeline.recalibrate.model_state import Candidate, ModelState
+from pipeline.recalibrate.request import Decision, DisagreementError, Judgement, Recalibration
 from trueodds.bundle import DEFAULT, RECALIBRATED, SHADOW, Bundle, BundleError, Slot
 from trueodds.client import Client, Labelled
 from trueodds.errors import UserError
 
 Call = Callable[..., Any]
-"""Calls a step: call(function, *arguments). A flow makes it a task."""
+"""Function that calls a step: call(function, *arguments). A flow makes the step a task."""
 
 
 def directly(step: Callable[..., Any], *arguments: Any) -> Any:
-    """Call a step as it is."""
+    """Call a step directly."""
     return step(*arguments)
 
 
@@ -36,36 +36,37 @@ def fetch_labels(
     since_ms: int | None = None,
     shadow: str | None = None,
 ) -> Labelled:
-    """The labelled answers of the served version; with `shadow`, those that this version has scored as well.
+    """Fetch the labelled answers of the served version; with `shadow`, only those that this version scored as well.
 
     Raises:
-        DisagreementError: they are of another number of classes than its card names.
-        CallError: as `Client.labelled`.
+        DisagreementError: The answers have another number of classes than the version's card.
+        CallError: The service does not answer, or refuses.
     """
     since = None if since_ms is None else datetime.fromtimestamp(since_ms / 1000, UTC)
     rows = client.labelled(name, served.version, last=last, since=since, shadow=shadow)
     classes = len(served.card.classes)
     if len(rows) and rows.logits_NC.shape[1] != classes:
         raise DisagreementError(
-            f"the service's labels of {name}/{served.version} are of {rows.logits_NC.shape[1]} classes, its card in"
-            f" {served.directory} names {classes}: not the same model; is --models the service's own folder?"
+            f"the service's labels of {name}/{served.version} have {rows.logits_NC.shape[1]} classes, but its card in"
+            f" {served.directory} has {classes}; give the service's own model directory: --models"
         )
     return rows
 
 
-def evidence_about(request: Recalibration, state: ModelState, candidate: Candidate, call: Call = directly) -> Judged:
-    """The evidence about a version under judgement until now; nothing is decided.
+def evidence_about(request: Recalibration, state: ModelState, candidate: Candidate, call: Call = directly) -> Judgement:
+    """Return the evidence about a version under judgement until now, without deciding.
 
-    A version with the served net is compared on all labels of what answers, by the logits that both share; another net
-    on those answers that the service has scored with both. Only answers given since the candidate was fixed, and since
-    the served version began to answer, count.
+    A version with the served net is compared on all labels of the served version, by the logits that both share.
+    Another net is compared on the answers that the service scored with both. Only answers count that were given after
+    the candidate was fixed and after the served version took over.
 
     Raises:
-        BundleError: its inputs or classes are not those of the served version, or its calibrator is of another net.
-        CallError, DisagreementError: as `fetch_labels`.
+        BundleError: Its inputs or classes are not those of the served version, or its calibrator is for another net.
+        CallError: The service does not answer, or refuses.
+        DisagreementError: The answers have another number of classes than the version's card.
     """
     name, served, bundle = state.name, state.served, candidate.bundle
-    cure = f"end that: {end_command(name, candidate.slot)}"
+    cure = f"end its judgement: {end_command(name, candidate.slot)}"
     if (bundle.card.input, bundle.card.classes) != (served.card.input, served.card.classes):
         raise BundleError(
             f"{name}/{bundle.version} takes other inputs or has other classes than {served.version}, so it cannot be"
@@ -73,50 +74,50 @@ def evidence_about(request: Recalibration, state: ModelState, candidate: Candida
         )
     paired = bundle.version if state.has_another_net(bundle) else None
     if paired and candidate.slot == RECALIBRATED:
-        raise BundleError(f"{name}/{paired} is no recalibration of {served.version}: it has another net; {cure}")
+        raise BundleError(f"{name}/{paired} has another net than {served.version} and cannot recalibrate it; {cure}")
     rows: Labelled = call(fetch_labels, request.client, name, served, None, candidate.since_ms, paired)
     rules = replace(request.rules, candidate=candidate_number(request.models.changes(name), bundle.version))
     both = (served.calibrator, bundle.calibrator)
     comparison: Comparison = call(
         compare, *both, rows.logits_NC, rows.labels_N, rows.shadow_logits_NC, rules, rows.propensities_N
     )
-    return Judged(candidate.slot, bundle.version, comparison)
+    return Judgement(candidate.slot, bundle.version, comparison)
 
 
-def settle(request: Recalibration, state: ModelState, judged: Judged, call: Call) -> Judged:
-    """Do what the verdict and the request's `promote` of the slot allow, with the evidence as the audit log's reason.
+def settle(request: Recalibration, state: ModelState, judgement: Judgement, call: Call) -> Judgement:
+    """Do what the verdict and the request's `promote` for the slot allow, and log the evidence as the reason.
 
-    Nothing is done where somebody has changed the roles since.
+    If somebody has changed the roles in the meantime, nothing is done.
     """
-    models, name, slot, version = request.models, state.name, judged.slot, judged.version
-    served, verdict, promote = state.served.version, judged.comparison.verdict, request.promote_of(slot)
+    models, name, slot, version = request.models, state.name, judgement.slot, judgement.version
+    served, verdict, promote = state.served.version, judgement.comparison.verdict, request.promote_of(slot)
     decision: Decision = "stays"
     if promote == "now" or (promote == "when-better" and verdict == "better"):
         decision = "promoted"
     elif promote == "when-better" and verdict == "worse":
         decision = "withdrawn"
-    why, evidence = request.reason(judged.comparison.evidence()), judged.comparison.words()
+    why, evidence = request.reason(judgement.comparison.evidence()), judgement.comparison.words()
     if decision == "promoted":
-        why += ends(request, state, call, but=slot)  # asks the service, which takes its time
+        why += ends(request, state, call, but=slot)  # done first, because the service may take a while to answer
     if (models.version_of(name, DEFAULT), models.version_of(name, slot)) != (served, version):
         words = f"{name}/{version} is no longer {SLOT_WORDS[slot]} beside {served}: somebody else decided."
-        return replace(judged, decision="gone", words=words)
+        return replace(judgement, decision="gone", words=words)
     if decision == "promoted":
         models.promote(name, version, why=why, who=request.who, beside=served)
         words = f"{name}/{version} answers now. {evidence}"
     elif decision == "withdrawn":
         models.withdraw(name, slot, why=why, who=request.who)
-        words = f"{name}/{version} is withdrawn. {evidence}"
+        words = f"{name}/{version} was withdrawn. {evidence}"
     else:
         stays = f"{name}/{version} stays {SLOT_WORDS[slot]}. {evidence} {_rule(request, slot)}"
         words = f"{stays} {commands(name, slot, version)}"
     if decision != "stays" and slot == SHADOW and (follower := models.version_of(name, SHADOW)) is not None:
         words += f" {name}/{follower}, which waited, is the shadow now."
-    return replace(judged, decision=decision, words=words)
+    return replace(judgement, decision=decision, words=words)
 
 
-def judge_slot(request: Recalibration, slot: Slot, call: Call) -> Judged | None:
-    """Judge the version in a slot as it is now, and decide; None without one. Raises as `evidence_about`."""
+def judge_slot(request: Recalibration, slot: Slot, call: Call) -> Judgement | None:
+    """Judge the version in a slot and decide; None if the slot is empty. Raises like `evidence_about`."""
     state = ModelState.of(request)
     if (candidate := state.candidates.get(slot)) is None:
         return None
@@ -124,9 +125,9 @@ def judge_slot(request: Recalibration, slot: Slot, call: Call) -> Judged | None:
 
 
 def ends(request: Recalibration, state: ModelState, call: Call, but: Slot | None = None) -> str:
-    """The evidence that ends when another version answers, of all slots `but` one, for the audit log; "" without any.
+    """Return the evidence that ends when another version is served, for all slots `but` one, for the audit log.
 
-    It is of the version that has answered until now, and begins anew.
+    This evidence compares with the version served until now, and starts again. "" without any.
     """
     parts = []
     for slot, candidate in state.candidates.items():
@@ -135,23 +136,23 @@ def ends(request: Recalibration, state: ModelState, call: Call, but: Slot | None
         try:
             evidence = evidence_about(request, state, candidate, call).comparison.evidence()
         except UserError as error:
-            evidence = f"not known ({error})"
+            evidence = f"unknown ({error})"
         parts.append(f"; ends the evidence about {candidate.bundle.version}: {evidence}")
     return "".join(parts)
 
 
 def commands(name: str, slot: Slot, version: str) -> str:
-    """Name the commands that promote a version and that end its judgement."""
+    """Return the commands that promote a version or end its judgement, in words."""
     return f"Promote it: trueodds promote {name} {version}. End it: {end_command(name, slot)}"
 
 
 def end_command(name: str, slot: Slot) -> str:
-    """The command that leaves a slot empty."""
+    """Return the command that empties a slot."""
     return f"trueodds shadow {name} none{'' if slot == SHADOW else f' --slot {slot}'}"
 
 
 def _rule(request: Recalibration, slot: Slot) -> str:
-    """Say who decides about a slot, and when."""
+    """Return who decides about a slot, and when."""
     if request.promote_of(slot) == "when-better":
         return "The verdict better promotes it, worse withdraws it."
-    return f"A person decides ({OPTIONS[slot]} when-better: the verdict does)."
+    return f"A person decides ({OPTIONS[slot]} when-better lets the verdict decide)."

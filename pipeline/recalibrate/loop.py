@@ -1,4 +1,4 @@
-"""The loop from labels to a served version: a fit where no calibrator is under judgement, and the verdicts."""
+"""The loop from labels to a served version: fits a calibrator if none is under judgement, and carries out verdicts."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from pipeline.recalibrate import observed
-from pipeline.recalibrate.choice import Choice, choose, origin_of, settings_of, write_candidate
+from pipeline.recalibrate.calibrator_choice import CalibratorChoice, choose, origin_of, settings_of, write_candidate
 from pipeline.recalibrate.judging import (
     SLOT_WORDS,
     Call,
@@ -21,9 +21,9 @@ from pipeline.recalibrate.judging import (
     judge_slot,
     settle,
 )
+from pipeline.recalibrate.model_state import LOCK, Candidate, ModelState, check_folder
 from pipeline.recalibrate.observed import ObservedModel
-from pipeline.recalibrate.request import FewLabelsError, Judged, Outcome, Recalibration, Status
-from pipeline.recalibrate.state import LOCK, Candidate, ModelState, check_folder
+from pipeline.recalibrate.request import FewLabelsError, Judgement, Outcome, Recalibration, Status
 from pipeline.trial import try_bundle
 from trueodds.bundle import DEFAULT, RECALIBRATED, SHADOW, BundleError, BusyError, Slot
 from trueodds.client import Labelled
@@ -31,26 +31,32 @@ from trueodds.errors import ConfigError, UserError
 
 POLL_SECONDS = 2.0
 USED_UP = 10_000
-"""Fresh labels after which a calibrator that is still undecided gives way to a new fit, or as many as it was fitted on:
-what so many cannot tell from the served one is of little use. Earlier, each alarm would set its evidence to zero."""
+"""Fresh labels after which an undecided calibrator gives way to a new fit, or as many labels as it was fitted on.
+
+A calibrator that so many labels cannot distinguish from the served one is of little use. If it gave way earlier, each
+alarm would reset its evidence to zero.
+"""
 
 
 def recalibrate(request: Recalibration, call: Call = directly) -> Outcome:
-    """Fit a calibrator on the live labels and put it under judgement, whatever net waits; then look at that net.
+    """Fit a calibrator on the live labels and put it under judgement; then judge the net that is the shadow, if any.
 
-    A calibrator that is under judgement already is judged first. It is promoted, withdrawn, or stays, and then nothing
-    is fitted, so that its evidence goes on. It gives way to a better fit where its verdict is "worse", after `USED_UP`
-    labels without a verdict, or where the request says `displace`; the log says what it had. Its version stays.
-    `request.promote` is of calibrators: with "now" the fitted one answers at once. `request.promote_net` is of nets.
-    One process at a time works on a model: while another one does, nothing is done. Of a model that another server
-    serves the calibrator is written to `request.out`, if it is better.
+    A calibrator that is already under judgement is judged first. It is promoted, withdrawn, or stays. If it stays,
+    nothing is fitted, so that its evidence grows. It gives way to a better fit if its verdict is "worse", after
+    `USED_UP` labels without a verdict, or if the request has `displace`. The log then records its evidence, and its
+    version stays published.
+
+    `request.promote` applies to calibrators; with "now" the fitted one is served at once. `request.promote_net` applies
+    to nets. Only one process works on a model at a time; if another one does, nothing is done. For a model that another
+    server serves, a better calibrator is written to `request.out`.
 
     Raises:
-        FewLabelsError: fewer than 200 labels.
-        BundleError: no such model or version, or the calibrator under judgement is of another net.
-        CallError: the service is away, or refuses.
-        DisagreementError: it serves another folder, or has labels of other classes.
-        ConfigError, FitError: see `choose`.
+        FewLabelsError: There are fewer than 200 labels.
+        BundleError: There is no such model or version, or the calibrator under judgement is for another net.
+        CallError: The service does not answer, or refuses.
+        DisagreementError: The service serves another folder, or has labels of other classes.
+        ConfigError: A candidate is unknown.
+        FitError: No candidate can be fitted.
     """
     if model := ObservedModel.of(request):
         return observed.recalibrate(request, model, call)
@@ -61,108 +67,112 @@ def recalibrate(request: Recalibration, call: Call = directly) -> Outcome:
             outcome = _judge_or_fit(request, ModelState.of(request), call)
     except BusyError:
         served = request.models.version_of(name, DEFAULT) or ""
-        words = f"Another recalibration of {name} is at work; this one leaves it to that."
+        words = f"Another recalibration of {name} is running; nothing was done."
         return Outcome("nothing", name, served, None, words)
     return _wait(request, outcome, call) if outcome.status == "published" else outcome
 
 
 def judge(request: Recalibration, call: Call = directly) -> Outcome:
-    """Judge what is beside the served version, both slots or `request.slot`, by labels of answers given since.
+    """Judge the versions beside the served one on labels of later answers: both slots, or `request.slot`.
 
-    A calibrator is promoted at "better" and withdrawn at "worse", unless `request.promote` says otherwise; about a net
-    a person decides, unless `request.promote_net` does. See `evidence_about`.
+    A calibrator is promoted at "better" and withdrawn at "worse", unless `request.promote` says otherwise. A person
+    decides about a net, unless `request.promote_net` says otherwise. See `evidence_about`.
 
     Raises:
-        BundleError: nothing is under judgement, or what is has other inputs or classes.
-        ConfigError: a version or a shadow is named of a model whose roles say what is judged, or a slot of one that
-            another server serves.
-        CallError, DisagreementError: see `recalibrate`.
+        BundleError: Nothing is under judgement, or a candidate has other inputs or classes.
+        ConfigError: A version or shadow is given for a model of this service, or a slot for a model of another server.
+        CallError: The service does not answer, or refuses.
+        DisagreementError: The service serves another folder, or has labels of other classes.
     """
     if model := ObservedModel.of(request):
         return observed.judge(request, model, call)
     if given := [name for name in ("version", "shadow") if getattr(request, name) is not None]:
         raise ConfigError(
-            f"{' and '.join(given)} given; allowed only of a model that another server serves. Here the version that"
-            " answers is judged with what is in its slots: leave it out, or name a slot"
+            f"{' and '.join(given)} given; allowed only for a model that another server serves. This model's slots"
+            " decide what is judged: leave it out, or give a slot"
         )
     check_folder(request)
     name = request.model_name()
-    waiting = "another recalibration of it is at work: waiting"
+    waiting = "another recalibration of this model is running: waiting"
     with request.models.lock(name, LOCK, lambda: request.say(waiting)):
         outcome = _judge(request, call)
     return _wait(request, outcome, call)
 
 
 def _judge(request: Recalibration, call: Call) -> Outcome:
-    """The calibrator first: where it is promoted, the net is compared with it from then on."""
+    """Judge the calibrator first. If it is promoted, the net is compared with it from then on."""
     slots: Iterable[Slot] = (request.slot,) if request.slot else (RECALIBRATED, SHADOW)
-    judged: list[Judged] = []
+    judgements: list[Judgement] = []
     name, problem = request.model_name(), ""
     for slot in slots:
         try:
-            judged += filter(None, [judge_slot(request, slot, call)])
+            judgements += filter(None, [judge_slot(request, slot, call)])
         except UserError as error:
-            if not judged:
+            if not judgements:
                 raise
-            problem = f"\n{error}"  # what was decided before stands, and is said
-    if not judged:
+            problem = f"\n{error}"  # earlier decisions stand and are reported
+    if not judgements:
         missing = " and ".join(SLOT_WORDS[slot].replace("the", "no", 1) for slot in slots)
         raise BundleError(
-            f"{name} has {missing} to judge; trueodds recalibrate makes a calibrator, publish --role shadow names a net"
+            f"{name} has {missing} to judge; make one: trueodds recalibrate, or trueodds publish --role shadow"
         )
-    outcome = _outcome(name, request.models.version_of(name, DEFAULT) or "", judged)
+    outcome = _outcome(name, request.models.version_of(name, DEFAULT) or "", judgements)
     return replace(outcome, words=outcome.words + problem)
 
 
 def _judge_or_fit(request: Recalibration, state: ModelState, call: Call) -> Outcome:
+    """Judge the calibrator under judgement, or fit a new one, and judge the net."""
     name, served = state.name, state.served.version
     if request.version not in (None, served):
-        words = f"{name}/{request.version} no longer answers, {served} does: nothing to recalibrate."
+        words = f"{name}/{request.version} is no longer served, {served} is: nothing to recalibrate."
         return Outcome("nothing", name, served, None, words)
-    outcome, displaced = None, None
+    outcome, previous = None, None
     if (candidate := state.candidates.get(RECALIBRATED)) and request.promote != "now":
-        judged = evidence_about(request, state, candidate, call)
-        if _gives_way(request, candidate, judged):
-            displaced = judged
-        elif (judged := settle(request, state, judged, call)).decision == "withdrawn":
-            request.say(judged.words)
+        judgement = evidence_about(request, state, candidate, call)
+        if _gives_way(request, candidate, judgement):
+            previous = judgement
+        elif (judgement := settle(request, state, judgement, call)).decision == "withdrawn":
+            request.say(judgement.words)
         else:
-            stays = "\nNo other is fitted, so that its evidence goes on (--displace ends it)."
-            words = judged.words + stays * (judged.decision == "stays")
-            outcome = _outcome(name, request.models.version_of(name, DEFAULT) or "", [replace(judged, words=words)])
-    return _with_net(request, outcome or _fit(request, state, call, displaced), call)
+            stays = "\nNo other calibrator is fitted, so that its evidence grows (--displace ends it)."
+            words = judgement.words + stays * (judgement.decision == "stays")
+            outcome = _outcome(name, request.models.version_of(name, DEFAULT) or "", [replace(judgement, words=words)])
+    return _with_net(request, outcome or _fit(request, state, call, previous), call)
 
 
-def _gives_way(request: Recalibration, candidate: Candidate, judged: Judged) -> bool:
-    """Whether a calibrator under judgement may be displaced by a fit that is better than what answers."""
+def _gives_way(request: Recalibration, candidate: Candidate, judgement: Judgement) -> bool:
+    """Return whether a better fit may replace a calibrator under judgement."""
     if request.displace:
         return True
-    verdict, origin = judged.comparison.verdict, origin_of(candidate.bundle.card)
+    verdict, origin = judgement.comparison.verdict, origin_of(candidate.bundle.card)
     if verdict == "undecided":
-        return judged.comparison.labels >= max(USED_UP, origin[1] if origin else 0)
+        return judgement.comparison.labels >= max(USED_UP, origin[1] if origin else 0)
     return verdict == "worse" and request.promote == "never"
 
 
 def _with_net(request: Recalibration, outcome: Outcome, call: Call) -> Outcome:
-    """The outcome with what is to be said of the net in the shadow's place. It stands in no calibrator's way."""
+    """Add the judgement of the net that is the shadow to an outcome. The net does not block a calibrator."""
     try:
         net = judge_slot(request, SHADOW, call)
     except UserError as error:
-        return replace(outcome, words=f"{outcome.words}\nThe shadow could not be judged: {error}")
+        return replace(outcome, words=f"{outcome.words}\nThe shadow could not be judgements: {error}")
     if net is None:
         return outcome
     joined = _outcome(outcome.model, outcome.served, [net])
     status = outcome.status if net.decision == "stays" else joined.status
-    words, judged = f"{outcome.words}\n{net.words}", (*outcome.judged, net)
-    return replace(outcome, status=status, words=words, judged=judged, candidate=outcome.candidate or net.version)
+    words, judgements = f"{outcome.words}\n{net.words}", (*outcome.judgements, net)
+    return replace(
+        outcome, status=status, words=words, judgements=judgements, candidate=outcome.candidate or net.version
+    )
 
 
-def _fit(request: Recalibration, state: ModelState, call: Call, displaced: Judged | None) -> Outcome:
+def _fit(request: Recalibration, state: ModelState, call: Call, previous: Judgement | None) -> Outcome:
+    """Fit a calibrator, and publish it if it is better than the served one."""
     name, served = state.name, state.served
     rows: Labelled = call(fetch_labels, request.client, name, served, request.labels)
     FewLabelsError.check(len(rows), f"{name}/{served.version}")
     settings = settings_of(served.card)
-    choice: Choice = call(
+    choice: CalibratorChoice = call(
         choose,
         served.calibrator,
         rows.logits_NC,
@@ -172,9 +182,9 @@ def _fit(request: Recalibration, state: ModelState, call: Call, displaced: Judge
         served.card.positive_class(),
     )
     if not choice.better:
-        words = f"Nothing published: {choice.rows:,} labels cannot tell the served calibrator from the best candidate."
-        if displaced is not None:
-            words += f" {name}/{displaced.version} stays the recalibrated version. {displaced.comparison.words()}"
+        words = f"Nothing published: {choice.rows:,} labels do not distinguish the best candidate from the served one."
+        if previous is not None:
+            words += f" {name}/{previous.version} stays the recalibrated version. {previous.comparison.words()}"
         return Outcome("kept", name, served.version, None, words, choice)
     lower = f"{choice.best.name}: NLL {choice.gain:.4f} nats a label lower"
     if request.promote == "now":
@@ -182,26 +192,26 @@ def _fit(request: Recalibration, state: ModelState, call: Call, displaced: Judge
         why = request.reason(lower) + ends(request, state, call)
         request.models.promote(name, version, why=why, who=request.who, beside=served.version)
         return Outcome("promoted", name, served.version, version, f"{name}/{version} answers now. {lower}.", choice)
-    instead = f"; displaces {displaced.version}: {displaced.comparison.evidence()}" if displaced else ""
+    instead = f"; displaces {previous.version}: {previous.comparison.evidence()}" if previous else ""
     version = call(publish_candidate, request, state, choice, rows, instead)
     words = (
         f"{name}/{version} is published as the recalibrated version, {lower} on held-out labels{instead}. Labels of"
-        f" answers given from now on are the evidence: trueodds judge. {commands(name, RECALIBRATED, version)}"
+        f" later answers will decide: trueodds judge. {commands(name, RECALIBRATED, version)}"
     )
     return Outcome("published", name, served.version, version, words, choice)
 
 
 def publish_candidate(
-    request: Recalibration, state: ModelState, choice: Choice, rows: Labelled, instead: str = ""
+    request: Recalibration, state: ModelState, choice: CalibratorChoice, rows: Labelled, instead: str = ""
 ) -> str:
-    """Publish the chosen calibrator as a version, and put it under judgement unless it will answer at once."""
+    """Publish the chosen calibrator as a version, and put it under judgement unless it will be served at once."""
     with tempfile.TemporaryDirectory(prefix="trueodds-recalibrate-") as folder:
         bundle = write_candidate(state.served, choice, Path(folder) / "bundle")
         if note := try_bundle(bundle.directory):
             request.say(note)
         version = request.models.publish(bundle.directory, None).name
     if request.promote != "now":
-        # The fit knows no answer given later, by the service's clock; nor one of its own rows, whatever the clocks say.
+        # The fit knows no later answer by the service's clock, and none of its own rows whatever the clocks say.
         since_ms = max(time.time_ns() // 1_000_000 + rows.ahead_ms, int(rows.created_ms_N.max()) + 1)
         why = request.reason(f"recalibrated on {choice.rows:,} labels{instead}")
         who, beside = request.who, state.served.version
@@ -211,39 +221,40 @@ def publish_candidate(
     return version
 
 
-def _outcome(name: str, served: str, judged: list[Judged]) -> Outcome:
-    """Join the outcomes of versions that were judged, a line each."""
-    words = "\n".join(one.words for one in judged)
-    return Outcome(_status(judged), name, served, judged[0].version, words, judged=tuple(judged))
+def _outcome(name: str, served: str, judgements: list[Judgement]) -> Outcome:
+    """Join the outcomes of judged versions, one line each."""
+    words = "\n".join(one.words for one in judgements)
+    return Outcome(_status(judgements), name, served, judgements[0].version, words, judgements=tuple(judgements))
 
 
-def _status(judged: list[Judged]) -> Status:
-    decisions = [one.decision for one in judged]
+def _status(judgements: list[Judgement]) -> Status:
+    """Return the status for several decisions."""
+    decisions = [one.decision for one in judgements]
     if set(decisions) == {"gone"}:
         return "nothing"
     return "promoted" if "promoted" in decisions else "withdrawn" if "withdrawn" in decisions else "waits"
 
 
 def _wait(request: Recalibration, outcome: Outcome, call: Call) -> Outcome:
-    """The outcome after waiting for a verdict; the lock is free between two looks."""
+    """Wait for a verdict and return the outcome. The lock is released between two attempts."""
     end, published = time.monotonic() + request.wait_seconds, outcome.status == "published"
-    while (outcome.undecided or outcome.status == "published") and (left := end - time.monotonic()) > 0:
+    while (outcome.is_undecided or outcome.status == "published") and (left := end - time.monotonic()) > 0:
         time.sleep(min(left, POLL_SECONDS))
         with request.models.lock(outcome.model, LOCK, lambda: None):
             again = replace(request, model=outcome.model, slot=RECALIBRATED if published else request.slot)
             try:
-                judged = _judge(again, call)
+                later = _judge(again, call)
             except BundleError as error:
-                return _after(outcome, replace(outcome, words=f"{error}: somebody else decided.", judged=()))
-        outcome = _after(outcome, replace(judged, choice=outcome.choice))
+                return _after(outcome, replace(outcome, words=f"{error}: somebody else decided.", judgements=()))
+        outcome = _after(outcome, replace(later, choice=outcome.choice))
     return outcome
 
 
 def _after(earlier: Outcome, outcome: Outcome) -> Outcome:
-    """The outcome of another look, with what was decided at earlier ones."""
-    decided = [one for one in earlier.judged if one.decision != "stays"]
-    judged = [*decided, *outcome.judged]
+    """Return the outcome of a later attempt with the decisions of earlier ones."""
+    decided = [one for one in earlier.judgements if one.decision != "stays"]
+    judgements = [*decided, *outcome.judgements]
     words = "\n".join([*(one.words for one in decided), outcome.words])
-    status = _status(judged) if judged else "nothing"
+    status = _status(judgements) if judgements else "nothing"
     candidate = decided[0].version if decided else outcome.candidate
-    return replace(outcome, status=status, candidate=candidate, words=words, judged=tuple(judged))
+    return replace(outcome, status=status, candidate=candidate, words=words, judgements=tuple(judgements))

@@ -1,4 +1,4 @@
-"""The versions under judgement, for people: since when, and the evidence about each so far; and the net that waits."""
+"""Texts about the versions under judgement: since when, the evidence about each so far, and the net that waits."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from datetime import UTC, datetime
 from typing import Literal
 
 from pipeline.recalibrate.judging import SLOT_WORDS, evidence_about
+from pipeline.recalibrate.model_state import ModelState
 from pipeline.recalibrate.request import Recalibration
-from pipeline.recalibrate.state import ModelState
 from trueodds.bundle import DEFAULT, SHADOW, SLOTS, WAITING, PublishedModels, Slot
 from trueodds.client import Client
 from trueodds.errors import UserError
@@ -22,9 +22,9 @@ class Standing:
     slot: Slot
     version: str
     since_ms: int
-    """Answers given from then on count."""
+    """Time from which answers count."""
     evidence: str
-    """One line; why it is not known, where it is not."""
+    """Evidence as one line, or the reason why it is unknown."""
 
     def __str__(self) -> str:
         since = datetime.fromtimestamp(self.since_ms / 1000, UTC)
@@ -32,11 +32,13 @@ class Standing:
 
 
 def standing(models: PublishedModels, name: str, slot: Slot, client: Client | None) -> Standing | None:
-    """The version in a slot with the evidence about it so far; None without one. `client` None: nobody is asked.
+    """Return the version in a slot with the evidence about it so far, or None if the slot is empty.
+
+    Without a `client` no service is asked for the evidence.
 
     Raises:
-        BundleError: no such model.
-        AuditLogError: a damaged log.
+        BundleError: There is no such model.
+        AuditLogError: The log is damaged.
     """
     if (version := models.version_of(name, slot)) is None:
         return None
@@ -45,18 +47,18 @@ def standing(models: PublishedModels, name: str, slot: Slot, client: Client | No
 
 
 def standings(models: PublishedModels, name: str, client: Client | None) -> list[Standing]:
-    """List what is under judgement beside a model's served version. Raises as `standing`."""
+    """List the versions under judgement beside a model's served version. Raises like `standing`."""
     return [found for slot in SLOTS if (found := standing(models, name, slot, client))]
 
 
 def waiting_text(models: PublishedModels, name: str) -> str:
-    """The net that waits for the shadow's place, for people; "" without one."""
+    """Return the net that waits for the shadow's place as a text; "" without one."""
     version, shadow = models.version_of(name, WAITING), models.version_of(name, SHADOW)
     return f"{version} waits behind {shadow}, the shadow" if version else ""
 
 
 def slot_texts(models: PublishedModels, client: Client | None) -> list[str]:
-    """List what is under judgement or waits in all models, and for what. Raises as `standing`."""
+    """List the versions under judgement or waiting of all models as texts. Raises like `standing`."""
     return [
         f"{name}: {text}"
         for name in models.names()
@@ -66,7 +68,7 @@ def slot_texts(models: PublishedModels, client: Client | None) -> list[str]:
 
 
 def displaced_text(models: PublishedModels, name: str, slot: Slot, version: str | None, client: Client) -> str:
-    """The evidence that ends when `version`, or none, takes a slot, for the log and for people; "" where none ends."""
+    """Return the evidence that ends when `version`, or none, takes a slot, as a text; "" if none ends."""
     found = standing(models, name, slot, client) if name in models.names() else None
     if found is None or found.version == version:
         return ""
@@ -77,7 +79,7 @@ def displaced_text(models: PublishedModels, name: str, slot: Slot, version: str 
 def publication_text(
     models: PublishedModels, name: str, version: str, role: Literal["default", "displace"], client: Client
 ) -> str:
-    """The evidence that ends when a version is published as what answers, or in place of the shadow; "" without any."""
+    """Return the evidence that ends when a version is published as served or as the shadow, as a text; "" if none."""
     if role == "displace":
         return displaced_text(models, name, SHADOW, version, client)
     if name not in models.names() or models.version_of(name, DEFAULT) == version:
@@ -86,9 +88,9 @@ def publication_text(
 
 
 def promotion_text(models: PublishedModels, name: str, version: str | None, client: Client) -> str:
-    """The evidence about a version that a person lets answer, and what evidence ends by that; "" without any.
+    """Return the evidence about a version that a person promotes, and the evidence that ends by that; "" without any.
 
-    `version` None: it is not known yet, and is under no judgement.
+    `version` is None if it is not known yet and not under judgement.
     """
     return "; ".join(
         f"on the evidence: {found.evidence}"
@@ -99,9 +101,9 @@ def promotion_text(models: PublishedModels, name: str, version: str | None, clie
 
 
 def anew_text(models: PublishedModels, name: str, before: str | None) -> str:
-    """The evidence that begins anew because another version answers now, for people; "" where none does.
+    """Return which evidence starts again because another version is served now, as a text; "" if none does.
 
-    `before`: the shadow until now.
+    `before` is the shadow until now.
     """
     shadow, served = models.version_of(name, SHADOW), models.version_of(name, DEFAULT)
     verb = "stays the shadow, and" if shadow == before else "waited; it is the shadow now, and"
@@ -109,11 +111,12 @@ def anew_text(models: PublishedModels, name: str, before: str | None) -> str:
 
 
 def _evidence(models: PublishedModels, name: str, slot: Slot, client: Client | None) -> str:
+    """Return the evidence about the version in a slot, or why it is unknown."""
     if client is None:
-        return "its labels are counted by the service (--service)"
+        return "ask the service for the evidence (--service)"
     try:
         request = Recalibration(client, models, name)
         state = ModelState.of(request)
         return evidence_about(request, state, state.candidates[slot]).comparison.evidence()
     except (UserError, OSError) as error:
-        return f"not known ({error})"
+        return f"unknown ({error})"

@@ -1,6 +1,6 @@
-"""Many runs as one question: what varies, what is held, each run done once, and a table with what chance explains."""
+"""Studies: many runs that vary some parameters, each run once, and a table that separates effects from chance."""
 
 from pathlib import Path
 
 OUT = Path("studies")
-"""The folder of tables, figures and pages by default."""
+"""Default folder for tables, figures and pages."""

@@ -1,6 +1,6 @@
-"""Choice by validation rows alone, seeds taken together: rules over a table, and sequential tuning by such a rule.
+"""Chooses settings by the validation rows alone, on means over seeds: by a rule, or by sequential tuning with one.
 
-Tuning takes one hyper-parameter after another, as in Karandikar et al. 2021, E.
+Tuning chooses one hyper-parameter after another, as in Karandikar et al. 2021, appendix E.
 """
 
 from __future__ import annotations
@@ -18,21 +18,22 @@ from trueodds.texts import plural
 
 ACCURACY = f"{VALIDATION}accuracy"
 Measure = Callable[[Sequence[Run]], list[Row | None]]
-"""Runs what is not done yet, and returns each run's row with the rule's calibrator; None where it failed."""
+"""Function that carries out missing runs and returns each run's row with the rule's calibrator, None if it failed."""
 
 
 @dataclass(frozen=True)
 class Chosen:
-    """The settings that a rule takes, and the reason in words."""
+    """Settings that a rule chose, and the reason in words."""
 
     settings: tuple[Setting, ...]
     words: str
 
 
 def choose(rule: Choice, settings: Sequence[Setting]) -> list[Chosen]:
-    """Takes settings with the rule's calibrator, once for each value of `each`; of equals the first.
+    """Choose among the settings with the rule's calibrator, once for each value of `each`.
 
-    A setting without a value in one of the rule's columns is not taken. Nothing is taken where no setting has one.
+    The first of equal settings is taken. A setting without a value in one of the rule's columns is not considered. If
+    no setting has values, nothing is chosen.
     """
     groups: dict[str, list[Setting]] = {}
     for setting in settings:
@@ -43,6 +44,7 @@ def choose(rule: Choice, settings: Sequence[Setting]) -> list[Chosen]:
 
 
 def _of_group(rule: Choice, settings: Sequence[Setting]) -> Chosen | None:
+    """Apply the rule to one group of settings."""
     wanted = [rule.least] if rule.least else rule.pareto
     measured = [one for one in settings if None not in [one.mean(column) for column in (*wanted, ACCURACY)]]
     if not measured:
@@ -54,39 +56,42 @@ def _of_group(rule: Choice, settings: Sequence[Setting]) -> Chosen | None:
     )
     of = f"of {plural(len(settings), 'setting')}"
     if rule.within is not None:
-        of += f", {len(within)} of them so near"
+        of += f", of which {len(within)} are that close"
     if rule.least is not None:
         least = rule.least
         found = min(within, key=lambda one: _value(one, least))
-        return Chosen((found,), f"least {least}{words}, {of}: {found.name}{_caveat(wanted)}")
+        return Chosen((found,), f"lowest {least}{words}, {of}: {found.name}{_caveat(wanted)}")
     front = tuple(one for one in within if not any(_beats(other, one, rule.pareto) for other in within))
     names = "; ".join(one.name for one in front)
-    return Chosen(front, f"not beaten in {' and '.join(rule.pareto)} at once{words}, {of}: {names}{_caveat(wanted)}")
+    return Chosen(front, f"Pareto front of {' and '.join(rule.pareto)}{words}, {of}: {names}{_caveat(wanted)}")
 
 
 def _caveat(columns: Sequence[str]) -> str:
-    """The remark on a rule that looks at plug-in estimates."""
+    """Return a warning if a rule uses plug-in estimates."""
     estimates = " and ".join(column for column in columns if is_plug_in(column))
-    return f". By the plug-in estimate {estimates}: no evidence that others are calibrated worse" if estimates else ""
+    if not estimates:
+        return ""
+    return f". {estimates} is a plug-in estimate: this is no evidence that other settings are calibrated worse"
 
 
 def _value(setting: Setting, column: str) -> float:
+    """Return the mean of a column that is known to have values."""
     value = setting.mean(column)
     assert value is not None
     return value
 
 
 def _beats(other: Setting, one: Setting, columns: Sequence[str]) -> bool:
-    """Whether `other` is worse in no column and better in one. Lower is better."""
+    """Return whether `other` is worse in no column and better in at least one. Lower is better."""
     theirs, ours = ([_value(setting, column) for column in columns] for setting in (other, one))
     return all(a <= b for a, b in zip(theirs, ours, strict=True)) and theirs != ours
 
 
 def trials(study: Study, runs: Sequence[Run], params: Path) -> list[Run]:
-    """Lists every value of each setting and step by itself: as many runs as tuning makes at most.
+    """List every value of each setting and step as a run: the largest number of runs that tuning can need.
 
     Raises:
-        ConfigError: a value that params.yaml refuses.
+        ConfigError: A value is not valid in params.yaml.
     """
     if study.tune is None:
         return []
@@ -100,13 +105,23 @@ def trials(study: Study, runs: Sequence[Run], params: Path) -> list[Run]:
 
 
 def tune(study: Study, runs: Sequence[Run], params: Path, measure: Measure, say: Callable[[str], None]) -> list[Run]:
-    """Tunes the settings of a study's runs; `say` hears a line for each choice.
+    """Tune the settings of a study's runs.
 
-    All settings take a step together, so that their runs may be made side by side.
+    All settings take a step together, so that their runs can be carried out in parallel.
+
+    Args:
+        study: The study with its rule and steps.
+        runs: The runs whose settings are tuned.
+        params: The file params.yaml.
+        measure: Carries out and measures runs.
+        say: Receives one line per choice.
+
+    Returns:
+        The runs with the chosen values.
 
     Raises:
-        StudyError: every value of a step failed for a setting.
-        ConfigError: a value that params.yaml refuses.
+        StudyError: Every value of a step failed for a setting.
+        ConfigError: A value is not valid in params.yaml.
     """
     if study.tune is None:
         return list(runs)
@@ -135,13 +150,14 @@ def tune(study: Study, runs: Sequence[Run], params: Path, measure: Measure, say:
 
 
 def _best(study: Study, step: Step, tried: Sequence[tuple[Any, Row | None]], name: str) -> tuple[Any, str]:
+    """Return the best value of a step for one setting, and a line that explains the choice."""
     assert study.choose is not None
     rule = study.choose.model_copy(update={"each": []})
     settings = [Setting(f"{step.leaf}={value}", (row,)) for value, row in tried if row is not None]
     taken = choose(rule, settings)
     if not taken:
         values = ", ".join(str(value) for value, _ in tried)
-        raise StudyError(f"{name}: no run with {step.leaf} = {values} was measured, so none can be chosen; see its log")
+        raise StudyError(f"{name}: no run with {step.leaf} = {values} could be measured; read the runs' logs")
     (found,) = taken[0].settings
     value = next(value for value, _ in tried if found.name == f"{step.leaf}={value}")
     column = str(rule.least)
@@ -154,10 +170,12 @@ def _best(study: Study, step: Step, tried: Sequence[tuple[Any, Row | None]], nam
 
 
 def _concerns(step: Step, run: Run) -> bool:
+    """Return whether a step applies to a run."""
     return all(run.overrides.get(leaf) in values for leaf, values in step.where.items())
 
 
 def _by_setting(runs: Sequence[Run]) -> dict[str, list[Run]]:
+    """Group runs by setting."""
     found: dict[str, list[Run]] = {}
     for run in runs:
         found.setdefault(_setting(run), []).append(run)
@@ -165,8 +183,10 @@ def _by_setting(runs: Sequence[Run]) -> dict[str, list[Run]]:
 
 
 def _setting(run: Run) -> str:
+    """Return the key of a run's setting: its axis values without the seed."""
     return json.dumps({leaf: value for leaf, value in run.varied.items() if leaf != SEED}, sort_keys=True, default=str)
 
 
 def _name(run: Run) -> str:
+    """Return the name of a run's setting."""
     return name_of({**run.varied, CALIBRATOR: ""}, [leaf for leaf in run.varied if leaf != SEED])

@@ -1,7 +1,7 @@
-"""Many runs as one question: each run once, in a workspace of its own, then a table with what chance explains.
+"""Runs many settings, each once in a workspace of its own, and prints a table that separates effects from chance.
 
-FILE is a study's .yaml, or a paper's table by its place, such as focal/table1. What is done is kept in .run/studies and
-not run again, unless its settings, its data or code that changes its numbers change; a study that was stopped goes on.
+FILE is the .yaml file of a study, or a study of a paper such as focal/table1. Finished runs are stored in .run/studies.
+They run again only if their settings, data or code change. A study that was stopped continues with its missing runs.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ if TYPE_CHECKING:
 
 EXAMPLES = ("study mine.yaml --dry-run", "study mine.yaml", "study --list")
 PARAMS = Path("params.yaml")
-NOTHING = "no run of like work was measured on this device"
+NOTHING = "no similar run was measured on this device"
 SHOWN = 20
-"""Runs that --dry-run lists."""
+"""Number of runs that --dry-run lists."""
 
 
 def add_parser(commands: Subparsers) -> None:
     epilog = "\n".join(["examples:", *(f"  trueodds {line}" for line in EXAMPLES)])
     parser = commands.add_parser("study", description=__doc__, epilog=epilog)
     parser.add_argument("study", nargs="?", metavar="FILE", help="a .yaml file, or <paper>/<table or figure>")
-    parser.add_argument("--dry-run", action="store_true", help="say what would run, and how long it will take")
-    parser.add_argument("--list", action="store_true", help="the papers' studies")
-    parser.add_argument("--theory", action="store_true", help="what the papers prove, in numbers; seconds")
-    parser.add_argument("--params", type=Path, default=PARAMS, metavar="FILE", help=f"(default: {PARAMS})")
-    parser.add_argument("--out", type=Path, default=OUT, metavar="FOLDER", help=f"(default: {OUT}/, in it NAME/)")
+    parser.add_argument("--dry-run", action="store_true", help="print what would run, and how long it will take")
+    parser.add_argument("--list", action="store_true", help="list the studies of papers")
+    parser.add_argument("--theory", action="store_true", help="test the papers' claims numerically; takes seconds")
+    parser.add_argument("--params", type=Path, default=PARAMS, metavar="FILE", help=f"parameters (default: {PARAMS})")
+    parser.add_argument("--out", type=Path, default=OUT, metavar="FOLDER", help=f"results (default: {OUT}/NAME/)")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -50,7 +50,7 @@ def run(arguments: argparse.Namespace) -> int:
         return 0
     if arguments.list or arguments.study is None:
         names = study_format.names()
-        print("\n".join(names) if names else "no study of a paper is installed; give a file: trueodds study mine.yaml")
+        print("\n".join(names) if names else "no paper's study is installed; give a file: trueodds study mine.yaml")
         return 0
     from pipeline.studies import choice, running, runs
 
@@ -59,7 +59,7 @@ def run(arguments: argparse.Namespace) -> int:
     home = Path.cwd()
     places = runs.places(home, expanded)
     if tries := runs.places(home, choice.trials(study, expanded, arguments.params)):
-        print(f"{study.title}: tuning takes {plural(len(tries), 'run')} at most; then, with other settings than now:")
+        print(f"{study.title}: tuning takes at most {plural(len(tries), 'run')}, which may change the runs below:")
     print(f"{study.title}: {_plan(running.estimate(home, places))}", flush=True)
     if arguments.dry_run:
         for place in places[:SHOWN]:
@@ -77,20 +77,22 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _plan(estimate: Estimate) -> str:
+    """Return the number of runs and the estimated time in words."""
     left = estimate.runs - estimate.done
     words = f"{plural(estimate.runs, 'run')}, {estimate.done} done"
     if not left:
         return words
     known = left - estimate.unknown
     if not known:
-        return f"{words}; how long the others take is not known: {NOTHING}"
+        return f"{words}; the time of the others is unknown: {NOTHING}"
     about = f"about {_duration(estimate.seconds)}, scaled by FLOPs, rows and epochs from runs on this device"
     if not estimate.unknown:
         return f"{words}; the others will take {about}"
-    return f"{words}; {known} of the others will take {about}; of {estimate.unknown} it is not known: {NOTHING}"
+    return f"{words}; {known} of the others will take {about}; for {estimate.unknown} it is unknown: {NOTHING}"
 
 
 def _duration(seconds: float) -> str:
+    """Return seconds in words."""
     if seconds < 90:
         return f"{seconds:.0f} s"
     return (

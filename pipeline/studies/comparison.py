@@ -1,4 +1,4 @@
-"""Comparisons of a study's settings with its baseline, and the share of a difference that chance explains."""
+"""Compares a study's settings with its baseline, and tells effects from chance."""
 
 from __future__ import annotations
 
@@ -14,38 +14,38 @@ from pipeline.studies.format import CALIBRATOR, SECONDS, Study
 from pipeline.studies.measuring import DEVICE, SEED, Row, Setting, fitted, leaves_of, settings_of
 from pipeline.studies.runs import Place
 from trueodds.calibrators import FitError
-from trueodds.evaluation import differences
-from trueodds.evaluation.differences import LEVEL, MEASURES, Scores, Tested
+from trueodds.evaluation import paired_differences as differences
+from trueodds.evaluation.paired_differences import LEVEL, MEASURES, RowScores, TestedDifference
 from trueodds.metrics.significance.differences import Difference, holm, of_seeds
 
 MANY = 10
-"""Number of values from which on their bootstrap is taken: with fewer BCa's intervals are too short."""
+"""Number of values from which their bootstrap is used. With fewer values BCa's intervals are too short."""
 NOTE = (
-    "Calibration errors are plug-in estimates: chance raises each to about its noise floor, which is higher for the"
-    " less sharp of two calibrated models. Their differences are no evidence. The squared calibration error has no such"
-    " part and is tested."
+    "Calibration errors are plug-in estimates. Chance raises each one to about its noise floor, which is higher for the"
+    " less sharp of two calibrated models. Their differences are therefore no evidence. The squared calibration error"
+    " has no such bias and is tested."
 )
 
 
 @dataclass(frozen=True)
 class Compared:
-    """A setting and a calibrator beside the baseline with the same: the tested difference of a measure."""
+    """The tested difference of one measure between a setting and the baseline, with the same calibrator."""
 
     setting: str
     calibrator: str
-    tested: Tested
+    tested: TestedDifference
 
     def sentence(self) -> str:
-        """Says the difference, and whether chance explains it."""
+        """Return the difference in words, and whether chance explains it."""
         return self.tested.sentence(f"{self.setting}, {self.calibrator}", "the baseline's")
 
 
 def compare(study: Study, places: Sequence[Place]) -> list[Compared]:
-    """Compares every setting with the baseline on the seeds that both have; nothing without a baseline.
+    """Compare every setting with the baseline on the seeds that both have. Returns nothing without a baseline.
 
-    Each measure of `trueodds.evaluation.differences` is tested, plug-in calibration errors are not
-    (`measuring.is_plug_in`). The correction is for all differences of one measure. One that a calibrator does not
-    change, such as the error under temperature scaling, counts once.
+    Each measure of `trueodds.evaluation.paired_differences` is tested. Plug-in calibration errors are not tested (see
+    `measuring.is_plug_in`). The correction covers all differences of one measure. A difference that a calibrator does
+    not change, such as that of the error under temperature scaling, counts once.
     """
     if not study.baseline:
         return []
@@ -64,22 +64,23 @@ def compare(study: Study, places: Sequence[Place]) -> list[Compared]:
                     bins = done[0].run.params.evaluation.bins
                     for measure, difference in differences.differences(ours, theirs, bins=bins).items():
                         found.setdefault((name, measure, difference), entry)
-    tested = differences.tested([(measure, difference) for _, measure, difference in found])
+    tested = differences.adjust_p_values([(measure, difference) for _, measure, difference in found])
     compared = [Compared(name, entry, one) for ((name, *_), entry), one in zip(found.items(), tested, strict=True)]
     return sorted(compared, key=lambda one: MEASURES.index(one.tested.measure))
 
 
 def summary(compared: Sequence[Compared]) -> str:
-    """Counts the tested differences that chance does not explain; "" where nothing was tested."""
+    """Return the number of significant differences in words; "" if nothing was tested."""
     return differences.summary(one.tested for one in compared)
 
 
 def _setting(varied: Mapping[str, Any]) -> str:
+    """Return the name of a run's setting."""
     return " ".join(f"{leaf}={value}" for leaf, value in varied.items() if leaf != SEED and value is not None)
 
 
 def _baseline(study: Study, done: Sequence[Place], by_seed: Mapping[Any, Place]) -> dict[Any, Place]:
-    """The baseline's runs that agree with a setting in all other leaves, by seed; none for the baseline itself."""
+    """Return the baseline's runs by seed that equal a setting in all other parameters; none for the baseline itself."""
     varied = next(iter(by_seed.values())).run.varied
     rest = {leaf: value for leaf, value in varied.items() if leaf not in (SEED, *study.baseline)}
     if all(varied.get(leaf) == value for leaf, value in study.baseline.items()):
@@ -87,21 +88,21 @@ def _baseline(study: Study, done: Sequence[Place], by_seed: Mapping[Any, Place])
     return {p.run.overrides.get(SEED): p for p in done if p.run.matches({**rest, **study.baseline})}
 
 
-def _scores(place: Place, entry: str) -> Scores | None:
-    """Scores of the test rows; None where the validation rows do not determine the calibrator."""
+def _scores(place: Place, entry: str) -> RowScores | None:
+    """Return the scores of the test rows; None if the validation rows do not determine the calibrator."""
     val, test = place.logits()
     try:
         p_NC = fitted(val, entry)(test.logits_NC)
     except FitError:
         return None
-    return Scores.of_probabilities(p_NC, test.labels_N)
+    return RowScores.of_probabilities(p_NC, test.labels_N)
 
 
 def times(study: Study, table: Sequence[Row]) -> list[str]:
-    """Compares the time of each setting with the baseline's, where `seconds` is reported.
+    """Compare each setting's time with the baseline's, if `seconds` is reported.
 
-    The ratio is the geometric mean over the seeds that both have on one device. The time of a run is that of all its
-    attempts. Interval and test are Student's of the logarithms, corrected for the number of settings (Holm).
+    The ratio is the geometric mean over the seeds that both have on one device. The time of a run includes all its
+    attempts. Interval and test are Student's t on the logarithms, corrected for the number of settings (Holm).
     """
     if SECONDS not in study.report or not study.baseline:
         return []
@@ -117,37 +118,38 @@ def times(study: Study, table: Sequence[Row]) -> list[str]:
 
 
 def _log_ratios(ours: Sequence[Row], theirs: Sequence[Row]) -> list[float]:
-    """Logarithms of our seconds over theirs, for each seed and device that both have."""
+    """Return log(our seconds / theirs) for each seed and device that both have."""
     of = {(row.get(SEED), row.get(DEVICE)): row[SECONDS] for row in theirs if row.get(SECONDS)}
     pairs = [(row[SECONDS], of.get((row.get(SEED), row.get(DEVICE)))) for row in ours if row.get(SECONDS)]
     return [math.log(seconds / other) for seconds, other in pairs if other]
 
 
 def _time(name: str, difference: Difference, adjusted_p: float | None, tests: int) -> str:
+    """Return the ratio of times in words."""
     about = f"{name}: {math.exp(difference.mean):.2f} times the baseline's time"
     if adjusted_p is None or difference.lower is None or difference.upper is None:
-        return f"{about} (one seed, which says nothing of other runs)."
+        return f"{about} (one seed; other runs may differ)."
     low, high = (math.exp(end) for end in (difference.lower, difference.upper))
     verdict = f"{'faster' if difference.mean < 0 else 'slower'} than the baseline"
     if adjusted_p >= LEVEL:
-        verdict = "not told from the baseline's: chance explains it"
+        verdict = "not significantly different from the baseline's"
         if (seen := difference.detectable(LEVEL / tests)) is not None:
-            verdict += f"; {math.exp(seen):.3g} times would have been seen in 80% of repetitions"
+            verdict += f"; a ratio of {math.exp(seen):.3g} would be detected in 80% of repetitions"
     seeds = f"{difference.seeds} seeds"
     return f"{about} [{low:.2f}, {high:.2f}], {verdict} (p {adjusted_p:.2g} after Holm's correction; {seeds})."
 
 
 def baseline_of(study: Study, setting: Setting, settings: Sequence[Setting]) -> Setting | None:
-    """Finds the baseline that agrees with a setting in all other leaves; None where there is none."""
+    """Return the baseline that equals a setting in all other parameters, or None."""
     wanted = {leaf: setting.rows[0].get(leaf) for leaf in (*leaves_of(study), CALIBRATOR)} | study.baseline
     return next((one for one in settings if all(one.rows[0].get(leaf) == wanted[leaf] for leaf in wanted)), None)
 
 
 @dataclass(frozen=True)
 class OverSeeds:
-    """Mean of S values, their standard deviation (S - 1), and the mean's standard error and interval.
+    """Mean of S values, their standard deviation (divisor S - 1), and the mean's standard error and interval.
 
-    One value has its mean alone.
+    For one value only the mean is set.
     """
 
     values: int
@@ -159,13 +161,14 @@ class OverSeeds:
 
 
 def over_seeds(values: Sequence[float], level: float = 0.95) -> OverSeeds:
-    """Computes mean +- t_{S-1} s / sqrt(S), and from 10 values on the BCa bootstrap (Efron 1987) of the mean.
+    """Return mean and interval: mean +- t_{S-1} s / sqrt(S), or from 10 values the BCa bootstrap (Efron 1987).
 
     Raises:
-        ValueError: no value, or one that is not finite.
+        ValueError: There is no value, or one is not finite.
 
-    >>> over_seeds([1.0, 2.0, 3.0]).error
-    0.5773502691896258
+    Examples:
+        >>> over_seeds([1.0, 2.0, 3.0]).error
+        0.5773502691896258
     """
     x = np.asarray(values, np.float64)
     if not len(x) or not np.isfinite(x).all():
@@ -184,17 +187,24 @@ def over_seeds(values: Sequence[float], level: float = 0.95) -> OverSeeds:
 
 
 def cohens_d(first: Sequence[float], second: Sequence[float], *, small_samples: bool = False) -> float:
-    """Computes (mean of first - mean of second) / s (Cohen 1988, section 2.2).
+    """Return Cohen's d: (mean of first - mean of second) / s, with the pooled variance s^2.
 
-    s^2 = ((n-1) s_1^2 + (m-1) s_2^2) / (n + m - 2).
+    s^2 = ((n-1) s_1^2 + (m-1) s_2^2) / (n + m - 2). NaN if the variance is 0.
 
-    small_samples: times 1 - 3 / (4 (n + m) - 9), Hedges' correction (1981). NaN where there is no variance.
+    Args:
+        first: The n values of one side.
+        second: The m values of the other side.
+        small_samples: Whether d is multiplied by 1 - 3 / (4 (n + m) - 9), Hedges' correction (1981).
 
     Raises:
-        ValueError: fewer than two values on one side.
+        ValueError: One side has fewer than two values.
 
-    >>> round(cohens_d([2.0, 4.0], [1.0, 3.0]), 4)
-    0.7071
+    References:
+        Cohen, Statistical Power Analysis for the Behavioral Sciences, 1988, section 2.2.
+
+    Examples:
+        >>> round(cohens_d([2.0, 4.0], [1.0, 3.0]), 4)
+        0.7071
     """
     a, b = np.asarray(first, np.float64), np.asarray(second, np.float64)
     if min(len(a), len(b)) < 2:

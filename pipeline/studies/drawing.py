@@ -1,4 +1,4 @@
-"""A study's figures, of the runs that are done."""
+"""Draws a study's figures from its finished runs."""
 
 from __future__ import annotations
 
@@ -24,13 +24,19 @@ from trueodds.metrics import CalibrationSums
 def draw(
     study: Study, places: Sequence[Place], table: Sequence[Row], under_shift: Sequence[Row], out: Path
 ) -> list[Path]:
-    """Draws figure1.png and so on, each with an .svg beside it, and returns the PNGs.
+    """Draw figure1.png and so on, each with an .svg file, and return the PNGs.
 
-    A figure is left out where its settings have no run, or where the runs lack what it shows. table, under_shift: of
-    `measuring.rows_of` and `measuring.shifted_rows_of`.
+    A figure is left out if its settings have no run, or if the runs lack the data that it shows.
+
+    Args:
+        study: The study.
+        places: Its runs.
+        table: The rows of `measuring.rows_of`.
+        under_shift: The rows of `measuring.shifted_rows_of`.
+        out: The folder for the figures.
 
     Raises:
-        StudyError: a figure of training that names a column which the runs have not measured.
+        StudyError: A figure of training uses a column that the runs have not measured.
     """
     out.mkdir(parents=True, exist_ok=True)
     by_key = {place.key: place for place in places}
@@ -53,11 +59,11 @@ def draw(
 
 
 class _NothingError(Exception):
-    """The finished runs lack what a figure shows."""
+    """The finished runs lack the data that a figure shows."""
 
 
 class _Drawing:
-    """The material of figures: settings by short names, with the logits and epochs of their runs."""
+    """Data for figures: settings by short names, with the logits and epochs of their runs."""
 
     def __init__(
         self, study: Study, settings: Sequence[Setting], places: Mapping[str, Place], under_shift: Sequence[Row]
@@ -69,19 +75,21 @@ class _Drawing:
         self._calibrator = str(settings[0].rows[0][CALIBRATOR])
 
     def places(self, setting: Setting) -> list[Place]:
+        """Return the runs of a setting."""
         return [self._places[row[KEY]] for row in setting.rows]
 
     def arrays(self) -> dict[str, rows.Rows]:
-        """Reads what the first seed of each setting kept of single rows at named epochs."""
+        """Read the values of single rows at the epochs of `curves`, for the first seed of each setting."""
         found: dict[str, rows.Rows] = {name: read_npz(path) for name, one in self.names.items()
                  if (path := self.places(one)[0].folder / EPOCH_ROWS).is_file()}  # fmt: skip
         if not found:
             raise _NothingError
         if len({tuple(of["epochs"]) for of in found.values()}) > 1:
-            raise StudyError("a figure of named epochs needs the same `curves` in all of its runs; use `where`")
+            raise StudyError("a figure by epoch needs the same `curves` in all of its runs; select runs with `where`")
         return found
 
     def sums(self, place: Place) -> CalibrationSums:
+        """Return the calibration sums of a run's test rows."""
         val, test = place.logits()
         calibrator = measuring.fitted(val, self._calibrator)
         return CalibrationSums.from_probabilities(calibrator(test.logits_NC), test.labels_N)
@@ -97,7 +105,7 @@ def _reliability(spec: study_format.Reliability, drawing: _Drawing, out: Path, t
 def _training(_spec: study_format.Training, drawing: _Drawing, out: Path, title: str) -> None:
     of = drawing.arrays()
     if len(of) > 1:
-        raise StudyError(f"a figure `training` shows one setting, not {', '.join(of)}; name one with `where`")
+        raise StudyError(f"a figure `training` shows one setting, not {', '.join(of)}; select one with `where`")
     close_look.reliability(dict(*of.values()), out, title)
 
 
@@ -144,7 +152,7 @@ def _bars(spec: study_format.Bars, drawing: _Drawing, out: Path, title: str) -> 
 
 
 def _effects(spec: study_format.Effects, drawing: _Drawing, out: Path, title: str) -> None:
-    """A group for each baseline with all other leaves, a bar for each value that is compared with it."""
+    """Draw a group for each baseline with all other parameters, and a bar for each value compared with it."""
     by_leaves = {_leaves(drawing, one): one for one in drawing.settings}
     groups: dict[str, dict[str, float]] = {}
     for leaves, one in by_leaves.items():
@@ -158,7 +166,7 @@ def _effects(spec: study_format.Effects, drawing: _Drawing, out: Path, title: st
             groups.setdefault("\n".join([f"against {spec.against[value]}", *rest]), {})[str(value)] = d
     if not groups:
         raise _NothingError
-    across.effects(groups, f"Cohen's d of {_label(spec.y)} (below 0: less)", out, title)
+    across.effects(groups, f"Cohen's d of {_label(spec.y)} (below 0: lower)", out, title)
 
 
 def _shift(spec: study_format.Shift, drawing: _Drawing, out: Path, title: str) -> None:
@@ -194,23 +202,23 @@ _DRAWN: dict[str, Callable[[Any, _Drawing, Path, str], None]] = {
 
 
 def _label(column: str) -> str:
-    """Axis label of a measure."""
+    """Return the axis label of a measure."""
     return labels.label(column) + (", a plug-in estimate" if is_plug_in(column) else "")
 
 
 def title_of(study: Study, number: int) -> str:
-    """Names the n-th figure, from 1: by its own title, or by the study's with what the figure shows."""
+    """Return the title of the n-th figure, from 1: its own, or the study's with a description."""
     spec = study.figures[number - 1]
     if spec.title:
         return spec.title
     shown = {
         "reliability": "reliability diagrams", "bins": "ECE and MCE by the number of bins",
         "curves": "epochs of training", "training": "reliability of the training rows",
-        "gradients": "gradient norm by Brier score", "outcomes": "right and wrong rows by the true class's probability",
+        "gradients": "gradient norm by Brier score", "outcomes": "correct and wrong rows by p of the true class",
     }  # fmt: skip
     columns = [labels.name(getattr(spec, name)) for name in ("y", "x", "array") if hasattr(spec, name)]
     joined = " against ".join(columns)
-    words = {"bars": f"{joined} of each setting", "points": joined, "densities": f"densities of the {joined}",
+    words = {"bars": f"{joined} by setting", "points": joined, "densities": f"densities of the {joined}",
              "shift": f"{joined} under corruption", "effects": f"effect sizes of the {joined}"}  # fmt: skip
     where = "".join(f", {value}" for value in spec.where.values())
     fitted = "" if spec.calibrator == "identity" else f" after {spec.calibrator}"
@@ -218,13 +226,13 @@ def title_of(study: Study, number: int) -> str:
 
 
 def _within(column: str, value: float, lower: float, upper: float) -> Interval:
-    """An interval cut to the values that the column can have: of fractions 0 to 1."""
+    """Return an interval cut to the column's possible values, 0 to 1 for fractions."""
     least, most = labels.limits(column)
     return Interval(value, max(lower, least), min(upper, most))
 
 
 def _interval(setting: Setting, column: str) -> Interval | None:
-    """Interval over seeds; of one seed over rows, where that is known."""
+    """Return the interval over seeds; for one seed the interval over rows, if it is known."""
     mean = setting.mean(column)
     if mean is None:
         return None
@@ -237,18 +245,19 @@ def _interval(setting: Setting, column: str) -> Interval | None:
 
 
 def _beats(other: tuple[float, float], one: tuple[float, float]) -> bool:
+    """Return whether a point is at least as low as another in both measures, and lower in one."""
     return all(a <= b for a, b in zip(other, one, strict=True)) and other != one and not any(map(math.isnan, other))
 
 
 def _leaves(drawing: _Drawing, setting: Setting, other: Mapping[str, Any] | None = None) -> tuple[tuple[str, str], ...]:
-    """The leaves and calibrator of a setting as texts, some of them replaced by those of `other`."""
+    """Return a setting's parameters and calibrator as texts, with those in `other` replaced."""
     names = [*leaves_of(drawing.study), CALIBRATOR]
     values = {**setting.rows[0], **(other or {})}
     return tuple((name, str(values.get(name))) for name in names)
 
 
 def _name(setting: Setting, leaves: Sequence[str]) -> str:
-    """The values that tell it from the others; of numbers with their leaf's last word."""
+    """Return a short name: the values in which a setting differs. Numbers follow the last word of their parameter."""
     row = setting.rows[0]
     said = [
         str(row[leaf]) if isinstance(row[leaf], str) else f"{leaf.rpartition('.')[2]} {row[leaf]}"
@@ -259,5 +268,6 @@ def _name(setting: Setting, leaves: Sequence[str]) -> str:
 
 
 def _text(setting: Setting, leaf: str) -> str:
+    """Return a setting's value of a parameter as text."""
     value = setting.rows[0].get(leaf)
     return value if isinstance(value, str) else json.dumps(value, default=str)

@@ -18,7 +18,7 @@ from pipeline.studies.runs import quiet
 from trueodds.files import read_json, write_json
 
 RANGE = 30.0
-"""Largest ratio of two runs' work over which a time is scaled. Further off other costs than the net's prevail."""
+"""Largest ratio of two runs' work for which a time is scaled. Beyond it, other costs than the net's dominate."""
 KNOWN: dict[str, tuple[int, tuple[int, ...]]] = {
     "digits": (897, (1, 8, 8)),
     "cifar10": (45_000, (3, 32, 32)),
@@ -31,14 +31,14 @@ KNOWN: dict[str, tuple[int, tuple[int, ...]]] = {
     "sst-binary": (6_920, (100, 19)),
     "sst-fine": (8_544, (100, 19)),
 }
-"""Number of training rows and sizes of a row by default, for data sets that may not be downloaded yet."""
+"""Default number of training rows and sizes of a row, for data sets that may not be downloaded yet."""
 
 
 @dataclass(frozen=True)
 class Work:
-    """The quantities that a run's time depends on: rows x epochs x FLOPs for one row, kind of rows, method, device.
+    """The quantities that a run's time depends on: rows x epochs x FLOPs per row, kind of rows, method, device.
 
-    whole: the data set without `train_size`.
+    `whole` is True without `train_size`.
     """
 
     kind: str
@@ -53,20 +53,22 @@ class Work:
 
     @property
     def total(self) -> float:
-        """Floating-point operations of forward passes over all epochs."""
+        """Return the floating-point operations of the forward passes over all epochs."""
         return float(self.rows) * self.epochs * self.flops
 
 
 def work_of(params: Params, data: tuple[int, tuple[int, ...]] | None) -> Work | None:
-    """Computes the work of a run; None where it is not known, or where the run trains no net.
+    """Return the work of a run; None if it is unknown, or if the run trains no net.
 
-    data: training rows and sizes of a row, of a data set that KNOWN lacks.
+    Args:
+        params: The parameters of the run.
+        data: Training rows and sizes of a row, for a data set that is not in KNOWN.
     """
     from pipeline.nets import restore
     from pipeline.nets.sizes import device_name
 
     with quiet():
-        plan = stages.planned(params)
+        plan = stages.make_plan(params)
     known = KNOWN.get(params.data.dataset, data)
     if known is None or "net" not in plan:
         return None
@@ -88,12 +90,12 @@ def work_of(params: Params, data: tuple[int, tuple[int, ...]] | None) -> Work | 
 
 
 def of_record(record: dict[str, Any]) -> Work | None:
-    """Reads the work from a run's record."""
+    """Return the work in a run's record."""
     return None if record.get("work") is None else Work(**{**record["work"], "sizes": tuple(record["work"]["sizes"])})
 
 
 def to_record(params: Params, card: dict[str, Any]) -> dict[str, Any] | None:
-    """Writes the work of a run as JSON; `card` is that of the fetched data set."""
+    """Return the work of a run as JSON; `card` is the fetched data set's."""
     image = [card["input"].get(name) for name in ("channels", "height", "width")]
     features, rows = card["input"].get("features"), card["splits"]["train"]
     sizes = (*image,) if all(image) else (len(features),) if features else None
@@ -102,10 +104,10 @@ def to_record(params: Params, card: dict[str, Any]) -> dict[str, Any] | None:
 
 
 def seconds_of(params: Params, records: Sequence[dict[str, Any]]) -> float | None:
-    """Estimates the seconds of a run from the measured runs of nearest work, scaled by work.
+    """Estimate the seconds of a run from the measured runs with the most similar work, scaled by work.
 
-    These have the same kind of rows and device, and of equally near ones the same method. None where no run is within a
-    factor RANGE, or where the work is not known.
+    They have the same kind of rows and device; among equally similar ones the same method is preferred. Returns None if
+    no run is within a factor of RANGE, or if the work is unknown.
     """
     measured = [(work, record["seconds"]) for record in records if (work := of_record(record)) and record["seconds"]]
     of_data = [(work.rows, work.sizes) for work, _ in measured if work.whole and work.dataset == params.data.dataset]
@@ -123,9 +125,9 @@ def seconds_of(params: Params, records: Sequence[dict[str, Any]]) -> float | Non
 
 
 class Attempts:
-    """The time that all attempts of a run took, kept in a file beside its log, so that a killed one counts.
+    """The time that all attempts of a run took, stored in a file beside its log, so that a killed attempt counts.
 
-    A killed attempt ended when it last wrote into its log.
+    A killed attempt is taken to end at its last line in the log.
     """
 
     def __init__(self, path: Path, log: Path) -> None:
@@ -138,11 +140,11 @@ class Attempts:
         write_json(path, {"spent": self._spent, "started": self._started})
 
     def seconds(self) -> float:
-        """Sums all attempts until now."""
+        """Return the seconds of all attempts until now."""
         return self._spent + time.time() - self._started
 
     def stop(self) -> None:
-        """Ends the attempt of a run that is not done."""
+        """End the attempt of a run that is not finished."""
         write_json(self._path, {"spent": self.seconds()})
 
 

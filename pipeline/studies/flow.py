@@ -1,4 +1,4 @@
-"""The flow `study`: `prefect deployment run study/own -p study=losses.yaml`, once for each worker that takes runs."""
+"""The Prefect flow `study`: `prefect deployment run study/own -p study=losses.yaml`, once per worker that shares it."""
 
 from __future__ import annotations
 
@@ -23,31 +23,31 @@ from trueodds.processes import binding
 from trueodds.texts import plural
 
 GPU = "gpu"
-"""The tag of a run, and the limit in which it takes a slot."""
+"""Tag of a run, and name of the concurrency limit in which it takes a slot."""
 
 
 @task(persist_result=False, tags=[GPU])
 def run_one(home: Path, place: Place) -> None:
-    """One run of a study, in a slot of the limit `gpu`."""
+    """Carry out one run of a study in a slot of the limit `gpu`."""
     with slot(GPU):
         running.run_one(home, place, get_run_logger().info)
 
 
 def run_name() -> str:
-    """`losses.yaml`."""
+    """Return the name of the study, such as `losses.yaml`."""
     return str((flow_run.get_parameters() or {}).get("study", "study"))
 
 
 @flow(name="study", flow_run_name=run_name, persist_result=False, log_prints=False)
 def study(study: str, out: str = str(OUT)) -> State[Any]:
-    """Runs a study: each run is a task, and runs that are done, or that another worker works at, are not begun.
+    """Run a study. Each run is a task. Finished runs, and runs that another worker works on, are not started.
 
     Args:
-        study: Its .yaml file, seen from the checkout, or a paper's table such as focal/table1.
-        out: The folder of its table, figures and page.
+        study: Path of its .yaml file in the checkout, or a paper's study such as focal/table1.
+        out: Folder for the table, figures and page.
     """
     home, log = Path.cwd(), get_run_logger()
-    if "PREFECT__FLOW_RUN_ID" in os.environ:  # started by a worker: end with it
+    if "PREFECT__FLOW_RUN_ID" in os.environ:  # started by a worker: stop when the worker stops
         binding.die_with_parent(signal.SIGTERM, os.getppid())
 
     def make(home: Path, place: Place) -> None:

@@ -1,4 +1,4 @@
-"""The file of a study: its axes, the settings of all runs, the report, the figures, and the published numbers."""
+"""The format of a study's file: axes, settings of all runs, report, figures, and published numbers."""
 
 from __future__ import annotations
 
@@ -17,27 +17,27 @@ from pipeline import config
 from trueodds.calibrators import Identity
 from trueodds.dialect import read_yaml
 from trueodds.errors import ConfigError, unknown
-from trueodds.evaluation.entries import check_compared
+from trueodds.evaluation.entries import check_entries
 from trueodds.evaluation.measurement import measure
 
 PAPERS = Path(__file__).parent / "papers"
-"""Studies of the papers' tables and figures: <paper>/<table or figure>.yaml."""
+"""Folder with the studies of the papers' tables and figures: <paper>/<table or figure>.yaml."""
 CALIBRATOR = "calibrator"
 TEMPERATURE = "temperature"
-"""Column of calibrators that have a temperature."""
+"""Column with the temperature, for calibrators that have one."""
 SECONDS = "seconds"
-"""Column of runs: the seconds of the whole graph on the machine that ran it, beside whatever else ran there."""
+"""Column with a run's seconds for the whole graph, on its machine, including delays by other work there."""
 VALIDATION = "val_"
-"""Prefix of columns of the validation rows. A fitted calibrator was fitted on these rows."""
+"""Prefix of columns that are measured on the validation rows, to which the calibrators were fitted."""
 SPREADS = ("deviation", "error")
-"""Suffixes of a published number's spread over seeds: <column>_deviation, <column>_error."""
+"""Suffixes for the spread of a published number over seeds: <column>_deviation, <column>_error."""
 Leaves = Mapping[str, Any]
-"""Leaves of params.yaml, or names in them (`method_options.gamma`), with their values."""
+"""Parameters of params.yaml, or keys in one (`method_options.gamma`), with their values."""
 DIGITS = 1e-9
 
 
 class StudyError(ConfigError):
-    """A study with a key or value that is not allowed; nothing has run."""
+    """A study has a key or value that is not allowed. Nothing was run."""
 
 
 class _Part(BaseModel):
@@ -45,75 +45,77 @@ class _Part(BaseModel):
 
 
 class Source(_Part):
-    """The place of a published table."""
+    """The paper and the table or figure that a study reproduces."""
 
     paper: str
     place: str
 
 
 class Published(_Part):
-    """The numbers of a table. Each row has leaves that name a run, its calibrator, and columns of the report."""
+    """Published numbers. Each row has the parameters of a run, its calibrator, and columns of the report."""
 
     unit: Literal["percent", "fraction"] = "percent"
     plain: list[str] = Field(default_factory=list)
     """Columns that are printed in their own unit, such as an NLL in nats."""
     of: Literal["value", "difference"] = "value"
-    """difference: each number is one to the baseline's."""
+    """Meaning of the numbers: value, or difference, the difference from the baseline."""
     rows: list[dict[str, Any]]
-    """Beside a column may stand its published spread over seeds: <column>_deviation, or <column>_error for a standard
-    error."""
+    """Rows of the table. The spread over seeds may stand beside a column as <column>_deviation, or <column>_error for a
+    standard error."""
     sums: dict[str, float] = Field(default_factory=dict)
-    """The sum of each column's numbers, taken from the paper apart from the rows."""
+    """Sum of each column's numbers, copied from the paper separately, to detect copying errors in the rows."""
 
     @model_validator(mode="after")
     def _sums_hold(self) -> Self:
+        """Refuse rows that do not add up to the stated sums."""
         for column, stated in self.sums.items():
             actual = math.fsum(row[column] for row in self.rows if row.get(column) is not None)
             if abs(actual - stated) > DIGITS * max(1.0, abs(stated)):
-                raise ValueError(f"the published {column} add up to {actual:g}, and sums says {stated:g}; mend one")
+                raise ValueError(f"the published {column} add up to {actual:g}, but sums gives {stated:g}; correct one")
         return self
 
 
 class Choice(_Part):
-    """The rule by which a setting is taken, by its validation rows alone; seeds are taken together."""
+    """Rule that chooses settings by the validation rows alone, on the mean over seeds."""
 
     least: str | None = None
-    """A column of the validation rows, such as val_ece: the setting where its mean is least."""
+    """Column of the validation rows, such as val_ece. The setting with the lowest mean is chosen."""
     pareto: list[str] = Field(default_factory=list)
-    """Two or three such columns: all settings that no other one beats or equals in each of them."""
+    """Two or three such columns. All settings on the Pareto front are chosen, none of which another one dominates."""
     within: float | None = Field(None, gt=0, lt=1)
-    """Largest distance of a setting's mean validation accuracy below the best one's, such as 0.01."""
+    """Largest difference of a setting's mean validation accuracy from the best one's, such as 0.01."""
     calibrator: str = "identity"
-    """The calibrator of the columns; a fitted one is measured on the rows that it was fitted on."""
+    """Calibrator of the columns. A fitted calibrator is measured on the same rows that it was fitted to."""
     each: list[str] = Field(default_factory=list)
-    """Leaves, such as dataset: one choice among the settings that have the same."""
+    """Parameters, such as dataset: one choice is made for each combination of their values."""
 
     @model_validator(mode="after")
     def _one_rule(self) -> Self:
+        """Refuse a rule with neither or both of least and pareto, or with a column that is not allowed."""
         if (self.least is None) == (not self.pareto):
-            raise ValueError("it needs either least or pareto")
+            raise ValueError("give either least or pareto")
         if self.pareto and not 2 <= len(self.pareto) <= 3:
             raise ValueError(f"pareto has {len(self.pareto)} columns; allowed are two or three")
         allowed = {f"{VALIDATION}{column}" for column in columns()} - {f"{VALIDATION}{TEMPERATURE}"}
         for column in filter(None, [self.least, *self.pareto]):
             if column in columns():
-                raise ValueError(f"{column} is of the test rows, by which nothing is chosen; use {VALIDATION}{column}")
+                raise ValueError(f"{column} is a column of the test rows; choose by {VALIDATION}{column} instead")
             if column not in allowed:
                 raise ValueError(str(unknown("column", column, sorted(allowed))))
         return self
 
 
 class Step(_Part):
-    """One hyper-parameter, tuned with the earlier ones at their chosen values."""
+    """One step of sequential tuning: a parameter is tuned while earlier ones keep their chosen values."""
 
     leaf: str
     values: list[Any] = Field(min_length=1)
     where: dict[str, list[Any]] = Field(default_factory=dict)
-    """Values of leaves, such as {method: [s_avuc]}: the step is for runs that have one of each."""
+    """Values of parameters, such as {method: [s_avuc]}. The step applies to runs that have one of each."""
 
 
 class Tune(_Part):
-    """Sequential tuning, before the runs of the study, each setting of theirs by itself."""
+    """Sequential tuning of every setting by itself, before the study's runs."""
 
     seed: int = 0
     steps: list[Step] = Field(min_length=1)
@@ -122,86 +124,89 @@ class Tune(_Part):
 class _Figure(_Part):
     title: str = ""
     calibrator: str = "identity"
-    """The calibrator with which test rows are measured."""
+    """Calibrator of the test probabilities that are drawn."""
     where: dict[str, Any] = Field(default_factory=dict)
-    """Leaves of the runs that are drawn, such as {dataset: cifar10}."""
+    """Parameters that select the runs to draw, such as {dataset: cifar10}."""
 
 
 class Reliability(_Figure):
-    """A reliability diagram for each setting, of its first seed."""
+    """Reliability diagram of each setting, for its first seed."""
 
     kind: Literal["reliability"]
     bins: Annotated[int, Field(ge=1, le=1000)] = 15
 
 
 class Training(_Figure):
-    """A reliability diagram of the training rows at each epoch of `curves`, and the share of rows in each of 25 bins,
-    of one setting's first seed.
+    """Reliability diagram of the training rows at each epoch of `curves`, with the share of rows in each of 25 bins.
+
+    It shows the first seed of one setting.
     """
 
     kind: Literal["training"]
 
 
 class Bins(_Figure):
-    """ECE and MCE in 10 to 1,000 bins, the mean over seeds."""
+    """ECE and MCE with 10 to 1,000 bins, averaged over seeds."""
 
     kind: Literal["bins"]
 
 
 class Curves(_Figure):
-    """Columns of epochs.csv over the epochs."""
+    """Columns of epochs.csv by epoch."""
 
     kind: Literal["curves"]
     columns: list[str] = Field(default_factory=lambda: ["val_error", "val_nll", "val_ece"], min_length=1, max_length=9)
     smoothing: Annotated[float, Field(ge=0, lt=1)] = 0.0
-    """Exponential: the weight of the last level."""
+    """Exponential smoothing: the weight of the previous value."""
 
 
 class Points(_Figure):
-    """Settings in the plane of two measures of the test rows, with their intervals and their Pareto front."""
+    """Settings in the plane of two measures of the test rows, with their intervals and Pareto front."""
 
     kind: Literal["points"]
     x: str = "error_rate"
     y: str = "ece"
     front: bool = True
-    """Join those that no other one beats in both: lower is better. Not of a calibration error, a plug-in estimate."""
+    """Whether the Pareto front is drawn (lower is better). Never drawn for a calibration error, a plug-in estimate."""
 
 
 class Bars(_Figure):
-    """A measure of the test rows for each setting, with its interval."""
+    """Measure of the test rows for each setting, with its interval."""
 
     kind: Literal["bars"]
     y: str = "ece"
     groups: str | None = None
-    """A leaf, such as dataset: bars of one value stand together."""
+    """Parameter, such as dataset, by whose value the bars are grouped."""
 
 
 class Effects(_Figure):
-    """Cohen's d of a measure of the test rows over seeds: each value of a leaf against another value of it, all other
-    leaves as they are.
+    """Cohen's d of a measure of the test rows over seeds, between two values of a parameter.
+
+    All other parameters are equal.
     """
 
     kind: Literal["effects"]
     y: str = "ece"
     leaf: str = "method"
     against: dict[str, str] = Field(min_length=1)
-    """The baseline of each value, such as {mmce_kumar: ce, focal_mmce: fl2}."""
+    """Baseline of each value, such as {mmce_kumar: ce, focal_mmce: fl2}."""
     calibrators: list[str] = Field(default_factory=list)
-    """The calibrators that are compared, each with itself; empty: all of the study's."""
+    """Calibrators, each compared with itself; empty: all of the study's."""
 
 
 class Shift(_Figure):
-    """A measure under corruption, by severity: a line for each setting and calibrator, of runs whose `shift` is set."""
+    """Measure under corruption by severity: a line per setting and calibrator, for runs with `shift`."""
 
     kind: Literal["shift"]
     y: Literal["error_rate", "nll", "ece", "adaptive_ece", "adaptive_ece_l2"] = "adaptive_ece_l2"
     calibrators: list[str] = Field(default_factory=list)
-    """Lines; empty: all of the study's."""
+    """Calibrators that are drawn; empty: all of the study's."""
 
 
 class Densities(_Figure):
-    """The density of a number of each row over the rows, a panel for each epoch of `curves`, a line for each setting,
-    of its first seed.
+    """Density over the rows of a number of each row: a panel per epoch of `curves`, a line per setting.
+
+    It shows the first seed of each setting.
     """
 
     kind: Literal["densities"]
@@ -211,15 +216,16 @@ class Densities(_Figure):
 
 
 class Gradients(_Figure):
-    """Gradient norm against Brier score of each training row at the last epoch of `curves`, a panel for each setting,
-    of its first seed.
+    """Gradient norm against Brier score of each training row at the last epoch of `curves`, a panel per setting.
+
+    It shows the first seed of each setting.
     """
 
     kind: Literal["gradients"]
 
 
 class Outcomes(_Figure):
-    """Right and wrong test rows by p_y at each epoch of `curves`, panels for each setting, of its first seed."""
+    """Correct and wrong test rows by p_y at each epoch of `curves`, panels per setting, for its first seed."""
 
     kind: Literal["outcomes"]
 
@@ -231,46 +237,46 @@ Figure = Annotated[
 
 
 class Study(_Part):
-    """A study, as its file has it."""
+    """A study: the content of its file."""
 
     title: str = Field(min_length=1)
     about: str = ""
     source: Source | None = None
     hold: dict[str, Any] = Field(default_factory=dict)
-    """Leaves that all runs have, beside params.yaml."""
+    """Parameters that all runs share, which override params.yaml."""
     vary: dict[str, list[Any]] = Field(default_factory=dict)
-    """Axes: a leaf with its values, or several leaves with commas between, whose values are lists; the runs are their
-    product."""
+    """Axes, whose product gives the runs. A key is one parameter with its values, or several parameters separated by
+    commas, whose values are lists."""
     runs: list[dict[str, Any]] = Field(default_factory=list)
-    """Further runs, one by one."""
+    """Additional single runs."""
     leave_out: list[dict[str, Any]] = Field(default_factory=list, alias="except")
-    """Leaves of the runs in the product that are left out."""
+    """Parameters of the runs in the product that are left out."""
     calibrators: list[str] = Field(default_factory=lambda: ["identity"], min_length=1)
-    """Each run is measured with each, as entries of `evaluation.compare`."""
+    """Calibrators with which each run is measured, written like entries of `evaluation.compare`."""
     report: list[str] = Field(default_factory=lambda: ["error_rate", "nll", "ece"], min_length=1)
-    """Columns of the printed table; study.csv has all."""
+    """Columns of the printed table. study.csv has all columns."""
     baseline: dict[str, Any] = Field(default_factory=dict)
-    """The run to which paired differences are taken, by its leaves; empty: none are."""
+    """Parameters of the run that all others are compared with, in paired differences; empty: no comparison."""
     tune: Tune | None = None
-    """Sequential tuning by the rule of `choose`."""
+    """Sequential tuning by the rule in `choose`."""
     choose: Choice | None = None
     figures: list[Figure] = Field(default_factory=list)
-    """Figures that are drawn over the runs."""
+    """Figures to draw from the runs."""
     published: Published | None = None
     differs: list[str] = Field(default_factory=list)
     """Differences from the paper, in words."""
 
     @property
     def axes(self) -> list[tuple[str, ...]]:
-        """The leaves of each axis, in the order of the file."""
+        """Return the parameters of each axis, in the order of the file."""
         return [tuple(leaf.strip() for leaf in axis.split(",")) for axis in self.vary]
 
 
 def read(name: str) -> Study:
-    """Reads the study of a file, or of a paper by its place (`focal/table1`).
+    """Read a study from a file, or one of a paper by its name (`focal/table1`).
 
     Raises:
-        StudyError: no such study, or a key or value that is not allowed.
+        StudyError: There is no such study, or a key or value is not allowed.
     """
     path = Path(name)
     if path.suffix not in (".yaml", ".yml"):
@@ -284,17 +290,17 @@ def read(name: str) -> Study:
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         raise StudyError(f"{path} cannot be read as YAML: {' '.join(str(error).split())}") from None
     if not isinstance(tree, dict):
-        raise StudyError(f"{path} must hold title, vary and so on, not {type(tree).__name__}")
+        raise StudyError(f"{path} must contain keys such as title and vary, not {type(tree).__name__}")
     return parse(tree, str(path))
 
 
 def names() -> list[str]:
-    """Lists the papers' studies."""
+    """List the studies of papers."""
     return sorted(path.relative_to(PAPERS).with_suffix("").as_posix() for path in PAPERS.glob("*/*.yaml"))
 
 
 def parse(tree: Mapping[str, Any], source: str = "the study") -> Study:
-    """Parses and checks a study without running anything; raises as `read`."""
+    """Parse and check a study without running anything. Raises like `read`."""
     try:
         study = Study.model_validate(tree)
     except ValidationError as error:
@@ -313,21 +319,22 @@ def parse(tree: Mapping[str, Any], source: str = "the study") -> Study:
 
 
 def _check(study: Study) -> None:
+    """Raise ConfigError for names and values that do not fit each other."""
     leaves = [leaf for axis in study.axes for leaf in axis]
     if twice := {leaf for leaf in leaves if leaves.count(leaf) > 1}:
-        raise ConfigError(f"vary has {min(twice)!r} in two axes; give it once")
+        raise ConfigError(f"vary has {min(twice)!r} in two axes; list it once")
     of_lists = [*study.runs, *study.leave_out, study.baseline, *_of_choice(study)]
     for leaf in [*study.hold, *leaves, *(leaf for run in of_lists for leaf in run)]:
         if leaf.partition(".")[0] not in config.SECTION_OF:
             raise unknown("parameter", leaf, config.SECTION_OF)
     for (name, values), axis in zip(study.vary.items(), study.axes, strict=True):
         if not values:
-            raise ConfigError(f"vary: {name} has no value, so there is no run; give one, or take it out")
+            raise ConfigError(f"vary: {name} has no value, so there is no run; add a value or remove it")
         if wrong := [v for v in values if len(axis) > 1 and not (isinstance(v, list) and len(v) == len(axis))]:
-            raise ConfigError(f"vary: {name} has {wrong[0]!r}; allowed are lists of {len(axis)}, a value for each")
+            raise ConfigError(f"vary: {name} has {wrong[0]!r}; allowed are lists of {len(axis)}, one value for each")
     if not study.vary and not study.runs:
-        raise ConfigError("it has neither vary nor runs, so there is no run; give one of them")
-    check_compared(study.calibrators)
+        raise ConfigError("the study has neither vary nor runs, so there is no run; add one of them")
+    check_entries(study.calibrators)
     _check_figures(study)
     if missing := [column for column in study.report if column not in {*columns(), SECONDS}]:
         raise unknown("column in report", missing[0], sorted({*columns(), SECONDS}))
@@ -342,6 +349,7 @@ def _check(study: Study) -> None:
 
 
 def _check_figures(study: Study) -> None:
+    """Raise ConfigError for a figure with a calibrator, parameter or column that the study does not have."""
     known = {leaf for axis in study.axes for leaf in axis} | {leaf for run in [study.hold, *study.runs] for leaf in run}
     for number, figure in enumerate(study.figures):
         for calibrator in [figure.calibrator, *getattr(figure, "calibrators", ())]:
@@ -357,24 +365,24 @@ def _check_figures(study: Study) -> None:
 
 
 def _of_choice(study: Study) -> list[Mapping[str, Any]]:
-    """Mappings whose keys must be leaves; raises ConfigError for rules that need another."""
+    """Return mappings whose keys must be parameters. Raises ConfigError for a rule without another that it needs."""
     found: list[Mapping[str, Any]] = []
     if study.published and study.published.of == "difference" and not study.baseline:
-        raise ConfigError("published differences need a baseline; name its leaves")
+        raise ConfigError("published differences need a baseline; give its parameters")
     if study.choose:
         found.append(dict.fromkeys(study.choose.each))
         if study.choose.calibrator not in study.calibrators:
             raise ConfigError(f"choose: {unknown(CALIBRATOR, study.choose.calibrator, study.calibrators)}")
     if study.tune:
         if not study.choose or not study.choose.least:
-            raise ConfigError("tune needs a rule; give choose: {least: val_ece} or another column")
+            raise ConfigError("tune needs a rule; add choose: {least: val_ece} or another column")
         found += [{step.leaf: None, **step.where} for step in study.tune.steps]
     return found
 
 
 @dataclass(frozen=True)
 class Judging:
-    """How test rows are judged: the number of bins and the level of intervals."""
+    """Settings of the measurement: number of bins and confidence level of intervals."""
 
     bins: int = 15
     level: float = 0.95
@@ -382,12 +390,12 @@ class Judging:
 
 
 def published_keys(study: Study) -> list[str]:
-    """Lists the keys of a published row that name no run."""
+    """List the keys of a published row that do not select a run."""
     return [CALIBRATOR, *study.report, *(f"{column}_{spread}" for column in study.report for spread in SPREADS)]
 
 
 @cache
 def columns() -> frozenset[str]:
-    """Lists the columns that a run is measured by; they are fractions, but for scores and counts."""
+    """Return the columns that are measured for a run. All are fractions except scores and counts."""
     p_NC = np.array([[0.8, 0.2], [0.3, 0.7], [0.6, 0.4], [0.1, 0.9]])
     return frozenset([*measure(Identity(), np.log(p_NC), np.array([0, 1, 1, 1]), Judging()).values, TEMPERATURE])

@@ -1,6 +1,6 @@
-"""The table of a study: a row for each run and calibrator, measured from the kept logits in seconds, and kept too.
+"""The table of a study: one row for each run and calibrator, measured from stored logits and then stored as well.
 
-Rows of runs that differ in their seed alone make a setting. Runs with a shift have a second table, by severity.
+Rows that differ only in their seed form a setting. Runs with a shift have a second table, by severity.
 """
 
 from __future__ import annotations
@@ -29,44 +29,44 @@ from trueodds.evaluation.entries import name_and_options
 from trueodds.evaluation.measurement import measure
 from trueodds.evaluation.shift import FIGURES, ShiftMeasurement, by_severity, figures
 from trueodds.evaluation.shifted_logits import ShiftedLogits
-from trueodds.files import read_json, write_json, written
+from trueodds.files import atomic_write, read_json, write_json
 from trueodds.inputs.table import write as write_csv
 from trueodds.logits import Logits
 from trueodds.processes.progress import bar
 
 MEASURED, SHIFT_MEASURED = "measured.json", "shifted.json"
-"""Files in a run's folder that keep its rows."""
+"""Files in a run's folder that store its measured rows."""
 SEED = "seed"
 PROBLEM = "problem"
 KEY = "run"
 DEVICE = "device"
-"""The hardware that a run was trained on. Seconds are compared between runs of the same device alone."""
+"""Column with the hardware that trained a run. Seconds are compared only between runs on the same device."""
 SEVERITY = "severity"
 ERROR = "standard_error"
-"""Suffix of the standard error of a mean over corruptions: <figure>_standard_error."""
+"""Suffix for the standard error of a mean over corruptions: <figure>_standard_error."""
 PLUG_IN = re.compile(r"(^|_)(ece|sece|mce|ks_error|reliability)(_|$)")
-"""Columns of calibration errors that are estimated from the rows' own frequencies."""
+"""Columns with calibration errors that are plug-in estimates, computed from the frequencies of the same rows."""
 Row = Mapping[str, Any]
-"""A row of `rows_of` or `shifted_rows_of`, by columns."""
+"""One row of `rows_of` or `shifted_rows_of`, by column."""
 Lines = dict[str, dict[int, list[Row]]]
-"""Rows by the names of setting and calibrator, and by severity."""
+"""Rows by name of setting and calibrator, then by severity."""
 
 
 @dataclass(frozen=True)
 class Setting:
-    """Rows that differ in their seed alone."""
+    """Rows that differ only in their seed."""
 
     name: str
     rows: tuple[Row, ...]
 
     def mean(self, column: str) -> float | None:
-        """Averages a column over the seeds; None where one of them has no value."""
+        """Return a column's mean over the seeds; None if a seed has no value."""
         values = [row[column] for row in self.rows if row.get(column) is not None]
         return fmean(values) if len(values) == len(self.rows) else None
 
 
 def rows_of(places: Sequence[Place], entries: Sequence[str]) -> list[dict[str, Any]]:
-    """Measures the finished runs with each calibrator, in the order of the runs."""
+    """Return a row for each finished run and calibrator, in the order of the runs."""
     done = [place for place in places if place.is_done]
     code = _code_in_use("trueodds.evaluation.measurement", "trueodds.calibrators")
     table = []
@@ -82,7 +82,7 @@ def rows_of(places: Sequence[Place], entries: Sequence[str]) -> list[dict[str, A
 
 
 def shifted_rows_of(places: Sequence[Place], entries: Sequence[str]) -> list[dict[str, Any]]:
-    """Measures the finished runs that have a shift: a row for each calibrator and severity; 0 is without corruption."""
+    """Return a row for each finished run with a shift, calibrator and severity. Severity 0 means no corruption."""
     shifted = [place for place in places if place.is_done and (place.folder / SHIFT).is_dir()]
     code = _code_in_use("trueodds.evaluation.shift", "trueodds.calibrators")
     table = []
@@ -96,7 +96,7 @@ def shifted_rows_of(places: Sequence[Place], entries: Sequence[str]) -> list[dic
 
 
 def settings_of(study: Study, table: Sequence[Row]) -> list[Setting]:
-    """Groups the rows of a table by setting, in the order of each one's first row."""
+    """Group the rows of a table by setting, in the order of each setting's first row."""
     groups: dict[str, list[Row]] = {}
     leaves = leaves_of(study)
     for row in table:
@@ -106,18 +106,18 @@ def settings_of(study: Study, table: Sequence[Row]) -> list[Setting]:
 
 
 def leaves_of(study: Study) -> list[str]:
-    """Lists the leaves in which the settings of a study differ, without the seed."""
+    """List the parameters in which the settings of a study differ, without the seed."""
     leaves = [*(leaf for axis in study.axes for leaf in axis), *(leaf for run in study.runs for leaf in run)]
     return [leaf for leaf in dict.fromkeys(leaves) if leaf != SEED]
 
 
 def name_of(row: Row, leaves: Sequence[str]) -> str:
-    """Names a setting by its leaves, such as `method=ce net=resnet8`."""
-    return " ".join(f"{leaf}={row[leaf]}" for leaf in leaves if row.get(leaf) is not None) or "the one setting"
+    """Return the name of a setting, such as `method=ce net=resnet8`."""
+    return " ".join(f"{leaf}={row[leaf]}" for leaf in leaves if row.get(leaf) is not None) or "the single setting"
 
 
 def shift_lines(study: Study, table: Sequence[Row], spec: study_format.Shift) -> Lines:
-    """Groups the rows that a figure of shift draws; a severity has a row for each seed."""
+    """Group the rows that a shift figure draws. Each severity has one row per seed."""
     leaves = leaves_of(study)
     lines: Lines = {}
     for row in table:
@@ -131,10 +131,10 @@ def shift_lines(study: Study, table: Sequence[Row], spec: study_format.Shift) ->
 
 
 def mean_and_error(rows: Sequence[Row], column: str) -> tuple[float, float | None]:
-    """Averages a column of shift over seeds; returns the mean and its standard error.
+    """Return a shift column's mean over seeds and its standard error.
 
-    One seed: the mean over corruptions, and its standard error without the differences between corruptions that are the
-    same at every severity.
+    For one seed this is the mean over corruptions. Its standard error leaves out the differences between corruptions
+    that are the same at every severity.
     """
     values = [row[column] for row in rows]
     if len(values) > 1:
@@ -143,17 +143,17 @@ def mean_and_error(rows: Sequence[Row], column: str) -> tuple[float, float | Non
 
 
 def is_plug_in(column: str) -> bool:
-    """Whether a column is a calibration error, whose differences no test here is valid for.
+    """Return whether a column is a calibration error, for whose differences no test here is valid.
 
-    E[plug-in ECE] = ECE + a bias of about sqrt(2 / (pi N)) sum_b sqrt(w_b c_b (1 - c_b)) near calibration, w_b the
-    share and c_b the confidence of bin b. Two calibrated models of other sharpness differ by their biases, which no
-    number of resamples and seeds takes away.
+    E[plug-in ECE] = ECE + a bias of about sqrt(2 / (pi N)) sum_b sqrt(w_b c_b (1 - c_b)) near calibration, where w_b is
+    the share and c_b the confidence of bin b. Two calibrated models of different sharpness differ by their biases. More
+    resamples or seeds do not remove this difference.
     """
     return PLUG_IN.search(column) is not None
 
 
 def write(folder: Path, table: Sequence[Row]) -> list[Path]:
-    """Writes study.csv, and study.parquet where pyarrow is installed."""
+    """Write study.csv, and study.parquet if pyarrow is installed."""
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / "study.csv"
     write_csv(path, _names(table), table)
@@ -164,7 +164,7 @@ def write(folder: Path, table: Sequence[Row]) -> list[Path]:
 
 
 def write_shifted(folder: Path, table: Sequence[Row]) -> list[Path]:
-    """Writes shift.csv, unless no run has a shift."""
+    """Write shift.csv if any run has a shift."""
     if not table:
         return []
     path = folder / "shift.csv"
@@ -173,21 +173,22 @@ def write_shifted(folder: Path, table: Sequence[Row]) -> list[Path]:
 
 
 def fitted(val: Logits, entry: str) -> Calibrator:
-    """Fits a calibrator, an entry of `calibrators`, on validation rows.
+    """Fit a calibrator, given as an entry of `calibrators`, to validation rows.
 
     Raises:
-        FitError: the rows do not determine it.
+        FitError: The rows do not determine the calibrator.
     """
     name, options = name_and_options(entry)
     return calibrators.fit(val.logits_NC, val.labels_N, name, **options)
 
 
 def _code_in_use(*modules: str) -> str:
-    """A short hash of the code of these modules and of all that they import."""
+    """Return a short hash of the code of these modules and of everything that they import."""
     return fingerprint(code_hashes(modules))[:16]
 
 
 def _judging(place: Place) -> Judging:
+    """Return the measurement settings of a run."""
     evaluation = place.run.params.evaluation
     return Judging(evaluation.bins, evaluation.level)
 
@@ -199,7 +200,7 @@ def _kept(
     code: str,
     measured: Callable[[Place, Sequence[str]], Iterator[Any]],
 ) -> dict[str, Any]:
-    """Measures the entries, or reads what the same code measured earlier from the file `name` in the run's folder."""
+    """Return the rows of the entries: measured, or read from the file `name` if the same code measured them before."""
     path, judging = place.folder / name, _judging(place)
     kept: dict[str, Any] = read_json(path) if path.is_file() else {}
     keys = {entry: f"{entry} bins={judging.bins} level={judging.level} {code}" for entry in entries}
@@ -211,6 +212,7 @@ def _kept(
 
 
 def _measured(place: Place, entries: Sequence[str]) -> Iterator[Row]:
+    """Yield the measured row of each entry."""
     if not entries:
         return
     val, test = place.logits()
@@ -230,6 +232,7 @@ def _measured(place: Place, entries: Sequence[str]) -> Iterator[Row]:
 
 
 def _shifted(place: Place, entries: Sequence[str]) -> Iterator[list[Row]]:
+    """Yield the rows by severity of each entry."""
     if not entries:
         return
     val, _ = place.logits()
@@ -244,6 +247,7 @@ def _shifted(place: Place, entries: Sequence[str]) -> Iterator[list[Row]]:
 
 
 def _by_severity(entry: str, calibrator: Calibrator, shifted: ShiftedLogits, judging: Judging) -> list[Row]:
+    """Return one row per severity for one calibrator."""
     labels_N, bins = shifted.clean.labels_N, judging.bins
     clean = figures(calibrator, shifted.clean.logits_NC, labels_N, bins)
     by_corruption = [[figures(calibrator, of, labels_N, bins) for of in logits_SNC] for _, logits_SNC in shifted]
@@ -258,10 +262,12 @@ def _by_severity(entry: str, calibrator: Calibrator, shifted: ShiftedLogits, jud
 
 
 def _names(table: Sequence[Row]) -> list[str]:
+    """List the columns of a table."""
     return list(dict.fromkeys(name for row in table for name in row))
 
 
 def _parquet(path: Path, table: Sequence[Row], names: Sequence[str]) -> Path:
+    """Write a table as Parquet and return its path."""
     try:
         import pyarrow
         from pyarrow import parquet
@@ -269,11 +275,11 @@ def _parquet(path: Path, table: Sequence[Row], names: Sequence[str]) -> Path:
         raise MissingExtraError("a study's Parquet file", "pyarrow", "table") from None
     numbers = {*columns(), *(f"{VALIDATION}{name}" for name in columns()), SECONDS}
     arrays = {name: [row.get(name) if name in numbers else _text(row.get(name)) for row in table] for name in names}
-    with written(path) as aside:
+    with atomic_write(path) as aside:
         parquet.write_table(pyarrow.table(arrays), aside)
     return path
 
 
 def _text(value: Any) -> str | None:
-    """An axis holds values of any kind, and a column of Parquet has one."""
+    """Return a value as text. An axis may mix types, but a column of Parquet has one."""
     return None if value is None else str(value)

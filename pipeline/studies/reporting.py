@@ -1,4 +1,4 @@
-"""The report of a study: tables for people, sentences, files, and one HTML page that needs no network."""
+"""The report of a study: text tables, sentences, files, and one HTML page that needs no network."""
 
 from __future__ import annotations
 
@@ -31,17 +31,25 @@ FLOORS = {
     "mce": "mce_floor_mean",
     "classwise_ece": "classwise_floor",
 }
-"""Plug-in calibration errors, and the columns that hold what calibrated models show on average."""
+"""Plug-in calibration errors, and the columns with their average for a calibrated model."""
 SCORES = ("nll", "refinement_nll", "phi_", "brier", "mean_entropy", "sweep_bins", "calibration_p_value", TEMPERATURE)
-"""Beginnings of the names of columns that are no fractions."""
+"""Prefixes of columns that are not fractions."""
 
 
 @dataclass(frozen=True)
 class Findings:
-    """The findings of a study, in words.
+    """The results of a study in words.
 
-    cells: the table. shifted: a table for each figure of a shift. notes: remarks on the columns. compared: sentences on
-    differences. chosen: the rule's choice. tuned: a line for each choice of tuning. failed: messages of failed runs.
+    Attributes:
+        cells: The table.
+        shifted: A table for each shift figure.
+        notes: Remarks on the columns.
+        summary: The number of significant differences.
+        compared: Sentences about differences from the baseline.
+        chosen: The choice by the study's rule.
+        tuned: A line for each choice of tuning.
+        failed: The messages of failed runs.
+        runs: The number of finished runs.
     """
 
     cells: Sequence[Sequence[str]]
@@ -56,13 +64,14 @@ class Findings:
 
 
 def report(study: Study, done: Done, out: Path) -> str:
-    """Writes study.csv, study.parquet, the figures and study.html of the finished runs into the folder `out`.
+    """Write study.csv, study.parquet, the figures and study.html of the finished runs to the folder `out`.
 
-    Returns the words for a terminal. Nothing is written where no run is done.
+    Returns:
+        The report for a terminal. If no run is finished, nothing is written.
     """
     table = measuring.rows_of(done.places, study.calibrators)
     if not table:
-        return f"{study.title}: no run is done"
+        return f"{study.title}: no run is finished"
     under_shift = measuring.shifted_rows_of(done.places, study.calibrators)
     found = findings(study, done, table, under_shift)
     written = [*measuring.write(out, table), *measuring.write_shifted(out, under_shift)]
@@ -76,7 +85,7 @@ def report(study: Study, done: Done, out: Path) -> str:
 
 
 def findings(study: Study, done: Done, table: Sequence[Row], under_shift: Sequence[Row]) -> Findings:
-    """Puts the tables of `measuring.rows_of` and `measuring.shifted_rows_of` into words."""
+    """Put the tables of `measuring.rows_of` and `measuring.shifted_rows_of` into words."""
     compared = comparison.compare(study, done.places)
     chosen = choice.choose(study.choose, settings_of(study, table)) if study.choose else []
     return Findings(
@@ -95,16 +104,16 @@ def findings(study: Study, done: Done, table: Sequence[Row], under_shift: Sequen
 
 
 def markdown(of: Sequence[Sequence[str]]) -> list[str]:
-    """Formats `cells` as a table of Markdown."""
+    """Return `cells` as a Markdown table."""
     head, *rest = of
     return [f"| {' | '.join(row)} |" for row in (head, ["---"] * len(head), *rest)]
 
 
 def cells(study: Study, table: Sequence[Row]) -> list[list[str]]:
-    """Prints a head, and a row for each setting with mean and standard deviation over seeds; one seed: its interval.
+    """Return a header, and a row per setting with mean and standard deviation over seeds; for one seed, its interval.
 
-    Fractions are in %, the squared calibration error in squared points. A plug-in calibration error stands beside its
-    noise floor, and a published number beside the difference to it.
+    Fractions are in percent, the squared calibration error is in squared percentage points. A plug-in calibration error
+    is followed by its noise floor. A published number is followed by our difference from it.
     """
     axes = leaves_of(study)
     printed = [[*axes, CALIBRATOR, "runs", *study.report]]
@@ -122,23 +131,23 @@ def cells(study: Study, table: Sequence[Row]) -> list[list[str]]:
 
 
 def notes(study: Study) -> list[str]:
-    """Lists the remarks on the reported columns as a whole."""
+    """List remarks about the reported columns."""
     return [comparison.NOTE] if any(map(measuring.is_plug_in, study.report)) else []
 
 
 def chosen_lines(study: Study, chosen: Sequence[Chosen]) -> list[str]:
-    """Says which settings the rule took, with their test figures."""
+    """Return the settings that the rule chose, with their test results."""
     said = []
     for one in chosen:
         said.append(f"Chosen: {one.words}.")
         for setting in one.settings:
             figures = ", ".join(f"{column} {_cell(column, setting.rows)}" for column in study.report)
-            said.append(f"  {setting.name}: its test rows, which the choice did not look at: {figures}")
+            said.append(f"  {setting.name}: test rows, which the choice did not use: {figures}")
     return said
 
 
 def shift_cells(study: Study, table: Sequence[Row], spec: study_format.Shift) -> list[list[str]]:
-    """Prints the lines of a figure as a table, with standard errors; nothing where no run has a shift."""
+    """Return the lines of a shift figure as a table with standard errors; empty if no run has a shift."""
     lines = measuring.shift_lines(study, table, spec)
     severities = sorted({severity for of in lines.values() for severity in of})
     if not lines:
@@ -154,7 +163,7 @@ def shift_cells(study: Study, table: Sequence[Row], spec: study_format.Shift) ->
 
 
 def published_row(study: Study, row: Row) -> Row | None:
-    """Finds the published numbers of a row's setting, if there are any."""
+    """Return the published numbers for a row's setting, or None."""
     for published in study.published.rows if study.published else ():
         leaves = {key: value for key, value in published.items() if key not in published_keys(study)}
         if published.get(CALIBRATOR, study.calibrators[0]) == row[CALIBRATOR] and all(
@@ -165,7 +174,7 @@ def published_row(study: Study, row: Row) -> Row | None:
 
 
 def scale_of(column: str) -> tuple[float, int]:
-    """Returns the factor by which a column is multiplied, and its decimals. Scores are printed as they are."""
+    """Return the factor by which a column is multiplied, and its decimals. Scores are printed unscaled."""
     if column == SECONDS:
         return 1.0, 0
     if column.removeprefix(VALIDATION) == SQUARED:
@@ -174,6 +183,7 @@ def scale_of(column: str) -> tuple[float, int]:
 
 
 def _cell(column: str, rows: Sequence[Row]) -> str:
+    """Return a measured value with its spread or interval, and its noise floor."""
     if problem := next((row[PROBLEM] for row in rows if row.get(PROBLEM)), None):
         return str(problem)
     values = [row[column] for row in rows if row.get(column) is not None]
@@ -190,7 +200,7 @@ def _cell(column: str, rows: Sequence[Row]) -> str:
 
 
 def _floor(column: str, rows: Sequence[Row]) -> str:
-    """The noise floor of a plug-in calibration error, its mean over the rows; "" for other columns."""
+    """Return the mean noise floor of a plug-in calibration error; "" for other columns."""
     name = column.removeprefix(VALIDATION)
     if name not in FLOORS:
         return ""
@@ -200,7 +210,7 @@ def _floor(column: str, rows: Sequence[Row]) -> str:
 
 
 def _beside(study: Study, column: str, theirs: Row, rows: Sequence[Row], baseline: Setting | None) -> str:
-    """The published number, its spread over seeds, and how far ours is from it."""
+    """Return a published number, its spread over seeds, and our difference from it."""
     assert study.published is not None
     stated = theirs.get(column)
     if stated is None:
@@ -223,7 +233,7 @@ def _beside(study: Study, column: str, theirs: Row, rows: Sequence[Row], baselin
 
 
 def _write_page(path: Path, study: Study, findings: Findings, figures: Sequence[Path]) -> Path:
-    """Writes the page, with the PNGs in it."""
+    """Write the page with the PNGs embedded."""
     shown = [
         {"address": f"data:image/png;base64,{base64.b64encode(png.read_bytes()).decode()}", "words": _title(study, png)}
         for png in figures
@@ -234,4 +244,5 @@ def _write_page(path: Path, study: Study, findings: Findings, figures: Sequence[
 
 
 def _title(study: Study, png: Path) -> str:
+    """Return the title of the figure in a PNG."""
     return drawing.title_of(study, int(png.stem.removeprefix("figure")))

@@ -1,19 +1,20 @@
-"""Carrying out a study: each run once, as DVC's graph in a workspace of its own; what is done is kept.
+"""Carries out a study: each run once, by DVC's graph in a workspace of its own. Finished runs are stored.
 
-DVC gives the graph, the cache of nets that are trained already, and the experiment under which a run is listed
-(`dvc exp save`). DVC's own ways to run an experiment, `dvc exp run --temp` and `--queue`, are not used. Tried with DVC
-3.67.1 on runs of the digits:
+DVC provides the graph, the cache of trained nets, and the experiment under which a run is listed (`dvc exp save`).
+DVC's own ways to run an experiment, `dvc exp run --temp` and `--queue`, are not used. Tests with DVC 3.67.1 on runs of
+the digits showed:
 
-- No retry in place. A run of the queue that was killed is "Failed", and its folder goes with the checkpoint. After a
-  kill of `dvc exp run --temp` the next call makes a new folder, and training begins at its first epoch.
-- No recovery. After a kill of its worker a run is "Running" for good, and its training goes on as an orphan. The next
-  `dvc queue start` does not take the run again.
-- No keys. An experiment is looked up by a name and belongs to one commit. The queue takes the same settings twice. A
-  run that comes wholly from the cache still costs ten seconds of processor time.
-- Own data that git ignores are not in the folder.
-- `dvc queue start -j` limits the runs of one machine. Runs here take slots of Prefect's limit `gpu`, on all machines.
+- No retry in place. A killed run of the queue is "Failed", and its folder is deleted with the checkpoint. After a kill
+  of `dvc exp run --temp` the next call creates a new folder, and training starts at its first epoch.
+- No recovery. If its worker is killed, a run stays "Running" for ever and its training continues as an orphan. The next
+  `dvc queue start` does not pick the run up again.
+- No keys. An experiment is found by its name and belongs to one commit. The queue accepts the same settings twice. A
+  run that comes entirely from the cache still costs ten seconds of processor time.
+- Own data that git ignores are missing from the folder.
+- `dvc queue start -j` limits the runs of one machine. Runs here take slots of Prefect's limit `gpu` on all machines.
 
-The queue does run side by side, `dvc queue logs` shows progress, and a change of wording trains no net anew.
+In favour of the queue: it runs in parallel, `dvc queue logs` shows progress, and a change of wording trains no net
+again.
 """
 
 from __future__ import annotations
@@ -45,27 +46,28 @@ from trueodds.texts import plural
 
 WAIT_SECONDS = 2.0
 TRAINED = "Running stage 'train'"
-"""Line of DVC's log where a net is trained, rather than taken from the cache."""
+"""Line in DVC's log if a net is trained rather than taken from the cache."""
 LAST = 8
-"""Lines of a failed run's log that are shown."""
+"""Number of lines of a failed run's log that are shown."""
 
 
 Make = Callable[[Path, Place], None]
+"""Function that carries out one run."""
 RunAll = Callable[[Path, Sequence[Place]], dict[str, str]]
-"""Makes the runs at these places, and returns the message of each run that failed, by its key."""
+"""Function that carries out the runs at these places and returns the message of each failed run, by its key."""
 
 
 class RunError(UserError, RuntimeError):
-    """A run of a study that ended without logits."""
+    """A run of a study ended without logits."""
 
 
 class FailedRunsError(UserError, RuntimeError):
-    """Some runs of a study ended without logits; the others are in its table."""
+    """Some runs of a study ended without logits. The other runs are in its table."""
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """The number of runs, of those that are done, and of those whose time is not known; the seconds of the others."""
+    """Number of runs, of finished runs, and of runs whose time is unknown, with the seconds of all others."""
 
     runs: int
     done: int
@@ -75,25 +77,32 @@ class Estimate:
 
 @dataclass(frozen=True)
 class Done:
-    """The runs of a study, a line for each choice of tuning, and the message of each run that failed."""
+    """The runs of a carried out study, a line for each choice of tuning, and the message of each failed run."""
 
     places: tuple[Place, ...]
     tuned: tuple[str, ...]
     failed: tuple[str, ...]
 
     def check(self) -> None:
-        """Raises FailedRunsError where some runs failed."""
+        """Raise FailedRunsError if any run failed."""
         if self.failed:
             problems = "\n".join(self.failed)
             raise FailedRunsError(f"{plural(len(self.failed), 'run')} of {len(self.places)} failed:\n{problems}")
 
 
 def carry_out(study: Study, params: Path, home: Path, say: Callable[[str], None], run: RunAll | None = None) -> Done:
-    """Tunes a study, then runs what is left; `run` replaces `run_all`.
+    """Tune a study, then carry out its missing runs.
+
+    Args:
+        study: The study.
+        params: The file params.yaml.
+        home: The checkout.
+        say: Receives progress messages.
+        run: Replaces `run_all`.
 
     Raises:
-        ConfigError: settings that no run can have.
-        StudyError: no run of a step of tuning could be measured.
+        ConfigError: Settings are not possible.
+        StudyError: No run of a tuning step could be measured.
     """
     run = run or run_all
     failed: dict[str, str] = {}
@@ -111,14 +120,14 @@ def carry_out(study: Study, params: Path, home: Path, say: Callable[[str], None]
         say(line)
 
     untuned = expand(study, params)
-    places(home, [*untuned, *choice.trials(study, untuned, params)])  # refuses before hours of earlier steps
+    places(home, [*untuned, *choice.trials(study, untuned, params)])  # refuses bad settings before hours of tuning
     whole = places(home, choice.tune(study, untuned, params, measure, note))
     failed.update(run(home, whole))
     return Done(tuple(whole), tuple(tuned), tuple(failed.values()))
 
 
 def estimate(home: Path, of: Sequence[Place]) -> Estimate:
-    """Estimates how long the runs that are left will take, from the work and the times of those that are done here."""
+    """Estimate how long the missing runs will take, from the work and times of the runs finished here."""
     records = [read_json(path) for path in sorted(folder_of(home).glob(f"*/{RUN}"))]
     left = [place.run.params for place in of if not place.is_done]
     seconds = [duration.seconds_of(params, records) for params in left]
@@ -127,11 +136,11 @@ def estimate(home: Path, of: Sequence[Place]) -> Estimate:
 
 
 def run_all(home: Path, of: Sequence[Place], make: Make | None = None) -> dict[str, str]:
-    """Runs what is left, one after another; returns the message of each run that failed, by its key.
+    """Carry out the missing runs one after another and return the message of each failed run, by its key.
 
-    A run that was killed goes on from its checkpoint the next time. Several processes may do this at once, on one
-    machine, or on many that share the folder of finished runs. Each takes runs that no other one works at, and waits
-    for the others' in the end. `make` replaces `run_one`.
+    A killed run continues from its checkpoint the next time. Several processes may do this at the same time, on one
+    machine or on many that share the folder of finished runs. Each takes runs that no other process works on, and in
+    the end waits for those of the others. `make` replaces `run_one`.
     """
     failed: dict[str, str] = {}
     left = [place for place in of if not place.is_done]
@@ -158,7 +167,7 @@ def run_all(home: Path, of: Sequence[Place], make: Make | None = None) -> dict[s
 
 @contextmanager
 def _claim(place: Place) -> Iterator[bool]:
-    """Claims a run; False where another process works at it. The kernel gives a claim back when its process dies."""
+    """Claim a run. Yields False if another process works on it. The kernel releases a claim when its process dies."""
     place.folder.parent.mkdir(parents=True, exist_ok=True)
     lock = FileLock(place.folder.with_suffix(".lock"))
     try:
@@ -173,13 +182,18 @@ def _claim(place: Place) -> Iterator[bool]:
 
 
 def run_one(home: Path, place: Place, say: Say | None = None) -> None:
-    """Makes one run in its workspace; `say` hears the lines of its log.
+    """Carry out one run in its workspace.
 
-    Its seconds are those of all attempts together. They are unknown where DVC's cache had the net.
+    Its seconds are those of all attempts together. They are unknown if DVC's cache had the net.
+
+    Args:
+        home: The checkout.
+        place: The run.
+        say: Receives the lines of its log.
 
     Raises:
-        RunError: the graph failed; the message holds the last lines of the log.
-        WorkspaceError: its workspace is in use, or git refuses.
+        RunError: The graph failed. The message ends with the last lines of the log.
+        WorkspaceError: Its workspace is in use, or git failed.
     """
     log = place.folder.with_suffix(".log")
     log.parent.mkdir(parents=True, exist_ok=True)
@@ -198,7 +212,7 @@ def run_one(home: Path, place: Place, say: Say | None = None) -> None:
             try:
                 status = child.run(command, work.folder, work.environment(), line)
             except KeyboardInterrupt:
-                raise KeyboardInterrupt("the next call goes on from the last checkpoint") from None
+                raise KeyboardInterrupt("the next call continues from the last checkpoint") from None
             if status:
                 raise RunError(f"{place.run.name}: dvc repro ended with exit status {status}\n{_last_lines(log)}")
             trained = TRAINED in log.read_text(encoding="utf-8", errors="replace")
@@ -210,14 +224,14 @@ def run_one(home: Path, place: Place, say: Say | None = None) -> None:
             }
             _keep(work.folder, place, record, log)
             place.folder.with_suffix(".attempts.json").unlink()
-            if work.commit is not None and served:  # DVC saves what has all outputs of the graph
+            if work.commit is not None and served:  # DVC can only save a run that has all outputs of the graph
                 work.save_experiment(f"study-{place.key}")
             work.remove()
 
 
 @contextmanager
 def _counted(attempts: duration.Attempts) -> Iterator[None]:
-    """Keeps the time of an attempt that fails or is stopped."""
+    """Record the time of an attempt that fails or is stopped."""
     try:
         yield
     except BaseException:
@@ -226,7 +240,7 @@ def _counted(attempts: duration.Attempts) -> Iterator[None]:
 
 
 def _keep(work: Path, place: Place, record: dict[str, Any], log: Path) -> None:
-    """Keeps the logits and what belongs to them, whole or not at all."""
+    """Store the logits and the files that belong to them, all or none."""
     settings = {"name": place.run.name, "settings": place.run.params.model_dump(mode="json")}
     parent = place.folder.parent
     with tempfile.TemporaryDirectory(prefix=".aside-", dir=parent) as aside, naming(place.folder, Path(aside)):
@@ -245,6 +259,7 @@ def _keep(work: Path, place: Place, record: dict[str, Any], log: Path) -> None:
 
 
 def _last_lines(log: Path) -> str:
+    """Return the last lines of a log."""
     lines = [
         line.rstrip() for line in log.read_text(encoding="utf-8", errors="replace").replace("\r", "\n").split("\n")
     ]

@@ -1,4 +1,4 @@
-"""The runs of a study: the product of its axes, each run's key, and the folder that holds its results."""
+"""The runs of a study: the product of its axes, each run's key, and the folder of its results."""
 
 from __future__ import annotations
 
@@ -24,25 +24,28 @@ from trueodds.logits import Logits
 
 FOLDER = Path(".run") / "studies"
 STUDIES = "TRUEODDS_STUDIES"
-"""Environment variable: the folder of finished runs (FOLDER otherwise), so that machines share them."""
+"""Environment variable with the folder of finished runs, which machines can share. Default: FOLDER."""
 RUN, LOGITS, LOG = "run.json", "logits.npz", "log.txt"
-"""Files of a finished run, beside EPOCHS and, of runs with epochs to look at closely (`curves`), EPOCH_ROWS."""
+"""Files of a finished run. It also has EPOCHS and, if `curves` lists epochs, EPOCH_ROWS."""
 SHIFT = "shift"
-"""Folder with the logits of corrupted test rows, of runs with a shift."""
+"""Folder with the logits of corrupted test rows, for runs with a shift."""
 HASHES = FOLDER / "hashes.json"
-"""Hashes of own data. A file is read again only where its name, size or time has changed."""
+"""File with the hashes of own data. Data are hashed again only if a name, size or time has changed."""
 FETCHING = "pipeline.data.sources"
-"""The module whose imports are the code that makes the rows."""
+"""Module whose imports are the code that makes the rows."""
 LENGTH = 16
-"""Hexadecimal digits of a key."""
+"""Number of hexadecimal digits of a key."""
 
 
 @dataclass(frozen=True)
 class Run:
     """One run of a study.
 
-    varied: the leaves of the study's axes. overrides: all leaves that replace those of params.yaml. params: the whole
-    settings. tuned: the overrides that tuning chose.
+    Attributes:
+        varied: The parameters of the study's axes.
+        overrides: All parameters that override params.yaml.
+        params: The complete settings.
+        tuned: The overrides that tuning chose.
     """
 
     varied: Leaves
@@ -52,19 +55,19 @@ class Run:
 
     @property
     def name(self) -> str:
-        """The run's leaves in words, such as `method=ce seed=0`."""
+        """Return the run's parameters in words, such as `method=ce seed=0`."""
         said = [f"{leaf}={value}" for leaf, value in {**self.varied, **self.tuned}.items() if value is not None]
-        return " ".join(said) or "the one run"
+        return " ".join(said) or "the single run"
 
     def matches(self, leaves: Leaves) -> bool:
-        """Whether the run has all of these leaves."""
+        """Return whether the run has all of these parameters."""
         return _contains(self.overrides, leaves)
 
     def with_leaves(self, leaves: Leaves, tuned: Leaves, params: Path) -> Run:
-        """Replaces leaves of the run.
+        """Return the run with some parameters replaced.
 
         Raises:
-            ConfigError: settings that params.yaml refuses.
+            ConfigError: The settings are not valid in params.yaml.
         """
         overrides = {**self.overrides, **leaves}
         varied = {leaf: overrides[leaf] for leaf in self.varied}
@@ -72,11 +75,11 @@ class Run:
 
 
 def expand(study: Study, params: Path = Path("params.yaml")) -> list[Run]:
-    """Lists all runs, in the order of the file.
+    """List all runs in the order of the file.
 
     Raises:
-        StudyError: no run is left, two have the same settings, or the baseline is none of them.
-        ConfigError: settings that params.yaml refuses.
+        StudyError: No run is left, two have the same settings, or the baseline is not one of them.
+        ConfigError: Settings are not valid in params.yaml.
     """
     runs: list[Run] = []
     seen: dict[str, Run] = {}
@@ -85,17 +88,18 @@ def expand(study: Study, params: Path = Path("params.yaml")) -> list[Run]:
         run = Run(varied, overrides, config.load(params, overrides))
         key = fingerprint(run.params.model_dump(mode="json"))
         if key in seen:
-            raise StudyError(f"the runs {seen[key].name!r} and {run.name!r} have the same settings; take one out")
+            raise StudyError(f"the runs {seen[key].name!r} and {run.name!r} have the same settings; remove one")
         seen[key] = run
         runs.append(run)
     if not runs:
-        raise StudyError("no run is left after except; leave out less")
+        raise StudyError("except leaves out every run; leave out fewer")
     if study.baseline and not any(run.matches(study.baseline) for run in runs):
-        raise StudyError(f"no run has the baseline's {dict(study.baseline)}; name leaves of one of the runs")
+        raise StudyError(f"no run has the baseline's {dict(study.baseline)}; give parameters of one of the runs")
     return runs
 
 
 def _varied(study: Study) -> Iterator[dict[str, Any]]:
+    """Yield the axis parameters of each run."""
     axes = [
         [dict(zip(axis, value if len(axis) > 1 else [value], strict=True)) for value in values]
         for axis, values in zip(study.axes, study.vary.values(), strict=True)
@@ -108,12 +112,13 @@ def _varied(study: Study) -> Iterator[dict[str, Any]]:
 
 
 def _contains(leaves: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
+    """Return whether `leaves` contains all of `wanted`."""
     return all(leaf in leaves and leaves[leaf] == value for leaf, value in wanted.items())
 
 
 @dataclass(frozen=True)
 class Place:
-    """A run with its key and the folder of its results, which is whole or not there."""
+    """A run with its key and the folder of its results, which is complete or does not exist."""
 
     run: Run
     key: str
@@ -121,45 +126,47 @@ class Place:
 
     @property
     def is_done(self) -> bool:
+        """Return whether the run is finished."""
         return (self.folder / RUN).is_file()
 
     def record(self) -> dict[str, Any]:
-        """The record of a finished run: its seconds, commit, work and settings."""
+        """Return the record of a finished run: its seconds, commit, work and settings."""
         record: dict[str, Any] = read_json(self.folder / RUN)
         return record
 
     def logits(self) -> tuple[Logits, Logits]:
-        """The validation and the test logits of a finished run."""
+        """Return the validation and the test logits of a finished run."""
         return logits.read(self.folder / LOGITS, "val"), logits.read(self.folder / LOGITS, "test")
 
 
 def folder_of(home: Path) -> Path:
-    """The folder of finished runs, one folder each."""
+    """Return the folder of finished runs, which holds a folder for each."""
     return Path(os.environ.get(STUDIES) or home / FOLDER)
 
 
 def places(home: Path, runs: Sequence[Run]) -> list[Place]:
-    """Finds each run's place, in the order of the runs.
+    """Return each run's place, in the order of the runs.
 
     Raises:
-        ConfigError: settings that no run can have. Nothing has run by then.
+        ConfigError: Settings are not possible. Nothing has run by then.
     """
     keys = [key_of(run.params) for run in runs]
     return [Place(run, key, folder_of(home) / key) for run, key in zip(runs, keys, strict=True)]
 
 
 def key_of(params: Params) -> str:
-    """Computes the key of a run's logits; identical on every machine.
+    """Return the key of a run's logits, which is the same on every machine.
 
-    The key depends on the run's settings, the code that can change its numbers and its own data files. A comment, a
-    docstring or a progress bar leaves the key as it is (`pipeline.training.provenance`). So does a data setting that is
-    null. Evaluation settings do not count. They change no logits but those of corrupted rows.
+    The key depends on the run's settings, the code that can change its numbers, and its own data files. Comments,
+    docstrings and progress bars do not change it (`pipeline.training.provenance`), nor does a data setting that is
+    null. Evaluation settings do not count, because they change no logits except those of corrupted rows.
 
     Raises:
-        ConfigError, DataError: settings that no run can have.
+        ConfigError: Settings are not possible.
+        DataError: The data set cannot be used.
     """
     with quiet():
-        plan = stages.planned(params)
+        plan = stages.make_plan(params)
     tree = {
         "data": params.data.model_dump(mode="json", exclude={"path"}, exclude_none=True),
         "plan": plan,
@@ -170,7 +177,7 @@ def key_of(params: Params) -> str:
 
 
 def _own(params: Params) -> list[Path]:
-    """Lists the run's own data on this machine. The checksums of downloads are in the code."""
+    """List the run's own data files on this machine. Downloads are covered by the checksums in the code."""
     data = params.data
     folders = [Path(data.path), *([Path(os.environ["TRUEODDS_DATA"])] if os.environ.get("TRUEODDS_DATA") else [])]
     named = [folder / f"{data.dataset}{form}" for folder in folders for form in FORMS]
@@ -180,7 +187,7 @@ def _own(params: Params) -> list[Path]:
 
 
 def _digest(path: Path) -> str:
-    """SHA-256 of a file, or of the names and contents of a folder's files."""
+    """Return the SHA-256 of a file, or of the names and contents of a folder's files."""
     files = sorted(file for file in path.rglob("*") if file.is_file()) if path.is_dir() else [path]
     stats = [(file, file.stat()) for file in files]
     seen = fingerprint([[file.as_posix(), stat.st_size, stat.st_mtime_ns] for file, stat in stats])
@@ -198,7 +205,7 @@ def _digest(path: Path) -> str:
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Suppresses the remarks on a plan. A study plans hundreds of runs, and each makes its remarks when it begins."""
+    """Suppress log messages about a plan. A study plans hundreds of runs, which repeat them later."""
     log = logging.getLogger("pipeline")
     level = log.level
     log.setLevel(logging.ERROR)

@@ -1,1 +1,1 @@
-"""The training loop and what it needs."""
+"""The training loop and its parts. `pipeline.training.loop.train` is the entry."""

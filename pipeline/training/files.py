@@ -10,7 +10,7 @@ EPOCH_ROWS = "epoch_rows.npz"
 
 
 def empty_network(folder: Path) -> None:
-    """Makes `folder` and the folder of the network in it, without a network of an earlier run."""
+    """Create `folder` and the network's folder in it, and remove the network of an earlier run."""
     network = (folder / WEIGHTS).parent
     network.mkdir(parents=True, exist_ok=True)
     for name in (WEIGHTS, IMPORTED):

@@ -1,4 +1,4 @@
-"""The training loop. It survives a kill: one checkpoint folder per plan and data."""
+"""The training loop. A killed run continues from its checkpoint; each plan and data set has a checkpoint folder."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from pipeline.training.batches import SplitBatches
 from pipeline.training.checkpoint import EVERY, SHARE, Checkpoint
 from pipeline.training.machine.device import device_of, repeatable
 from pipeline.training.machine.processes import ALONE, Processes
-from pipeline.training.machine.speed import accelerated
+from pipeline.training.machine.speed import accelerate
 from pipeline.training.measuring import curves
 from pipeline.training.measuring.epoch import measure
 from pipeline.training.measuring.outputs import outputs
 from pipeline.training.plan import Plan, fingerprint
 from pipeline.training.start.beginning import Beginning
-from pipeline.training.state import Row, TrainingState
-from pipeline.training.trained import Trained
+from pipeline.training.training_result import TrainingResult
+from pipeline.training.training_state import Row, TrainingState
 from trueodds.errors import ConfigError
 from trueodds.processes.progress import bar
 
@@ -40,18 +40,38 @@ def train(
     every: float = EVERY,
     share: float = SHARE,
     processes: Processes = ALONE,
-) -> Trained:
-    """Trains as `plan` says; a run that was killed goes on from its last checkpoint to the same weights.
+) -> TrainingResult:
+    """Train a net as `plan` says. A run that was killed continues from its last checkpoint to the same weights.
 
-    On one machine the CPU result is repeatable bit for bit (same number of threads); on CUDA it is not promised.
-    `every` and `share` say how often the middle of an epoch is kept (`Checkpoint`). Of several `processes` each calls
-    this, with the same data and plan, and gets the same result; the first one writes checkpoints and shows the bar.
+    On one machine and with one number of threads, the result on the CPU is repeatable bit for bit. On CUDA it may
+    differ.
+
+    Args:
+        data: The data set.
+        plan: The run (`pipeline.training.resolution.plan_of`).
+        checkpoints: Folder of the checkpoints.
+        every: Seconds between two checkpoints within an epoch (`Checkpoint`).
+        share: Largest share of the time spent on checkpoints.
+        processes: This process among those that train together. Each of them calls this function with the same data and
+            plan and gets the same result. The first one writes checkpoints and shows the progress bar.
+
+    Returns:
+        The net, its logits and its history. `TrainingResult.write` writes them as files.
 
     Raises:
-        WeightsError: given weights that cannot be had, or of another net.
-        ConfigError: batches of one row, held-out rows of one class, a device that is not there, a net that the method
-            cannot look ahead through, or a part that would never learn.
-        TrainingError: the loss is no longer finite.
+        WeightsError: The initial weights cannot be read or downloaded, or belong to another net.
+        ConfigError: Batches would have one row, held-out rows have one class, the device does not exist, the method
+            cannot look ahead through the net, or a part of the method would never learn.
+        TrainingError: The loss is no longer finite.
+
+    Examples:
+        >>> from pipeline import data
+        >>> from pipeline.config import Data, Training
+        >>> from pipeline.training.resolution import plan_of
+        >>> wine = data.load(Data(dataset="wine"))
+        >>> plan = plan_of(Training(method="focal", epochs=1), "wine", "vector", held_out=False)
+        >>> train(wine, plan, Path("checkpoints")).logits["test"].shape
+        (60, 3)
     """
     check_processes(plan, data, processes)
     recipe, classes = plan.recipe, len(data.card["classes"])
@@ -59,13 +79,14 @@ def train(
     settings = {**plan.result_settings(), "data_sha256": data.card["sha256"]}
     beginning = processes.in_turn(lambda: Beginning.of(data, plan, device, checkpoints))
     settings |= beginning.settings
-    if processes.world > 1:  # each normalises its own share of a batch
+    if processes.world > 1:  # batch normalisation uses each process's own share of a batch
         settings["processes"] = processes.world
     state = TrainingState.initial(plan, beginning.learner)
     state.processes = processes
     net, method = state.net, state.method
 
     def features_of(own: Tensor, rows: int) -> Tensor:
+        """Return the features of all processes' rows, computed from this process's own."""
         with processes.own_draws(device):
             features_ND = net.features(own)
         return processes.gather(features_ND, rows)
@@ -74,16 +95,17 @@ def train(
         beginning.rows, device, recipe, method.views, held_out=bool(plan.method.held_out_parts),
         draws_ahead=not method.draws,
     )  # fmt: skip
-    method.meta.check(net, next(batches.train.ordered(2))[0])
-    # What is measured, and where, is in the name of the folder, not in the model's card.
+    method.meta.check(net, next(batches.train.in_order(2))[0])
+    # The name of the folder says what is measured and on which device; the model's card does not.
     key = fingerprint({**settings, "device": device.type, "curves": plan.curves, "epoch_metrics": plan.epoch_metrics})
     checkpoint = Checkpoint(checkpoints / key[:16], every=every if processes.is_first else math.inf, share=share)
     rows_folder = checkpoint.folder / ("" if processes.is_first else f"process-{processes.rank}")
     _resume(state, checkpoint, device)
     if processes.from_first(len(state.history)) != len(state.history):
         raise ConfigError(
-            f"process {processes.rank} finds no checkpoint in {checkpoint.folder}, and the first one does: processes of"
-            " several machines go on from a folder that all see; put the checkout on a shared disk, or remove it there"
+            f"process {processes.rank} finds no checkpoint in {checkpoint.folder}, and the first one does: processes on"
+            " several machines need a checkpoint folder that all can read; put the checkout on a shared disk, or remove"
+            " the folder on the first machine"
         )
 
     steps = batches.train.steps(recipe.batch_size)
@@ -96,20 +118,20 @@ def train(
         )
     with (
         repeatable(device, recipe.threads),
-        accelerated(net, recipe, device),
-        bar(total, "train", "step", done=state.steps_done(steps), hidden=not processes.is_first) as shown,
+        accelerate(net, recipe, device),
+        bar(total, "train", "step", done=state.steps_done(steps), hidden=not processes.is_first) as progress_bar,
     ):
         while len(state.history) < recipe.epochs:
             epoch, before = state.begin_epoch(plan.seed), steps * len(state.history)
-            held_out = batches.held_out_rows(recipe.batch_size, epoch.seed, done=epoch.held_out)
+            held_out = batches.held_out_rows(recipe.batch_size, epoch.seed, skip=epoch.held_out)
             net.train()
-            for inputs, labels in batches.train.shuffled(
-                recipe.batch_size, epoch.generator, done=epoch.steps, state=epoch.resumed, share=processes.share
+            for inputs, labels in batches.train.shuffle(
+                recipe.batch_size, epoch.generator, skip=epoch.steps, state=epoch.resumed, share=processes.share
             ):
                 progress = (before + epoch.steps) / total
                 state.set_rate(progress)
                 weights = batches.train.weights(inputs, recipe.node_weight)
-                if method.mixes:  # rows of all shares
+                if method.mixes:  # needs the rows of all processes
                     inputs = processes.gather(inputs, len(labels))
                 inputs, targets = method.batch(inputs, labels, classes, epoch.generator)
                 if method.mixes:
@@ -123,12 +145,12 @@ def train(
                 state.descend(loss, len(labels), apart, rows=rows)
                 gamma = method.exponents(batch)
                 epoch.add(loss.detach() * len(labels), batch.logits[: len(labels)], labels, gamma)
-                del batch, loss, apart  # else they stay while the next batch goes through the net: 20 MB
+                del batch, loss, apart  # otherwise they stay in memory during the next forward pass: 20 MB
                 for term in method.due(before + epoch.steps, progress):
                     inputs, labels = epoch.next(held_out)
                     value = term.value(net.head(features_of(processes.share(inputs), len(labels))), labels)
                     state.descend(term.at(progress) * value, len(labels), decay=False)
-                shown.update()
+                progress_bar.update()
                 if method.validates_after(before + epoch.steps):
                     val = outputs(net, batches.val, progress)
                     method.after_validation(val.logits, val.labels, step=before + epoch.steps)
@@ -138,46 +160,48 @@ def train(
             state.agree()
             row = measure(plan, state, epoch, batches, rows_folder)
             state.end_epoch(row)
-            shown.set_postfix_str(_standing(row, recipe.epochs), refresh=False)
+            progress_bar.set_postfix_str(_standing(row, recipe.epochs), refresh=False)
             if processes.is_first:
                 checkpoint.save(state, last=len(state.history) == recipe.epochs)
-    trained = _trained(beginning, plan, state, batches, settings, checkpoint, rows_folder)
-    processes.wait()  # the first one removes the checkpoint, from which all read
+    trained = _result(beginning, plan, state, batches, settings, checkpoint, rows_folder)
+    processes.wait()  # before the first one removes the checkpoint that all read
     return trained
 
 
 def check_processes(plan: Plan, data: DataSet, processes: Processes) -> None:
-    """Raises ConfigError for what several processes cannot do as one would."""
+    """Raise ConfigError for settings that several processes do not support."""
     if processes.world == 1:
         return
     said = f"{processes.world} processes train together"
     if data.card["input"]["kind"] == "tree":
-        raise ConfigError(f"{said}, and trees, whose rows have many labels, are learned from in one; start one process")
+        raise ConfigError(f"{said}, but trees, whose rows have many labels, need a single process; start one process")
     if plan.method.has_views:
-        raise ConfigError(f"{said}, and method {plan.method.name} has several views of each row; start one process")
+        raise ConfigError(f"{said}, but method {plan.method.name} has several views of each row; start one process")
     if plan.method.looks_through_all:
-        raise ConfigError(f"{said}, and lookahead: all is done in one; set method_options.lookahead: head")
+        raise ConfigError(f"{said}, but lookahead: all needs one process; set method_options.lookahead: head")
     if plan.recipe.batch_size < 2 * processes.world:
         raise ConfigError(
-            f"{said} on batches of {plan.recipe.batch_size} rows, and batch normalisation needs two rows in each; raise"
-            f" batch_size to {2 * processes.world} or more"
+            f"{said} on batches of {plan.recipe.batch_size} rows, but batch normalisation needs two rows per process;"
+            f" raise batch_size to {2 * processes.world} or more"
         )
 
 
 def _resume(state: TrainingState, checkpoint: Checkpoint, device: torch.device) -> None:
+    """Restore the state from the checkpoint, if there is one."""
     if saved := checkpoint.load(device):
         state.restore(saved)
         done, epochs = len(state.history), state.recipe.epochs
         more = f" and {state.middle['steps']:,} steps of the next" if state.middle else ""
-        log.info("going on after epoch %d of %d%s from %s", done, epochs, more, checkpoint.folder)
+        log.info("continuing after epoch %d of %d%s from %s", done, epochs, more, checkpoint.folder)
 
 
 def _standing(row: Row, epochs: int) -> str:
+    """Return the text beside the progress bar."""
     split = "train" if row["val_nll"] is None else "val"
     return f"epoch {row['epoch']}/{epochs} {split} error {row[f'{split}_error']:.3f} NLL {row[f'{split}_nll']:.3f}"
 
 
-def _trained(
+def _result(
     beginning: Beginning,
     plan: Plan,
     state: TrainingState,
@@ -185,11 +209,11 @@ def _trained(
     settings: dict[str, Any],
     checkpoint: Checkpoint,
     rows_folder: Path,
-) -> Trained:
-    """The net with the weights that the selection takes, its logits, and what its card must say."""
+) -> TrainingResult:
+    """Return the net with the selected weights, its logits, and the settings for its card."""
     net, method, selection = state.net, state.method, state.selection
     selection.take(net)
-    penalties = method.acted()
+    penalties = method.penalty_tallies()
     for line in penalties:
         log.info("penalty %(name)s: not 0 at %(acted)d of its %(steps)d steps, mean %(mean).4g x beta %(beta)g", line)
     for note in method.notes():
@@ -210,4 +234,4 @@ def _trained(
     splits = {"val": batches.val, "test": batches.test}
     logits = {name: outputs(net, split).logits.cpu().numpy() for name, split in splits.items()}
     rows = curves.read_rows(rows_folder, plan.curves)
-    return Trained(beginning.net.eval().cpu(), logits, state.history, rows, settings, checkpoint)
+    return TrainingResult(beginning.net.eval().cpu(), logits, state.history, rows, settings, checkpoint)

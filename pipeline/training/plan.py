@@ -1,4 +1,4 @@
-"""A training run, resolved: everything that decides its result but the data, in one frozen value."""
+"""A resolved training run: everything that decides its result except the data, in one frozen value."""
 
 from __future__ import annotations
 
@@ -14,11 +14,12 @@ from pipeline.training.recipe import Recipe
 
 
 @dataclass(frozen=True)
-class Start:
-    """Weights to begin with, as a plan names them.
+class InitialWeights:
+    """Initial weights, as a plan names them.
 
-    source: a file's path, or torchvision: and the full name of its weights. sha256: of the file; of torchvision's the
-    first digits, which its file's name states.
+    Attributes:
+        source: Path of a file, or `torchvision:` and the full name of the weights.
+        sha256: SHA-256 of the file. For torchvision's weights, its first digits, which the file name contains.
     """
 
     source: str
@@ -27,13 +28,20 @@ class Start:
 
 @dataclass(frozen=True)
 class Plan:
-    """The training loop's input: no null is left, every name is resolved, and what does not fit was refused.
+    """Input of the training loop: no value is null, every name is resolved, and invalid settings have been refused.
 
     `pipeline.training.resolution.plan_of` makes it from params.yaml.
-    device: auto, cpu or cuda; the loop finds it on the machine where it runs.
-    curves: the epochs that are measured row by row. epoch_metrics: what is measured of every epoch, besides.
-    start: given weights; None: they are drawn.
-    code: source file -> SHA-256, of the code that this run is made by (`pipeline.training.provenance`).
+
+    Attributes:
+        net: Shape of the net.
+        recipe: Settings of the optimisation.
+        method: The training method.
+        seed: Seed of the weights, the order of the rows and the augmentation.
+        device: auto, cpu or cuda; the loop resolves it on the machine where it runs.
+        curves: Epochs at which every row is measured.
+        code: Source file -> SHA-256 of the code of this run (`pipeline.training.provenance`).
+        start: Initial weights; None means random ones.
+        epoch_metrics: Extra metrics of every epoch.
     """
 
     net: Shape
@@ -43,18 +51,18 @@ class Plan:
     device: str
     curves: tuple[int, ...]
     code: Mapping[str, str]
-    start: Start | None = None
+    start: InitialWeights | None = None
     epoch_metrics: tuple[str, ...] = ()
 
     @property
     def head_alone(self) -> bool:
-        """Whether only the head learns, and from rows that are the same in every epoch: their features are, too."""
+        """Whether only the head learns, and rows never change, so that features can be computed once."""
         recipe = self.recipe
         moved = recipe.padding or recipe.flip or recipe.crop_scale or recipe.randaugment
         return recipe.freeze == "body" and not moved and not self.method.changes_rows
 
     def result_settings(self) -> dict[str, Any]:
-        """The settings of the training, as a model's card holds them."""
+        """Return the settings of the training, as a model's card holds them."""
         return {
             "recipe": asdict(self.recipe),
             "method": self.method.to_json(),
@@ -65,11 +73,11 @@ class Plan:
         }
 
     def to_json(self) -> dict[str, Any]:
-        """All of it, file by file: two plans of equal JSON make the same net of the same data."""
+        """Return the whole plan. Two plans with equal JSON make the same net from the same data."""
         measured = {"curves": list(self.curves), "epoch_metrics": list(self.epoch_metrics)}
         return {**self.result_settings(), "device": self.device, **measured, "code": dict(self.code)}
 
 
 def fingerprint(tree: Any) -> str:
-    """SHA-256 of a JSON-like value, independent of key order."""
+    """Return the SHA-256 of a JSON-like value, independent of key order."""
     return hashlib.sha256(json.dumps(tree, sort_keys=True).encode()).hexdigest()

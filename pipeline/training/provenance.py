@@ -1,7 +1,7 @@
-"""The source files that make a training run, and hashes of the code in them that can change a number.
+"""The source files of a training run, and hashes of the code in them that can change a number.
 
-Comments, docstrings, annotations, formatting and log messages are not hashed (`_essence`), and neither are LEFT_OUT and
-tables of names (methods, nets, recipes): what they say of a run is in its Plan as values.
+The hash leaves out comments, docstrings, annotations, formatting and log messages (`_essence`). It also leaves out
+LEFT_OUT and the tables of names (methods, nets, recipes): a run's Plan holds their entries as values.
 """
 
 from __future__ import annotations
@@ -18,21 +18,22 @@ ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = ("trueodds", "pipeline")
 LEFT_OUT = ("pipeline.config", "trueodds.cli", "trueodds.errors", "trueodds.processes.progress")
 """Modules that only check what a person wrote, word an error or show progress. No number of a finished run depends on
-them; a module belongs here only while that is so.
+them. A module may be listed here only as long as that is true.
 """
 _SILENT_IMPORTS = ("__future__", "collections.abc", "logging", "typing")
-"""Modules whose names serve annotations and log messages."""
+"""Modules whose names are used only in annotations and log messages."""
 _SILENT_FIELDS = ("annotation", "returns", "type_comment", "type_ignores", "type_params", "kind")
-"""Fields of syntax trees that say types, or how a text was written."""
+"""Fields of syntax trees that hold types or formatting."""
 
 
 def code_hashes(modules: Iterable[str]) -> dict[str, str]:
-    """File -> SHA-256 of its code, for the named modules and all of this project that they import, at once or later,
-    wherever the import stands. LEFT_OUT and what only they import do not count.
+    """Return file -> SHA-256 of its code, for the named modules and all modules of this project that they import.
 
-    Imports under `if TYPE_CHECKING` run no code and do not count. An import from a package counts the module that it
-    names, and the package's `__init__` only where it names something else: beyond telemetry's switches, an `__init__`
-    here only gives names to what its modules hold.
+    Imports inside functions count. LEFT_OUT, and modules that only those import, do not count. Imports under
+    `if TYPE_CHECKING` run no code and do not count.
+
+    An import from a package counts the module that it names. The package's `__init__` counts only if the import names
+    something else: apart from switching telemetry off, an `__init__` here only re-exports names of its modules.
     """
     hashes: dict[Path, tuple[str, str]] = {}
     left_out = {_file(name) for name in LEFT_OUT}
@@ -40,36 +41,36 @@ def code_hashes(modules: Iterable[str]) -> dict[str, str]:
     while waiting:
         file = waiting.pop()
         if file not in hashes and file not in left_out:
-            name, hashed, imported = _scanned(file, file.stat().st_mtime_ns)
+            name, hashed, imported = _scan(file, file.stat().st_mtime_ns)
             hashes[file] = name, hashed
             waiting += imported
     return dict(sorted(hashes.values()))
 
 
 @cache
-def _scanned(file: Path, changed_ns: int) -> tuple[str, str, tuple[Path, ...]]:
-    """Name, hash and imports of a file; kept, for a study plans hundreds of runs that share most of their files."""
+def _scan(file: Path, changed_ns: int) -> tuple[str, str, tuple[Path, ...]]:
+    """Return name, hash and imports of a file. Cached, because a study plans hundreds of runs that share most files."""
     tree = ast.parse(file.read_bytes())
     return file.relative_to(ROOT).as_posix(), code_hash(tree), tuple(_imports(tree))
 
 
 def code_hash(tree: ast.Module) -> str:
-    """SHA-256 of what a source file computes; equal for two that differ only in what `_essence` leaves out."""
+    """Return the SHA-256 of what a source file computes; differences that `_essence` leaves out do not change it."""
     return hashlib.sha256(json.dumps(_essence(tree), sort_keys=True).encode()).hexdigest()
 
 
 def _essence(node: object, in_class: bool = False) -> Any:
-    """A syntax tree as JSON, without docstrings, annotations, log messages and imports for them.
+    """Return a syntax tree as JSON, without docstrings, annotations, log messages and imports for them.
 
-    Annotations in the body of a class stay: they make the fields of dataclasses and pydantic's models. Empty fields are
-    left out, for versions of Python differ in them.
+    Annotations in the body of a class stay, because they define fields of dataclasses and pydantic models. Empty fields
+    are left out, because versions of Python differ in them.
     """
     if isinstance(node, list):
         return [_essence(item, in_class) for item in node if not _is_silent(item, in_class)]
     if not isinstance(node, ast.AST):
         return repr(node)
     if isinstance(node, ast.AnnAssign) and not in_class:
-        assert node.value is not None, "others are silent"
+        assert node.value is not None, "an annotation without a value is silent"
         node = ast.Assign([node.target], node.value)
     silent = () if isinstance(node, ast.AnnAssign) else _SILENT_FIELDS
     of_class = "body" if isinstance(node, ast.ClassDef) else None
@@ -82,7 +83,7 @@ def _essence(node: object, in_class: bool = False) -> Any:
 
 
 def _is_silent(node: object, in_class: bool) -> bool:
-    """Whether a statement changes no number."""
+    """Return whether a statement cannot change a number."""
     match node:
         case ast.Expr(ast.Constant(str())):  # a docstring, also of a constant
             return True
@@ -99,7 +100,7 @@ def _is_silent(node: object, in_class: bool) -> bool:
 
 
 def _imports(node: ast.AST) -> Iterator[Path]:
-    """The project's files that the code below a node imports."""
+    """Yield the project's files that the code below a node imports."""
     if isinstance(node, ast.Import):
         names = [alias.name for alias in node.names]
     elif isinstance(node, ast.ImportFrom):
@@ -116,7 +117,7 @@ def _imports(node: ast.AST) -> Iterator[Path]:
 
 
 def _file(module: str) -> Path | None:
-    """The source of a module of this project; None for what is no module, or another's."""
+    """Return the source file of a module of this project; None for anything else."""
     if module.partition(".")[0] not in PACKAGES:
         return None
     path = ROOT.joinpath(*module.split("."))

@@ -1,4 +1,4 @@
-"""How a net is optimised: the numbers of a training recipe, and the schedule of the learning rate."""
+"""A training recipe: the numbers of the optimisation, and the schedule of the learning rate."""
 
 from __future__ import annotations
 
@@ -14,25 +14,46 @@ from pipeline.nets.text import VECTORS
 
 @dataclass(frozen=True)
 class Recipe:
-    """How a net is optimised, and which epoch's weights are taken.
+    """Settings of the optimisation of a net, and of the selection of its weights.
 
-    net: a name of `pipeline.nets`; of a paper whose nets are not here empty, until params.yaml names another.
-    schedule: `rate_at` below. milestones and warmup are fractions of the run, so the schedule scales with `epochs`.
-    weight_decay: an L2 term in the gradient, of adamw apart from it (Loshchilov and Hutter 2019).
-    freeze: what of the net does not learn (`pipeline.training.start.freezing`). head_epochs: so many epochs at first in
-    which the head alone learns.
-    selection: last epoch, or the first epoch of least validation error, NLL, or NLL after temperature scaling.
-    reduction and clip: the papers' public code sums the loss over the batch and clips the gradient's norm to 2 at
-    every step; the mean needs neither. clip 0: none.
-    held_out: what becomes of held-out rows that the method does not learn from. apart: nothing, so that it has as many
-    rows as the methods that do. official: they are training rows, as in the public code of meta-calibration.
-    vectors_rate, node_weight: of trees, whose loss is the sum over the labelled nodes, and whose batch's the mean over
-    trees. The words' vectors go down by plain SGD at this rate, without decay or schedule (0: they do not learn); the
-    loss of a node that is no root is multiplied by the weight.
-    threads: of the CPU; 0 is torch's choice. Sums depend on it in the last bits.
-    precision: of the net's body in training steps, bfloat16 by autocast; pooling, head, loss, penalties, and all that
-    is measured and written are float32 in any case. compile: the same part by torch.compile; graphs: as CUDA graphs.
-    validate_every: so many epochs lie between two measurements of the validation rows; the last is always measured.
+    Attributes:
+        net: Name of a net (`pipeline.nets`). Empty if the paper's nets do not exist here; params.yaml must then name
+            one.
+        epochs: Number of epochs.
+        batch_size: Rows in a batch.
+        optimizer: The optimizer.
+        learning_rate: Highest learning rate.
+        momentum: Momentum of sgd.
+        nesterov: Whether sgd uses Nesterov momentum.
+        weight_decay: An L2 term in the gradient; for adamw it is decoupled (Loshchilov and Hutter 2019).
+        schedule: Schedule of the learning rate (`rate_at`).
+        milestones: Fractions of the run at which a step schedule multiplies the rate by `decay`. As they are fractions,
+            the schedule scales with `epochs`.
+        decay: Factor of a step schedule.
+        warmup: Fraction of the run during which the rate rises from 0.
+        selection: last takes the last epoch. The others take the first epoch with the least validation error, NLL, or
+            NLL after temperature scaling.
+        reduction: sum or mean of the losses of a batch. The papers' public code sums, and clips the gradient's norm to
+            2 at every step; the mean needs neither.
+        clip: Largest norm of the gradient; 0 means no clipping.
+        padding: Zero padding of images before a random crop, in pixels.
+        flip: Whether to flip images at random.
+        crop_scale: Smallest area share of a random resized crop; 0 means none.
+        randaugment: Number of RandAugment operations; 0 means none.
+        freeze: Part of the net that does not learn (`pipeline.training.start.freezing`).
+        head_epochs: Number of first epochs in which only the head learns.
+        vectors_rate: For trees, the learning rate of the word vectors: plain SGD without decay or schedule. 0: they do
+            not learn.
+        node_weight: For trees, the factor of the loss of a node that is not a root. A tree's loss is the sum over its
+            labelled nodes, and a batch's loss is the mean over trees.
+        held_out: Use of held-out rows if the method does not learn from them. apart: none, so that it has as many rows
+            as methods that do. official: they are training rows, as in the public code of meta-calibration.
+        threads: Threads of the CPU; 0 is torch's choice. Sums depend on it in the last bits.
+        precision: Precision of the net's body in training steps; bfloat16 uses autocast. Pooling, head, loss,
+            penalties, measurements and files are always float32.
+        compile: Whether torch.compile compiles the same part: off, features, or graphs (as CUDA graphs).
+        validate_every: Number of epochs between two measurements of the validation rows; the last epoch is always
+            measured.
     """
 
     net: str
@@ -65,10 +86,15 @@ class Recipe:
     validate_every: int = 1
 
     def rate_at(self, progress: float) -> float:
-        """The learning rate at `progress` in [0, 1) through the run.
+        """Return the learning rate at `progress` in [0, 1) through the run.
 
         step: learning_rate x decay for each milestone passed. cosine: learning_rate (1 + cos(pi progress)) / 2.
-        constant. Until `warmup` times progress / warmup: the rate rises linearly from 0.
+        constant: learning_rate. Before `warmup` the rate is multiplied by progress / warmup, so it rises linearly from
+        0.
+
+        Examples:
+            >>> [Recipe("mlp", 10, schedule="cosine").rate_at(t) for t in (0.0, 0.5)]
+            [0.1, 0.05]
         """
         highest = self.learning_rate * (progress / self.warmup if progress < self.warmup else 1.0)
         if self.schedule == "cosine":
@@ -77,7 +103,7 @@ class Recipe:
         return float(highest * self.decay**passed)
 
     def optimizer_of(self, net: nn.Module) -> torch.optim.Optimizer:
-        """The optimizer of the net's parameters but its words' vectors, at the highest learning rate."""
+        """Return the optimizer of all parameters except word vectors, at the highest learning rate."""
         settings: dict[str, Any] = {"lr": self.learning_rate, "weight_decay": self.weight_decay}
         parameters = [parameter for name, parameter in net.named_parameters() if name != VECTORS]
         if self.optimizer == "adam":
@@ -86,11 +112,11 @@ class Recipe:
             return torch.optim.AdamW(parameters, **settings)
         if self.optimizer == "adagrad":
             return torch.optim.Adagrad(parameters, **settings)
-        if parameters[0].is_cuda:  # one kernel for all parameters, and a rate that changes without a new one
+        if parameters[0].is_cuda:  # one kernel for all parameters, and a rate that changes without a new kernel
             settings |= {"fused": True, "lr": torch.tensor(self.learning_rate, device=parameters[0].device)}
         return torch.optim.SGD(parameters, momentum=self.momentum, nesterov=self.nesterov, **settings)
 
     def vectors_optimizer_of(self, net: nn.Module) -> torch.optim.SGD | None:
-        """That of the words' vectors, where the net learns them."""
+        """Return the optimizer of the word vectors, if the net learns them."""
         vectors = [parameter for name, parameter in net.named_parameters() if name == VECTORS]
         return torch.optim.SGD(vectors, self.vectors_rate) if vectors and self.vectors_rate else None

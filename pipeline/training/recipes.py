@@ -1,4 +1,4 @@
-"""Named training recipes: the papers' own, and short ones for two CPU cores. A leaf set in params.yaml wins."""
+"""Named training recipes: the papers' own, and short ones for two CPU cores. Settings in params.yaml override them."""
 
 from __future__ import annotations
 
@@ -13,18 +13,21 @@ from pipeline.training.recipe import Recipe
 from trueodds.errors import ConfigError, unknown
 
 USUAL_RATE = {"sgd": 0.1, "adam": 0.001, "adamw": 0.001, "adagrad": 0.01}
-"""Where params.yaml names another optimizer than the recipe and no learning_rate."""
+"""Optimizer -> learning rate, if params.yaml names another optimizer than the recipe and no learning_rate."""
 
 AUTOMATIC: dict[Kind, str] = {"image": "cpu", "vector": "mlp", "text": "newsgroups", "tree": "sst"}
-"""The recipe `auto`, but of the digits, which have their own."""
+"""Kind of rows -> recipe that `auto` selects. Digits have a recipe of their own."""
 
 
 @dataclass(frozen=True)
 class NamedRecipe:
     """A recipe that params.yaml can name.
 
-    beside: what the paper's runs had in other leaves of params.yaml: splits and seeds.
-    paper_nets: those of the paper's tables, where the recipe has no net of its own: they have several, or none is here.
+    Attributes:
+        about: Description.
+        recipe: The recipe.
+        beside: Other settings of params.yaml in the paper's runs: splits and seeds.
+        paper_nets: Nets of the paper's tables, if the recipe has no net: the paper has several, or none exists here.
     """
 
     about: str
@@ -34,11 +37,12 @@ class NamedRecipe:
 
 
 def _paper(about: str, epochs: int, beside: str = "", paper_nets: str = "", **changes: Any) -> NamedRecipe:
-    """The focal paper's public code, on which the later papers build: loss summed over the batch, gradients clipped."""
+    """Return a recipe of the focal paper's public code, which later papers also use: summed loss, clipped gradients."""
     return NamedRecipe(about, replace(Recipe("", epochs, reduction="sum", clip=2.0), **changes), beside, paper_nets)
 
 
 def _newsgroups(about: str, epochs: int, beside: str = "", **changes: Any) -> NamedRecipe:
+    """Return a recipe of 20 Newsgroups."""
     recipe = Recipe(
         net="gp_cnn",
         epochs=epochs,
@@ -55,6 +59,7 @@ def _newsgroups(about: str, epochs: int, beside: str = "", **changes: Any) -> Na
 
 
 def _sst(about: str, epochs: int, beside: str = "") -> NamedRecipe:
+    """Return a recipe of the Stanford Sentiment Treebank."""
     recipe = Recipe(
         net="tree_lstm",
         epochs=epochs,
@@ -81,7 +86,7 @@ RECIPES = {
             batch_size=64,
             padding=1,
             flip=False,
-            threads=1,  # a second one gains little, and waiting for it on a busy machine costs 50 times
+            threads=1,  # a second thread gains little, and on a busy machine waiting for it takes 50 times as long
         ),
     ),
     "cpu": NamedRecipe("32 x 32 images within 30 minutes on 2 cores", Recipe(net="resnet8", epochs=30)),
@@ -218,12 +223,17 @@ RECIPES = {
 def resolve(
     training: Training, dataset: str, kind: Kind, of_method: Mapping[str, OptionValue] = MappingProxyType({})
 ) -> Recipe:
-    """The named recipe with the method's settings put over it, and the leaves of params.yaml that are not null over
-    both; `kind`: of the data set's rows.
+    """Return the named recipe with the method's settings, and with those in params.yaml that are not null.
+
+    Args:
+        training: The section `training` of params.yaml.
+        dataset: Name of the data set.
+        kind: Kind of its rows.
+        of_method: Settings of the method's preset.
 
     Raises:
-        ConfigError: an unknown recipe, no net where the recipe has none, or a leaf that the chosen optimizer or
-            schedule does not have.
+        ConfigError: The recipe is unknown, it has no net and none is named, or the optimizer or schedule does not have
+            one of the settings.
     """
     automatic = "digits" if dataset == "digits" else AUTOMATIC[kind]
     name = automatic if training.recipe == "auto" else training.recipe
@@ -244,17 +254,17 @@ def resolve(
         raise ConfigError("training.nesterov is true, but momentum is 0; set momentum above 0, or nesterov: false")
     if not recipe.net:
         raise ConfigError(
-            f"recipe {name!r} has no net of its own: its paper's tables have {RECIPES[name].paper_nets}; name the one"
+            f"recipe {name!r} has no net of its own; its paper's tables have {RECIPES[name].paper_nets}. Name the net"
             f" to train, such as net: {RECIPES[AUTOMATIC[kind]].recipe.net} (trueodds nets)"
         )
     return recipe
 
 
-def _refuse_idle(recipe: Recipe, changes: dict[str, object], leaves: tuple[str, ...], key: str, needed: str) -> None:
-    """A setting that would be ignored is a mistake; one of the recipe's own is not."""
+def _refuse_idle(recipe: Recipe, changes: dict[str, object], leaves: tuple[str, ...], key: str, value: str) -> None:
+    """Raise ConfigError for a setting that would have no effect, unless it is the recipe's own."""
     for leaf in leaves:
-        if leaf in changes and getattr(recipe, key) != needed:
+        if leaf in changes and getattr(recipe, key) != value:
             raise ConfigError(
-                f"training.{leaf} = {changes[leaf]!r} is for {key} {needed}, and {key} is {getattr(recipe, key)};"
-                f" leave {leaf} null, or set {key}: {needed}"
+                f"training.{leaf} = {changes[leaf]!r} needs {key} {value}, and {key} is {getattr(recipe, key)};"
+                f" leave {leaf} null, or set {key}: {value}"
             )

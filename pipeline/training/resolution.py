@@ -1,4 +1,4 @@
-"""From params.yaml to a Plan: names looked up, defaults filled in, and what does not fit refused, once."""
+"""Resolution of params.yaml to a Plan: names are looked up, defaults filled in, and invalid settings refused."""
 
 from __future__ import annotations
 
@@ -22,12 +22,23 @@ LOOP = "pipeline.training.loop"
 
 
 def plan_of(training: Training, dataset: str, kind: Kind, *, held_out: bool) -> Plan:
-    """The plan of a run on a data set of this kind of rows; held_out: some are set aside to learn from in another way.
+    """Return the plan of a run.
+
+    Args:
+        training: The section `training` of params.yaml.
+        dataset: Name of the data set.
+        kind: Kind of its rows.
+        held_out: Whether the data set has held-out rows.
 
     Raises:
-        ConfigError: an unknown recipe, net, method or option; no such weights to begin with; settings that do not fit
-            each other or the kind; held-out rows that the method needs and the data do not have; an epoch in `curves`
-            that the run does not have.
+        ConfigError: A recipe, net, method or option is unknown; the initial weights do not exist; settings contradict
+            each other or the kind of rows; the method needs held-out rows and there are none; or `curves` names an
+            epoch that the run does not have.
+
+    Examples:
+        >>> from pipeline.config import Training
+        >>> plan_of(Training(method="fl3"), "wine", "vector", held_out=False).net.name
+        'mlp'
     """
     method = methods.resolve(training.method, training.method_options)
     recipe = recipes.resolve(training, dataset, kind, method.recipe)
@@ -43,7 +54,7 @@ def plan_of(training: Training, dataset: str, kind: Kind, *, held_out: bool) -> 
     _check_compile(method, recipe, dataset, kind)
     if recipe.validate_every > 1 and recipe.selection != "last":
         raise ConfigError(
-            f"training.validate_every is {recipe.validate_every}, and selection {recipe.selection} looks at the"
+            f"training.validate_every is {recipe.validate_every}, and selection {recipe.selection} needs the"
             " validation rows after every epoch; set validate_every: 1, or selection: last"
         )
     if late := [epoch for epoch in sorted(training.curves) if epoch > recipe.epochs]:
@@ -56,29 +67,31 @@ def plan_of(training: Training, dataset: str, kind: Kind, *, held_out: bool) -> 
     return Plan(shape, recipe, method, training.seed, training.device, epochs, code, start, measured)
 
 
-def _check_freezing(recipe: Recipe, shape: Shape, started: bool) -> None:
+def _check_freezing(recipe: Recipe, shape: Shape, has_start: bool) -> None:
+    """Raise ConfigError if frozen layers would have random weights, or settings of freezing contradict each other."""
     if recipe.freeze == freezing.NOTHING and not recipe.head_epochs:
         return
-    if not started:
+    if not has_start:
         keeps = f"training.freeze is {recipe.freeze}, head_epochs {recipe.head_epochs}"
         raise ConfigError(
-            f"{keeps}: some layers would stay as they were drawn, at random; set training.start to the weights to begin"
-            f" with, such as {pretrained.TORCHVISION}resnet18, or freeze: {freezing.NOTHING} and head_epochs: 0"
+            f"{keeps}: some layers would keep random weights; set training.start to initial weights,"
+            f" such as {pretrained.TORCHVISION}resnet18, or freeze: {freezing.NOTHING} and head_epochs: 0"
         )
     freezing.check(shape, recipe.freeze)
     if recipe.freeze == freezing.BODY and recipe.head_epochs:
         raise ConfigError(
-            f"training.head_epochs is {recipe.head_epochs}, and freeze is {freezing.BODY}: the head learns alone in all"
-            " epochs; set head_epochs: 0, or freeze to what stays frozen after them"
+            f"training.head_epochs is {recipe.head_epochs}, and freeze is {freezing.BODY}: only the head learns in all"
+            " epochs; set head_epochs: 0, or freeze to the part that stays frozen after them"
         )
     if recipe.head_epochs >= recipe.epochs and recipe.freeze != freezing.BODY:
         raise ConfigError(
-            f"training.head_epochs is {recipe.head_epochs} of {recipe.epochs} epochs; set it below, or freeze:"
-            f" {freezing.BODY} for a head that learns alone"
+            f"training.head_epochs is {recipe.head_epochs} of {recipe.epochs} epochs; set it lower, or set freeze:"
+            f" {freezing.BODY} to train only the head"
         )
 
 
 def _check_net(shape: Shape, training: Training, dataset: str, kind: Kind) -> None:
+    """Raise ConfigError if the net takes another kind of rows."""
     if shape.kind != kind:
         source = f"recipe {training.recipe!r} has the net" if training.net is None else "training.net is"
         allowed = nets.names(kind)[0]
@@ -89,27 +102,25 @@ def _check_net(shape: Shape, training: Training, dataset: str, kind: Kind) -> No
 
 
 def _check_words(training: Training, recipe: Recipe, method: Composition, dataset: str, kind: Kind) -> None:
-    """Raises ConfigError for what words and trees of words cannot have, and for settings of trees elsewhere."""
+    """Raise ConfigError for settings that texts and trees do not support, and for settings of trees with other rows."""
     if kind != "tree":
         for leaf in ("vectors_rate", "node_weight"):
             if getattr(training, leaf) is not None:
-                problem = (
-                    f"training.{leaf} is {getattr(training, leaf):g}, which is for trees, and data set {dataset!r}"
-                )
+                problem = f"training.{leaf} is {getattr(training, leaf):g}, which needs trees, and data set {dataset!r}"
                 raise ConfigError(f"{problem} holds {kind}s; set it to null")
     if kind not in ("text", "tree"):
         return
     if mixed := [part.name for part in method.components if getattr(part.function, "mixes", False)]:
         raise ConfigError(
             f"method {method.name!r}: {mixed[0]} mixes the numbers of rows, and data set {dataset!r} holds {kind}s,"
-            f" whose numbers are names of words; leave {mixed[0]} out (smoothing works on {kind}s)"
+            f" whose numbers are word ids; leave {mixed[0]} out (smoothing works on {kind}s)"
         )
     if kind != "tree":
         return
     if method.held_out_parts:
         raise ConfigError(
-            f"method {method.name!r}: {' and '.join(method.held_out_parts)} learns from held-out rows, and from trees"
-            f" no method does; take another (data set {dataset!r} holds {kind}s)"
+            f"method {method.name!r}: {' and '.join(method.held_out_parts)} learns from held-out rows, which trees do"
+            f" not support; use another method (data set {dataset!r} holds {kind}s)"
         )
     if recipe.freeze != freezing.NOTHING or recipe.head_epochs or training.start is not None:
         raise ConfigError(
@@ -119,7 +130,7 @@ def _check_words(training: Training, recipe: Recipe, method: Composition, datase
 
 
 def _refuse_augmentation(recipe: Recipe, method: Composition, dataset: str, kind: Kind) -> None:
-    """Raises ConfigError for what changes pixels, of a data set without."""
+    """Raise ConfigError for settings that change pixels if the rows have none."""
     if recipe.padding or recipe.flip:
         raise ConfigError(
             f"training.padding is {recipe.padding} and flip {str(recipe.flip).lower()}: they move the pixels of images,"
@@ -139,30 +150,34 @@ def _refuse_augmentation(recipe: Recipe, method: Composition, dataset: str, kind
 
 
 def _check_compile(method: Composition, recipe: Recipe, dataset: str, kind: Kind) -> None:
-    """Raises ConfigError for what no compiled body can do: changing sizes, a pass before another's gradient."""
+    """Raise ConfigError for settings that compiled bodies do not support.
+
+    These are changing sizes, and another pass before the gradient of a step is complete.
+    """
     problem = f"training.compile is {recipe.compile}"
     if recipe.compile == "off":
         return
     if kind == "tree":
-        raise ConfigError(f"{problem}, and data set {dataset!r} holds trees, each of a shape of its own; set it to off")
+        raise ConfigError(f"{problem}, and data set {dataset!r} holds trees of different shapes; set it to off")
     if recipe.compile == "graphs" and kind in WORDS:
         raise ConfigError(f"{problem}, and data set {dataset!r} holds {kind}s of many lengths; set compile: features")
     if method.looks_through_all:
         raise ConfigError(
-            f"{problem}, and method {method.name!r} looks ahead through every layer, which no compiled body can; set"
-            " compile: off, or method_options.lookahead: head"
+            f"{problem}, and method {method.name!r} looks ahead through every layer, which compiled bodies do not"
+            " support; set compile: off, or method_options.lookahead: head"
         )
     if recipe.compile == "graphs" and (again := method.parts_that_pass_again):
         raise ConfigError(
-            f"{problem}, and method {method.name!r}: {' and '.join(again)} goes through the net once more before a"
-            " step's gradient is complete, when the graph's memory is overwritten; set compile: features"
+            f"{problem}, and method {method.name!r}: {' and '.join(again)} passes through the net again before a"
+            " step's gradient is complete, which overwrites the graph's memory; set compile: features"
         )
 
 
 def _check_held_out(method: Composition, recipe: Recipe, held_out: bool) -> None:
+    """Check held-out rows against the method and the recipe; warn if nothing uses them."""
     if held_out and not method.held_out_parts and recipe.held_out == "apart":
         log.warning(
-            "method %s does not learn from the held-out rows; training.held_out=official makes them training rows",
+            "method %s does not use the held-out rows; training.held_out=official makes them training rows",
             method.name,
         )
     if recipe.held_out == "official" and not held_out:

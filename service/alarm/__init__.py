@@ -1,4 +1,4 @@
-"""The alarm: sequential evidence that a version's confidences are wrong, and what is done about it."""
+"""The alarm: sequential evidence that a version's confidences are wrong, and the actions that follow."""
 
 from service.alarm.advice import advice_of
 from service.alarm.promise import PROMISE, PromiseState

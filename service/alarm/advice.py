@@ -1,4 +1,4 @@
-"""The advice whether to recalibrate, in words, with the command that does it."""
+"""Advice whether to recalibrate, in words and with the command for it."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from trueodds.reports.schemas.alarm import Advice
 from trueodds.texts import plural
 
 HELPS = math.log(20)
-"""Nats of evidence that the mean gain so far is above 0, from which recalibrating is said to help."""
+"""Evidence, in nats, that the mean gain is above 0. From here on the advice is that recalibrating helps."""
 ENOUGH = 500
-"""Labels before which it is not said that recalibrating does not help."""
+"""Number of labels before which the advice never says that recalibrating does not help."""
 
-NEEDS = "Other confidences would fit the labels better: a recalibration needs the probabilities of all classes."
-"""The advice for a version that is observed by its confidence alone."""
+NEEDS = "Other confidences would fit the labels better, but recalibration needs the probabilities of all classes."
+"""Advice for a version that is observed with the confidence of the predicted class only."""
 
 
 def advice_of(
     state: AlarmState,
-    corrected: LabelBlock | None = None,
+    current_labels: LabelBlock | None = None,
     /,
     *,
     model: str,
@@ -33,16 +33,21 @@ def advice_of(
     positive: str | None = None,
     has_logits: bool = True,
 ) -> Advice:
-    """The report's part about recalibrating; `address` is that of the service, for the command.
+    """Return the report's part about recalibration.
 
-    `corrected`: the last labels as they are now, where some were corrected: it is then of those. `positive`: the
-    version's positive class, whose errors may cancel in the confidences that are scored here. `has_logits`: whether
-    the probabilities of all classes are known, which a recalibration needs.
+    Args:
+        state: State of the alarm.
+        corrected: The last labels with their current values, if some were corrected. The advice is then about these.
+        model: Name of the model.
+        version: Its version.
+        address: Address of the service, for the command.
+        positive: Positive class of the version. Its errors may cancel out in the confidences that are scored here.
+        has_logits: Whether the probabilities of all classes are known, which recalibration needs.
     """
     seen = state.prequential
-    if corrected is not None:
-        first = len(corrected) % BLOCK
-        seen = Prequential.start().advance_each(corrected.confidence_L[first:], corrected.correct_L[first:])
+    if current_labels is not None:
+        first = len(current_labels) % BLOCK
+        seen = Prequential.start().advance_each(current_labels.confidence_L[first:], current_labels.correct_L[first:])
     n = seen.labels
     numbers = {
         "labels": n,
@@ -51,18 +56,20 @@ def advice_of(
         "log_e": seen.evidence,
     }
     if not n:
-        labels = "labels that come after the re-arming" if state.rearmings else "labels to tell"
-        reading = f"Nobody knows yet whether recalibrating would help: it takes {labels}, at least some dozens."
+        since = " that arrive after the re-arming" if state.rearmings else ""
+        reading = (
+            f"It is not known yet whether recalibrating would help. This needs at least a few dozen labels{since}."
+        )
         return Advice(helps="not_known", reading=reading, **numbers)
     basis = (
-        f"Of each of {plural(n, 'label')} a recalibration on the ones before it would have been surprised by"
-        f" {seen.recalibrated_log_loss:.3f} nats on average, the served confidences were by"
-        f" {seen.served_log_loss:.3f} (log loss: less is better). {_evidence(seen)}"
+        f"Over {plural(n, 'label')}, the log loss of the served confidences is {seen.served_log_loss:.3f} nats. If each"
+        f" answer had been recalibrated on the labels before it, it would be {seen.recalibrated_log_loss:.3f} (less is"
+        f" better). {_evidence(seen)}"
     )
-    if corrected is not None:
+    if current_labels is not None:
         basis = (
-            f"{basis} Some labels were corrected; these are the last {n:,}, as they are now: one look at them, while"
-            " what is said without corrections holds however often one looks."
+            f"{basis} Some labels were corrected, so these numbers use the last {n:,} labels with their current values."
+            " They hold for a single look; without corrections they hold however often you look."
         )
     if seen.evidence >= HELPS:
         where = f"--service {shlex.quote(address)} --model {shlex.quote(model)} --version {shlex.quote(version)}"
@@ -73,17 +80,17 @@ def advice_of(
         reading = "So far recalibrating would not have helped."
         if positive is not None:
             reading = (
-                "So far recalibrating the confidence of the more probable class would not have helped. Errors of"
-                f" p({positive}) that cancel in it do not show there."
+                "So far recalibrating the confidence of the more probable class would not have helped. This does not"
+                f" show errors of p({positive}) that cancel out in that confidence."
             )
         return Advice(helps="no", reading=reading, basis=basis, **numbers)
-    reading = "It cannot be told yet whether recalibrating would help."
+    reading = "It is not clear yet whether recalibrating would help."
     return Advice(helps="not_known", reading=reading, basis=basis, **numbers)
 
 
-def _evidence(seen: Prequential) -> str:
-    assert seen.gain_lower is not None
+def _evidence(prequential: Prequential) -> str:
+    assert prequential.gain_lower is not None
     return (
-        f"Recalibrating has gained {seen.gain_lower:.4f} nats a label on average at the least (in 95% of versions,"
-        " however often one looks); above 0 it counts as shown."
+        f"Recalibrating has gained at least {prequential.gain_lower:.4f} nats per label on average (a bound that holds"
+        " in 95% of versions, however often you look). Above 0 the gain counts as shown."
     )

@@ -1,4 +1,4 @@
-"""The parts of an alarm's state: watched nulls and the evidence against them, its firing, and its news."""
+"""Parts of the alarm's state: watched nulls with their evidence, firing and deliveries."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from trueodds.sums.inputs import Array
 from trueodds.sums.positive import PositiveClass
 
 NULLS: tuple[Watched, ...] = ("ece", "positive", "point")
-"""Those that page first; "positive" is watched of versions with a positive class only."""
+"""Watched nulls; those that page come first. "positive" is watched only for versions with a positive class."""
 PAGING: tuple[Watched, ...] = ("ece", "positive")
 POINTS = 192
-"""Most points of the history; the first, the alarm and the present come to them."""
+"""Largest number of points in the history, besides the first, the alarm and the present."""
 T = TypeVar("T", EProcess, ShiryaevRoberts, Prequential, WeightedEProcess)
 Process = EProcess | PositiveEProcess
 
@@ -39,22 +39,22 @@ WRITES = PlainSerializer(lambda state: state.to_json())
 
 
 class Frozen(BaseModel):
-    """A part of a state, or a state, as the store keeps it."""
+    """State, or part of a state, as the store keeps it."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     def tree(self) -> dict[str, Any]:
-        """Return what JSON writes of it; validating that restores it exactly."""
+        """Return the state as a JSON tree. Validating the tree restores the state exactly."""
         return self.model_dump(mode="json")
 
 
 class Firing(Frozen):
-    """When the evidence reached its threshold: once for each version."""
+    """Moment at which the evidence reached its threshold. It happens once per watch."""
 
     at_ms: int
     """Arrival of the label that completed the block."""
     after: int
-    """Labels until then."""
+    """Number of labels until then."""
     log_e: float
     by: Literal["e-process", "shiryaev-roberts"]
 
@@ -66,54 +66,54 @@ class StoredAcknowledgement(Frozen):
 
 
 class StoredRearming(Frozen):
-    """The end of a watch that had alarmed, and the beginning of the next."""
+    """End of a watch that had alarmed, and beginning of the next one."""
 
     who: str
     why: str
     at_ms: int
     alpha: float
-    """Of the watch that ended."""
+    """Significance level of the watch that ended."""
     labels: int
-    """On which it was based."""
+    """Number of labels in the watch that ended."""
     fired_ms: int | None
-    """When it had alarmed; None: of a notice only."""
+    """Time at which it had alarmed; None if there was only a notice."""
 
 
 class Delivery(Frozen):
-    """The delivery of an alarm's news to one webhook."""
+    """Delivery of an alarm's message to one webhook."""
 
     attempts: int = 0
     claimed_by: str | None = None
     claimed_until_ms: int = 0
     next_ms: int = 0
-    """Not tried again before."""
+    """Time of the next attempt."""
     fired_ms: int | None = None
-    """When the evidence fired that the news are about."""
+    """Time at which the alarm of this message fired."""
     delivered_ms: int | None = None
     problem: str = ""
-    """Why the last try failed."""
+    """Reason why the last attempt failed."""
 
 
 class Evidence(Frozen):
-    """Against one null hypothesis."""
+    """Evidence against one null hypothesis."""
 
     process: Annotated[Process, PlainValidator(_process), WRITES]
     detector: Annotated[ShiryaevRoberts, reads(ShiryaevRoberts), WRITES] | None
     fired: Firing | None = None
     acknowledged: StoredAcknowledgement | None = None
     log_e: tuple[float, ...] = ()
-    """After the blocks of the history, rounded: it is only drawn."""
+    """Evidence after the blocks of the history, rounded. It is only drawn."""
 
 
 class WeightedTest(Frozen):
-    """Against "the ECE of all answers so far is within the tolerance", by the labels that came with a propensity."""
+    """Evidence against "the ECE of all answers so far is within the tolerance", from labels with a propensity."""
 
     process: Annotated[WeightedEProcess, reads(WeightedEProcess), WRITES]
     fired: Firing | None = None
-    """Labels until then are those on which bets were placed."""
+    """Firing. Its number of labels counts those on which bets were placed."""
 
     def take(self, block: LabelBlock, alpha: float) -> Self:
-        """The evidence after the labels that came next; those without a propensity are left out."""
+        """Return the evidence after the next labels. Labels without a propensity are left out."""
         known_L = np.isfinite(block.propensity_L)
         parts = block.confidence_L, block.first_correct_L, block.propensity_L
         process, log_e_L = self.process.advance(*(part[known_L] for part in parts))
@@ -128,7 +128,7 @@ class WeightedTest(Frozen):
 
 
 def start_of(null: Watched, tolerance: float, run_length: int | None, ratio: float = MOST_RATIO) -> Evidence:
-    """Evidence before any label; the quicker rule is that of the nulls of the more probable class."""
+    """Return the evidence before any label. Only the nulls of the more probable class have the quicker rule."""
     if null == "positive":
         return Evidence(process=PositiveEProcess.start(tolerance, ratio), detector=None)
     detector = None if run_length is None else ShiryaevRoberts.start(null, tolerance)
@@ -138,7 +138,7 @@ def start_of(null: Watched, tolerance: float, run_length: int | None, ratio: flo
 def rows_of_positive(
     block: LabelBlock, positive: PositiveClass | None, rest_p: tuple[float, ...], rest_positive: tuple[bool, ...]
 ) -> tuple[Array, npt.NDArray[np.bool_]]:
-    """p(positive) of the labels that wait and of those that came, and whether each was positive as it first came."""
+    """Return p(positive) of the waiting and the new labels, and whether each was positive when it first arrived."""
     if positive is None:
         return np.zeros(0), np.zeros(0, bool)
     p_L = positive.probability_of_top(block.confidence_L, block.predicted_L)
@@ -146,10 +146,10 @@ def rows_of_positive(
     return np.concatenate([rest_p, p_L]), np.concatenate([np.array(rest_positive, bool), positive_L])
 
 
-def thinned(blocks: tuple[int, ...]) -> list[int]:
-    """Places of the points to keep: the first, and every 2^k-th block with the least k that leaves few enough.
+def points_to_keep(blocks: tuple[int, ...]) -> list[int]:
+    """Return the indices of the blocks whose points are kept: the first, and every 2^k-th with the smallest possible k.
 
-    It depends on the number of blocks only, so it does not matter how often it was done on the way.
+    The result depends only on the number of blocks, not on how often the history was thinned before.
     """
     if not blocks:
         return []
@@ -159,15 +159,15 @@ def thinned(blocks: tuple[int, ...]) -> list[int]:
     return [i for i, block in enumerate(blocks) if block == 1 or block % step == 0]
 
 
-def chosen(values: tuple[Any, ...], places: list[int]) -> tuple[Any, ...]:
+def pick(values: tuple[Any, ...], places: list[int]) -> tuple[Any, ...]:
     return tuple(values[i] for i in places)
 
 
-def damaged(error: ValueError, what: str) -> StoreError:
-    """Return the error of a stored state that cannot be read; `what` it is about, in words."""
+def damaged_state(error: ValueError, what: str) -> StoreError:
+    """Return the error for a stored state that cannot be read. `what` names the state in the message."""
     first = error.errors(include_url=False)[0] if isinstance(error, ValidationError) else None
     problem = f"{'.'.join(map(str, first['loc']))}: {first['msg']}" if first else str(error)
     return StoreError(
-        f"{what} in the store is damaged or of another release ({problem:.300}). It is left as it is: restore the store"
-        " from a backup, or use the release that wrote it"
+        f"{what} in the store is damaged or of another release ({problem:.300}). It is left unchanged: restore the"
+        " store from a backup, or use the release that wrote it"
     )

@@ -1,7 +1,7 @@
-"""The evidence about a version's promise to act alone, by the labels of the answers that acted.
+"""Evidence about a version's promise to act alone, from the labels of the answers that acted.
 
-Kept by `store.fold` under the name PROMISE, beside the alarm's. Whether an answer acted was decided when it was given:
-a version's promise never changes, so the decision follows from the stored confidence and tag.
+`Store.update_state` keeps it under the name PROMISE, beside the alarm's state. A version's promise never changes, so
+the stored confidence and tag determine whether an answer acted.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal, Self
 import numpy as np
 from pydantic import Field
 
-from service.alarm.evidence import WRITES, Delivery, Firing, Frozen, StoredAcknowledgement, damaged, reads
+from service.alarm.evidence import WRITES, Delivery, Firing, Frozen, StoredAcknowledgement, damaged_state, reads
 from service.models.acting import is_audited
 from service.settings import Settings
 from service.store.rows import LabelBlock
@@ -25,38 +25,38 @@ PROMISE = "promise"
 
 
 class PromiseState(Frozen):
-    """See the module. The promise and the alpha it began with stay."""
+    """State of the evidence about a promise. The promise and alpha stay as they were at its start."""
 
     form: Literal[1] = 1
     promise: ActAlone
     alpha: float
     audit_shares: tuple[float, ...] = ()
-    """Shares of acting answers that the service has audited: a label with such a propensity counts if it was drawn."""
+    """Audit shares that the service has used. A label with such a propensity counts if its answer was drawn."""
     sequence: int = Field(0, ge=0)
     """Sequence number of the last label taken from the log."""
     last_ms: int | None = None
     escalated: int = Field(0, ge=0)
-    """Labels of answers that were escalated; the promise is not about them."""
+    """Labels of escalated answers. The promise is not about them."""
     left_out: int = Field(0, ge=0)
-    """Labels of acting answers under the audit that nobody had asked for, such as complaints."""
+    """Labels of acting answers that the audit had not requested, such as complaints."""
     least_propensity: float | None = None
     most_propensity: float | None = None
-    """Range of propensities that callers stated for the labels of the evidence."""
+    """Smallest and largest propensity that callers gave for the labels of the evidence."""
     process: Annotated[RiskEProcess, reads(RiskEProcess), WRITES]
     fired: Firing | None = None
     deliveries: dict[str, Delivery] = Field(default_factory=dict)
 
     @classmethod
     def start(cls, promise: ActAlone, settings: Settings) -> Self:
-        """Before any label."""
+        """Return the state before any label."""
         return cls(promise=promise, alpha=settings.alarm_alpha, process=RiskEProcess.start(promise.risk))
 
     @classmethod
     def read(cls, tree: Any, promise: ActAlone, settings: Settings) -> Self:
-        """The state that the store gave; a new one where it has none.
+        """Read the state from the store's tree; a new state if there is none.
 
         Raises:
-            StoreError: a damaged state, or one of another form or promise. Nothing replaces it.
+            StoreError: The state is damaged, or of another form or promise. It is not replaced.
         """
         if tree is None:
             return cls.start(promise, settings)
@@ -65,32 +65,32 @@ class PromiseState(Frozen):
             if state.promise != promise or state.process.risk != promise.risk:
                 raise ValueError("it is of another promise")
         except ValueError as error:
-            raise damaged(error, "the evidence about a promise") from None
+            raise damaged_state(error, "the evidence about a promise") from None
         return state
 
     @property
     def paging(self) -> Self | None:
-        """The evidence that calls webhooks: this one, once it has fired."""
+        """The evidence that calls webhooks: this state once it has fired, else None."""
         return None if self.fired is None else self
 
     @property
     def acknowledged(self) -> StoredAcknowledgement | None:
-        """Nobody acknowledges a broken promise: it stays until a new version makes a new one."""
+        """Always None. Nobody can acknowledge a broken promise; it stays until a new version makes a new one."""
         return None
 
     def knows(self, audit_share: float) -> bool:
-        """Whether answers that are audited with this share are told from those whose callers state propensities."""
+        """Return whether answers audited with this share are already told apart from callers' propensities."""
         return not audit_share or audit_share in self.audit_shares
 
     def take(self, block: LabelBlock, audit_share: float) -> Self:
-        """The state after the labels that came next; `audit_share`: the service's now."""
+        """Return the state after the next labels. `audit_share` is the service's current setting."""
         shares = self.audit_shares
         if not self.knows(audit_share):
             shares = (*shares, audit_share)
         if not len(block):
             return self.model_copy(update={"audit_shares": shares})
         acts_L = self.promise.acts(block.confidence_L, block.tags)
-        drawn_L = np.isin(block.propensity_L, shares)  # by the audit, not by a caller
+        drawn_L = np.isin(block.propensity_L, shares)  # propensities of the audit, not of a caller
         counts_L = acts_L.copy()
         for place in np.flatnonzero(acts_L & drawn_L).tolist():
             counts_L[place] = is_audited(block.ids[place], float(block.propensity_L[place]))
@@ -123,9 +123,10 @@ class PromiseState(Frozen):
         return self.model_copy(update=after)
 
     def anew(self, first: int) -> Self | None:
-        """The state before any label, where labels in the log from `first` on are not those that were taken.
+        """Return the state before any label, if labels in the log have changed from the sequence number `first` on.
 
-        None: no label that was taken has changed. Who was told of the alarm is not told again if it fires alike.
+        Return None if no label that the state has used has changed. Webhooks that got the alarm do not get it again if
+        it fires in the same way.
         """
         if not 0 < first <= self.sequence:
             return None
@@ -142,7 +143,7 @@ class PromiseState(Frozen):
 
 
 def taking_promise(promise: ActAlone, settings: Settings) -> Callable[[Any, LabelBlock], Any]:
-    """The step of `store.fold` that takes labels."""
+    """Return the step of `Store.update_state` that takes labels."""
 
     def step(tree: Any, block: LabelBlock) -> Any:
         state = PromiseState.read(tree, promise, settings)
@@ -154,7 +155,7 @@ def taking_promise(promise: ActAlone, settings: Settings) -> Callable[[Any, Labe
 
 
 def restarting_promise(tree: Any, first: int) -> tuple[Any, int] | None:
-    """The step of `Store.void_labels` that has evidence begin anew; damaged evidence stays as it is."""
+    """Restart the evidence for `Store.void_labels`. Damaged evidence stays as it is."""
     try:
         state = PromiseState.model_validate(tree).anew(first)
     except ValueError:

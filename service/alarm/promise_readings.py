@@ -1,4 +1,4 @@
-"""The evidence about a promise to act alone, in numbers and in words."""
+"""Evidence about a promise to act alone, in numbers and in words."""
 
 from __future__ import annotations
 
@@ -11,18 +11,23 @@ from trueodds.texts import plural
 
 LEVEL = 0.95
 WORSE = 2.0
-"""The break that is spoken of: so many times the promised risk."""
+"""Multiple of the promised risk that the text calls a break."""
 
 
 def acting_alone(
-    state: PromiseState, settings: Settings, *, answers: int, acted: int, corrected: bool = False
+    state: PromiseState, settings: Settings, *, answers: int, acted: int, is_corrected: bool = False
 ) -> ActingAlone:
-    """The report's part about acting alone. `answers`, `acted`: of all answers of the version so far.
+    """Return the report's part about acting alone.
 
-    `corrected`: whether labels of the version were replaced after they had counted.
+    Args:
+        state: Evidence about the promise.
+        settings: Settings of the service.
+        answers: Number of answers of the version so far.
+        acted: Number of those that acted alone.
+        corrected: Whether labels of the version were replaced after they had counted.
     """
     process, promise = state.process, state.promise
-    acted = min(acted, answers)  # it is read after `answers`, and more may have been given meanwhile
+    acted = min(acted, answers)  # it is read after `answers`, and more answers may have been given meanwhile
     share_lower, share_upper = binomial_interval(acted, answers, level=LEVEL)
     sequence = risk_sequence(process.wrong, process.labels, level=LEVEL) if process.labels else None
     part = ActingAlone(
@@ -57,11 +62,11 @@ def acting_alone(
         ),
         reading="",
     )
-    return part.model_copy(update={"reading": _reading(part, state, corrected)})
+    return part.model_copy(update={"reading": _reading(part, state, is_corrected)})
 
 
 def more_labels(state: PromiseState) -> int | None:
-    """Labels of acting answers until a break to twice the risk would be found, about; None once it fired."""
+    """Return about how many labels of acting answers would show twice the risk; None after the alarm fired."""
     if state.fired is not None:
         return None
     return state.process.labels_to_notice(_worse(state.promise.risk), state.alpha)
@@ -72,12 +77,12 @@ def _worse(risk: float) -> float:
 
 
 def statement(state: PromiseState) -> str:
-    """State what is shown once the alarm has fired."""
+    """Return the statement that holds once the alarm has fired."""
     return f"At some time, more than {_percent(state.promise.risk)} of the answers that act alone were wrong."
 
 
-def _reading(part: ActingAlone, state: PromiseState, corrected: bool) -> str:
-    as_first = "Some labels were corrected later: this is of labels as they first came." if corrected else ""
+def _reading(part: ActingAlone, state: PromiseState, is_corrected: bool) -> str:
+    as_first = "Some labels were corrected later. This part uses labels as they first arrived." if is_corrected else ""
     parts = _share(part), _risk(part), _alarm(part, state), _labels(part), _caveats(part, state), as_first
     return " ".join(filter(None, parts))
 
@@ -85,22 +90,24 @@ def _reading(part: ActingAlone, state: PromiseState, corrected: bool) -> str:
 def _share(part: ActingAlone) -> str:
     if part.share is None:
         return "No answers yet, so nothing has acted alone."
-    promised = "" if part.promised_share is None else f" {_percent(part.promised_share)} did when it was chosen."
+    promised = (
+        "" if part.promised_share is None else f" {_percent(part.promised_share)} did when the threshold was chosen."
+    )
     return (
         f"{_percent(part.share)} of the answers act alone ({part.acted:,} of {part.answers:,}; interval"
-        f" {_percent(part.share_lower or 0)} to {_percent(part.share_upper or 0)}, for one look).{promised}"
+        f" {_percent(part.share_lower or 0)} to {_percent(part.share_upper or 0)}, for a single look).{promised}"
     )
 
 
 def _risk(part: ActingAlone) -> str:
-    promised = f"the promise is at most {_percent(part.promised_risk)}"
+    promised = f"The promise is at most {_percent(part.promised_risk)}."
     if part.risk is None:
         counts = " that counts" if part.left_out else ""
-        return f"Nobody knows how often they are wrong: none of them has a label{counts}; {promised}."
+        return f"It is not known how often they are wrong, because none of them has a label{counts}. {promised}"
     return (
-        f"{part.wrong:,} of {plural(part.labels, 'labelled one')} were wrong: {_percent(part.risk)}, and between"
-        f" {_percent(part.risk_lower or 0)} and {_percent(part.risk_upper or 0)} at {part.level:.0%} confidence,"
-        f" however often one looks; {promised}."
+        f"{part.wrong:,} of {plural(part.labels, 'labelled one')} were wrong: {_percent(part.risk)}. The error rate is"
+        f" between {_percent(part.risk_lower or 0)} and {_percent(part.risk_upper or 0)} at {part.level:.0%}"
+        f" confidence, however often you look. {promised}"
     )
 
 
@@ -111,24 +118,27 @@ def _alarm(part: ActingAlone, state: PromiseState) -> str:
     when, labels = moment_of(state.fired.at_ms), plural(state.fired.after, "label")
     return (
         f"ALARM: the promise is broken. {part.alarm.statement} This was shown on {when:%Y-%m-%d %H:%M} UTC, after"
-        f" {labels} of such answers; of promises that are kept at most {rare} would ever show as much. Escalate all"
+        f" {labels} of such answers. Of promises that are kept, at most {rare} would ever show this much. Escalate all"
         " answers, or choose a new threshold (trueodds threshold) and publish it with a new version."
     )
 
 
 def _labels(part: ActingAlone) -> str:
-    """How many labels are lacking, and how to get them."""
+    """Return how many labels are missing, and how to get them."""
     if not part.more_labels:
         return ""
     lacking = plural(part.more_labels, "more label") + " of acting answers"
     worse = f"to notice an error rate of {_percent(_worse(part.promised_risk))} from now on, it takes about {lacking}"
     if part.audit_share:
-        answers = f"{part.more_labels / part.audit_share:,.0f} of them"
-        return f"{worse[0].upper()}{worse[1:]}: with an audit of {_percent(part.audit_share)}, those of {answers}."
+        answers = f"{part.more_labels / part.audit_share:,.0f}"
+        return (
+            f"{worse[0].upper()}{worse[1:]}. An audit of {_percent(part.audit_share)} needs about {answers} acting"
+            " answers for that."
+        )
     if part.labels == 0 and part.escalated_labels:
         return (
-            f"Only escalated answers get labels, so a broken promise stays unseen: {worse}. Set --audit-share .02, and"
-            " label the answers with audit: true."
+            f"Only escalated answers get labels, so a broken promise would go unnoticed: {worse}. Set --audit-share"
+            " .02, and label the answers with audit: true."
         )
     return f"{worse[0].upper()}{worse[1:]}."
 
@@ -137,14 +147,14 @@ def _caveats(part: ActingAlone, state: PromiseState) -> str:
     words = []
     if part.left_out:
         words.append(
-            f"{plural(part.left_out, 'label')} of acting answers came that the audit had not asked for, such as"
-            " complaints. They are left out here: they are not a random sample."
+            f"The audit did not request {plural(part.left_out, 'label')} of acting answers, such as complaints. They"
+            " are left out here, because they are not a random sample."
         )
     least, most = state.least_propensity, state.most_propensity
     if least is not None and most is not None and least < most:
         words.append(
-            f"Callers state propensities from {least:.3g} to {most:.3g} for acting answers. The evidence is about those"
-            " that get labels, not about all that act."
+            f"Callers gave propensities from {least:.3g} to {most:.3g} for acting answers. So the evidence is about the"
+            " acting answers that get labels, not about all of them."
         )
     return " ".join(words)
 

@@ -1,4 +1,4 @@
-"""The evidence of the alarm in words, for people who have never heard of e-values."""
+"""Evidence of the alarm in words, for people who do not know e-values."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ from trueodds.sums.answers import AnswerSums
 from trueodds.texts import plural
 
 AS_FIRST = (
-    "Some labels were corrected later: the other numbers are of labels as they are now, this evidence is of labels as"
-    " they first came, for what was once shown cannot be taken back."
+    "Some labels were corrected later. This evidence uses labels as they first arrived, because evidence that was once"
+    " reported must not change. The other numbers use the current labels."
 )
 
 Standing = Literal["quiet", "notice", "fired", "acknowledged"]
 
 DIFFERS = (
-    "The answers that get labels are not as confident as all answers are: what is said here is about the labelled"
-    " traffic, not about all traffic."
+    "The answers that get labels differ in confidence from all answers. So the alarm is about the labelled traffic, not"
+    " about all traffic."
 )
 
 
@@ -41,19 +41,24 @@ def alarm_of(
     *,
     model: str,
     sums: AnswerSums,
-    corrected: bool = False,
+    is_corrected: bool = False,
     positive: str | None = None,
 ) -> Alarm:
-    """The report's part about the alarm. A shadow (by its `model`) pages nobody: what fires there is a notice.
+    """Return the report's part about the alarm. A shadow (by its `model`) pages nobody: its alarm is a notice.
 
-    `sums`: of all answers of the version, to say whether those that get labels are like them. `corrected`: whether
-    any label was corrected after it came. `positive`: the version's positive class, whose probability has evidence of
-    its own: the sentences say which is about what.
+    Args:
+        state: State of the alarm.
+        settings: Settings of the service.
+        model: Name of the model; NAME~shadow for a shadow.
+        sums: Sums of all answers of the version. They show whether the answers that get labels are like all answers.
+        corrected: Whether any label was corrected after it arrived.
+        positive: Positive class of the version. Its probability has evidence of its own, so the sentences name the
+            class.
     """
     shadow, state = is_shadow(model), state.watching(positive is not None)
     whose = "" if positive is None else " of the more probable class"
-    nulls = [_null(state, null, whose, positive, pages=null in PAGING and not shadow) for null in state.watched]
-    weighted = _weighted(state, whose)
+    nulls = [_null(state, null, whose, positive, pages=null in PAGING and not shadow) for null in state.watched_nulls]
+    weighted = _weighted_evidence(state, whose)
     choice = choice_of(sums)
     notice = DIFFERS if state.labels and choice and choice.warning else None
     parts = (
@@ -61,9 +66,9 @@ def alarm_of(
         notice,
         weighted.reading if weighted else None,
         _deliveries(state, settings),
-        _rearmed(state),
+        _rearming_sentence(state),
         _settings(state, settings),
-        AS_FIRST if corrected else None,
+        AS_FIRST if is_corrected else None,
     )
     reading = " ".join(filter(None, parts))
     rearmings = [
@@ -87,8 +92,8 @@ def alarm_of(
 
 
 def standing(state: AlarmState, model: str) -> Standing:
-    """The alarm's state in a word: that of the null that pages, else whether there is something to notice."""
-    of_null = {null: _standing(state.nulls[null]) for null in state.watched}
+    """Return the alarm's state in one word: that of the nulls that page, else whether there is a notice."""
+    of_null = {null: _standing(state.nulls[null]) for null in state.watched_nulls}
     paging = [of_null[null] for null in PAGING if of_null.get(null, "quiet") != "quiet"]
     if paging and not is_shadow(model):
         return "fired" if "fired" in paging else "acknowledged"
@@ -125,18 +130,20 @@ def _null(state: AlarmState, null: Watched, whose: str, positive: str | None, *,
     )
 
 
-def _weighted(state: AlarmState, whose: str) -> WeightedEvidence | None:
+def _weighted_evidence(state: AlarmState, whose: str) -> WeightedEvidence | None:
     if state.weighted is None:
         return None
     process, fired = state.weighted.process, state.weighted.fired
     statement = (
-        f"The calibration error (ECE){whose and f'{whose},'} of all answers so far, those of a propensity of"
-        f" {process.floor:g} or more, was above {process.tolerance:g} at some time."
+        f"The calibration error (ECE){whose and f'{whose},'} of all answers so far with a propensity of"
+        f" {process.floor:g} or more{whose and ','} was above {process.tolerance:g} at some time."
     )
     left_out = ""
     if process.left_out:
         less = plural(process.left_out, "label is", "labels are")
-        left_out = f" {less} left out: their propensities are below {process.floor:g}, the --alarm-propensity-floor."
+        left_out = (
+            f" {less} left out, because their propensities are below {process.floor:g} (--alarm-propensity-floor)."
+        )
     shown = f"Weighted by the propensities of {plural(process.labels, 'label')}:"
     if fired:
         finding = f"{shown} {statement[0].lower()}{statement[1:]} This was shown after {plural(fired.after, 'label')}."
@@ -171,35 +178,35 @@ def _history(state: AlarmState, evidence: Evidence, log_e: float) -> list[Eviden
 
 
 def _statement(null: Watched, state: AlarmState, whose: str, positive: str | None) -> str:
-    """`whose`: " of the more probable class" where that has to be said."""
+    """Return the statement of a null. `whose` is " of the more probable class" if that must be said."""
     tolerance = state.tolerance
     if null == "positive":
         return (
-            f"In the answers that get labels p({positive}) was wrong on the whole at some time: expected / observed"
+            f"At some time p({positive}) was wrong overall in the answers that get labels: expected / observed"
             f" {positive} was not between {1 / state.ratio_tolerance:.2g} and {state.ratio_tolerance:g}, or the mean of"
-            f" p({positive}) more than {tolerance:g} off their share."
+            f" p({positive}) differed from their share by more than {tolerance:g}."
         )
     if null == "ece":
         error = f"The calibration error (ECE){whose and f'{whose},'} of the answers that get labels"
         return f"{error}{whose and ','} was above {tolerance:g} at some time."
-    right = "the more probable class was" if whose else "this version was"
-    return f"In some range and at some time, {right} right more or less often than it says, by more than {tolerance:g}."
+    accuracy = "accuracy of the more probable class" if whose else "accuracy of this version"
+    return f"In some range and at some time, the {accuracy} differed from its confidence by more than {tolerance:g}."
 
 
-def _reading(state: AlarmState, nulls: list[AlarmOf], shadow: bool, labelled: int, positive: str | None) -> str:
+def _reading(state: AlarmState, nulls: list[AlarmOf], shadow: bool, labels: int, positive: str | None) -> str:
     fired = next((null for null in nulls if state.nulls[null.null] is state.paging), None)
     point, title = nulls[-1], "ALARM: "
     if fired is None and point.state == "quiet":
         if not state.labels:
-            return f"No alarm: {_none_taken(state, labelled)}."
+            return f"No alarm: {_none_taken(state, labels)}."
         others = ""
         if positive is not None:
             ratio = f"{1 / state.ratio_tolerance:.2g} and {state.ratio_tolerance:g}"
-            others = f" Nor has it shown that expected / observed {positive} is not between {ratio}."
+            others = f" Nor is there evidence that expected / observed {positive} is not between {ratio}."
         return (
-            f"No alarm after {plural(state.labels, 'label')}: in the answers that get labels no calibration error above"
-            f" {state.tolerance:g} has shown.{others} That does not prove a smaller one, least of all while labels are"
-            f" few. You may look as often as you like: {_promise(state)}"
+            f"No alarm after {plural(state.labels, 'label')}: there is no evidence of a calibration error above"
+            f" {state.tolerance:g} in the answers that get labels.{others} This does not prove that the error is"
+            f" smaller, especially while labels are few. You may look as often as you like: {_promise(state)}"
         )
     if fired is None:
         fired, title = point, "Notice: "
@@ -209,59 +216,59 @@ def _reading(state: AlarmState, nulls: list[AlarmOf], shadow: bool, labelled: in
         rare = _one_in(1 / state.alpha_of_each)
         within = {"ece": "its ECE", "positive": "it", "point": "every range"}[fired.null]
         parts.append(
-            f"Had {within} been within that at every label, given what came before, at most {rare} versions would ever"
-            " show as much, however long one looks."
+            f"If {within} had been within that at every label, given the labels before it, at most {rare} versions"
+            " would ever show this much evidence, however long you look."
         )
     else:
-        parts.append(f"The quicker rule found it, which accepts one false alarm in {state.run_length:,} labels.")
+        parts.append(f"The quicker rule found it, which allows one false alarm in {state.run_length:,} labels.")
     parts.append(f"It fired on {fired.fired_at:%Y-%m-%d %H:%M} UTC, after {plural(fired.fired_after or 0, 'label')}.")
     if known := fired.acknowledged:
         parts.append(f"{known.who} acknowledged it on {known.at:%Y-%m-%d %H:%M} UTC: {known.why.rstrip('.')}.")
     if fired is point:
         parts.append(
-            "Nobody is called: the test that would, of the calibration error (ECE) of all these answers together, has"
-            " not shown as much."
+            "Nobody is called. The test that calls people is about the calibration error (ECE) of all these answers"
+            " together, and has not shown this much."
         )
     elif shadow:
-        parts.append("This version is a shadow and answers nobody, so nobody is called.")
+        parts.append("This version is a shadow whose answers nobody gets, so nobody is called.")
     elif not known:
-        parts.append("It stays until somebody acknowledges it.")
+        parts.append("The alarm stays until somebody acknowledges it.")
     if fired.null == "ece":
         parts.append("The ECE of all answers, or over the whole time, may be smaller.")
     return " ".join(parts)
 
 
-def _none_taken(state: AlarmState, labelled: int) -> str:
-    """Why the evidence is of no label, though perhaps `labelled` answers have one."""
+def _none_taken(state: AlarmState, labels: int) -> str:
+    """Return why the evidence uses no label, although `labelled` answers may have one."""
     if state.rearmings:
-        return "no label has been weighed since it was re-armed"
-    if labelled:
-        return f"the {plural(labelled, 'label')} that came last will be weighed within seconds"
+        return "no label has been evaluated since it was re-armed"
+    if labels:
+        return f"the last {plural(labels, 'label')} will be evaluated within seconds"
     return "no labels have arrived yet"
 
 
-def _rearmed(state: AlarmState) -> str:
-    """A sentence on the watches before, and the price of them together."""
+def _rearming_sentence(state: AlarmState) -> str:
+    """Return a sentence on the earlier watches and their joint false alarm rate."""
     if not state.rearmings:
         return ""
     last, watches = state.rearmings[-1], len(state.rearmings) + 1
     share = min(1.0, state.alpha + sum(ended.alpha for ended in state.rearmings))
     return (
-        f"{last.who} re-armed it on {moment_of(last.at_ms):%Y-%m-%d %H:%M} UTC: {last.why.rstrip('.')}. The evidence is"
-        f" of the labels since. Each watch has its own chance of a false alarm: over {watches} of them, at most"
-        f" {100 * share:.3g}% of sound versions alarm falsely."
+        f"{last.who} re-armed it on {moment_of(last.at_ms):%Y-%m-%d %H:%M} UTC: {last.why.rstrip('.')}. The evidence"
+        f" uses the labels since then. Each watch has its own false alarm rate: over {watches} watches, at most"
+        f" {100 * share:.3g}% of calibrated versions alarm falsely."
     )
 
 
 def _promise(state: AlarmState) -> str:
-    promise = f"at most {_one_in(1 / state.alpha)} sound versions ever alarm falsely"
+    promise = f"at most {_one_in(1 / state.alpha)} calibrated versions ever alarm falsely"
     if state.run_length is None:
         return f"{promise}."
-    return f"{promise}, and by the quicker rule that is set beside, one in {state.run_length:,} labels."
+    return f"{promise}, and the quicker rule that is also set allows one false alarm in {state.run_length:,} labels."
 
 
 def _deliveries(state: AlarmState, settings: Settings) -> str:
-    """A sentence on webhooks that do not take the news; the log, which not everybody sees, names them."""
+    """Return a sentence on webhooks that do not accept the message. The log names them; not everybody sees it."""
     if state.paging is None:
         return ""
     keys = {hook.key for hook in settings.alarm_webhook}
@@ -270,11 +277,11 @@ def _deliveries(state: AlarmState, settings: Settings) -> str:
         return ""
     count = "A webhook has" if len(failed) == 1 else f"{len(failed)} webhooks have"
     tries = plural(max(d.attempts for d in failed), "try", "tries")
-    return f"{count} not taken the news yet, in {tries}; the log says why."
+    return f"{count} not accepted the message yet, after {tries}. The log has the reason."
 
 
 def _settings(state: AlarmState, settings: Settings) -> str:
-    """A sentence on settings that this version keeps while they have changed since."""
+    """Return a sentence on settings that have changed, but that this version keeps."""
     settings_of = {
         "tolerance": (state.tolerance, settings.alarm_tolerance),
         "alpha": (state.alpha, settings.alarm_alpha),
@@ -288,8 +295,8 @@ def _settings(state: AlarmState, settings: Settings) -> str:
     kept = ", ".join(f"{name} {old if old is not None else 'none'}" for name, old, _ in changed)
     new = ", ".join(f"{name} {new if new is not None else 'none'}" for name, _, new in changed)
     return (
-        f"The settings have changed since ({new}); this version keeps {kept}, for a test that is changed after its data"
-        " are seen promises nothing. The next version has the new ones."
+        f"The settings have changed since ({new}). This version keeps {kept}, because a test that is changed after its"
+        " data are seen guarantees nothing. The next version will use the new settings."
     )
 
 

@@ -1,4 +1,4 @@
-"""The routes of a fired alarm: acknowledging it, and re-arming it once its cause is mended."""
+"""Routes for an alarm that has fired: acknowledge it, and re-arm it after a repair."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from urllib.parse import urlencode
 
 from fastapi import APIRouter, Request
-from pydantic import ConfigDict
+from pydantic import ConfigDict, Field
 from starlette.responses import RedirectResponse, Response
 
 from service.alarm.evidence import NULLS, StoredAcknowledgement
@@ -25,33 +25,33 @@ from trueodds.reports.schemas.alarm import Alarm, Watched
 from trueodds.texts import plural, short
 
 router = APIRouter()
-_STORE = "no model has been served yet, or the store cannot be written"
+_STORE = "no model has been served yet, or the store is not writable"
 
 
 class AcknowledgementBody(SignedBody):
-    """The person who has seen an alarm, and what is done about it."""
+    """Acknowledgement of an alarm: who has seen it, and what they do about it."""
 
     model_config = ConfigDict(title="AlarmAcknowledgement")
 
-    model: Name
-    version: Name
-    null: Watched | None = None
+    model: Name = Field(description="Name of the model.")
+    version: Name = Field(description="Its version.")
+    null: Watched | None = Field(None, description="Part of the alarm to acknowledge. Default: all that have fired.")
 
 
 class RearmingBody(SignedBody):
-    """The person who re-arms an alarm, and what was done about the last one."""
+    """Re-arming of an alarm: who does it, and what was done about the last alarm."""
 
     model_config = ConfigDict(title="AlarmRearming")
 
-    model: Name
-    version: Name
+    model: Name = Field(description="Name of the model.")
+    version: Name = Field(description="Its version.")
 
 
 B = TypeVar("B", AcknowledgementBody, RearmingBody)
 
 
 def examples(version: Version) -> documentation.Examples:
-    """Return a body of an acknowledgement of what the version has fired."""
+    """Return an example that acknowledges everything that has fired."""
     acknowledgement = {"model": version.model, "version": version.version, "who": "Ada", "why": "recalibrating today"}
     return {json_body.JSON: {"all that has fired": acknowledgement}}
 
@@ -75,8 +75,9 @@ def rearming_examples(version: Version) -> documentation.Examples:
     ),
 )
 async def acknowledge(request: Request) -> Response:
-    """Say who takes care of what has fired, and why it may rest. The evidence goes on; the alarm of this version does
-    not fire again unless it is re-armed.
+    """Acknowledge an alarm that has fired: `who` takes care of it, and `why` it needs no further messages.
+
+    The evidence continues to be collected. The alarm of this version does not fire again unless you re-arm it.
     """
     expected = "model, version, who and why, and maybe null (ece, point or positive)"
     runtime, version, body = await _read(request, AcknowledgementBody, expected)
@@ -86,7 +87,9 @@ async def acknowledge(request: Request) -> Response:
     def change(state: AlarmState) -> AlarmState:
         changed = state.acknowledge(nulls, by)
         watched = tuple(null for null in nulls if null in state.nulls)
-        if not any(changed.nulls[null].acknowledged is by for null in watched) and by not in _known(state, watched):
+        if not any(changed.nulls[null].acknowledged is by for null in watched) and by not in _earlier_acknowledgements(
+            state, watched
+        ):
             raise _nothing(state, watched or nulls, f"{version.model}/{version.version}")
         return changed
 
@@ -101,47 +104,50 @@ async def acknowledge(request: Request) -> Response:
         Alarm,
         fields={},
         _404="unknown model or version",
-        _409="nothing has fired, or what has is not acknowledged",
+        _409="nothing has fired, or the alarm is not acknowledged yet",
         _503=_STORE,
     ),
 )
 async def rearm(request: Request) -> Response:
-    """Begin a new watch after an acknowledged alarm whose cause is mended: new evidence, of the labels that come from
-    now on, and an alarm that may fire again. The report keeps who did it, why and when.
+    """Start a new watch after you have repaired the cause of an acknowledged alarm.
 
-    Its price: each watch alarms falsely for at most alpha of sound versions (1 in 20, unless TRUEODDS_ALARM_ALPHA
-    says otherwise), so k + 1 of them together for at most k + 1 times as many. A new version that is published starts
-    anew by itself.
+    The new watch collects evidence only from labels that arrive from now on, and may fire again. The report shows who
+    re-armed the alarm, why and when.
+
+    Each watch has its own false alarm rate of at most alpha (0.05, unless TRUEODDS_ALARM_ALPHA is set). So k + 1
+    watches together have a rate of at most (k + 1) times alpha. A newly published version starts with fresh evidence
+    anyway.
     """
     runtime, version, body = await _read(request, RearmingBody, "model, version, who and why")
     settings, at_ms = runtime.settings, time.time_ns() // 1_000_000
 
     def change(state: AlarmState) -> AlarmState:
         if any((past.who, past.why, past.at_ms) == (body.who, body.why, at_ms) for past in state.rearmings):
-            return state  # done, and more labels have come
+            return state  # a retry of the transaction: this re-arming is already in the state
         _check_rearmable(state, f"{version.model}/{version.version}")
         return state.rearm(body.who, body.why, at_ms, settings)
 
     return await _change(request, runtime, version, change)
 
 
-async def _read(request: Request, form: type[B], expected: str) -> tuple[Runtime, Version, B]:
+async def _read(request: Request, form: type[B], expected_keys: str) -> tuple[Runtime, Version, B]:
     runtime = runtime_of(request)
-    body = await signed_body.read_any(request, form, runtime.settings.max_json_values, expected)
+    body = await signed_body.read_any(request, form, runtime.settings.max_json_values, expected_keys)
     return runtime, await runtime.version(body.model, body.version), body
 
 
 async def _change(
     request: Request, runtime: Runtime, version: Version, change: Callable[[AlarmState], AlarmState]
 ) -> Response:
-    """Change the state of an alarm that has taken all labels; answer with the alarm, or a form with its report."""
+    """Feed all labels to the alarm, then change its state. Return the alarm, or redirect a form to the report."""
     key, settings = version.key, runtime.settings
     take = taking(settings, version.positive_class)
 
     def step(tree: Any, block: LabelBlock) -> Any:
         return change(AlarmState.read(take(tree, block), settings)).tree()
 
-    await runtime.store.update_state(*key, ALARM, take)  # what has come meanwhile may fire, and is of the last watch
+    # Labels that have arrived meanwhile belong to the last watch, and may fire its alarm.
+    await runtime.store.update_state(*key, ALARM, take)
     tree = await runtime.store.update_state(*key, ALARM, step)
     state, sums = AlarmState.read(tree, settings), await runtime.store.read_sums(*key)
     positive = version.positive
@@ -152,26 +158,26 @@ async def _change(
     return Response(alarm.model_dump_json(), media_type=json_body.JSON)
 
 
-def _known(state: AlarmState, nulls: tuple[Watched, ...]) -> list[StoredAcknowledgement]:
-    """Earlier acknowledgements; ours among them where a transaction is tried again or more labels have come."""
+def _earlier_acknowledgements(state: AlarmState, nulls: tuple[Watched, ...]) -> list[StoredAcknowledgement]:
+    """Return earlier acknowledgements. Ours is among them if a transaction is retried or more labels have arrived."""
     return [known for null in nulls if null in state.nulls and (known := state.nulls[null].acknowledged)]
 
 
 def _nothing(state: AlarmState, nulls: tuple[Watched, ...], name: str) -> ServiceError:
-    words = f"nothing has fired of {name} ({', '.join(nulls)}), after {plural(state.labels, 'label')}"
-    if known := _known(state, nulls):
-        words = f"{known[0].who} has acknowledged the alarm of {name} already: {short(known[0].why)}"
+    words = f"the alarm of {name} has not fired ({', '.join(nulls)}) after {plural(state.labels, 'label')}"
+    if known := _earlier_acknowledgements(state, nulls):
+        words = f"{known[0].who} has already acknowledged the alarm of {name}: {short(known[0].why)}"
     return ServiceError(409, "nothing_to_acknowledge", f"{words}; there is nothing to acknowledge")
 
 
 def _check_rearmable(state: AlarmState, name: str) -> None:
-    """Raises ServiceError 409 unless something has fired, and what pages is acknowledged."""
+    """Raise ServiceError 409 unless the alarm has fired and each fired part is acknowledged."""
     fired = {null: evidence for null, evidence in state.nulls.items() if evidence.fired}
     if not fired:
-        words = f"nothing has fired of {name}, after {plural(state.labels, 'label')}; its alarm is armed"
+        words = f"the alarm of {name} has not fired after {plural(state.labels, 'label')}; it is still armed"
         raise ServiceError(409, "nothing_to_rearm", words)
     if open_ := [null for null, evidence in fired.items() if evidence.acknowledged is None]:
         words = (
-            f"what has fired of {name} ({', '.join(open_)}) is not acknowledged; POST /admin/alarm/acknowledge first"
+            f"the alarm of {name} ({', '.join(open_)}) is not acknowledged; send POST /admin/alarm/acknowledge first"
         )
         raise ServiceError(409, "not_acknowledged", words)

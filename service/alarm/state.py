@@ -1,7 +1,8 @@
-"""The evidence about a version by the labels that came back, in the order of their arrival, and what it set off.
+"""State of a version's alarm: the evidence from its labels, in the order of their arrival, and its consequences.
 
-Kept by `store.fold` under the name ALARM. Each label is taken once, as it first arrived, and the state is the same
-however the log is cut: blocks of 20 are committed, the labels after the last whole one wait in the state.
+`Store.update_state` keeps it under the name ALARM. Each label is used once, as it first arrived. The state does not
+depend on how the log is cut: labels are evaluated in blocks of 20, and those after the last whole block wait in the
+state.
 """
 
 from __future__ import annotations
@@ -24,18 +25,18 @@ from service.alarm.evidence import (
     StoredAcknowledgement,
     StoredRearming,
     WeightedTest,
-    chosen,
-    damaged,
+    damaged_state,
+    pick,
+    points_to_keep,
     reads,
     rows_of_positive,
     start_of,
-    thinned,
 )
 from service.settings import Settings
 from service.store.rows import LabelBlock
 from trueodds.metrics import PositiveEProcess, Prequential, ShiryaevRoberts, WeightedEProcess
 from trueodds.metrics.alarms.sequential import BLOCK
-from trueodds.metrics.alarms.weighted import FLOOR
+from trueodds.metrics.alarms.weighted_e_process import FLOOR
 from trueodds.reports.schemas.alarm import Watched
 from trueodds.sums.inputs import Array
 from trueodds.sums.positive import PositiveClass
@@ -45,7 +46,7 @@ ALARM = "alarm"
 
 
 class AlarmState(Frozen):
-    """See the module. The settings it began with stay: to change a test after having seen its data voids it."""
+    """State of an alarm. It keeps the settings that it began with, because changing a test after its data voids it."""
 
     form: Literal[2] = 2
     tolerance: float
@@ -57,50 +58,50 @@ class AlarmState(Frozen):
     propensity_floor: float = FLOOR
     labels: int = Field(0, ge=0)
     sequence: int = Field(0, ge=0)
-    """Of the last label in the log."""
+    """Sequence number of the last label taken from the log."""
     start_sequence: int = Field(0, ge=0)
-    """Labels up to there are those of earlier watches."""
+    """Sequence number up to which labels belong to earlier watches."""
     rearmings: tuple[StoredRearming, ...] = ()
     last_ms: int | None = None
     """Arrival of the last label."""
     rest_confidence: tuple[float, ...] = Field((), max_length=BLOCK - 1)
     rest_correct: tuple[bool, ...] = Field((), max_length=BLOCK - 1)
     rest_p: tuple[float, ...] = Field((), max_length=BLOCK - 1)
-    """p(positive) of the labels that wait; empty where there is no positive class."""
+    """p(positive) of the labels that wait; empty without a positive class."""
     rest_positive: tuple[bool, ...] = Field((), max_length=BLOCK - 1)
     history_blocks: tuple[int, ...] = ()
     history_ms: tuple[int, ...] = ()
     nulls: dict[Watched, Evidence]
     weighted: WeightedTest | None = None
-    """None before the first label that has a propensity."""
+    """Weighted evidence. None before the first label with a propensity."""
     prequential: Annotated[Prequential, reads(Prequential), WRITES]
     deliveries: dict[str, Delivery] = Field(default_factory=dict)
-    """By a hash of the webhook's URL: a URL may hold a secret."""
+    """Deliveries by a hash of the webhook's URL, because a URL may hold a secret."""
 
     @property
     def history_labels(self) -> list[int]:
-        """Labels at the points of the history."""
+        """Numbers of labels at the points of the history."""
         return [block * BLOCK for block in self.history_blocks]
 
     @property
-    def watched(self) -> tuple[Watched, ...]:
-        """The nulls there is evidence about, those that page first."""
+    def watched_nulls(self) -> tuple[Watched, ...]:
+        """Nulls with evidence; those that page come first."""
         return tuple(null for null in NULLS if null in self.nulls)
 
     @property
     def paging(self) -> Evidence | None:
-        """The evidence that calls somebody: of the nulls that page and have fired, the one that fired first."""
+        """Evidence that calls somebody: of the fired nulls that page, the one that fired first."""
         fired = [self.nulls[null] for null in PAGING if null in self.nulls and self.nulls[null].fired]
         return min(fired, key=lambda one: one.fired.after if one.fired else 0, default=None)
 
     @property
     def alpha_of_each(self) -> float:
-        """The level of each null. Two that page share `alpha` in halves, so both together alarm falsely no oftener."""
+        """Significance level of each null. Two nulls that page get half of `alpha` each, so their sum is `alpha`."""
         return self.alpha / 2 if "positive" in self.nulls else self.alpha
 
     @classmethod
     def start(cls, settings: Settings) -> Self:
-        """Before any label."""
+        """Return the state before any label."""
         tolerance, run_length = settings.alarm_tolerance, settings.alarm_run_length
         nulls: dict[Watched, Evidence] = {null: start_of(null, tolerance, run_length) for null in ("ece", "point")}
         return cls(
@@ -115,10 +116,11 @@ class AlarmState(Frozen):
 
     @classmethod
     def read(cls, tree: Any, settings: Settings) -> Self:
-        """The state that the store gave; a new one where it has none.
+        """Read the state from the store's tree; a new state if there is none.
 
         Raises:
-            StoreError: a damaged state, or one of another form. Nothing replaces it: evidence never begins anew.
+            StoreError: The state is damaged or of another form. It is not replaced, because evidence must never start
+                afresh.
         """
         if tree is None:
             return cls.start(settings)
@@ -126,47 +128,47 @@ class AlarmState(Frozen):
             state = cls.model_validate(tree)
             state._check()
         except ValueError as error:
-            raise damaged(error, "the alarm's evidence") from None
+            raise damaged_state(error, "the alarm's evidence") from None
         return state
 
     def _check(self) -> None:
-        """Raises ValueError unless the parts are of the same labels and settings."""
+        """Raise ValueError unless all parts have the same labels and settings."""
         blocks = self.labels // BLOCK
         if not {"ece", "point"} <= set(self.nulls):
-            raise ValueError(f"there is evidence of {sorted(self.nulls)}; expected ece and point")
+            raise ValueError(f"there is evidence about {sorted(self.nulls)}; expected ece and point")
         waiting = self.labels % BLOCK if "positive" in self.nulls else 0
         if not len(self.rest_p) == len(self.rest_positive) == waiting:
-            raise ValueError(f"{len(self.rest_p)} p(positive) wait for their block; {waiting} labels do")
+            raise ValueError(f"{len(self.rest_p)} values of p(positive) wait for their block, but {waiting} labels do")
         if not len(self.rest_confidence) == len(self.rest_correct) == self.labels % BLOCK:
-            raise ValueError(f"{len(self.rest_confidence)} labels wait for their block; {self.labels} arrived")
+            raise ValueError(f"{len(self.rest_confidence)} labels wait for their block, but {self.labels} arrived")
         if self.weighted and (self.weighted.process.tolerance, self.weighted.process.floor) != (
             self.tolerance,
             self.propensity_floor,
         ):
-            raise ValueError("the weighted evidence is of another tolerance or floor")
+            raise ValueError("the weighted evidence has another tolerance or floor")
         tests: list[Process | ShiryaevRoberts | Prequential] = [self.prequential]
         for null, evidence in self.nulls.items():
             process = evidence.process
             of = "positive" if isinstance(process, PositiveEProcess) else process.null
             if isinstance(process, PositiveEProcess) and process.ratio != self.ratio_tolerance:
-                raise ValueError("the evidence of positive is of another ratio")
+                raise ValueError("the evidence of positive has another ratio")
             if (of, process.tolerance) != (null, self.tolerance):
-                raise ValueError(f"the evidence of {null} is of another null or tolerance")
+                raise ValueError(f"the evidence of {null} has another null or tolerance")
             if not len(evidence.log_e) == len(self.history_blocks) == len(self.history_ms):
                 raise ValueError(f"the history of {null} has lost points")
             tests += [evidence.process] + ([evidence.detector] if evidence.detector else [])
         if any((test.blocks, test.labels) != (blocks, blocks * BLOCK) for test in tests):
-            raise ValueError(f"{self.labels} labels arrived, and the tests are of another number")
+            raise ValueError(f"{self.labels} labels arrived, but the tests have another number")
 
     def watching(self, positive: bool) -> Self:
-        """The state that watches p(positive), too, of a version that has a positive class; before any label only."""
+        """Return a state that also watches p(positive), for a version with a positive class and no label yet."""
         if not positive or "positive" in self.nulls or self.labels:
             return self
         start = PositiveEProcess.start(self.tolerance, self.ratio_tolerance)
         return self.model_copy(update={"nulls": {**self.nulls, "positive": Evidence(process=start, detector=None)}})
 
     def take(self, block: LabelBlock, positive: PositiveClass | None = None) -> Self:
-        """The state after the labels that came next; `positive`: the version's positive class."""
+        """Return the state after the next labels. `positive` is the version's positive class."""
         if not len(block):
             return self
         return self.watching(positive is not None)._take(block, positive)
@@ -181,21 +183,21 @@ class AlarmState(Frozen):
         taken = confidence_N[:whole], correct_N[:whole]
         p_N, positive_N = rows_of_positive(block, positive, self.rest_p, self.rest_positive)
         blocks, at_ms = (*self.history_blocks, *number_B.tolist()), (*self.history_ms, *at_ms_B.tolist())
-        kept = thinned(blocks)
+        kept = points_to_keep(blocks)
         nulls, deliveries = {}, self.deliveries
         for null, evidence in self.nulls.items():
             of_null = (p_N[:whole], positive_N[:whole]) if null == "positive" else taken
             process, log_e_B = evidence.process.advance_each(*of_null)
             detector, log_r_B = evidence.detector.advance_each(*taken) if evidence.detector else (None, None)
             log_e = (*evidence.log_e, *(round(x, 4) for x in log_e_B.tolist()))
-            fired = evidence.fired or self._fired(log_e_B, log_r_B, number_B, at_ms_B)
+            fired = evidence.fired or self._firing(log_e_B, log_r_B, number_B, at_ms_B)
             acknowledged = evidence.acknowledged
-            if fired and evidence.fired is None:  # before, if labels were voided, it may have fired on other labels
+            if fired and evidence.fired is None:  # after a voiding, it may have fired before, on other labels
                 if acknowledged and acknowledged.at_ms < fired.at_ms:
                     acknowledged = None
                 if null in PAGING and self.paging is None:
                     deliveries = {key: d for key, d in deliveries.items() if d.fired_ms == fired.at_ms}
-            change = {"process": process, "detector": detector, "fired": fired, "log_e": chosen(log_e, kept)}
+            change = {"process": process, "detector": detector, "fired": fired, "log_e": pick(log_e, kept)}
             nulls[null] = evidence.model_copy(update={**change, "acknowledged": acknowledged})
         after = {
             "labels": self.labels + len(block),
@@ -205,23 +207,23 @@ class AlarmState(Frozen):
             "rest_correct": tuple(correct_N[whole:].tolist()),
             "rest_p": tuple(p_N[whole:].tolist()),
             "rest_positive": tuple(positive_N[whole:].tolist()),
-            "history_blocks": chosen(blocks, kept),
-            "history_ms": chosen(at_ms, kept),
+            "history_blocks": pick(blocks, kept),
+            "history_ms": pick(at_ms, kept),
             "nulls": nulls,
-            "weighted": self._weighted(block),
+            "weighted": self._next_weighted(block),
             "prequential": self.prequential.advance_each(*taken),
             "deliveries": deliveries,
         }
         return self.model_copy(update=after)
 
-    def _weighted(self, block: LabelBlock) -> WeightedTest | None:
+    def _next_weighted(self, block: LabelBlock) -> WeightedTest | None:
         if self.weighted is None and not np.isfinite(block.propensity_L).any():
             return None
         start = WeightedEProcess.start(self.tolerance, self.propensity_floor)
         return (self.weighted or WeightedTest(process=start)).take(block, self.alpha)
 
-    def _fired(self, log_e_B: Array, log_r_B: Array | None, number_B: Any, at_ms_B: Any) -> Firing | None:
-        """The first of these blocks at which a threshold is reached, if any."""
+    def _firing(self, log_e_B: Array, log_r_B: Array | None, number_B: Any, at_ms_B: Any) -> Firing | None:
+        """Return the firing at the first of these blocks that reaches a threshold, if any."""
         reached_B = log_e_B >= -math.log(self.alpha_of_each)
         by_detector_B = np.zeros_like(reached_B)
         if log_r_B is not None and self.run_length is not None:
@@ -233,7 +235,7 @@ class AlarmState(Frozen):
         return Firing(at_ms=int(at_ms_B[b]), after=int(number_B[b]) * BLOCK, log_e=float(log_e_B[b]), by=by)
 
     def log_e(self, null: Watched) -> float:
-        """log E of all labels, those of the unfinished block too: its stakes were laid when it began."""
+        """Return log E of all labels, including the unfinished block, whose stakes were set when it began."""
         process = self.nulls[null].process
         if not self.rest_confidence:
             return process.log_e
@@ -241,7 +243,7 @@ class AlarmState(Frozen):
         return float(process.advance_each(*rest, len(rest[0]))[1][0])
 
     def acknowledge(self, nulls: tuple[Watched, ...], by: StoredAcknowledgement) -> Self:
-        """The state in which the fired ones of these nulls are acknowledged; those that were, stay as they are."""
+        """Return the state with the fired ones of these nulls acknowledged. Earlier acknowledgements stay."""
         changed = {
             null: self.nulls[null].model_copy(update={"acknowledged": by})
             for null in nulls
@@ -250,10 +252,11 @@ class AlarmState(Frozen):
         return self.model_copy(update={"nulls": {**self.nulls, **changed}})
 
     def anew(self, first: int) -> Self | None:
-        """The state before any label, where labels in the log from `first` on are not those that were taken.
+        """Return the state before any label, if labels in the log have changed from the sequence number `first` on.
 
-        Tests keep their settings. Who acknowledged an alarm has done so still if it fires on labels that had come by
-        then, and who was told of it is not told again. None: no label that was taken has changed.
+        Return None if no label that the state has used has changed. The tests keep their settings. An acknowledgement
+        stays valid if the alarm fires again on labels that had arrived by then. Webhooks that got the alarm do not get
+        it again.
         """
         if not self.start_sequence < first <= self.sequence:
             return None
@@ -276,11 +279,12 @@ class AlarmState(Frozen):
         )
 
     def rearm(self, who: str, why: str, at_ms: int, settings: Settings) -> Self:
-        """A new watch, with the settings of today, over the labels that come from now on.
+        """Return a new watch, with the current settings, over the labels that arrive from now on.
 
-        The moment depends on labels that have come only, so the new evidence is as valid as the first: at most alpha
-        of the sound versions alarm falsely in each watch, and in k + 1 of them at most the sum of their alphas (union
-        bound). To spend less on each later watch, alpha / 2^k, would make those slower that have the most to find.
+        The time of re-arming depends only on past labels, so the new evidence is as valid as the first. Each watch has
+        a false alarm rate of at most alpha. For k + 1 watches the rate is at most the sum of their alphas (union
+        bound). A smaller alpha for each later watch, alpha / 2^k, would slow down exactly those watches that have most
+        to find.
         """
         fired = self.paging.fired if self.paging else None
         ended = StoredRearming(

@@ -1,7 +1,7 @@
-"""Tasks beside the requests: they bring evidence up to date as labels come in, and call webhooks.
+"""Background tasks that bring the evidence up to date as labels arrive, and call webhooks.
 
-Every worker does it, for any of them may die. The store's lock lets one at a time take labels; a webhook is claimed
-in the store for some seconds before it is called, so that no other worker calls it meanwhile.
+Every worker runs them, because any worker may die. The store's lock lets one worker at a time take labels. A worker
+claims a webhook in the store for some seconds before it calls it, so that no other worker calls it meanwhile.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ from trueodds.sums.positive import PositiveClass
 POLL_SECONDS = 1.0
 CLAIM_MS = int(1000 * (SEND_SECONDS + 5))
 SKEW_MS = 30_000
-"""How far the clocks of two replicas may be apart; a claim of one that died is held against others so much longer."""
+"""Largest difference between the clocks of two replicas. A dead worker's claim holds this much longer for others."""
 FIRST_PAUSE_MS, LONGEST_PAUSE_MS = 1_000, 600_000
-"""Between two tries of a webhook; each is twice as long as the one before."""
+"""First and longest pause between two attempts at a webhook. Each pause is twice as long as the one before."""
 
 log = logging.getLogger("trueodds")
 
@@ -42,7 +42,7 @@ Key = tuple[str, str]
 
 
 def taking(settings: Settings, positive: PositiveClass | None = None) -> Callable[[Any, LabelBlock], Any]:
-    """The step of `store.fold` that takes labels; `positive`: the version's positive class."""
+    """Return the step of `Store.update_state` that takes labels. `positive` is the version's positive class."""
 
     def step(tree: Any, block: LabelBlock) -> Any:
         if tree is not None and not len(block):
@@ -53,7 +53,7 @@ def taking(settings: Settings, positive: PositiveClass | None = None) -> Callabl
 
 
 def restarting(settings: Settings) -> Callable[[Any, int], tuple[Any, int] | None]:
-    """The step of `Store.void_labels` that has evidence begin anew; damaged evidence stays as it is."""
+    """Return the step of `Store.void_labels` that restarts evidence. Damaged evidence stays as it is."""
 
     def step(tree: Any, first: int) -> tuple[Any, int] | None:
         try:
@@ -65,16 +65,16 @@ def restarting(settings: Settings) -> Callable[[Any, int], tuple[Any, int] | Non
     return step
 
 
-State = AlarmState | PromiseState
+WatchedState = AlarmState | PromiseState
 
 
 class Watch:
-    """`keep_watching` runs until it is cancelled."""
+    """Watch over the alarms of all versions. `keep_watching` runs until it is cancelled."""
 
     NAME = ALARM
-    """Name of the state that it keeps up to date."""
+    """Name of the state in the store."""
     STARTS_RUNS = True
-    """Whether its news go to webhooks that start a recalibration."""
+    """Whether its messages also go to webhooks that start a recalibration."""
 
     def __init__(self, store: Store, settings: Settings, telemetry: Telemetry) -> None:
         self._store, self._settings, self._telemetry = store, settings, telemetry
@@ -82,9 +82,9 @@ class Watch:
         for hook in self._webhooks:
             telemetry.webhook(str(hook))
         self._seen: dict[Key, int] = {}
-        """Labels taken by the states that this process has seen."""
+        """Sequence number of the last label in each version's state, as this process last saw it."""
         self._due: dict[Key, int] = {}
-        """When a webhook is to be called again, Unix milliseconds."""
+        """Times of the next calls of webhooks, in Unix milliseconds."""
         self._positive: dict[Key, PositiveClass | None] = {}
         self._logged: set[str] = set()
         self._sending: dict[Key, asyncio.Task[None]] = {}
@@ -100,7 +100,7 @@ class Watch:
             await asyncio.gather(*self._sending.values(), return_exceptions=True)
 
     async def poll(self) -> None:
-        """Takes the labels that count by now, and calls the webhooks that are due; a failure is logged once."""
+        """Take the new labels and call the webhooks that are due. A failure is logged once."""
         problems: set[str] = set()
         try:
             behind = await self._progress()
@@ -112,7 +112,7 @@ class Watch:
                 await self._update((model, version), arrived, taken)
             except StoreError as error:
                 problems.add(f"{self.NAME} of {model}/{version}: {error}")
-            except Exception as error:  # a fault here must not end the watch over the others
+            except Exception as error:  # a fault in one alarm must not end the watch over the others
                 if f"{error!r}" not in self._logged:
                     log.exception("alarm of %s/%s", model, version)
                 problems.add(f"{error!r}")
@@ -121,24 +121,24 @@ class Watch:
         self._logged = problems
 
     async def _progress(self) -> list[tuple[str, str, int, int]]:
-        """The versions that are watched, their last label, and the last that was taken."""
+        """Return the watched versions with their last label, and the last label that was taken."""
         await self._store.mature()
         return await self._store.read_progress(self.NAME)
 
     async def _take(self, key: Key) -> Callable[[Any, LabelBlock], Any]:
-        """The step of `store.fold` that takes labels of a version."""
+        """Return the step of `Store.update_state` that takes labels of a version."""
         if key not in self._positive:  # a version never changes
             self._positive |= {v.key: v.positive_class for v in await self._store.read_versions()}
         return taking(self._settings, self._positive.get(key))
 
-    def _read(self, key: Key, tree: Any) -> State:
-        """The state of a version that the store gave."""
+    def _read(self, key: Key, tree: Any) -> WatchedState:
+        """Read the state of a version from the store's tree."""
         return AlarmState.read(tree, self._settings)
 
-    async def _update(self, key: Key, arrived: int, taken: int) -> None:
-        if arrived > taken:
+    async def _update(self, key: Key, last_label: int, last_taken: int) -> None:
+        if last_label > last_taken:
             tree = await self._store.update_state(*key, self.NAME, await self._take(key))
-        elif self._seen.get(key) != taken:
+        elif self._seen.get(key) != last_taken:
             tree = await self._store.read_state(*key, self.NAME)
         elif key not in self._due or key in self._sending or _now() < self._due[key]:
             return
@@ -147,41 +147,41 @@ class Watch:
         if tree is None:
             return
         state = await asyncio.to_thread(self._read, key, tree)
-        self._seen[key] = max(arrived, taken)
+        self._seen[key] = max(last_label, last_taken)
         self._due.pop(key, None)
-        if self._undelivered(key, state) and key not in self._sending:
+        if self._undelivered_hooks(key, state) and key not in self._sending:
             self._sending[key] = task = asyncio.create_task(self._deliver_all(key, state))
             task.add_done_callback(lambda _: self._sending.pop(key, None))
 
-    def _undelivered(self, key: Key, state: State) -> list[Webhook]:
-        """Webhooks that have not taken the news of this version's alarm; of a new one, only while it is open."""
+    def _undelivered_hooks(self, key: Key, state: WatchedState) -> list[Webhook]:
+        """Return the webhooks without this alarm's message. After an acknowledgement no new delivery begins."""
         evidence = state.paging
         if is_shadow(key[0]) or evidence is None:
             return []
         return [hook for hook in self._webhooks if _is_undelivered(state.deliveries.get(hook.key), evidence)]
 
-    async def _deliver_all(self, key: Key, state: State) -> None:
-        """Calls every webhook whose turn it is, and notes when the next is due."""
+    async def _deliver_all(self, key: Key, state: WatchedState) -> None:
+        """Call every webhook that is due, and set the time of the next call."""
         due = []
-        for hook in self._undelivered(key, state):
+        for hook in self._undelivered_hooks(key, state):
             try:
                 due.append(await self._deliver(key, hook))
             except StoreError as error:
-                log.warning("alarm of %s/%s: whether %s was told could not be stored: %s", *key, hook, error)
+                log.warning("alarm of %s/%s: the delivery to %s could not be recorded: %s", *key, hook, error)
                 due.append(_now() + CLAIM_MS)
             except Exception:
-                log.exception("alarm of %s/%s: %s was not told", *key, hook)
+                log.exception("alarm of %s/%s: the message to %s was not delivered", *key, hook)
                 due.append(_now() + CLAIM_MS)
         if waiting := [ms for ms in due if ms is not None]:
             self._due[key] = min(waiting)
 
     async def _deliver(self, key: Key, hook: Webhook) -> int | None:
-        """Call a webhook, if no other worker does; when to try again, None if there is no need."""
+        """Call a webhook unless another worker does. Return the time of the next attempt, or None if none is needed."""
         token = secrets.token_hex(8)
 
         def claim(delivery: Delivery) -> Delivery:
             now = _now()
-            # A claim or pause longer than any is from a clock that has been put back.
+            # A claim or pause longer than the longest possible one comes from a clock that was set back.
             claimed = now - SKEW_MS < delivery.claimed_until_ms <= now + CLAIM_MS + SKEW_MS
             resting = now < delivery.next_ms <= now + LONGEST_PAUSE_MS + SKEW_MS
             if delivery.delivered_ms is not None or claimed or resting:
@@ -198,10 +198,10 @@ class Watch:
             return max(mine.claimed_until_ms, mine.next_ms)
         problem = ""
         try:
-            async with asyncio.timeout((mine.claimed_until_ms - _now()) / 1000):  # from then on another worker may call
+            async with asyncio.timeout((mine.claimed_until_ms - _now()) / 1000):  # after this, another worker may call
                 await send(hook, await self._news(key, state))
         except TimeoutError:
-            problem = f"{hook} was not told within the {CLAIM_MS / 1000:g} s of a try"
+            problem = f"{hook} did not accept the message within {CLAIM_MS / 1000:g} s"
         except WebhookError as error:
             problem = str(error)
         self._telemetry.delivery(str(hook), delivered=not problem)
@@ -209,7 +209,7 @@ class Watch:
             (log.warning if problem != mine.problem else log.debug)("alarm of %s/%s: %s", *key, problem)
 
         def settle(delivery: Delivery) -> Delivery:
-            if delivery.claimed_by != token:  # it took so long that another has taken over
+            if delivery.claimed_by != token:  # it took so long that another worker has taken over
                 return delivery
             now, attempts = _now(), mine.attempts + 1
             if not problem:
@@ -222,8 +222,8 @@ class Watch:
             return None
         return max(settled.claimed_until_ms, settled.next_ms)
 
-    async def _change(self, key: Key, hook: Webhook, change: Callable[[Delivery], Delivery]) -> State:
-        """Change what is stored of a delivery, with all workers taking turns."""
+    async def _change(self, key: Key, hook: Webhook, change: Callable[[Delivery], Delivery]) -> WatchedState:
+        """Change the stored delivery. The store lets workers do this one at a time."""
         take = await self._take(key)
 
         def step(tree: Any, block: LabelBlock) -> Any:
@@ -236,14 +236,14 @@ class Watch:
 
         return self._read(key, await self._store.update_state(*key, self.NAME, step))
 
-    async def _news(self, key: Key, state: State) -> dict[str, Any]:
+    async def _news(self, key: Key, state: WatchedState) -> dict[str, Any]:
         assert isinstance(state, AlarmState)
-        state = state.model_copy(update={"deliveries": {}})  # the same news at every try
+        state = state.model_copy(update={"deliveries": {}})  # every attempt must send the same message
         sums = await self._store.read_sums(*key)
         known = {v.key: v for v in await self._store.read_versions()}
         positive = known[key].positive
         alarm = await asyncio.to_thread(alarm_of, state, self._settings, model=key[0], sums=sums, positive=positive)
-        test, fired = alarm.refuted, state.paging.fired if state.paging else None
+        test, fired = alarm.refuted_null, state.paging.fired if state.paging else None
         assert fired is not None and test is not None and test.fired_at is not None
         numbers = {
             "fired_at": test.fired_at.isoformat(),
@@ -258,7 +258,7 @@ class Watch:
 
 
 class PromiseWatch(Watch):
-    """The same for the promises of versions to act alone. A broken one is not mended by a recalibration."""
+    """Watch over the promises to act alone. Recalibration does not repair a broken promise, so it starts no run."""
 
     NAME = PROMISE
     STARTS_RUNS = False
@@ -267,7 +267,7 @@ class PromiseWatch(Watch):
         super().__init__(store, settings, telemetry)
         self._promises: dict[Key, ActAlone] = {}
         self._noted = set[Key]()
-        """Versions whose evidence knows the audit's share."""
+        """Versions whose evidence has recorded the audit share."""
 
     async def _progress(self) -> list[tuple[str, str, int, int]]:
         versions = await self._store.read_versions()
@@ -279,21 +279,21 @@ class PromiseWatch(Watch):
         return [row for row in await super()._progress() if row[:2] in self._promises]
 
     async def _note_audit(self) -> None:
-        """Have the evidence know the audit's share before labels come: they may come once the share is another."""
+        """Record the audit share in the evidence before labels arrive, because the share may change until then."""
         for key in self._promises.keys() - self._noted:
             try:
                 await self._store.update_state(*key, self.NAME, await self._take(key))
-            except StoreError:  # damaged evidence; `_update` says so
+            except StoreError:  # damaged evidence, which `_update` reports
                 continue
             self._noted.add(key)
 
     async def _take(self, key: Key) -> Callable[[Any, LabelBlock], Any]:
         return taking_promise(self._promises[key], self._settings)
 
-    def _read(self, key: Key, tree: Any) -> State:
+    def _read(self, key: Key, tree: Any) -> WatchedState:
         return PromiseState.read(tree, self._promises[key], self._settings)
 
-    async def _news(self, key: Key, state: State) -> dict[str, Any]:
+    async def _news(self, key: Key, state: WatchedState) -> dict[str, Any]:
         assert isinstance(state, PromiseState) and state.fired is not None
         answers = (await self._store.read_sums(*key)).answers
         acted = await self._store.count_acted(*key)
@@ -312,20 +312,20 @@ class PromiseWatch(Watch):
 
 
 def restarts(settings: Settings) -> dict[str, Callable[[Any, int], tuple[Any, int] | None]]:
-    """Return the functions that restart evidence whose labels were voided, by the names of the states."""
+    """Return the functions that restart evidence whose labels were voided, by state name."""
     return {ALARM: restarting(settings), PROMISE: restarting_promise}
 
 
 async def update_evidence(store: Store, version: Version, settings: Settings) -> None:
-    """Take the labels that are there into the evidence about a version, and about its promise if it has one."""
+    """Take the stored labels into the evidence about a version, and about its promise if it has one."""
     key = version.key
     await store.update_state(*key, ALARM, taking(settings, version.positive_class))
     if (promise := version.act_alone) is not None:
         await store.update_state(*key, PROMISE, taking_promise(promise, settings))
 
 
-def _is_undelivered(known: Delivery | None, evidence: Evidence | PromiseState) -> bool:
-    return evidence.acknowledged is None if known is None else known.delivered_ms is None
+def _is_undelivered(delivery: Delivery | None, evidence: Evidence | PromiseState) -> bool:
+    return evidence.acknowledged is None if delivery is None else delivery.delivered_ms is None
 
 
 def _now() -> int:

@@ -1,4 +1,4 @@
-"""Routes that call webhooks: a test of them, and news of a recalibration that ended without a decision."""
+"""Routes that call webhooks: a test, and the report of a recalibration that ended without a decision."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ router = APIRouter()
 
 
 class WebhookTest(BaseModel):
-    webhook: str = Field(description="scheme, host and port of its URL; the rest may be a secret")
-    taken: bool = Field(description="whether it has answered 2xx")
+    webhook: str = Field(description="Scheme, host and port of its URL. The rest may be a secret.")
+    taken: bool = Field(description="Whether it answered 2xx.")
     problem: str | None
-    flow_run: str | None = Field(description="id of the Prefect flow run that it has started")
+    flow_run: str | None = Field(description="Id of the Prefect flow run that it started.")
 
 
 class AlarmTest(BaseModel):
@@ -32,16 +32,16 @@ class AlarmTest(BaseModel):
 
 
 class UndecidedBody(SignedBody):
-    """The recalibration that ended without a decision, who ran it, and why."""
+    """A recalibration that ended without a decision: who ran it, and why it ended."""
 
     model_config = ConfigDict(title="UndecidedRecalibration")
 
-    model: Name | None = None
-    version: Name | None = None
+    model: Name | None = Field(None, description="Name of the model, if known.")
+    version: Name | None = Field(None, description="Its version, if known.")
 
 
 def examples(version: Version) -> documentation.Examples:
-    """Bodies of a report that a recalibration of the version ended without a decision."""
+    """Return an example that reports a failed recalibration of the version."""
     report = {"model": version.model, "version": version.version, "who": "flow run", "why": "Failed: the disk is full"}
     return {json_body.JSON: {"a failed run": report}}
 
@@ -49,16 +49,17 @@ def examples(version: Version) -> documentation.Examples:
 @router.post(
     "/admin/alarm/test",
     tags=["operation"],
-    summary="Try the alarm's webhooks",
+    summary="Test the alarm's webhooks",
     dependencies=[keys.requires("admin")],
     responses={
         200: {"model": AlarmTest},
-        **error_answers.documented(_503="no model is loaded", **keys.ERRORS),
+        **error_answers.document_errors(_503="no model is loaded", **keys.ERRORS),
     },
 )
 async def try_webhooks(request: Request) -> Response:
-    """Send every webhook a test, of type `calibration-alarm-test`, in the way that an alarm takes. A Prefect deployment
-    gets a run with `dry_run`, which only looks whether all that it needs is there.
+    """Send a test message of type `calibration-alarm-test` to every webhook, in the same way as an alarm.
+
+    A Prefect deployment starts a run with `dry_run`. That run only checks that everything it needs is available.
     """
     runtime = runtime_of(request)
     version, address = runtime.engine.version, runtime.settings.address
@@ -72,22 +73,24 @@ async def try_webhooks(request: Request) -> Response:
     **signed_body.route(UndecidedBody, AlarmTest),
 )
 async def report_undecided(request: Request) -> Response:
-    """Say that an automatic recalibration has failed and no further run of it follows. It is counted, and every webhook
-    is told by news of type `recalibration-undecided`, except those that start a Prefect deployment.
+    """Report that an automatic recalibration has failed and that it will not be retried.
+
+    The service counts the failure. It sends a message of type `recalibration-undecided` to every webhook, except those
+    that start a Prefect deployment.
     """
     runtime = runtime_of(request)
     settings, expected = runtime.settings, "who and why, and maybe model and version"
     body = await json_body.read_json(
         request, settings.max_json_values, lambda tree: signed_body.read(UndecidedBody, tree, expected)
     )
-    runtime.telemetry.undecided()
+    runtime.telemetry.count_undecided()
     reading = f"A recalibration ended without a decision ({body.who}): {body.why}"
     told = webhooks.undecided_news(body.model, body.version, reading, address=settings.address)
     return await _call(runtime, [hook for hook in settings.alarm_webhook if not hook.starts_run], told)
 
 
 async def _call(runtime: Runtime, hooks: Iterable[Webhook], body: dict[str, Any]) -> Response:
-    """The answer after a try of each webhook."""
+    """Call each webhook once and return the results."""
 
     async def attempt(hook: Webhook) -> WebhookTest:
         try:

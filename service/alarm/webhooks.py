@@ -1,6 +1,6 @@
-"""One try to tell others of an alarm: a JSON body to a URL, or a run of a Prefect deployment.
+"""One attempt to deliver an alarm: a JSON body to a URL, or a run of a Prefect deployment.
 
-The next try after a failure is service/alarm/watch.py's, which keeps in the store what is delivered.
+service/alarm/watch.py repeats failed attempts and records the deliveries in the store.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ if TYPE_CHECKING:
     import httpx
 
 SEND_SECONDS = 10.0
-"""In which a webhook must have answered."""
+"""Time within which a webhook must answer."""
 ALARM, TRIAL, UNDECIDED = "calibration-alarm", "calibration-alarm-test", "recalibration-undecided"
 BROKEN = "promise-broken"
-"""Types of news."""
+"""Types of messages."""
 
 
 class WebhookError(Exception):
-    """The news was not taken; the message says by whom and why, without the URL's path and password."""
+    """The message was not accepted. The error names webhook and reason, without the URL's path and password."""
 
 
 def news(
@@ -37,7 +37,7 @@ def news(
     address: str,
     type_: str = ALARM,
 ) -> dict[str, Any]:
-    """The news of an alarm; its id is the same however often, and by whichever worker, it is sent."""
+    """Return the message of an alarm. Its id is the same however often, and by whichever worker, it is sent."""
     content = repr((model, version, null, numbers["fired_at"], numbers["fired_after"]))
     return {
         "type": type_,
@@ -52,19 +52,19 @@ def news(
 
 
 def trial_news(model: str, version: str, *, address: str) -> dict[str, Any]:
-    """News to try whether an alarm would arrive; no two are the same."""
+    """Return a test message. Each has an id of its own."""
     return {
         "type": TRIAL,
         "id": secrets.token_hex(16),
         "model": model,
         "version": version,
-        "reading": "This is a test of the way that an alarm takes; nothing has happened.",
+        "reading": "This is a test message. No alarm has fired.",
         "report_url": _report_url(address, model, version),
     }
 
 
 def undecided_news(model: str | None, version: str | None, reading: str, *, address: str) -> dict[str, Any]:
-    """News of a recalibration that ended without a decision; no two are the same."""
+    """Return the message of a recalibration that ended without a decision. Each has an id of its own."""
     return {
         "type": UNDECIDED,
         "id": secrets.token_hex(16),
@@ -80,16 +80,16 @@ def _report_url(address: str, model: str, version: str) -> str:
 
 
 async def send(webhook: Webhook, body: dict[str, Any]) -> str | None:
-    """Returns once the news was taken, with any 2xx: the id of the run that it has started, if it starts runs.
+    """Send a message. Return the id of the run that it has started, if the webhook starts runs.
 
     Raises:
-        WebhookError: it was not, within ten seconds.
+        WebhookError: The webhook did not answer 2xx within ten seconds.
     """
     try:
         async with asyncio.timeout(SEND_SECONDS), await asyncio.to_thread(_client) as client:
             return await _send(client, webhook, body)
     except TimeoutError:
-        raise WebhookError(f"{webhook} has not answered within {SEND_SECONDS:g} s") from None
+        raise WebhookError(f"{webhook} did not answer within {SEND_SECONDS:g} s") from None
 
 
 async def _send(client: httpx.AsyncClient, webhook: Webhook, body: dict[str, Any]) -> str | None:
@@ -107,14 +107,14 @@ async def _send(client: httpx.AsyncClient, webhook: Webhook, body: dict[str, Any
 
 
 def _client() -> httpx.AsyncClient:
-    """In a thread: to import httpx and read the certificates takes .2 s."""
+    """Return a client. Call it in a thread: importing httpx and reading the certificates takes .2 s."""
     import httpx
 
     return httpx.AsyncClient(timeout=SEND_SECONDS)
 
 
 async def _start_run(client: httpx.AsyncClient, webhook: Webhook, body: dict[str, Any]) -> str:
-    """Prefect makes one run for one idempotency key; for a test, one that only looks whether all is there."""
+    """Start a run, at most one per idempotency key. A test starts a run that only checks its environment."""
     deployment = quote(_id(webhook, await client.get(webhook.url)), safe="")
     parameters = {"model": body["model"], "version": body["version"], "reason": body["reading"]}
     if body["type"] == TRIAL:
@@ -125,12 +125,12 @@ async def _start_run(client: httpx.AsyncClient, webhook: Webhook, body: dict[str
 
 
 def _id(webhook: Webhook, answer: httpx.Response) -> str:
-    """The id of the deployment or run in Prefect's answer."""
+    """Return the id of the deployment or run in Prefect's answer."""
     _check(webhook, answer)
     try:
         return str(answer.json()["id"])
     except (ValueError, KeyError, TypeError):
-        raise WebhookError(f"{webhook} does not answer as a Prefect server; give the URL of its API") from None
+        raise WebhookError(f"{webhook} does not answer like a Prefect server; give the URL of its API") from None
 
 
 def _check(webhook: Webhook, answer: httpx.Response) -> None:

@@ -1,1 +1,1 @@
-"""Rows in bulk, of labels and of observations alike: read as they come, stored block by block, each accounted for."""
+"""Bulk rows of labels and observations: read as they arrive, stored in blocks, and reported one by one."""

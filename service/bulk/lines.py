@@ -1,4 +1,4 @@
-"""Rows from lines of CSV or JSON in a stream."""
+"""Rows from a stream of CSV or JSON lines."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ from trueodds.inputs import table
 from trueodds.texts import plural, short, without_point
 
 CSV, NDJSON = "text/csv", "application/x-ndjson"
-"""Media types of lines."""
+"""Media types of bulk bodies with lines."""
 LINES = 20
-"""Lines of a CSV row at most."""
-WHOLE = "expected a whole number from 0 on"
-"""What an index is, for messages."""
+"""Largest number of lines in one CSV row."""
+WHOLE = "expected a whole number, 0 or more"
+"""Expected value of an index, for messages."""
 
 R = TypeVar("R")
 Row: TypeAlias = tuple[int, R | Refusal]
-"""A row and its number."""
+"""Row with its number."""
 
 
 def number(name: str, cell: str) -> float:
-    """The number in a cell; blanks around it are left out.
+    """Return the number in a cell. Blanks around it are ignored.
 
     Raises:
-        ValueError: the cell holds something else; the message names it.
+        ValueError: The cell holds something else. The message has its name and value.
     """
     try:
         return table.number(cell)
@@ -43,7 +43,7 @@ def number(name: str, cell: str) -> float:
 
 
 def whole_number(name: str, cell: str) -> int:
-    """The whole number from 0 on in a cell; raises as `number`."""
+    """Return the whole number, 0 or more, in a cell. For errors see `number`."""
     text = without_point(cell.strip())
     if not (text.isascii() and text.isdecimal() and len(text) < 19):
         raise ValueError(f"{name} is {short(cell)}; {WHOLE}")
@@ -51,26 +51,26 @@ def whole_number(name: str, cell: str) -> int:
 
 
 class LineReader(ABC, Generic[R]):
-    """Rows from the lines of a stream; `rows` may be called in any thread, one call after the other."""
+    """Reader of rows from the lines of a stream. Consecutive calls of `rows` may be in different threads."""
 
     ends: tuple[bytes, ...] = (b"\n",)
     """Bytes that end a line."""
 
     @abstractmethod
     def rows(self, block: bytes) -> list[Row[R]]:
-        """The rows of some whole lines; blank ones are left out.
+        """Return the rows of some complete lines. Blank lines are skipped.
 
         Raises:
-            ServiceError: nothing can be read from here on, such as after a bad header.
+            ServiceError: Nothing can be read from here on, for example after a bad header.
         """
 
     def rest(self) -> list[Row[R]]:
-        """The rows that waited for more lines, once all have come; raises as `rows`."""
+        """Return the rows that waited for more lines, after the last line. For errors see `rows`."""
         return []
 
 
 class JsonLines(LineReader[R]):
-    """One JSON value a line, read by `read(number, value)`; rows are numbered from 0."""
+    """Reader of one JSON value per line with `read(number, value)`. Rows are numbered from 0."""
 
     def __init__(self, read: Callable[[int, Any], R | Refusal]) -> None:
         self._read, self._next = read, 0
@@ -91,11 +91,15 @@ class JsonLines(LineReader[R]):
 
 
 class CsvLines(LineReader[R]):
-    """CSV with a header, read by `read(number, cells by column)`.
+    """Reader of CSV with a header, with `read(number, cells by column)`.
 
-    `header` gives the names of the columns for the cells of a right header, else None; `expected` says what is right.
-    Rows are numbered as a spreadsheet does: the header is row 1, blank rows count, and a row with line ends between
-    quotes is one.
+    Rows are numbered as in a spreadsheet: the header is row 1, blank rows count, and a row with line breaks inside
+    quotes is one row.
+
+    Args:
+        header: Returns the names of the columns for the cells of a valid header, else None.
+        read: Converts a row.
+        expected: Describes a valid header.
     """
 
     ends = (b"\n", b"\r")
@@ -110,9 +114,9 @@ class CsvLines(LineReader[R]):
         self._header: list[str] | None = None
         self._separator = ","
         self._row = 0
-        """Number of the row that was read last."""
+        """Number of the last row that was read."""
         self._open: list[bytes] = []
-        """Lines from one on in which a quote was opened, and not closed so far."""
+        """Lines from the first one with an open quote on."""
 
     def rows(self, block: bytes) -> list[Row[R]]:
         return self._read(block.splitlines(keepends=True), last=False)
@@ -144,14 +148,14 @@ class CsvLines(LineReader[R]):
         return rows
 
     def _cells(self, lines: list[bytes], at: int, last: bool) -> tuple[list[str], int]:
-        """The cells of the row that begins there, and of how many lines it is; 0 where more lines have to come first.
+        """Return the cells of the row that begins at a line, and its number of lines; 0 if more must arrive first.
 
-        A quote that is opened and not closed within LINES lines makes one bad row: those after it stand alone again.
+        A quote that is not closed within LINES lines makes one bad row. The following lines are rows again.
 
         Raises:
-            ValueError: the row is not UTF-8, or not CSV.
+            ValueError: The row is not UTF-8 or not CSV.
         """
-        with contextlib.suppress(csv.Error):  # nearly every row is a line: that way is short
+        with contextlib.suppress(csv.Error):  # fast path: nearly every row is a single line
             return next(table.reader([_text(lines[at])], self._separator)), 1
         taken = 0
 
@@ -166,7 +170,7 @@ class CsvLines(LineReader[R]):
         except csv.Error as error:
             if not last and taken == len(lines) - at < LINES:
                 return [], 0
-            raise ValueError(f"not CSV: {error}; a quote is opened and closed in the same cell") from None
+            raise ValueError(f"not CSV: {error}; close each quote in the cell that opens it") from None
 
     def _row_of(self, row: int, cells: list[str]) -> R | Refusal:
         assert self._header is not None
@@ -175,7 +179,7 @@ class CsvLines(LineReader[R]):
         return self._read_cells(row, dict(zip(self._header, map(table.cell_of, cells), strict=True)))
 
     def _read_header(self, line: bytes) -> tuple[list[str], str]:
-        """The names of the columns, and what separates them: of a right header one reading only is one."""
+        """Return the names of the columns and the separator. A valid header is valid with one separator only."""
         if problem := table.encoding_problem(line[:4]):
             raise ServiceError(422, "invalid_header", f"the CSV {problem}")
         try:
@@ -195,14 +199,14 @@ def _text(line: bytes) -> str:
     try:
         return line.decode("utf-8")
     except UnicodeDecodeError:
-        raise ValueError("the row is not UTF-8; from a spreadsheet save it as 'CSV UTF-8'") from None
+        raise ValueError("the row is not UTF-8; in a spreadsheet, save it as 'CSV UTF-8'") from None
 
 
 async def row_blocks(request: Request, reader: LineReader[R], size: int, noun: str) -> AsyncGenerator[list[Row[R]]]:
-    """The rows of a body, block by block of `size` bytes; `noun`: what a line holds.
+    """Yield the rows of a body in blocks of `size` bytes. `noun` names the content of a line in messages.
 
     Raises:
-        ServiceError: as the reader; 413 for a line that is longer than a block.
+        ServiceError: Errors of the reader; 413 for a line longer than a block.
     """
     async for block in blocks(request, size, noun, reader.ends):
         yield await asyncio.to_thread(reader.rows, block)
@@ -210,9 +214,9 @@ async def row_blocks(request: Request, reader: LineReader[R], size: int, noun: s
 
 
 async def blocks(request: Request, size: int, noun: str, ends: Sequence[bytes]) -> AsyncIterator[bytes]:
-    """Whole lines, at least `size` bytes of them save for the last; raises as `row_blocks`.
+    """Yield complete lines, in blocks of at least `size` bytes except the last. For errors see `row_blocks`.
 
-    `ends`: the bytes that end a line. A CR that came last waits for the next byte: it may be half of CRLF.
+    `ends` has the bytes that end a line. A CR at the end waits for the next byte, because it may be half of CRLF.
     """
     buffer = bytearray()
     async for chunk in request.stream():
@@ -221,7 +225,7 @@ async def blocks(request: Request, size: int, noun: str, ends: Sequence[bytes]) 
             continue
         end = 1 + max(buffer.rfind(end, 0, len(buffer) - (end == b"\r")) for end in ends)
         if not end:
-            message = f"a line has more than {size:,} bytes; {noun} is one short line"
+            message = f"a line has more than {size:,} bytes, the limit; {noun} must be one short line"
             raise ServiceError(413, "line_too_long", message)
         block = bytes(buffer[:end])
         del buffer[:end]

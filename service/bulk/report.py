@@ -1,7 +1,7 @@
-"""Rows taken block by block, with a report of every row.
+"""Storing rows block by block, with a report on every row.
 
-Rows stand alone: a bad one does not keep the others from being stored. What is in memory is one block, however long
-the body is; the report of rows waits in a temporary file, because many clients read nothing before they have sent all.
+A bad row does not keep the others from being stored. Only one block is in memory, whatever the size of the body. The
+report waits in a temporary file, because many clients read nothing until they have sent everything.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from pydantic import BaseModel
 from starlette.responses import Response, StreamingResponse
 
 from service.bulk.lines import NDJSON, Row
-from service.errors import SHOWN, Refusal, ServiceError
+from service.errors import MOST_LISTED, Refusal, ServiceError
 from service.http.json_body import JSON
 from service.store import StoreError
 from trueodds.texts import plural
 
 IN_MEMORY = 1024**2
-"""Bytes of the report that are kept in memory."""
+"""Bytes of the report that stay in memory."""
 
 
 class _HasId(Protocol):
@@ -38,14 +38,14 @@ R = TypeVar("R", bound=_HasId)
 
 @dataclass
 class Report:
-    """The outcomes of the rows so far."""
+    """Outcomes of the rows so far."""
 
     lines: IO[bytes] | None
-    """One JSON object for each row, if they are wanted."""
+    """One JSON object per row, if the caller wants them."""
     outcomes: Counter[str] = field(default_factory=Counter)
-    """Rows by what became of them; `failed` of those that were refused."""
+    """Number of rows by outcome; `failed` counts the refused ones."""
     refusals: list[Refusal] = field(default_factory=list)
-    """The first of them."""
+    """The first refusals."""
     rows: int = 0
 
     def add(
@@ -54,11 +54,11 @@ class Report:
         outcomes: list[str | Refusal],
         beside: Callable[[R], Mapping[str, Any]] | None = None,
     ) -> None:
-        """Take the outcomes of the next rows; `beside` says more of a row that was not refused."""
+        """Add the outcomes of the next rows. `beside` returns further keys for a row that was not refused."""
         self.rows += len(outcomes)
         self.outcomes.update("failed" if isinstance(o, Refusal) else o for o in outcomes)
         refusals = [o for o in outcomes if isinstance(o, Refusal)]
-        self.refusals += refusals[: SHOWN - len(self.refusals)]
+        self.refusals += refusals[: MOST_LISTED - len(self.refusals)]
         if self.lines is None:
             return
         for (number, row), outcome in zip(rows, outcomes, strict=True):
@@ -78,40 +78,43 @@ async def take(
     summary: Callable[[Report], BaseModel],
     count: Callable[[str, int], None],
     *,
-    rows_wanted: bool,
+    with_rows: bool,
     beside: Callable[[R], Mapping[str, Any]] | None = None,
 ) -> Response:
-    """Store what the blocks hold; a summary, or with `rows_wanted` one line for each row.
+    """Store the rows of the blocks. Return a summary or, with `rows_wanted`, one line per row.
 
-    `store` says what became of each row that it gets, `beside` what else its line has; `count`
-    gets outcomes, and codes of refusals, with their numbers.
+    Args:
+        blocks: Blocks of rows.
+        store: Stores rows and returns their outcomes.
+        summary: Makes the summary of a report.
+        count: Receives each outcome or code of a refusal, with its number of rows.
+        rows_wanted: Whether to return a line per row.
+        beside: Returns further keys of a row's line.
 
     Raises:
-        ServiceError: a bad header (422), a body or a line that is too long (413), or the store failed (503). What was
-            stored before stays; sending all again is safe.
+        ServiceError: A bad header (422), a body or line that is too long (413), or the store failed (503). Rows that
+            were stored before stay; sending the whole body again is safe.
     """
-    report = Report(tempfile.SpooledTemporaryFile(IN_MEMORY) if rows_wanted else None)  # noqa: SIM115  closed once sent
+    report = Report(tempfile.SpooledTemporaryFile(IN_MEMORY) if with_rows else None)  # noqa: SIM115  closed when sent
     try:
         async with aclosing(blocks):
             async for rows in blocks:
                 if not rows:
                     continue
-                outcomes = await _stored(rows, store)
+                outcomes = await _store(rows, store)
                 report.add(rows, outcomes, beside)
                 for outcome, number in Counter(o.code if isinstance(o, Refusal) else o for o in outcomes).items():
                     count(outcome, number)
     except ServiceError as error:
         if report.lines:
             report.lines.close()
-        raise _interrupted(error, report, summary) from error
+        raise _interrupted_error(error, report, summary) from error
     if report.lines is None:
         return Response(summary(report).model_dump_json(), media_type=JSON)
-    return StreamingResponse(_sent(report.lines), media_type=NDJSON)
+    return StreamingResponse(_stream(report.lines), media_type=NDJSON)
 
 
-async def _stored(
-    rows: list[Row[R]], store: Callable[[list[R]], Awaitable[list[str | Refusal]]]
-) -> list[str | Refusal]:
+async def _store(rows: list[Row[R]], store: Callable[[list[R]], Awaitable[list[str | Refusal]]]) -> list[str | Refusal]:
     sound = [row for _, row in rows if not isinstance(row, Refusal)]
     stored = iter(await store(sound) if sound else [])
     outcomes: list[str | Refusal] = []
@@ -121,18 +124,18 @@ async def _stored(
     return outcomes
 
 
-def _interrupted(error: ServiceError, report: Report, summary: Callable[[Report], BaseModel]) -> ServiceError:
-    """The error with what became of the rows before it."""
+def _interrupted_error(error: ServiceError, report: Report, summary: Callable[[Report], BaseModel]) -> ServiceError:
+    """Return the error together with the outcomes of the rows before it."""
     if not report.rows and not isinstance(error, StoreError):
         return error
     taken = plural(report.rows, "row was", "rows were")
-    message = f"{error}. {taken} taken before; sending all again changes nothing about that"
+    message = f"{error}. {taken} processed before; you may send the whole body again"
     error_so_far = ServiceError(error.status, error.code, message, details=summary(report).model_dump())
     error_so_far.headers = error.headers
     return error_so_far
 
 
-async def _sent(lines: IO[bytes]) -> AsyncIterator[bytes]:
+async def _stream(lines: IO[bytes]) -> AsyncIterator[bytes]:
     with lines:
         lines.seek(0)
         while chunk := await asyncio.to_thread(lines.read, 64 * 1024):

@@ -1,9 +1,11 @@
-"""The commands of the service: `trueodds COMMAND`, or `python -m service COMMAND` in a checkout."""
+"""Commands of the service: `trueodds COMMAND`, or `python -m service COMMAND` in a checkout."""
 
 from trueodds.cli import Command
 
 COMMANDS = {
     "serve": Command("service.cli.serve", "serve the published models over HTTP", "serve"),
-    "key": Command("service.cli.key", "make a key, and the hash that the service is told", "serve"),
-    "store": Command("service.cli.store", "upgrade a store, settle labels in doubt, give versions a window", "serve"),
+    "key": Command("service.cli.key", "make a key and the hash that the service needs", "serve"),
+    "store": Command(
+        "service.cli.store", "upgrade a store, settle doubtful labels, give versions a maturity window", "serve"
+    ),
 }

@@ -1,4 +1,4 @@
-"""Makes a key: callers get the key, the service is told its SHA-256 only."""
+"""Make a key and its SHA-256 hash. Callers get the key; the service gets only the hash."""
 
 from __future__ import annotations
 
@@ -16,6 +16,6 @@ def add_parser(commands: Subparsers) -> None:
 def run(arguments: argparse.Namespace) -> int:
     key, hashed = keys.make()
     print(f"key     {key}", f"sha256  {hashed}", sep="\n", flush=True)
-    print("Give the key to those who call; tell the service the sha256 only, for example", file=sys.stderr)
+    print("Give the key to the callers. Give only the hash to the service, for example:", file=sys.stderr)
     print(f"  TRUEODDS_PREDICT_KEY={hashed} trueodds serve", file=sys.stderr)
     return 0

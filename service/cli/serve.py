@@ -1,4 +1,4 @@
-"""Serves the models of a folder of published bundles until SIGTERM or Ctrl-C; queued requests are answered first."""
+"""Serve the published models of a folder until SIGTERM or Ctrl-C. Queued requests are answered before it ends."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ EPILOG = """examples:
   trueodds serve --port 8000
   trueodds serve --models published --store store.sqlite --workers 2
 
-`trueodds key` makes a key, `trueodds replay` sends a data set to a running service."""
+`trueodds key` makes a key. `trueodds replay` sends a data set to a running service."""
 
 
-class Announced(Server):
-    """A server that says where it listens, once it does."""
+class AnnouncingServer(Server):
+    """Server that prints its URL once it is listening."""
 
     def __init__(self, config: Config, url: str, url_file: Path | None) -> None:
         super().__init__(config)
@@ -45,13 +45,13 @@ class Announced(Server):
         if self.started:
             try:
                 _announce(self._url, self._url_file)
-            except OSError:  # nobody reads it any more, or the disk is full
+            except OSError:  # standard output is closed, or the disk is full
                 await self.shutdown(sockets)
                 raise
 
 
 class Worker(multiprocess.Process):
-    """A process with a server of ours."""
+    """Worker process that runs our server class."""
 
     config: Config
 
@@ -63,11 +63,11 @@ class Worker(multiprocess.Process):
         return self._server
 
 
-multiprocess.Process = Worker  # type: ignore[misc]  # uvicorn's supervisor starts the class that it finds by this name
+multiprocess.Process = Worker  # type: ignore[misc]  # uvicorn's supervisor looks the class up under this name
 
 
 class Workers(multiprocess.Multiprocess):
-    """Server processes that say where they listen, once one of them does; each is replaced when it dies."""
+    """Supervisor of the worker processes. It prints the URL once one listens, and replaces each worker that dies."""
 
     def __init__(self, config: Config, listening: socket.socket, url: str, url_file: Path | None) -> None:
         super().__init__(config, sockets=[listening])
@@ -91,14 +91,14 @@ class Workers(multiprocess.Multiprocess):
             raise
 
     def terminate_all(self) -> None:
-        """End the workers, which take what waits on the port; what comes later is refused rather than left to wait."""
+        """End the workers. They still answer connections that wait; later connections are refused."""
         for listening in self.sockets:
             listening.close()
         super().terminate_all()
 
 
 def add_parser(commands: Subparsers) -> None:
-    """Adds one option for each setting; those that are left out stay with the environment and the defaults."""
+    """Add one option per setting. Settings without an option come from the environment or the defaults."""
     parser = commands.add_parser("serve", description=__doc__, epilog=EPILOG, argument_default=argparse.SUPPRESS)
     for name, setting in Settings.model_fields.items():
         default = "none" if setting.default in (None, "", ()) else setting.default
@@ -111,7 +111,7 @@ def add_parser(commands: Subparsers) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Serves, and returns the exit status: 0; 1 for what is not there or not free; 2 for a setting out of range."""
+    """Serve and return the exit status: 0; 1 if a file, store or port cannot be used; 2 for an invalid setting."""
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s: %(message)s")
     options = vars(arguments)
     try:
@@ -119,18 +119,22 @@ def run(arguments: argparse.Namespace) -> int:
     except ValidationError as error:
         for problem in error.errors():
             name = ".".join(map(str, problem["loc"]))
-            secret = name.endswith(("_key", "_webhook"))  # a key in place of its hash, or a URL with a token
+            secret = name.endswith(
+                ("_key", "_webhook")
+            )  # somebody may pass a key instead of its hash, or a URL with a token
             value = "" if secret else f" = {problem['input']!r}"
             place = f"--{name.replace('_', '-')} or TRUEODDS_{name.upper()}"
             print(f"{name}{value}: {problem['msg']} ({place})", file=sys.stderr)
         return 2
-    if {"bundle", "models"} <= options.keys():  # the environment's TRUEODDS_MODELS, which an image may set, gives way
-        print("--bundle and --models are both given; the service takes one bundle or a folder of them", file=sys.stderr)
+    if {"bundle", "models"} <= options.keys():  # --bundle overrides TRUEODDS_MODELS, which an image may set
+        print("--bundle and --models exclude each other; give one bundle or a folder of bundles", file=sys.stderr)
         return 2
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))  # uvicorn repeats the signal once it has shut down in order
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))  # uvicorn raises the signal again after a clean shutdown
     try:
         if settings.url_file and not settings.url_file.parent.is_dir():
-            raise NotADirectoryError(f"url_file = {settings.url_file}: there is no folder {settings.url_file.parent}")
+            raise NotADirectoryError(
+                f"url_file = {settings.url_file}: the folder {settings.url_file.parent} does not exist"
+            )
         asyncio.run(_check_store(settings))
     except (StoreError, NotADirectoryError) as error:
         print(error, file=sys.stderr)
@@ -148,15 +152,15 @@ def run(arguments: argparse.Namespace) -> int:
 def _serve_alone(settings: Settings, listening: socket.socket) -> int:
     from service.app import create_app
 
-    server = Announced(_config(create_app(settings), settings), _url(listening), settings.url_file)
+    server = AnnouncingServer(_config(create_app(settings), settings), _url(listening), settings.url_file)
     server.run(sockets=[listening])
     return 0 if server.started else 1
 
 
 def _serve_many(settings: Settings, options: dict[str, str], listening: socket.socket) -> int:
-    """The workers read the settings from the environment and count in files that they share."""
+    """Start the workers. They read their settings from the environment and count metrics in shared files."""
     os.environ |= {f"TRUEODDS_{name.upper()}": str(value) for name, value in options.items()}
-    from service.telemetry import worker_files  # its locks are not to be had on Windows, where one process serves
+    from service.telemetry import worker_files  # its file locks do not exist on Windows, where one process serves
 
     with worker_files.shared_folder() as folder:
         os.environ[SHARED_METRICS] = str(folder)
@@ -166,7 +170,7 @@ def _serve_many(settings: Settings, options: dict[str, str], listening: socket.s
 
 
 def worker_app() -> FastAPI:
-    """The app of each of several workers, which ends in order when its parent is gone: else it would keep the port."""
+    """Create the app of one worker. The worker ends when its parent dies; otherwise it would keep the port."""
     from service.app import create_app
     from service.telemetry import worker_files
     from trueodds.processes import binding
@@ -188,13 +192,13 @@ def _config(app: FastAPI | str, settings: Settings) -> Config:
         workers=settings.workers,
         log_level="warning",
         access_log=False,
-        proxy_headers=False,  # nobody asks who the client is; 20 us a request
+        proxy_headers=False,  # the client's address is not used; saves 20 us per request
         timeout_graceful_shutdown=8,
     )
 
 
 async def _check_store(settings: Settings) -> None:
-    """Opens and closes it, so that a store that cannot be used is one line here and no traceback in the server."""
+    """Open and close the store, so that a problem is one line here and not a traceback of the server."""
     await (await open_store(settings.store, read_only=settings.read_only)).close()
 
 
@@ -208,8 +212,8 @@ def _announce(url: str, url_file: Path | None) -> None:
 def _listen(host: str, port: int) -> socket.socket:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listening = socket.create_server((host, port), family=family, backlog=2048)
-    # Accepted connections inherit it. asyncio sets it only on sockets made with an explicit protocol number, and
-    # without it every answer waits 40 ms for the client's delayed acknowledgement of its header.
+    # Accepted connections inherit this option. asyncio sets it only on sockets made with an explicit protocol number.
+    # Without it, every answer waits 40 ms for the client's delayed acknowledgement of its header.
     listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return listening
 

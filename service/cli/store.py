@@ -1,4 +1,4 @@
-"""Upgrades a store of an older schema, settles labels in doubt, and gives versions a maturity window."""
+"""Upgrade a store from an older schema, settle doubtful labels, and give versions a maturity window."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from typing import get_args
 from pydantic import ValidationError
 
 from service.alarm.watch import restarts
-from service.labels.settling import reading
+from service.labels.settling_route import reading
 from service.settings import Settings
-from service.store import Doubt, StoreError, begin_windows, open_store, upgrade_store
+from service.store import DoubtfulCounts, StoreError, begin_windows, open_store, upgrade_store
 from service.store.rows import Decision, LabelSelection, Settlement
 from trueodds.bundle.contents import shadowed_by
 from trueodds.cli import Subparsers
@@ -31,33 +31,34 @@ def add_parser(commands: Subparsers) -> None:
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
     upgrading = actions.add_parser(
         "upgrade",
-        help="convert a store of the schema before this release's",
-        description="Converts a store of the schema before this release's, in one transaction. A copy of a SQLite file"
-        " is kept beside it. End every service that uses the store first.",
+        help="convert a store of the previous release's schema",
+        description="Convert a store of the previous release's schema, in one transaction. A copy of a SQLite file is"
+        " kept beside it. First stop every service that uses the store.",
     )
     settling = actions.add_parser(
         "settle",
-        help="say what labels in doubt mean",
-        description="Says what labels in doubt mean. The upgrade takes labels of models whose class names are whole"
-        " numbers out of the reports: an integer may have been meant as an index or as a name.",
+        help="decide what doubtful labels mean",
+        description="Decide what doubtful labels mean. A label is doubtful if its model's class names are whole numbers"
+        " and it was sent as an integer, which may be an index or a name. The upgrade leaves such labels out of the"
+        " reports.",
     )
     settling.add_argument(
         "decision",
         choices=get_args(Decision),
-        help="as_stored: the stored classes are right; as_names: each stored index is the name of the class that was"
-        " meant; void: nobody knows",
+        help="as_stored: the stored classes are right; as_names: each stored index is in truth the name of the intended"
+        " class; void: unknown, remove them",
     )
-    settling.add_argument("--who", required=True, help="who says so")
-    settling.add_argument("--why", required=True, help="why")
-    settling.add_argument("--model", help="only labels of a model, and of its shadow")
-    settling.add_argument("--import-id", help="only labels of an import")
+    settling.add_argument("--who", required=True, help="the person who decides")
+    settling.add_argument("--why", required=True, help="the reason")
+    settling.add_argument("--model", help="only labels of this model and of its shadow")
+    settling.add_argument("--import-id", help="only labels of this import")
     settling.add_argument("--dry-run", action="store_true", help="only count them")
     maturing = actions.add_parser(
         "mature",
-        help="give versions that began without a maturity window the one of their model",
-        description="Gives versions that began without a maturity window the one of their model: all stored answers"
-        " wait for it to close, with the labels that have come for them, and the alarm's evidence begins anew. End"
-        " every service that uses the store first.",
+        help="give versions without a maturity window the window of their model",
+        description="Give versions that began without a maturity window the window of their model. All stored answers"
+        " and their labels then wait for the window to close, and the alarm's evidence starts afresh. First stop every"
+        " service that uses the store.",
     )
     maturing.add_argument(
         "--matures", default=argparse.SUPPRESS, help="the windows, as for trueodds serve (TRUEODDS_MATURES)"
@@ -69,7 +70,7 @@ def add_parser(commands: Subparsers) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Does what is asked; 1 where the store cannot be used."""
+    """Run the chosen action. Return 0; 1 if the store cannot be used; 2 for an invalid setting."""
     try:
         settings = Settings(**{name: value for name in ("store", "matures") if (value := vars(arguments).get(name))})
     except ValidationError as error:
@@ -79,7 +80,7 @@ def run(arguments: argparse.Namespace) -> int:
         if arguments.action == "upgrade":
             restart = restarts(settings)
             marked = asyncio.run(upgrade_store(settings.store, restart, partial(print, flush=True)))
-            _say_upgraded(marked)
+            _print_upgrade(marked)
         elif arguments.action == "mature":
             asyncio.run(_mature(settings))
         else:
@@ -90,21 +91,21 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _say_upgraded(marked: dict[tuple[str, str], Doubt] | None) -> None:
-    if marked is None:
-        print("The store has this release's schema: there is nothing to do.")
+def _print_upgrade(doubts: dict[tuple[str, str], DoubtfulCounts] | None) -> None:
+    if doubts is None:
+        print("The store already has this release's schema. Nothing was changed.")
         return
     print("The store is upgraded.")
-    for (model, version), doubt in marked.items():
+    for (model, version), doubt in doubts.items():
         if doubt.labels:
             print(
-                f"{plural(doubt.labels, 'label')} of {model}/{version} are in doubt: an integer may have been sent as"
+                f"{plural(doubt.labels, 'label')} of {model}/{version} are doubtful: an integer may have been sent as"
                 " an index or as a name. No report counts them until you settle them: trueodds store settle --help"
             )
         if doubt.only_sums:
             print(
-                f"{plural(doubt.only_sums, 'label')} of {model}/{version} may have been misread and stay in the sums:"
-                " retention has removed their rows. Report on predictions after them (since=...)."
+                f"{plural(doubt.only_sums, 'label')} of {model}/{version} may have been misread but stay in the sums,"
+                " because retention has removed their rows. Use since=... to report on later predictions only."
             )
 
 
@@ -113,18 +114,18 @@ async def _mature(settings: Settings) -> None:
     for (model, version), counts in begun.items():
         window = dict(settings.matures)[shadowed_by(model)]
         print(
-            f"{model}/{version} has the window {window} now: {plural(counts.answers, 'answer')} with"
+            f"{model}/{version} now has the window {window}: {plural(counts.answers, 'answer')} with"
             f" {plural(counts.labels, 'label')} count when it closes."
         )
         if counts.only_sums:
             print(
-                f"{plural(counts.only_sums, 'label')} of {model}/{version} stay in the sums as they came: retention has"
-                " removed their answers. Report on predictions after them (since=...)."
+                f"{plural(counts.only_sums, 'label')} of {model}/{version} stay in the sums without a window, because"
+                " retention has removed their answers. Use since=... to report on later predictions only."
             )
     if not begun:
-        print("No version without a window is of a model that TRUEODDS_MATURES, or --matures, names.")
+        print("Nothing was changed: no version without a window belongs to a model in TRUEODDS_MATURES or --matures.")
         return
-    store = await open_store(settings.store)  # counts what has matured by now
+    store = await open_store(settings.store)  # counts the answers whose window has closed
     await store.close()
 
 
@@ -139,4 +140,4 @@ async def _settle(settings: Settings, arguments: argparse.Namespace) -> None:
     for (model, version), settled in counts.items():
         print(f"{model}/{version}: {reading(settled, dry_run=arguments.dry_run)}")
     if held.confirmed + held.voided + held.waiting or not counts:
-        print(f"Without a prediction yet: {reading(held, dry_run=arguments.dry_run)}")
+        print(f"Still waiting for their predictions: {reading(held, dry_run=arguments.dry_run)}")

@@ -1,1 +1,1 @@
-"""The edge: connections, bodies, keys and queries; it knows no model and no store."""
+"""HTTP layer: connections, bodies, keys and queries. It does not depend on models or the store."""

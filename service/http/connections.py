@@ -1,4 +1,4 @@
-"""What all connections of a server share: their limits, the places of each address, whose request is next."""
+"""State shared by all connections of a server: limits, places per address, and the order of pipelined requests."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ from service.errors import ServiceError
 from service.settings import Network, Settings
 
 HEAD_SECONDS = 15.0
-"""From the opening of a connection, or the first byte after an answer, to the empty line that ends the head."""
+"""Time for a request's head: from the opening of the connection, or the first byte after an answer, to its end."""
 LOST = "connection_lost"
-"""Key of the lifespan's state whose value counts answers that were lost, by the reason."""
+"""Key in the lifespan's state of the function that counts lost answers by reason."""
 SPARE_FILES = 64
-"""Files that may be open beside the connections: the store, the models, what a request opens."""
+"""Number of open files reserved for the store, the models and the requests."""
 MOST_FILES = 2**20
-"""Connections at most, where the system has no limit of files."""
-TOLD = 16
-"""Connections beyond the limit of an address that are told so before they are closed; the others are only closed."""
+"""Largest number of connections if the system does not limit open files."""
+ANSWERED_EXCESS = 16
+"""Number of connections beyond an address's limit that get an error answer. Others are closed without one."""
 TURN_REQUESTS, TURN_SECONDS = 16, 0.005
-"""Requests behind others that begin in one turn of the event loop at most, and the time that a turn should take."""
+"""Largest number of waiting requests that begin in one turn of the event loop, and the time that a turn should take."""
 
 
 def most_connections() -> int:
-    """Return how many connections may be open: as many as files may, less SPARE_FILES."""
+    """Return the largest number of connections: the limit of open files, less SPARE_FILES."""
     try:
         import resource
-    except ImportError:  # Windows, which has no such limit
+    except ImportError:  # Windows has no such limit
         return MOST_FILES
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return MOST_FILES if soft == resource.RLIM_INFINITY else max(soft - SPARE_FILES, soft // 2)
@@ -41,24 +41,24 @@ def most_connections() -> int:
 
 @dataclass(frozen=True)
 class Limits:
-    """What one connection and one address may take of a server."""
+    """Limits of one connection, of one address and of the server."""
 
     head_seconds: float = HEAD_SECONDS
     write_seconds: float = 30.0
-    """Time after which a client that has taken nothing of its answer is cut off."""
+    """Time after which a client that reads nothing of its answer is disconnected."""
     pipelined: int = 4
-    """Requests of one connection that are parsed and not answered yet."""
+    """Requests of one connection that are parsed but not answered yet."""
     connections: int = 1000
     """Open connections of one address."""
     proxies: tuple[Network, ...] = ()
-    """Addresses without that limit."""
+    """Networks of proxies, to which that limit does not apply."""
     all_connections: int = MOST_FILES
 
     @classmethod
     def of(cls, settings: Settings) -> Self:
-        """Return the limits that the settings and the system state.
+        """Return the limits from the settings and the system.
 
-        One address never has more than three quarters of all connections, so that others get in.
+        One address gets at most three quarters of all connections, so that others can still connect.
         """
         most = most_connections()
         return cls(
@@ -71,7 +71,7 @@ class Limits:
 
 
 class Addresses:
-    """Counts the open connections of each client's address; of IPv6 the first 64 bits, which one host has to itself.
+    """Counts the open connections per address of the client. For IPv6 it uses the first 64 bits, which one host owns.
 
     >>> addresses = Addresses(Limits(connections=1))
     >>> addresses.enter("::1"), addresses.enter("::2"), addresses.enter("127.0.0.1")
@@ -84,7 +84,7 @@ class Addresses:
         self._all = 0
 
     def enter(self, host: str) -> int:
-        """Count a new connection; return how many more its address may open. Below 0: it is one too many."""
+        """Count a new connection. Return how many more its address may open; a negative number means one too many."""
         name = _name(host)
         self._all += 1
         self._open[name] += 1
@@ -94,7 +94,7 @@ class Addresses:
         return 0 if left < 0 and self._is_proxy(host) else left
 
     def leave(self, host: str) -> None:
-        """Take back what `enter` counted."""
+        """Undo `enter`."""
         name = _name(host)
         self._all -= 1
         self._open[name] -= 1
@@ -102,15 +102,16 @@ class Addresses:
             del self._open[name]
 
     def _is_proxy(self, host: str) -> bool:
-        """Whether the address is a proxy's; a connection without one, by a Unix socket, is."""
+        """Return whether the address is a proxy's. A connection without an address (a Unix socket) counts as one."""
         return not host or any(_address(host) in network for network in self._limits.proxies)
 
 
 class Turns:
-    """Begins the requests that waited for others on their connection: some in each turn of the event loop.
+    """Queue of pipelined requests. In each turn of the event loop, some of them begin.
 
-    Between two turns the loop accepts connections and reads first requests. So a client that asks one thing does not
-    wait for those that have sent many: where somebody has connected, or a turn takes long, one request begins in it.
+    Between two turns the loop accepts connections and reads first requests, so that a client with one request does not
+    wait for clients with many. If somebody has connected, or a turn takes long, only one request begins in the next
+    turn.
     """
 
     def __init__(self) -> None:
@@ -121,7 +122,7 @@ class Turns:
         """Whether somebody has connected since the last turn."""
 
     def add(self, begin: Callable[[], None]) -> None:
-        """Have `begin` called in one of the next turns."""
+        """Call `begin` in one of the next turns."""
         self._waiting.append(begin)
         if len(self._waiting) == 1:
             self._last = time.perf_counter()
@@ -138,21 +139,21 @@ class Turns:
             asyncio.get_running_loop().call_soon(self._take)
 
 
-class State(ServerState):
-    """uvicorn's state of a server, with what its connections share."""
+class ConnectionsState(ServerState):
+    """State of uvicorn's server, with the parts that its connections share."""
 
     def __init__(self, limits: Limits) -> None:
         super().__init__()
         self.addresses, self.turns = Addresses(limits), Turns()
         self.ending = False
-        """Whether the server takes nothing more than what has come."""
+        """Whether the server is shutting down and accepts no more requests."""
 
 
 def too_many(host: str, most: int) -> ServiceError:
-    """The refusal of a connection of an address that has `most`."""
+    """Return the error for a connection beyond the limit `most` of its address."""
     message = (
-        f"{host} has more than {most:,} connections open, the limit of one address; close some, or send several"
-        " requests on each (--max-connections; --proxies names addresses without a limit)"
+        f"{host} has more than {most:,} open connections, the limit per address; close some, or send several requests"
+        " on each (--max-connections sets the limit; --proxies lists addresses without it)"
     )
     return ServiceError(503, "too_many_connections", message, retry_after=1)
 
@@ -168,7 +169,7 @@ def _name(host: str) -> str:
 
 
 def _address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
-    """Return the address, which is one of IPv4 where it comes inside one of IPv6."""
+    """Parse an address. An IPv4 address inside an IPv6 one is returned as IPv4."""
     address = ipaddress.ip_address(host.partition("%")[0])
     mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
     return mapped or address

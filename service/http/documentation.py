@@ -1,6 +1,6 @@
-"""Parts of /openapi.json: schemas of bodies, and examples that the service answers.
+"""Parts of /openapi.json: schemas of bodies, and examples that the service can answer.
 
-/docs sends the first example of a route as it stands.
+/docs sends the first example of a route unchanged.
 """
 
 from __future__ import annotations
@@ -19,50 +19,50 @@ from starlette.routing import Route
 from service.errors import ServiceError
 
 Examples = dict[str, dict[str, Any]]
-"""Bodies of a route, by media type and name."""
+"""Example bodies of a route by media type and name."""
 Schema = dict[str, Any]
 TEXT: Schema = {"type": "string"}
 BINARY: Schema = {"type": "string", "format": "binary"}
 
 
-def object_of(properties: Mapping[str, Schema], required: Sequence[str] = (), *, is_open: bool = False) -> Schema:
-    """Return the schema of a JSON object; `is_open`: it may have other keys, too."""
+def object_of(properties: Mapping[str, Schema], required_names: Sequence[str] = (), *, is_open: bool = False) -> Schema:
+    """Return the schema of a JSON object. `is_open` allows other keys."""
     schema: Schema = {"type": "object", "properties": dict(properties)}
-    if required:
-        schema["required"] = list(required)
+    if required_names:
+        schema["required"] = list(required_names)
     return schema if is_open else {**schema, "additionalProperties": False}
 
 
 def list_of(items: Schema, **more: Any) -> Schema:
-    """Return the schema of a JSON list, with `more` keywords."""
+    """Return the schema of a JSON list with the keywords `more`."""
     return {"type": "array", "items": items, **more}
 
 
 def body_of(schemas: Mapping[str, Schema]) -> dict[str, Any]:
-    """Return a body that a route requires, by its media types."""
+    """Return a required body with a schema per media type."""
     return {"required": True, "content": {media_type: {"schema": schema} for media_type, schema in schemas.items()}}
 
 
 @dataclass(frozen=True)
 class LiveExamples:
-    """Examples of what the service can answer now."""
+    """Examples that the service can answer at the moment."""
 
     parameters: dict[str, str]
-    """Of paths, by name."""
+    """Values of path parameters by name."""
     bodies: dict[str, Examples]
-    """By path."""
+    """Example bodies by path."""
 
 
 def install(app: FastAPI, version: Callable[[], Hashable], examples: Callable[[], LiveExamples]) -> None:
-    """Give the document the examples of the version that answers; without them while there is none.
+    """Serve /openapi.json with examples of the default version, or without examples while there is none.
 
-    The document is made once for each version, and /openapi.json is sent as bytes that are kept: anybody may ask for
-    it, and making its 128 kB anew takes 8 ms of the event loop.
+    The document is made once per version and its bytes are cached. Anybody may request it, and making its 128 kB anew
+    takes 8 ms of the event loop.
 
     Args:
-        app: The application, whose own route of the document is replaced.
-        version: Returns what the examples depend on; raises ServiceError while nothing answers.
-        examples: Makes them.
+        app: The application. Its own route of the document is replaced.
+        version: Returns the key that the examples depend on; raises ServiceError while there is no model.
+        examples: Makes the examples.
     """
     plain = app.openapi
     kept: dict[Hashable, tuple[dict[str, Any], dict[str, bytes]]] = {}
@@ -75,7 +75,7 @@ def install(app: FastAPI, version: Callable[[], Hashable], examples: Callable[[]
             return None
 
     def newest() -> tuple[dict[str, Any], dict[str, bytes]]:
-        """Return the document, and what is sent of it by the path that the application is mounted under."""
+        """Return the document, and its encoded forms by the path under which the application is mounted."""
         if (now := key()) not in kept:
             document = plain() if now is None else _with_examples(plain(), examples())
             kept.clear()
@@ -90,7 +90,7 @@ def install(app: FastAPI, version: Callable[[], Hashable], examples: Callable[[]
 
     async def send(request: Request) -> Response:
         root = request.scope.get("root_path", "").rstrip("/")
-        if key() not in kept:  # the first time it takes a third of a second
+        if key() not in kept:  # making it the first time takes a third of a second
             async with making:
                 await asyncio.to_thread(content, root)
         return Response(content(root), media_type="application/json")

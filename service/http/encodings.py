@@ -1,5 +1,6 @@
-"""Compressed bodies, by RFC 9110: requests (`content-encoding`), unpacked a little at a time and only as far as the
-limits allow, and answers (`accept-encoding`).
+"""Compressed bodies as in RFC 9110: of requests (`content-encoding`) and of answers (`accept-encoding`).
+
+Requests are decompressed in small steps and only as far as the limits allow.
 """
 
 from __future__ import annotations
@@ -16,19 +17,19 @@ from service.http.parameters import quality
 from trueodds.texts import short
 
 STEP = 64 * 1024
-"""Bytes that are unpacked before others have their turn: some .2 ms."""
+"""Number of bytes that are decompressed before other tasks run: about .2 ms."""
 Coding = Literal["gzip", "deflate"]
 CODINGS: tuple[Coding, ...] = get_args(Coding)
 _LISTED = " or ".join(CODINGS)
 _BITS: dict[Coding, int] = {"gzip": 16 + zlib.MAX_WBITS, "deflate": zlib.MAX_WBITS}
-"""zlib's names of the formats; `deflate` is zlib's own (RFC 1950), not the bare stream."""
+"""Window bits of zlib for each format. `deflate` is zlib's format (RFC 1950), not the bare stream."""
 
 
-def decoded(receive: Receive, scope: Scope, limit: int) -> Receive:
-    """`receive`, for the body as it was before it was encoded.
+def decode_body(receive: Receive, scope: Scope, limit: int) -> Receive:
+    """Return a `receive` that decompresses the body.
 
-    What is returned raises ServiceError: 415 for an encoding that is not in CODINGS, 400 for what is not in the
-    encoding that the header names, 413 as soon as the body unpacks to more than `limit` bytes.
+    It raises ServiceError: 415 for an encoding that is not in CODINGS; 400 if the body is not in the encoding that the
+    header names; 413 as soon as more than `limit` bytes are decompressed.
     """
     values = [value.decode("latin-1") for name, value in scope["headers"] if name == b"content-encoding"]
     codings = [coding.strip().lower() for value in values for coding in value.split(",")]
@@ -40,9 +41,9 @@ def decoded(receive: Receive, scope: Scope, limit: int) -> Receive:
             return _Unpacked(receive, coding, limit)
 
     async def refuse() -> Message:
-        message = f"the content encoding is {short(', '.join(values))}; a body comes as {_LISTED}, once, or plain"
+        message = f"the content encoding is {short(', '.join(values))}; allowed are {_LISTED}, once, or none"
         error = ServiceError(
-            415, "unsupported_content_encoding", f"{message}. Set the Content-Encoding header, or none"
+            415, "unsupported_content_encoding", f"{message}. Change or remove the Content-Encoding header"
         )
         error.headers["accept-encoding"] = ", ".join(CODINGS)
         raise error
@@ -50,18 +51,18 @@ def decoded(receive: Receive, scope: Scope, limit: int) -> Receive:
     return refuse
 
 
-def accepted(header: str) -> Coding | None:
-    """The coding that an Accept-Encoding header likes best; None where it takes none of CODINGS, or plain rather."""
+def preferred_coding(header: str) -> Coding | None:
+    """Return the coding that an Accept-Encoding header prefers. Return None if it accepts none or prefers plain."""
     return max((c for c in CODINGS if quality(header, c) > 0), key=lambda c: quality(header, c), default=None)
 
 
 class Packer:
-    """Packs what comes piece by piece; None: leaves it plain."""
+    """Compresses data piece by piece, or leaves it plain if the coding is None."""
 
     def __init__(self, coding: Coding | None) -> None:
         self._packer = zlib.compressobj(6, zlib.DEFLATED, _BITS[coding]) if coding else None
 
-    def packed(self, data: bytes) -> bytes:
+    def pack(self, data: bytes) -> bytes:
         return data if self._packer is None else self._packer.compress(data)
 
     def rest(self) -> bytes:
@@ -69,7 +70,7 @@ class Packer:
 
 
 class _Unpacked:
-    """The messages of a body of one or more members, unpacked."""
+    """Decompressed messages of a body. The body may have several gzip or zlib members."""
 
     def __init__(self, receive: Receive, coding: Coding, limit: int) -> None:
         self._receive, self._coding, self._limit = receive, coding, limit
@@ -93,7 +94,7 @@ class _Unpacked:
         return {"type": "http.request", "body": part, "more_body": not self._ended}
 
     def _step(self) -> bytes:
-        if self._unpacker.eof and self._packed:  # another member
+        if self._unpacker.eof and self._packed:  # the next member begins
             self._unpacker = zlib.decompressobj(_BITS[self._coding])
         try:
             part = self._unpacker.decompress(self._packed, STEP)
@@ -112,7 +113,7 @@ class _Unpacked:
 
     def _invalid(self, why: str) -> ServiceError:
         coding = self._coding
-        message = f"the body is not the {coding} that Content-Encoding says: {why}"
+        message = f"the body is not {coding}, although Content-Encoding says so: {why}"
         if coding == "deflate":
             message += " (deflate is zlib's format, RFC 1950)"
-        return ServiceError(400, f"invalid_{coding}", f"{message}; compress it with {coding}, or leave the header out")
+        return ServiceError(400, f"invalid_{coding}", f"{message}; compress it with {coding}, or remove the header")

@@ -1,4 +1,4 @@
-"""Around every request: an id, the body's limits and encoding, HEAD, metrics, the last word on unexpected errors."""
+"""ASGI middleware: request ids, body limits, compression, HEAD, metrics, and a 500 for unexpected errors."""
 
 from __future__ import annotations
 
@@ -21,21 +21,24 @@ from service.telemetry.metrics import Telemetry
 REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 UNKNOWN_ROUTE = "unknown"
 GONE = 499
-"""nginx's status for a caller who hung up."""
+"""nginx's status for a client that closed the connection."""
 
 log = logging.getLogger("trueodds")
 
 
 class Envelope:
-    """Plain ASGI middleware; a caller's `x-request-id` is kept if it is up to 64 of A-Z a-z 0-9 . _ -"""
+    """ASGI middleware around every request.
+
+    A caller's `x-request-id` is kept if it has 1 to 64 of the characters A-Z a-z 0-9 . _ -
+    """
 
     def __init__(
-        self, app: ASGIApp, telemetry: Telemetry, settings: Settings, streamed: Mapping[str, Collection[str]]
+        self, app: ASGIApp, telemetry: Telemetry, settings: Settings, streamed_types: Mapping[str, Collection[str]]
     ) -> None:
-        """`streamed`: by path, media types of bodies that are taken as they come, however long they are."""
+        """Wrap an application. `streamed_types` has, by path, the media types whose bodies may have any size."""
         self._app, self._telemetry, self._settings = app, telemetry, settings
-        self._streamed = {path: frozenset(kind.encode() for kind in kinds) for path, kinds in streamed.items()}
-        # Unlike a prediction's id it opens nothing, so it may be guessed; it has to differ from all others.
+        self._streamed = {path: frozenset(kind.encode() for kind in kinds) for path, kinds in streamed_types.items()}
+        # A request id gives access to nothing, so it may be guessable. It only has to be unique.
         self._ids = map(f"{secrets.token_hex(8)}{{:08x}}".format, itertools.count())
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -43,20 +46,20 @@ class Envelope:
             await self._app(scope, receive, send)
             return
         started = time.perf_counter()
-        headers: Headers = dict(reversed(scope["headers"]))  # of several with one name the first counts
+        headers: Headers = dict(reversed(scope["headers"]))  # of several headers with one name, the first counts
         own_id = headers.get(b"x-request-id", b"").decode("latin-1")
         request_id = own_id if REQUEST_ID.fullmatch(own_id) else next(self._ids)
         is_head = scope["method"] == "HEAD"
-        if is_head:  # as GET, without the body: what every GET route owes
+        if is_head:  # HEAD is GET without the body; every GET route must support it
             scope = {**scope, "method": "GET"}
         state = scope.setdefault("state", {})
         state["request_id"] = request_id
         kinds = self._streamed.get(error_answers.path_of(scope), ())
-        streamed = headers.get(b"content-type", b"").partition(b";")[0].strip().lower() in kinds
-        body = LimitedBody(receive, headers, self._settings, streamed=streamed)
+        is_streamed = headers.get(b"content-type", b"").partition(b";")[0].strip().lower() in kinds
+        body = LimitedBody(receive, headers, self._settings, is_streamed=is_streamed)
         content: Receive = body.receive
         if b"content-encoding" in headers and not body.complete:
-            content = encodings.decoded(content, scope, body.limit)
+            content = encodings.decode_body(content, scope, body.limit)
         status = 0
 
         async def send_with_id(message: Message) -> None:
@@ -73,14 +76,14 @@ class Envelope:
         try:
             await self._app(scope, content, send_with_id)
         except (ClientDisconnect, CallerGoneError):
-            status = GONE  # nobody is left to answer
+            status = GONE  # no client is left to answer
         except ENDING:
             raise
         except BaseException:
             log.exception("request %s failed: %s %s", request_id, scope["method"], scope["path"])
             if status:
                 raise
-            text = f"something went wrong on our side; quote request id {request_id} when you report it"
+            text = f"the service had an internal error; please report it with the request id {request_id}"
             failure = error_answers.response(scope, ServiceError(500, "internal_error", text))
             await failure(scope, receive, send_with_id)
         finally:

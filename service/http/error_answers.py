@@ -1,6 +1,6 @@
-"""From an error to its answer: `{"error": {"code", "message", ...}}` in JSON, the same for every route.
+"""Answers to errors: `{"error": {"code", "message", ...}}` as JSON, the same for every route.
 
-Under /v2 it is `{"error": "..."}`, as the Open Inference Protocol says.
+Under /v2 they are `{"error": "..."}`, as the Open Inference Protocol requires.
 """
 
 from __future__ import annotations
@@ -17,46 +17,48 @@ from starlette.responses import Response
 from starlette.routing import Match, Mount
 from starlette.types import Scope
 
-from service.errors import SHOWN, STATUSES, Refusal, ServiceError
+from service.errors import MOST_LISTED, STATUSES, Refusal, ServiceError
 from trueodds.inputs import InputError, InputTooLargeError, UnreadableError
 from trueodds.texts import short
 
 OPEN_INFERENCE = "/v2"
-"""Where the Open Inference Protocol lives."""
+"""Path prefix of the Open Inference Protocol."""
 METHODS = ("DELETE", "GET", "PATCH", "POST", "PUT")
 ANSWERED = (ServiceError, InputError, HTTPException, RequestValidationError)
-"""The errors that `answer` takes; any other is a fault of the service."""
+"""Errors that `answer` handles. Any other error is a fault of the service."""
 
 
 class BadRow(BaseModel):
-    """A row of a call that cannot be taken."""
+    """Row of a call that is refused."""
 
-    row: int = Field(description="position in the call, from 0; of CSV as a spreadsheet counts, the header being row 1")
+    row: int = Field(
+        description="Position in the call, from 0. For CSV: as a spreadsheet counts, with the header as row 1."
+    )
     id: str | None
     code: str
     message: str
 
 
 class ErrorDetail(BaseModel):
-    """Why there is no other answer; some errors say more."""
+    """Reason for an error answer. Some errors have further fields."""
 
     model_config = ConfigDict(extra="allow")
 
     code: str
-    message: str = Field(description="what was sent, what is allowed, and the cure")
-    problems: list[BadRow] | None = Field(None, description="of labels: the first 20 bad rows")
-    problem_count: int | None = Field(None, description="of labels: bad rows in all")
+    message: str = Field(description="What was sent, what is allowed, and what to do.")
+    problems: list[BadRow] | None = Field(None, description="For labels and observations: the first 20 bad rows.")
+    problem_count: int | None = Field(None, description="For labels and observations: the number of bad rows.")
 
 
 class ErrorAnswer(BaseModel):
-    """The body of every answer other than 2xx."""
+    """Body of every answer other than 2xx."""
 
     model_config = ConfigDict(
         json_schema_extra={
             "example": {
                 "error": {
                     "code": "unknown_id",
-                    "message": "no prediction has the id 'x'; send an id that /predict answered",
+                    "message": "no prediction has the id 'x'; use an id that /predict returned",
                 }
             }
         }
@@ -66,13 +68,13 @@ class ErrorAnswer(BaseModel):
 
 
 class OpenInferenceError(BaseModel):
-    """The body of every answer other than 2xx under /v2."""
+    """Body of every answer other than 2xx under /v2."""
 
     error: str
 
 
 class RefusedRowsError(ServiceError):
-    """A call with at least one refused row, of which nothing was stored; its status is that of the first."""
+    """A call has at least one refused row, and nothing of it was stored. The status is that of the first bad row."""
 
     def __init__(self, refusals: list[Refusal], rows: int) -> None:
         self.counts = Counter[str](refusal.code for refusal in refusals)
@@ -88,41 +90,41 @@ class RefusedRowsError(ServiceError):
 
 
 def bad_row(row: int, id_: str | None, message: str) -> Refusal:
-    """Return the refusal of a row of another shape."""
+    """Return the refusal of a row with a wrong shape."""
     return Refusal(row, id_, "invalid_row", message)
 
 
 def bad_rows(refusals: list[Refusal]) -> list[BadRow]:
-    """Return the first of them, as an answer lists them."""
-    return [BadRow(row=r.row, id=r.id, code=r.code, message=r.message) for r in refusals[:SHOWN]]
+    """Return the first bad rows, as an answer lists them."""
+    return [BadRow(row=r.row, id=r.id, code=r.code, message=r.message) for r in refusals[:MOST_LISTED]]
 
 
-def documented(model: type[BaseModel] = ErrorAnswer, /, **descriptions: str) -> dict[int | str, dict[str, Any]]:
-    """The `responses` of a route: `documented(_404="no such model")`; `model` is the body's."""
+def document_errors(model: type[BaseModel] = ErrorAnswer, /, **descriptions: str) -> dict[int | str, dict[str, Any]]:
+    """Return the `responses` of a route, such as `document_errors(_404="unknown model")`."""
     return {int(code[1:]): {"model": model, "description": text} for code, text in descriptions.items()}
 
 
 def install(app: FastAPI) -> None:
-    """Have the application answer its own errors and the framework's (404, 405, query validation) in one way."""
+    """Make the application answer its own and the framework's errors (404, 405, query validation) in the same form."""
     for kind in ANSWERED:
         app.add_exception_handler(kind, answer)
 
 
 def path_of(scope: Scope) -> str:
-    """The path of a request below the application's own."""
+    """Return the path of a request relative to the application's mount point."""
     path: str = scope["path"]
     return path.removeprefix(scope.get("root_path", ""))
 
 
 async def answer(request: Request, error: Exception) -> Response:
-    """The answer to one of the errors in ANSWERED; to OPTIONS, the methods of the path."""
+    """Return the answer to one of the errors in ANSWERED; for OPTIONS, the methods of the path."""
     if request.method == "OPTIONS" and isinstance(error, HTTPException) and error.status_code == 405:
         return Response(status_code=204, headers={"allow": ", ".join(_methods(request))})
     return response(request.scope, _service_error(request, error))
 
 
 def response(scope: Scope, error: ServiceError) -> Response:
-    """The answer to an error, in the form of the request's path."""
+    """Return the answer to an error, in the form that belongs to the request's path."""
     path = path_of(scope)
     body: BaseModel
     if path == OPEN_INFERENCE or path.startswith(OPEN_INFERENCE + "/"):
@@ -155,12 +157,12 @@ def _input_status(error: InputError) -> int:
 def _http_error(request: Request, error: HTTPException) -> ServiceError:
     path, headers = request.url.path, {name.lower(): value for name, value in (error.headers or {}).items()}
     if error.status_code == 404:
-        message = f"there is no {path}; /docs lists what there is"
+        message = f"the path {path} does not exist; see /docs for all paths"
         if path.rstrip("/") != path:
-            message += f". No path ends with a slash: try {path.rstrip('/')}"
+            message += f". Paths do not end with a slash: try {path.rstrip('/')}"
     elif error.status_code == 405:
         headers["allow"] = ", ".join(_methods(request))
-        message = f"{path} does not take {request.method}; use {headers['allow']}"
+        message = f"{path} does not accept {request.method}; use {headers['allow']}"
     else:
         message = str(error.detail)
     code = HTTPStatus(error.status_code).phrase.lower().replace(" ", "_")
@@ -170,12 +172,12 @@ def _http_error(request: Request, error: HTTPException) -> ServiceError:
 
 
 def _methods(request: Request) -> list[str]:
-    """The methods of all routes that a path has: the framework names those of the first one."""
+    """Return the methods of all routes of a path. The framework names only those of the first route."""
     methods, scope = {"OPTIONS"}, request.scope
-    whole = {**scope, "root_path": scope.get("app_root_path", scope.get("root_path", ""))}  # a mount moves its own
+    whole = {**scope, "root_path": scope.get("app_root_path", scope.get("root_path", ""))}  # a mount sets its own path
     for route in request.app.router.routes:
-        asked = ("GET",) if isinstance(route, Mount) else METHODS  # a folder of files claims every method
+        asked = ("GET",) if isinstance(route, Mount) else METHODS  # a mounted folder of files claims every method
         methods |= {m for m in asked if route.matches({**whole, "method": m})[0] is Match.FULL}
     if "GET" in methods:
-        methods.add("HEAD")  # the envelope answers it
+        methods.add("HEAD")  # the envelope answers HEAD
     return sorted(methods)

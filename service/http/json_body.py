@@ -1,4 +1,4 @@
-"""Bodies of requests, and what JSON in them becomes; what takes long is done off the event loop."""
+"""Reading request bodies and parsing JSON. Slow work runs off the event loop."""
 
 from __future__ import annotations
 
@@ -18,12 +18,14 @@ from service.http.json_names import repeated_name
 
 JSON = "application/json"
 LARGE = 64 * 1024
-"""Bytes of JSON from which a thread is worth its hop of some 60 us."""
+"""Size in bytes of JSON from which a thread is worth its overhead of about 60 us."""
 HUGE = 1024 * 1024
-"""Bytes of JSON from which bodies are read one at a time, and without the garbage collector: it walks millions of
-fresh lists again and again (16 MB of pixels: 3.0 s with it, .4 s without)."""
+"""Size in bytes of JSON from which bodies are parsed one at a time and without the garbage collector.
+
+The collector would walk millions of fresh lists again and again (16 MB of pixels: 3.0 s with it, .4 s without).
+"""
 TEXTS = 8
-"""Of so many values of JSON one may be a text: texts are the slowest to read, and few are needed."""
+"""Number of JSON values per allowed text: texts are the slowest to parse, and few are needed."""
 
 T = TypeVar("T")
 Run: TypeAlias = Callable[[Executor | None, int, Callable[[], T]], Awaitable[T]]
@@ -31,22 +33,24 @@ _parser = ThreadPoolExecutor(1, "parse-huge")
 
 
 def media_type(request: Request) -> str:
-    """The Content-Type header without its parameters, in lower case; "" where there is none."""
+    """Return the Content-Type header without its parameters, in lower case; "" if it is missing."""
     return request.headers.get("content-type", "").partition(";")[0].strip().lower()
 
 
-def unsupported(request: Request, allowed: str) -> ServiceError:
-    """The refusal of a body for its media type; `allowed`: the media types that the route takes."""
+def unsupported_type(request: Request, allowed_types: str) -> ServiceError:
+    """Return the error for an unsupported media type. `allowed_types` lists the media types of the route."""
     sent = request.headers.get("content-type") or "missing"
-    message = f"the content type is {sent[:100]}; {request.url.path} takes {allowed}. Set the Content-Type header"
+    message = (
+        f"the content type is {sent[:100]}; {request.url.path} accepts {allowed_types}. Set the Content-Type header"
+    )
     return ServiceError(415, "unsupported_media_type", message)
 
 
 async def read(request: Request) -> bytes:
-    """The whole body, as `request.body()` reads it, without that one's layers: 6 us in place of 11, at every image.
+    """Read the whole body, like `request.body()` but without its layers: 6 us instead of 11 per image.
 
     Raises:
-        ClientDisconnect: the caller hung up before it was whole.
+        ClientDisconnect: The client disconnected before the body was complete.
     """
     parts: list[bytes] = []
     while True:
@@ -59,13 +63,13 @@ async def read(request: Request) -> bytes:
 
 
 async def read_json(request: Request, max_values: int, convert: Callable[[Any], T]) -> T:
-    """The JSON value of the body, converted; a large body's in a thread.
+    """Read and convert the JSON value of the body; a large body in a thread.
 
     Raises:
-        ServiceError: as `parse` and `convert`; 415 for another content type.
+        ServiceError: See `parse` and `convert`; 415 for another content type.
     """
     if media_type(request) != JSON:
-        raise unsupported(request, JSON)
+        raise unsupported_type(request, JSON)
     return await convert_json(await read(request), max_values, convert)
 
 
@@ -74,9 +78,13 @@ async def _in_thread(executor: Executor | None, size: int, work: Callable[[], T]
 
 
 async def convert_json(body: bytes, max_values: int, convert: Callable[[Any], T], run: Run[T] = _in_thread) -> T:
-    """The JSON value of `body`, converted, in a thread where the body is large; errors as `parse` and `convert`.
+    """Convert the JSON value of `body`, in a thread if the body is large. For errors see `parse` and `convert`.
 
-    `run(executor, bytes, work)` does the work in a thread of the executor; None: of the loop's own.
+    Args:
+        body: The body.
+        max_values: See `parse`.
+        convert: Converts the JSON value.
+        run: Runs the work in a thread: `run(executor, bytes, work)`. The executor None is that of the event loop.
     """
     if len(body) < LARGE:
         return convert(parse(body, max_values))
@@ -88,18 +96,18 @@ async def convert_json(body: bytes, max_values: int, convert: Callable[[Any], T]
 def _convert_huge(body: bytes, max_values: int, convert: Callable[[Any], T]) -> T:
     gc.disable()
     try:
-        return convert(parse(body, max_values))  # the tree has gone when collecting goes on
+        return convert(parse(body, max_values))  # the tree is freed before collecting resumes
     finally:
         gc.enable()
 
 
 def parse(body: bytes, max_values: int) -> Any:
-    """Any JSON value of at most `max_values` values, in whose objects each name stands once.
+    """Parse JSON with at most `max_values` values. Names must be unique within each object.
 
-    They are counted first: 16 MB can hold ten million lists, and reading those holds up everything for a second.
+    The values are counted first: 16 MB can hold ten million lists, and parsing those blocks everything for a second.
 
     Raises:
-        ServiceError: 400, with the place of the first error; 413 for too many values; 422 for a name that stands twice.
+        ServiceError: 400 with the position of the first error; 413 for too many values; 422 for a repeated name.
     """
     if len(body) > max_values // TEXTS:
         bytes_N = np.frombuffer(body, np.uint8)

@@ -1,4 +1,4 @@
-"""Names that stand twice in an object of JSON, of which a parser silently keeps the last."""
+"""Repeated names in JSON objects. A parser would silently keep only the last one."""
 
 from __future__ import annotations
 
@@ -11,30 +11,30 @@ import numpy as np
 from trueodds.texts import short
 
 _SHORT = 4096
-"""Bytes up to which they are counted faster one by one than by numpy."""
+"""Size in bytes up to which counting one by one is faster than numpy."""
 _CHUNK = 64 * 1024
-"""Bytes that numpy compares at once: their comparison stays in the processor's cache."""
+"""Number of bytes that numpy compares at once, so that they stay in the processor's cache."""
 _NESTED = frozenset((dict, list))
 
 
 def repeated_name(body: bytes, tree: Any) -> str:
-    """The name that stands twice in an object of `body`, and the cure, as a sentence; "" where there is none.
+    """Return a sentence on the first repeated name in an object of `body` and its cure; "" if there is none.
 
-    `tree` is what was read from it. Each pair of name and value has one colon outside of texts, so each name stands
-    once if there are as many colons as names in the tree. Texts are looked at only where they hold a colon, too.
+    `tree` is the parsed body. Each pair of name and value has one colon outside of texts. So no name is repeated if
+    there are as many colons as names in the tree. Texts are examined only if they contain colons.
     """
     names, colons = _count_names(tree, _count(body, b"{")), _count(body, b":")
     if colons == names or _colons_outside_texts(body) == names:
         return ""
     try:
         found = _find(json.loads(body, object_pairs_hook=_Pairs, parse_int=float), "")
-    except RecursionError:  # the other parser reads what is nested deeper
+    except RecursionError:  # json cannot read such deep nesting, although orjson can
         found = None
-    return f"{found or 'an object of the body has a name'} twice; leave one of its values out"
+    return f"{found or 'an object of the body has a name'} twice; remove one of them"
 
 
 def _count_names(tree: Any, objects: int) -> int:
-    """The names in all objects of a tree, which are at most so many: the rest of it is then not looked at."""
+    """Count the names in all objects of a tree. It has at most `objects` of them, so the rest need not be visited."""
     count, queue = 0, [tree]
     for value in queue:
         if type(value) is dict:
@@ -60,11 +60,11 @@ def _count(body: bytes, mark: bytes) -> int:
 
 
 class _Pairs(list[tuple[str, Any]]):
-    """The names and values of an object, repeated ones too."""
+    """Names and values of an object, including repeated ones."""
 
 
 def _find(tree: Any, place: str) -> str:
-    """The first object with a name that stands twice, by its place in the tree, and that name; "" where none has."""
+    """Return the place of the first object with a repeated name, and that name; "" if there is none."""
     steps: Iterable[tuple[str, Any]] = ()
     if isinstance(tree, _Pairs):
         seen = set[str]()

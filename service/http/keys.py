@@ -1,9 +1,9 @@
-"""The keys of callers: one for each role, of which only the SHA-256 is known here. A role without a key is open.
+"""Keys of callers: each role may have some, of which the service knows only the SHA-256. A role without keys is open.
 
-Keys are random (256 bits), so a plain hash suffices: there is nothing to guess, and no need to be slow.
+Keys are random (256 bits) and cannot be guessed, so a plain, fast hash is sufficient.
 
-Browsers send a password (Basic) by themselves, also where a page of another site asks them to. So it opens what is only
-read, and nothing that changes anything.
+Browsers send a password (Basic) automatically, even if a page of another site makes the request. So a password gives
+access only to routes that read, never to routes that change something.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Role = Literal["predict", "feedback", "read", "admin"]
 
 
 def make() -> tuple[str, str]:
-    """A new key, and its SHA-256 in hex: all that the service needs."""
+    """Make a new key. Return it with its SHA-256 in hex, which is all that the service needs."""
     key = secrets.token_urlsafe(32)
     return key, hash_of(key)
 
@@ -35,7 +35,7 @@ def hash_of(key: str) -> str:
 
 
 class Keys:
-    """The hashes of the keys of each role."""
+    """Key hashes of each role."""
 
     def __init__(self, settings: Settings) -> None:
         self._hashes: dict[Role, tuple[str, ...]] = {
@@ -46,33 +46,33 @@ class Keys:
         }
 
     def is_open(self, role: Role) -> bool:
-        """Whether everybody may do what the role may."""
+        """Return whether the role needs no key."""
         return not self._hashes[role]
 
     def check(self, role: Role, key: str | None) -> None:
-        """Return where `key` is one of the role's or of the admin's, or the role has none.
+        """Accept `key` if it is one of the role's or of the admin's keys, or if the role has none.
 
         Raises:
-            ServiceError: 401 without a key or with an unknown one, 403 with another role's.
+            ServiceError: 401 without a key or with an unknown key; 403 with a key of another role.
         """
         if self.is_open(role):
             return
         sent = hash_of(key or "")
-        # Every hash is compared, in constant time: how long it takes says nothing about which one is near.
+        # All hashes are compared, in constant time, so that the duration does not show which hash is close.
         roles = {r for r, hashes in self._hashes.items() for known in hashes if hmac.compare_digest(sent, known)}
         if roles & {role, "admin"}:
             return
         if roles:
-            message = f"this key is for {' and '.join(sorted(roles))}; what you ask needs the {role} key"
+            message = f"this key is for {' and '.join(sorted(roles))}; this request needs the {role} key"
             raise ServiceError(403, "wrong_key", message)
-        problem = "the key is not known" if key else "a key is needed"
+        problem = "the key is unknown" if key else "a key is needed"
         error = ServiceError(401, "key_needed", f"{problem}; send the {role} key as 'Authorization: Bearer <key>'")
         error.headers["www-authenticate"] = 'Bearer realm="trueodds"'
         raise error
 
 
 def check(request: Request, role: Role) -> None:
-    """Check the key that a request sends, as `Keys.check` does."""
+    """Check the key of a request; see `Keys.check`."""
     keys: Keys = request.app.state.keys
     if keys.is_open(role):
         return
@@ -90,7 +90,7 @@ def check(request: Request, role: Role) -> None:
 
 
 def _password(credentials: str) -> str | None:
-    """The password of HTTP's Basic scheme, which browsers ask people for; else the name, where there is no password."""
+    """Return the password of HTTP's Basic scheme; the name if the password is empty."""
     try:
         name, _, password = base64.b64decode(credentials, validate=True).decode().partition(":")
     except ValueError:
@@ -100,7 +100,7 @@ def _password(credentials: str) -> str | None:
 
 class _Requires(HTTPBearer):
     def __init__(self, role: Role) -> None:
-        super().__init__(description="a key of `trueodds key`, where the service has one set", auto_error=False)
+        super().__init__(description="A key made by `trueodds key`, if the service requires one.", auto_error=False)
         self._role = role
 
     async def __call__(self, request: Request) -> None:  # type: ignore[override]
@@ -108,11 +108,11 @@ class _Requires(HTTPBearer):
 
 
 def requires(role: Role) -> Any:
-    """A dependency of routes: `dependencies=[requires("admin")]`."""
+    """Return a dependency for routes: `dependencies=[requires("admin")]`."""
     return Depends(_Requires(role))
 
 
-ERRORS = {"_401": "no key, or an unknown one", "_403": "another role's key"}
-"""For `error_answers.documented`, of a route that needs a key."""
+ERRORS = {"_401": "no key, or an unknown key", "_403": "a key of another role"}
+"""Error descriptions for `error_answers.documented`, for a route that requires a key."""
 NEEDS_KEY: dict[str, Any] = {"security": [{"HTTPBearer": []}]}
-"""For the documentation of a route that calls `check` itself: a dependency costs it 20 us."""
+"""OpenAPI entry of a route that calls `check` itself, because a dependency costs 20 us."""

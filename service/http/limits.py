@@ -1,10 +1,10 @@
-"""uvicorn's HTTP protocol with limits on what a connection may send beside the bodies of its requests.
+"""uvicorn's HTTP protocol, with limits on everything that a connection sends besides request bodies.
 
-uvicorn waits for ever for the end of a head, glues it together however long it gets, and reads on while requests wait
-for the answers of others (pipelining): one connection could stop the service, or fill its memory.
+uvicorn waits for ever for the end of a head, concatenates it at any length, and keeps reading while requests wait for
+earlier answers (pipelining). So one connection could block the service or fill its memory.
 
-The parser is httptools and no other: h11, which uvicorn would take in its place, reads one header of 60,000 spaces for
-12 s (its pattern of a header goes back over each of them for each of them), and no limit from outside can help.
+The parser is always httptools. uvicorn's other parser, h11, needs 12 s for a header of 60,000 spaces, because its
+regular expression backtracks over each of them. No limit from outside can prevent that.
 """
 
 from __future__ import annotations
@@ -20,69 +20,71 @@ from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from service.errors import ServiceError
-from service.http.connections import LOST, TOLD, Limits, State, too_many
-from service.http.transport import Answer, Flow, Taking, closing_answer, unread
+from service.http.connections import ANSWERED_EXCESS, LOST, ConnectionsState, Limits, too_many
+from service.http.transport import Answer, Flow, ReadWatch, closing_answer, unread
 from service.telemetry.metrics import Lost
 
 HEAD_BYTES = 64 * 1024
-"""Bytes of a request line with its headers. A body may have as many again of trailers and chunk extensions."""
+"""Largest size of a request line with its headers, in bytes. A body may add as many for trailers and extensions."""
 FIELD_BYTES = 32
-"""Bytes that each header and trailer counts beside its own, as in HTTP/2: a few bytes become a tuple of two objects."""
+"""Bytes counted for each header and trailer besides its own, as in HTTP/2: each becomes a tuple of two objects."""
 CHUNK_BYTES = 32
-"""Bytes of a chunk's size line and line ends that count as its data do: without limit."""
+"""Bytes of a chunk's size line and line ends that count as data, and so have no limit."""
 PIECE, TURN_SECONDS = 16 * 1024, 0.005
-"""Bytes that are parsed at once, and time after which others have their turn."""
+"""Bytes that are parsed at once, and time after which other connections have their turn."""
 HEAD_END = b"\r\n\r\n"
 LINGER_BYTES, LINGER_SECONDS = 4 * 1024**2, 2.0
-"""Bytes and time that are still read, and thrown away, after a refusal: a connection that is closed while the client
-sends is reset, and the client may never see the answer."""
+"""Bytes and time for which data are still read and discarded after a refusal.
+
+A connection that is closed while the client sends is reset, and the client may never see the answer.
+"""
 
 
 class LimitedHTTP(HttpToolsProtocol):
-    """Answers 408 to a head that does not come to its end, 431 to one that is too large, 400 to what is not HTTP.
+    """Protocol that answers 408 to a head that does not end, 431 to one that is too large, and 400 to other protocols.
 
-    Requests before it on the same connection are answered first; then the connection is closed. Bodies have limits of
-    their own (`Envelope`). A client that reads nothing of its answer is cut off, and so is one whose address has more
-    connections than it may.
+    Earlier requests on the same connection are answered first; then the connection is closed. Bodies have limits of
+    their own (`Envelope`). A client that reads nothing of its answer is disconnected, and so is one whose address has
+    too many connections.
     """
 
-    server_state: State
+    server_state: ConnectionsState
     _timer: asyncio.TimerHandle | None = None
     _held = memoryview(b"")
-    """Bytes that came and are not parsed yet, while requests before them wait for their answers."""
+    """Received bytes that are not parsed yet, because earlier requests wait for their answers."""
     _overhead = 0
-    """Bytes that came since the head began, or ended, less those of the body."""
+    """Bytes received since the head began or ended, without those of the body."""
     _in_body = False
-    """Whether a head has come whose body has not ended."""
+    """Whether a head is complete but its body is not."""
     _in_head = False
-    """Whether a head has begun that has not ended."""
+    """Whether a head has begun but is not complete."""
     _unanswered = 0
-    """Requests whose head has come and whose answer is not complete."""
+    """Number of requests whose head is complete but whose answer is not."""
     _refusal: ServiceError | None = None
     _hung_up = False
     """Whether the service has ended the connection."""
     _discarded = 0
     _running: RequestResponseCycle | None = None
-    """The request that is being answered."""
+    """Request that is being answered."""
     _ending = False
-    """Whether the connection closes once what has come is answered."""
+    """Whether the connection closes after the received requests are answered."""
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
-        self._limits: Limits = self.config.limits  # type: ignore[attr-defined]  # the configuration of our server
+        self._limits: Limits = self.config.limits  # type: ignore[attr-defined]  # our Server has our Config
         self._lost: Callable[[Lost], None] = self.app_state.get(LOST, lambda reason: None)
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        transport.set_write_buffer_limits(0)  # `pause_writing` comes whenever the client does not keep up
+        transport.set_write_buffer_limits(0)  # so that `pause_writing` is called whenever the client falls behind
         self.flow = Flow(transport, self._waits)
-        self._taking = Taking(transport, self._limits.write_seconds, self._cut_off)
+        self._taking = ReadWatch(transport, self._limits.write_seconds, self._cut_off)
         self.server_state.turns.arrived = True
         self._host = self.client[0] if self.client else ""
         left = self.server_state.addresses.enter(self._host)
         if left < 0:
             self._lost("too_many")
-        if left < -TOLD:
+        if left < -ANSWERED_EXCESS:
             transport.abort()
         elif left < 0:
             self._refuse(too_many(self._host, self._limits.connections))
@@ -99,7 +101,7 @@ class LimitedHTTP(HttpToolsProtocol):
         self._taking.end()
         if self._running is None:
             return
-        if not self._running.response_complete:  # uvicorn tells the latest request only
+        if not self._running.response_complete:  # uvicorn informs the latest request only
             self._running.disconnected = True
             self._running.message_event.set()
         closed = self._hung_up or (self._running.response_complete and not self._running.keep_alive)
@@ -120,7 +122,7 @@ class LimitedHTTP(HttpToolsProtocol):
         self.transport.abort()
 
     def shutdown(self) -> None:
-        """Close the connection once every request that has come is answered, those among them that nobody has read."""
+        """Close the connection after all received requests are answered, including those not read yet."""
         self._ending = True
         self._end()
 
@@ -149,18 +151,19 @@ class LimitedHTTP(HttpToolsProtocol):
         super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
-        # The exact size is worth its time only near the limit; what has come may hold a part of the body too.
+        # The exact size is computed only near the limit, because it is slow. Received bytes may include part of the
+        # body.
         if self._overhead > HEAD_BYTES - PIECE and self._head_bytes() > HEAD_BYTES:
             error = _too_large(in_body=False)
             self._refuse(error)
-            raise error  # ends the parser
+            raise error  # stops the parser
         super().on_headers_complete()
         answer = Answer(self.transport)
         self.cycle.transport = answer  # type: ignore[assignment]
-        self.cycle.on_response = partial(self._answered, answer)
+        self.cycle.on_response = partial(self._finish_answer, answer)
         self._overhead, self._in_head, self._in_body = 0, False, True
         self._unanswered += 1
-        self.headers = []  # trailers are no headers of the request, which is being answered by now
+        self.headers = []  # trailers are not headers of the request, which is already being answered
 
     def on_body(self, body: bytes) -> None:
         self._overhead -= len(body)
@@ -174,7 +177,7 @@ class LimitedHTTP(HttpToolsProtocol):
         self._overhead, self._in_body = 0, False
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: ASGI3Application) -> None:
-        if self._unanswered:  # the request waited for others
+        if self._unanswered:  # the request waited for earlier ones
             self.server_state.turns.add(partial(self._begin, cycle, app))
         else:
             self._begin(cycle, app)
@@ -184,7 +187,7 @@ class LimitedHTTP(HttpToolsProtocol):
             self._running = cycle
             super()._start_asgi_task(cycle, app)
 
-    def _answered(self, answer: Answer) -> None:
+    def _finish_answer(self, answer: Answer) -> None:
         answer.flush()
         self.on_response_complete()
 
@@ -199,15 +202,15 @@ class LimitedHTTP(HttpToolsProtocol):
             self._end()
 
     def send_400_response(self, msg: str) -> None:
-        """Refuse bytes that the parser does not understand; uvicorn calls it."""
-        message = "what came is not a request of HTTP/1.1; this port takes http://, not https:// or another protocol"
+        """Refuse bytes that are not HTTP. uvicorn calls this method."""
+        message = "this is not an HTTP request; the port accepts http://, not https:// or another protocol"
         self._refuse(ServiceError(400, "invalid_http", message))
 
     def _beginning(self, data: bytes) -> int:
-        """Return how many bytes to parse at once: no more than PIECE, nor heads than requests may wait."""
+        """Return how many bytes to parse now: at most PIECE, and at most as many heads as requests may wait."""
         end, most = 0, min(len(data), PIECE)
         for _ in range(self._limits.pipelined):
-            if data.find(b"\r", end) < 0:  # 40 times faster than to look for four bytes, in JSON
+            if data.find(b"\r", end) < 0:  # in JSON, 40 times faster than a search for four bytes
                 return most
             found = data.find(HEAD_END, end)
             if found < 0:
@@ -216,7 +219,7 @@ class LimitedHTTP(HttpToolsProtocol):
         return min(end, most)
 
     def _parse(self, data: bytes) -> None:
-        if self._overhead < 0:  # else the framing of many small chunks would be a credit for a huge trailer
+        if self._overhead < 0:  # otherwise many small chunks would allow for a huge trailer
             self._overhead = 0
         self._overhead += len(data)
         super().data_received(data)
@@ -224,7 +227,7 @@ class LimitedHTTP(HttpToolsProtocol):
             self._refuse(_too_large(in_body=self._in_body))
 
     def _parse_held(self) -> None:
-        """Parse what came, until a request waits for others, or others for their turn; then read no more."""
+        """Parse received bytes until a request must wait for others, or others have their turn. Then stop reading."""
         began = time.perf_counter()
         while self._held and not self.pipeline and self._refusal is None:
             piece = bytes(self._held[:PIECE])
@@ -248,27 +251,27 @@ class LimitedHTTP(HttpToolsProtocol):
         return not self._hung_up and (self._refusal is not None or self._is_behind())
 
     def _head_bytes(self) -> int:
-        """The size of a whole head, without spaces that mean nothing."""
+        """Return the size of a complete head, without insignificant spaces."""
         line = len(self.parser.get_method()) + len(self.url) + len("  HTTP/1.1\r\n")
         return line + sum(len(n) + len(v) + len(": \r\n") + FIELD_BYTES for n, v in self.headers) + len("\r\n")
 
     def _refuse(self, error: ServiceError) -> None:
-        """Parse nothing more, answer with the error once the requests before have their answers, and hang up."""
+        """Stop parsing, answer with the error after the earlier answers, and close the connection."""
         if self._refusal is not None or self.transport.is_closing():
             return
         self._refusal = error
         self.url = b""
-        if self.headers:  # nobody will read them: thousands of objects, until the collector finds this connection
+        if self.headers:  # free thousands of unused objects now; otherwise the garbage collector must find them
             self.headers.clear()
         if not self._in_body:
             if not self._unanswered:
                 self._hang_up(error)
-        elif self._unanswered > 1:  # the request itself waits for others
+        elif self._unanswered > 1:  # the request itself waits for earlier ones
             self.pipeline.popleft()
             self._unanswered -= 1
         else:
             begun = self.cycle.response_started
-            self.cycle.disconnected = True  # the application's part ends as if the client had gone
+            self.cycle.disconnected = True  # ends the application's work as if the client had disconnected
             self.cycle.waiting_for_100_continue = False
             self.cycle.message_event.set()
             self._hang_up(None if begun else error)
@@ -276,7 +279,7 @@ class LimitedHTTP(HttpToolsProtocol):
             self.flow.pause_reading()
 
     def _hang_up(self, error: ServiceError | None) -> None:
-        """Say the error, if there is one, and nothing more; close when the client does, or soon."""
+        """Send the error, if there is one, and nothing more. Close when the client does, or after LINGER_SECONDS."""
         self._hung_up = True
         self._forget()
         if error:
@@ -286,7 +289,7 @@ class LimitedHTTP(HttpToolsProtocol):
         self._timer = self.loop.call_later(LINGER_SECONDS, self.transport.abort)
 
     def _watch(self) -> None:
-        if self._unanswered:  # a whole head has come
+        if self._unanswered:  # a head is complete
             self._forget()
         elif self._timer is None:
             self._timer = self.loop.call_later(self._limits.head_seconds, self._give_up)
@@ -302,13 +305,13 @@ class LimitedHTTP(HttpToolsProtocol):
         self._refuse(ServiceError(408, "head_too_slow", message))
 
     def _end(self) -> None:
-        """Close, or have the last answer close, where nothing else has come."""
+        """Close the connection if nothing is left to read, or let the last answer close it."""
         if self._refusal is not None or self._in_head or self._held or unread(self.transport):
             return
         if not self._unanswered:
             self.transport.close()
         elif not self._in_body or self._unanswered == 1:
-            self.cycle.keep_alive = False  # the latest request's
+            self.cycle.keep_alive = False  # of the latest request
 
 
 def _too_large(*, in_body: bool) -> ServiceError:

@@ -1,4 +1,4 @@
-"""Statements of a caller beside the body: query parameters, the times in them, and the headers of what it accepts."""
+"""Query parameters, the times in them, and Accept headers."""
 
 from __future__ import annotations
 
@@ -17,42 +17,42 @@ from trueodds.inputs.times import time_of
 from trueodds.texts import short
 
 
-def check(request: Request, known: Iterable[str]) -> None:
-    """Refuse a query with a parameter that the route does not take, or with one that is sent twice.
+def check(request: Request, names: Iterable[str]) -> None:
+    """Refuse a query with a parameter that the route does not have, or that is sent twice.
 
-    A mistyped filter that is ignored would be answered with numbers of something else.
+    If a mistyped filter were ignored, the answer would have numbers of something else.
 
     Raises:
-        ServiceError: 422 naming the parameter, the nearest that there is, and all that there are.
+        ServiceError: 422 with the parameter, the most similar known one, and all known ones.
     """
     if not request.scope.get("query_string"):
         return
-    allowed, seen = list(known), set[str]()
-    listed = f"Known are {', '.join(allowed)}" if allowed else "It takes none"
+    allowed, seen = list(names), set[str]()
+    listed = f"Known are {', '.join(allowed)}" if allowed else "It has no parameters"
     for name, _ in request.query_params.multi_items():
         if name not in allowed:
             message = f"{request.url.path} has no parameter {short(name)}. {listed}.{nearest(name[:100], allowed)}"
             raise ServiceError(422, "invalid_parameter", message)
         if name in seen:
-            raise ServiceError(422, "invalid_parameter", f"{name} stands twice in the query; give it once")
+            raise ServiceError(422, "invalid_parameter", f"{name} is sent twice in the query; send it once")
         seen.add(name)
 
 
-async def _declared(request: Request) -> None:
+async def _check_declared(request: Request) -> None:
     route = request.scope["route"]
     assert isinstance(route, APIRoute)
     check(request, (parameter.alias for parameter in route.dependant.query_params))
 
 
-DECLARED = Depends(_declared)
-"""A dependency of routes, or of a whole router: only the parameters that a route declares are taken."""
+DECLARED = Depends(_check_declared)
+"""Dependency of a route or router that accepts only the parameters that the route declares."""
 
 
 def _number(value: Any) -> Any:
-    """Return the datetime that a number or its text says; anything else as it is.
+    """Convert a number, or a text with a number, to a datetime. Return other values unchanged.
 
     Raises:
-        ValueError: a number that is no time, or may be a date.
+        ValueError: The number is not a time, or may be a date.
     """
     if type(value) not in (int, float) and not (isinstance(value, str) and is_number(value)):
         return value
@@ -60,33 +60,34 @@ def _number(value: Any) -> Any:
 
 
 Moment = Annotated[datetime, BeforeValidator(_number)]
-"""ISO 8601 (UTC without an offset) or Unix time, as `trueodds.inputs.times` reads it; no date without dashes."""
+"""ISO 8601 (UTC if no offset) or Unix time, as `trueodds.inputs.times` reads it. Dates need dashes."""
 Since = Annotated[
-    Moment | None, Query(description="answers given since then: ISO 8601 (UTC without an offset) or Unix time")
+    Moment | None,
+    Query(description="Only answers given at or after this time: ISO 8601 (UTC if no offset) or Unix time."),
 ]
-"""Parameter of a route that reads stored answers."""
-Served = Annotated[str | None, Query(description="default: the one that is served")]
-"""Parameter that names a model, or a version."""
+"""Start time in the query of a route that reads stored answers."""
+Served = Annotated[str | None, Query(description="Default: the served one.")]
+"""Model or version in a query."""
 
 
 def unix_ms(time: datetime) -> int:
-    """Return milliseconds since 1970; a time without an offset is in UTC."""
+    """Convert a time to Unix milliseconds. A time without an offset is in UTC."""
     aware = time if time.tzinfo else time.replace(tzinfo=UTC)
     return int(aware.timestamp() * 1000)
 
 
 def moment_of(ms: float) -> datetime:
-    """Return Unix milliseconds as a time in UTC."""
+    """Convert Unix milliseconds to a time in UTC."""
     return datetime.fromtimestamp(ms / 1000, UTC)
 
 
 def prefers_html(accept: str) -> bool:
-    """Tell whether an Accept header asks for HTML before JSON; `*/*` and a missing header do not."""
+    """Return whether an Accept header prefers HTML to JSON. `*/*` and a missing header do not."""
     return quality(accept, "text/html") > quality(accept, "application/json")
 
 
 def quality(header: str, name: str) -> float:
-    """Return the weight that a header gives a name, 0..1; 0 where the header does not list it."""
+    """Return the weight of a name in a header, 0 to 1; 0 if the header does not list it."""
     weight = 0.0
     for part in header.lower().split(","):
         listed, *parameters = (word.strip() for word in part.split(";"))

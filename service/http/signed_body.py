@@ -1,4 +1,4 @@
-"""Bodies that an admin signs with who does it, and why: JSON, or a form of our own page."""
+"""Bodies that an admin signs with name and reason: JSON, or a form of the report's page."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from trueodds.texts import line_problem, short
 
 FORM = "application/x-www-form-urlencoded"
 OPTIONAL = ("null", "key")
-"""Fields that a form may leave empty."""
+"""Fields that may be empty in a form."""
 
 
 def _line(value: object) -> object:
-    """Refuses a text that is no plain line, before white space is stripped."""
+    """Refuse a text with line breaks or other control characters, before white space is stripped."""
     if isinstance(value, str) and (problem := line_problem(value)):
         raise ValueError(f"it {problem}")
     return value
@@ -30,12 +30,12 @@ Reason = Annotated[str, _STRIPPED, Field(max_length=2000), BeforeValidator(_line
 
 
 class SignedBody(BaseModel):
-    """Who does something, and why."""
+    """Name of the person who acts, and the reason."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
-    who: Name
-    why: Reason
+    who: Name = Field(description="Name of the person or program that acts.")
+    why: Reason = Field(description="Reason, which the report shows.")
 
 
 B = TypeVar("B", bound=SignedBody)
@@ -44,30 +44,33 @@ B = TypeVar("B", bound=SignedBody)
 def route(form: type[SignedBody], answer: type[BaseModel], **errors: str) -> dict[str, Any]:
     """Return the keywords of a POST route whose JSON body an admin signs.
 
-    `errors`: descriptions of its own, as for `error_answers.documented`.
+    `errors` adds descriptions, as for `error_answers.documented`.
     """
     return {
         "tags": ["operation"],
         "dependencies": [keys.requires("admin")],
         "openapi_extra": {"requestBody": documentation.body_of({json_body.JSON: form.model_json_schema()})},
-        "responses": {200: {"model": answer}, **error_answers.documented(**{**_ERRORS, "_415": "not JSON", **errors})},
+        "responses": {
+            200: {"model": answer},
+            **error_answers.document_errors(**{**_ERRORS, "_415": "not JSON", **errors}),
+        },
     }
 
 
 def form_route(form: type[SignedBody], answer: type[BaseModel], /, *, fields: dict[str, Any], **errors: str) -> Any:
-    """Return the keywords of a route that takes a form of our page, too; `fields`: schemas of what JSON has not."""
+    """Return the keywords of a route that also accepts a form of the page. `fields` has schemas that JSON lacks."""
     schema = form.model_json_schema()
-    key = {"type": "string", "description": "the admin key, in place of the Authorization header"}
+    key = {"type": "string", "description": "Admin key, instead of the Authorization header."}
     of_form = {**schema, "properties": {**schema["properties"], **fields, "key": key}}
     body = documentation.body_of({json_body.JSON: schema, FORM: of_form})
-    both = {"_415": "neither JSON nor a form", "_403": "another role's key, or a form of another site"}
+    both = {"_415": "neither JSON nor a form", "_403": "a key of another role, or a form of another site"}
     return {
         "tags": ["operation"],
         "openapi_extra": {"requestBody": body, **keys.NEEDS_KEY},
         "responses": {
             200: {"model": answer},
-            303: {"description": "to a form: on to the report"},
-            **error_answers.documented(**{**_ERRORS, **both, **errors}),
+            303: {"description": "for a form: redirects to the report"},
+            **error_answers.document_errors(**{**_ERRORS, **both, **errors}),
         },
     }
 
@@ -77,15 +80,15 @@ _ERRORS = {
     "_400": "not JSON",
     "_408": "the body came too slowly",
     "_413": "the body is too large",
-    "_422": "a field is missing, empty, too long, unknown or not a plain line",
+    "_422": "a field is missing, empty, too long, unknown or not a single line of text",
 }
 
 
 def read(form: type[B], tree: Any, expected: str) -> B:
-    """Check a body of this form.
+    """Validate a body.
 
     Raises:
-        ServiceError: 422 naming the first field that is wrong, and what is expected.
+        ServiceError: 422 with the first wrong field and the expected fields.
     """
     try:
         return form.model_validate(tree)
@@ -97,7 +100,7 @@ def read(form: type[B], tree: Any, expected: str) -> B:
 
 
 async def read_any(request: Request, form: type[B], most_values: int, expected: str) -> B:
-    """Read the body of a request with an admin key, from JSON of at most so many values or from a form of our page.
+    """Read a body that needs an admin key: JSON with at most `most_values` values, or a form of the page.
 
     Raises:
         ServiceError: 401 or 403 without an admin key, or from a page of another site; 400, 415 or 422 for another body.
@@ -116,7 +119,7 @@ async def read_any(request: Request, form: type[B], most_values: int, expected: 
 
 
 def is_form(request: Request) -> bool:
-    """Whether a form is sent, as browsers do."""
+    """Return whether the request sends a form, as browsers do."""
     return json_body.media_type(request) == FORM
 
 
@@ -127,13 +130,13 @@ async def _fields(request: Request) -> dict[str, Any]:
     except ValueError as error:
         raise ServiceError(422, "invalid_form", f"the form cannot be read ({error}); send it in UTF-8") from None
     if len(dict(pairs)) < len(pairs):
-        raise ServiceError(422, "invalid_form", "a field of the form comes twice; send each once")
+        raise ServiceError(422, "invalid_form", "a field of the form is repeated; send each field once")
     return {name: value for name, value in pairs if value or name not in OPTIONAL}
 
 
 def _check_origin(request: Request) -> None:
-    """A page of another site may send a form here with the reader's cookies and network; browsers say whose it is."""
+    """Refuse forms of other sites, which would use the reader's cookies and network. Browsers name a form's site."""
     origin = request.headers.get("origin")
     if origin is not None and urlsplit(origin).netloc.lower() != request.headers.get("host", "").lower():
-        words = f"the request comes from a page of {short(origin)}, not of this service; send it from the report's page"
+        words = f"the request comes from a page of {short(origin)}, not of this service; use the report's page"
         raise ServiceError(403, "wrong_origin", words)

@@ -1,4 +1,4 @@
-"""One connection's transport, as an answer and as flow control see it, and what the kernel holds of it."""
+"""Transport of one connection: joined writes, flow control, and the bytes in the kernel's queues."""
 
 from __future__ import annotations
 
@@ -22,21 +22,21 @@ except ImportError:  # Windows
 
 CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 JOINED_BYTES = 64 * 1024
-"""Bytes of a body from which copying it behind its head takes longer than a packet more."""
+"""Size in bytes of a body from which copying it behind its head takes longer than sending another packet."""
 
 
 def unread(transport: asyncio.Transport) -> int:
-    """Return how many bytes have come that nobody has read yet."""
-    return _held(transport, "FIONREAD")
+    """Return the number of received bytes that are not read yet."""
+    return _queued_bytes(transport, "FIONREAD")
 
 
 def unsent(transport: asyncio.Transport) -> int:
-    """Return how many written bytes the client has not acknowledged yet."""
-    return transport.get_write_buffer_size() + _held(transport, "TIOCOUTQ")
+    """Return the number of written bytes that the client has not acknowledged yet."""
+    return transport.get_write_buffer_size() + _queued_bytes(transport, "TIOCOUTQ")
 
 
-def _held(transport: asyncio.Transport, queue: str) -> int:
-    """Return the bytes that the kernel holds in one of a socket's two queues; 0 where it does not say."""
+def _queued_bytes(transport: asyncio.Transport, queue: str) -> int:
+    """Return the number of bytes in one of a socket's two kernel queues; 0 if the system does not tell."""
     connection = transport.get_extra_info("socket")
     if fcntl is None or connection is None:
         return 0
@@ -46,29 +46,29 @@ def _held(transport: asyncio.Transport, queue: str) -> int:
 
 
 def closing_answer(scope: Scope, error: ServiceError) -> bytes:
-    """Return the bytes of the answer to an error after which the connection is closed."""
+    """Return the encoded answer to an error that closes the connection."""
     answer = error_answers.response(scope, error)
     lines = [f"HTTP/1.1 {error.status} {HTTPStatus(error.status).phrase}".encode(), b"connection: close"]
     lines += [name + b": " + value for name, value in answer.raw_headers]
     return b"\r\n".join([*lines, b"", bytes(answer.body)])
 
 
-class Taking:
-    """Watches whether a client takes what was written for it."""
+class ReadWatch:
+    """Watches whether a client reads its answer."""
 
     def __init__(self, transport: asyncio.Transport, seconds: float, give_up: Callable[[], None]) -> None:
-        """`give_up` is called once the client has taken nothing for so many seconds."""
+        """Watch a transport. `give_up` is called when the client has read nothing for `seconds`."""
         self._transport, self._seconds, self._give_up = transport, seconds, give_up
         self._unsent = 0
         self._timer: asyncio.TimerHandle | None = None
 
     def begin(self) -> None:
-        """Watch from now on."""
+        """Start watching."""
         self._unsent = unsent(self._transport)
         self._timer = asyncio.get_running_loop().call_later(self._seconds, self._look)
 
     def end(self) -> None:
-        """Watch no longer."""
+        """Stop watching."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -81,17 +81,17 @@ class Taking:
 
 
 class Answer:
-    """The transport as one answer sees it, whose head goes with the beginning of the body.
+    """Transport of one answer that sends the head together with the beginning of the body.
 
-    As two writes they are two packets, which wake the client twice: 4% of the processor time of an image at 32 clients.
-    What is written after the client has gone is thrown away.
+    Two writes would be two packets, which wake the client twice: 4% of the processor time per image with 32 clients.
+    Writes after the client has disconnected are discarded.
     """
 
     __slots__ = ("_head", "_transport", "is_closing")
 
     def __init__(self, transport: asyncio.Transport) -> None:
         self._head: bytes | None = None
-        """What waits for the body; b"" once it is written."""
+        """Head that waits for the body; b"" after it is written."""
         self._transport, self.is_closing = transport, transport.is_closing
 
     def write(self, data: bytes) -> None:
@@ -105,7 +105,7 @@ class Answer:
             self._write(data)
 
     def flush(self) -> None:
-        """Write a head that no body follows."""
+        """Write a head without a body."""
         if self._head:
             self._write(self._head)
             self._head = b""
@@ -115,12 +115,12 @@ class Answer:
         self._transport.close()
 
     def _write(self, data: bytes) -> None:
-        if not self.is_closing():  # uvloop raises RuntimeError of a transport that is closed
+        if not self.is_closing():  # uvloop raises RuntimeError for a closed transport
             self._transport.write(data)
 
 
 class Flow(FlowControl):
-    """Does not read on for an application that asks whether its client is there, while earlier bytes wait."""
+    """Flow control that resumes reading only if no earlier bytes wait, even if the application asks for it."""
 
     def __init__(self, transport: asyncio.Transport, waits: Callable[[], bool]) -> None:
         super().__init__(transport)

@@ -1,4 +1,4 @@
-"""Triton's extensions of the Open Inference Protocol that say something of models: configuration, statistics, index.
+"""Triton's extensions of the Open Inference Protocol that describe models: configuration, statistics, index.
 
 https://github.com/triton-inference-server/server/tree/main/docs/protocol
 """
@@ -29,13 +29,13 @@ router = APIRouter(tags=["open inference protocol"])
 
 
 def _errors(**descriptions: str) -> dict[int | str, dict[str, Any]]:
-    return error_answers.documented(error_answers.OpenInferenceError, **descriptions)
+    return error_answers.document_errors(error_answers.OpenInferenceError, **descriptions)
 
 
-_UNKNOWN = "no such model or version"
+_UNKNOWN = "unknown model or version"
 _CONFIG: dict[str, Any] = {
     "response_model": ModelConfig,
-    "responses": _errors(_404=_UNKNOWN, _422="not a name", _503="refused, or none is named as the default"),
+    "responses": _errors(_404=_UNKNOWN, _422="not a name", _503="the version is refused, or there is no default"),
 }
 _STATISTICS: dict[str, Any] = {
     "response_model": ModelStatistics,
@@ -44,41 +44,44 @@ _STATISTICS: dict[str, Any] = {
 }
 
 
-@router.get("/v2/models/{model}/config", summary="Configuration of a model", **_CONFIG)
+@router.get("/v2/models/{model}/config", summary="Get the configuration of a model", **_CONFIG)
 async def model_config(request: Request, model: str) -> Response:
-    """Triton's ModelConfig of the default version: its tensors without the axis of rows, and the rows of a request."""
+    """Return Triton's ModelConfig of the default version.
+
+    Shapes omit the batch axis. `max_batch_size` is the largest number of rows in a request.
+    """
     return await _config(request, model, None)
 
 
-@router.get("/v2/models/{model}/versions/{version}/config", summary="Configuration of a version", **_CONFIG)
+@router.get("/v2/models/{model}/versions/{version}/config", summary="Get the configuration of a version", **_CONFIG)
 async def version_config(request: Request, model: str, version: str) -> Response:
-    """As of a model."""
+    """Return Triton's ModelConfig of this version."""
     return await _config(request, model, version)
 
 
-@router.get("/v2/models/stats", summary="Statistics of all models", **_STATISTICS)
+@router.get("/v2/models/stats", summary="Get the statistics of all models", **_STATISTICS)
 async def statistics(request: Request) -> Response:
-    """Every published version: requests and batches of all workers since the service started.
+    """Return requests and batches of every published version, over all workers, since the service started.
 
-    Durations that are not measured have the count 0: `queue`, `compute_input`, `compute_output`, `cache_hit`.
-    `batch_stats` is empty. `compute_infer` counts batches, not requests.
+    Durations that the service does not measure have the count 0: `queue`, `compute_input`, `compute_output`,
+    `cache_hit`. `batch_stats` is empty. `compute_infer` counts batches, not requests.
     """
     registry = runtime_of(request).registry
     return await _statistics(request, [(m, v) for m in registry.names() for v in registry.versions(m)])
 
 
-@router.get("/v2/models/{model}/stats", summary="Statistics of a model", **_STATISTICS)
+@router.get("/v2/models/{model}/stats", summary="Get the statistics of a model", **_STATISTICS)
 async def model_statistics(request: Request, model: str) -> Response:
-    """As of all models."""
+    """Return the statistics of each version of this model."""
     registry = runtime_of(request).registry
     if model not in registry.names():
-        await registry.engine(model)  # raises the error that says which there are
+        await registry.engine(model)  # raises the error that lists the known models
     return await _statistics(request, [(model, version) for version in registry.versions(model)])
 
 
-@router.get("/v2/models/{model}/versions/{version}/stats", summary="Statistics of a version", **_STATISTICS)
+@router.get("/v2/models/{model}/versions/{version}/stats", summary="Get the statistics of a version", **_STATISTICS)
 async def version_statistics(request: Request, model: str, version: str) -> Response:
-    """As of all models."""
+    """Return the statistics of this version."""
     registry = runtime_of(request).registry
     if version not in registry.versions(model):
         await registry.engine(model, version)
@@ -87,25 +90,25 @@ async def version_statistics(request: Request, model: str, version: str) -> Resp
 
 @router.post(
     "/v2/repository/index",
-    summary="Which versions are there?",
+    summary="List the versions",
     response_model=list[IndexEntry],
     dependencies=[keys.requires("read")],
     openapi_extra={"requestBody": schemas.INDEX_BODY},
     responses=_errors(
-        _400="not JSON", _408="the body came too slowly", _413="too many bytes", _422="no such key", **keys.ERRORS
+        _400="not JSON", _408="the body came too slowly", _413="too many bytes", _422="unknown key", **keys.ERRORS
     ),
 )
 async def index(request: Request) -> Response:
-    """Every published version and whether it is loaded; with `{"ready": true}` only those that are.
+    """List every published version and whether it is loaded. `{"ready": true}` lists only loaded versions.
 
-    A version that is not loaded is loaded when it is asked for.
+    A request that names an unloaded version loads it.
     """
     only_ready = await _only_ready(request)
     entries: list[IndexEntry] = []
     for model in runtime_of(request).registry.models(())["models"]:
         for version in model["versions"]:
             if (ready := version["state"] in READY) or not only_ready:
-                reason = version["reason"] or ("" if ready else "it is loaded when it is asked for")
+                reason = version["reason"] or ("" if ready else "a request that names it loads it")
                 state = "READY" if ready else "UNAVAILABLE"
                 entries.append(
                     {"name": model["model"], "version": version["version"], "state": state, "reason": reason}
@@ -115,11 +118,11 @@ async def index(request: Request) -> Response:
 
 async def _only_ready(request: Request) -> bool:
     body = await json_body.read(request)
-    if not body:  # as Triton's client asks
+    if not body:  # Triton's client sends an empty body
         return False
     tree = json_body.parse(body, runtime_of(request).settings.max_json_values)
     if not isinstance(tree, dict) or tree.keys() - {"ready"} or not isinstance(tree.get("ready", False), bool):
-        message = f'the body is {short(tree)}; allowed are {{"ready": true}}, {{"ready": false}} and none'
+        message = f'the body is {short(tree)}; allowed are {{"ready": true}}, {{"ready": false}} and an empty body'
         raise ServiceError(422, "invalid_request", message)
     return bool(tree.get("ready", False))
 
@@ -145,7 +148,7 @@ async def _config(request: Request, model: str, version: str | None) -> Response
 
 
 def _data_type(datatype: str) -> str:
-    """ModelConfig's name of a type of the protocol."""
+    """Return ModelConfig's name of a datatype of the protocol."""
     return "TYPE_STRING" if datatype == BYTES else f"TYPE_{datatype}"
 
 

@@ -1,4 +1,4 @@
-"""The outputs of an infer request: which are wanted, in which form, and the answer that they make."""
+"""Outputs of an infer request: which are requested, in which form, and the answer made from them."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ from trueodds.texts import short
 
 DEFAULT_OUTPUTS = OUTPUTS[:3]
 PACKED = 1024
-"""Bytes of an answer from which it is compressed where the caller takes that: below, it saves no packet."""
+"""Size in bytes from which an answer is compressed, if the caller accepts it. Below it saves no packet."""
 
 
 @dataclass(frozen=True)
-class Wanted:
-    """The form in which an output is wanted."""
+class OutputForm:
+    """Form of a requested output."""
 
     binary: bool
     most: int | None = None
-    """The classes with the highest values, at most so many, as texts; None: the tensor itself."""
+    """Number of classes with the highest values, as texts. None: the whole tensor."""
 
 
-def wanted(tree: dict[str, Any], engine: Engine) -> dict[str, Wanted]:
-    """The outputs that a request names, in its order; the usual ones where it names none.
+def requested_outputs(tree: dict[str, Any], engine: Engine) -> dict[str, OutputForm]:
+    """Return the outputs that a request names, in its order; the default outputs if it names none.
 
     Raises:
         ServiceError: 422 for an unknown output or parameter, or a value that is not allowed.
@@ -46,20 +46,20 @@ def wanted(tree: dict[str, Any], engine: Engine) -> dict[str, Wanted]:
     named = tree.get("outputs")
     if named is None:
         decided = [DECISION] if engine.version.act_alone else []
-        return dict.fromkeys([*DEFAULT_OUTPUTS, *decided], Wanted(binary))
+        return dict.fromkeys([*DEFAULT_OUTPUTS, *decided], OutputForm(binary))
     if not isinstance(named, list):
         raise invalid(f"outputs is {short(named)}; expected a list")
-    forms: dict[str, Wanted] = {}
+    forms: dict[str, OutputForm] = {}
     known = datatypes_of(engine.version)
     for output in named:
         name = output.get("name") if isinstance(output, dict) else None
         if not isinstance(name, str) or name not in known:
-            raise invalid(f"an output is {short(output)}; allowed are objects with the name {', '.join(known)}")
+            raise invalid(f"an output is {short(output)}; expected an object whose name is one of {', '.join(known)}")
         forms[name] = _form(name, output.get("parameters", {}), binary, len(engine.version.classes))
     return forms
 
 
-def _form(name: str, parameters: Any, binary: bool, classes: int) -> Wanted:
+def _form(name: str, parameters: Any, binary: bool, classes: int) -> OutputForm:
     if not isinstance(parameters, dict):
         raise invalid(f"the output {name!r} has parameters {short(parameters)}; expected an object")
     allowed = ["binary_data", *(["classification"] if name in CLASSIFIED else [])]
@@ -71,24 +71,24 @@ def _form(name: str, parameters: Any, binary: bool, classes: int) -> Wanted:
         raise invalid(f"the output {name!r} has binary_data {short(in_binary)}; allowed are true and false")
     most = parameters.get("classification")
     if most is not None and (type(most) is not int or most < 1):
-        raise invalid(f"the output {name!r} has classification {short(most)}; allowed is a whole number from 1 on")
-    return Wanted(in_binary, None if most is None else min(most, classes))
+        raise invalid(f"the output {name!r} has classification {short(most)}; allowed is a whole number, 1 or more")
+    return OutputForm(in_binary, None if most is None else min(most, classes))
 
 
 def answer(
     tree: dict[str, Any],
-    wanted: dict[str, Wanted],
+    forms: dict[str, OutputForm],
     result: PredictionResult,
     engine: Engine,
     call: PredictionCall,
     coding: Coding | None,
 ) -> Response:
-    """The answer to a request, `tree`, compressed by `coding` where it is large enough."""
+    """Return the answer to the request `tree`, compressed with `coding` if it is large enough."""
     shown_outputs, parts = [], []
     acting = acting_rows(result, engine.audit_share) if engine.version.act_alone else []
-    for output in _outputs(result, wanted, acting):
+    for output in _outputs(result, forms, acting):
         shown: OutputTensor = {"name": output.name, "datatype": output.datatype, "shape": output.shape}
-        if wanted[output.name].binary:
+        if forms[output.name].binary:
             parts.append(output.binary())
             shown["parameters"] = {"binary_data_size": len(parts[-1])}
         else:
@@ -114,25 +114,25 @@ def answer(
     body = b"".join([head, *parts])
     if coding and len(body) >= PACKED:
         packer = Packer(coding)
-        body = packer.packed(body) + packer.rest()
+        body = packer.pack(body) + packer.rest()
         headers["content-encoding"] = coding
     headers["vary"] = "accept-encoding"
     return Response(body, media_type=RAW if parts else JSON, headers=headers)
 
 
-def _outputs(result: PredictionResult, wanted: dict[str, Wanted], acting: list[Acting]) -> Iterator[Output]:
-    """The tensors in the order in which they were named."""
+def _outputs(result: PredictionResult, forms: dict[str, OutputForm], acting: list[Acting]) -> Iterator[Output]:
+    """Yield the output tensors in the order of the request."""
     values: dict[str, npt.NDArray[np.floating[Any]]] = {
         "probabilities": result.probabilities_NC,
         "logits": result.logits_NC,
     }
-    for name, form in wanted.items():
+    for name, form in forms.items():
         if name == "prediction_id":
             yield Output(name, BYTES, [len(result)], result.ids)
         elif name == "label":
             labels = [result.classes(n)[i] for n, i in enumerate(result.index_N.tolist())]
             yield Output(name, BYTES, [len(result)], labels)
-        elif name == DECISION:  # of a repeated answer without a promise: no decision
+        elif name == DECISION:  # empty for a repeated answer of a version without a promise
             yield Output(name, BYTES, [len(result)], [row.get("decision", "") for row in acting])
         elif form.most is None:
             yield Output(name, DATATYPES[name], list(values[name].shape), values[name])
@@ -142,7 +142,7 @@ def _outputs(result: PredictionResult, wanted: dict[str, Wanted], acting: list[A
 
 
 def _classification(values_NC: npt.NDArray[np.floating[Any]], result: PredictionResult, most: int) -> list[str]:
-    """`value:index:label` of each row's highest values, the highest first, of equal ones the smaller index.
+    """Return `value:index:label` of each row's highest values, in descending order, ties by the smaller index.
 
     References:
         https://github.com/triton-inference-server/server/blob/main/docs/protocol/extension_classification.md

@@ -1,4 +1,4 @@
-"""The parameters of an infer request of the Open Inference Protocol: what each may be."""
+"""Parameters of an infer request of the Open Inference Protocol, and their checks."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from service.predict import options
 from trueodds.texts import short
 
 invalid = partial(ServiceError, 422, "invalid_request")
-"""Refusal of a request, by its message."""
+"""Error for a bad request, made from its message."""
 
 MAX_SEQUENCE_ID = 128
-"""Characters, as in Triton."""
+"""Longest sequence id in characters, as in Triton."""
 
 
 def _flag(value: Any, name: str) -> bool:
@@ -25,7 +25,7 @@ def _flag(value: Any, name: str) -> bool:
 
 def _whole_number(value: Any, name: str) -> int:
     if type(value) is not int or value < 0:
-        raise invalid(f"{name} is {short(value)}; allowed is a whole number from 0 on")
+        raise invalid(f"{name} is {short(value)}; allowed is a whole number, 0 or more")
     return value
 
 
@@ -34,7 +34,7 @@ def _sequence_id(value: Any, name: str) -> int | str:
         return value
     if type(value) is not int or value < 0:
         text = f"a text of up to {MAX_SEQUENCE_ID} characters"
-        raise invalid(f"{name} is {short(value)}; allowed is a whole number from 0 on, or {text}")
+        raise invalid(f"{name} is {short(value)}; allowed is a whole number, 0 or more, or {text}")
     return value
 
 
@@ -49,14 +49,14 @@ CHECKS: dict[str, Callable[[Any, str], Any]] = {
     "sequence_start": _flag,
     "sequence_end": _flag,
 }
-"""By name, the check of a value; Triton's clients send the last five."""
+"""Check of a value by parameter name. Triton's clients send the last five."""
 
 
 def read_parameters(value: Any) -> dict[str, Any]:
-    """The parameters by name.
+    """Validate the parameters.
 
     Raises:
-        ServiceError: 422 for what is not an object, an unknown parameter or a value that is not allowed.
+        ServiceError: 422 if the value is not an object, or for an unknown parameter or a value that is not allowed.
     """
     if not isinstance(value, dict):
         raise invalid(f"parameters is {short(value)}; expected an object")
@@ -66,6 +66,6 @@ def read_parameters(value: Any) -> dict[str, Any]:
 
 
 def seconds(parameters: dict[str, Any], most: float) -> float:
-    """The time that an answer may take: `timeout`, in microseconds, where it is set and not 0, at most `most`."""
+    """Return the time limit of an answer: `timeout` (microseconds) if it is set and not 0, at most `most`."""
     timeout: int = parameters.get("timeout", 0)
     return min(timeout / 1e6, most) if timeout else most

@@ -1,4 +1,4 @@
-"""The Open Inference Protocol, version 2 (REST, with its binary tensor extension), over the same engines as /predict.
+"""The Open Inference Protocol, version 2 (REST with binary tensors), on the same engines as /predict.
 
 https://github.com/kserve/open-inference-protocol, https://github.com/triton-inference-server/server (binary data).
 """
@@ -23,7 +23,7 @@ from service.infer.tensors import HEADER_LENGTH
 from service.models.calls import PredictionCall
 from service.models.engine import Engine
 from service.predict import decoding
-from service.predict.decoding import Answering
+from service.predict.decoding import AnswerTimer
 from service.predict.request_body import RAW, light
 from service.predict.route import LARGE_ANSWER
 from service.runtime import runtime_of
@@ -32,47 +32,47 @@ from trueodds.inputs import Inputs, InputTooLargeError, Limits
 from trueodds.texts import short
 
 EXTENSIONS = ["binary_tensor_data", "classification", "model_configuration", "statistics"]
-"""Triton's names; of `model_repository` there is the index only, so it is not named."""
+"""Triton's names of the supported extensions. `model_repository` is missing because only its index exists."""
 
 LARGE_PACKED = LARGE_ANSWER // 20
-"""As LARGE_ANSWER, where the answer is compressed too."""
+"""Probabilities from which a compressed answer is made in a thread; see LARGE_ANSWER."""
 
-_errors = partial(error_answers.documented, error_answers.OpenInferenceError)
+_errors = partial(error_answers.document_errors, error_answers.OpenInferenceError)
 
 router = APIRouter(tags=["open inference protocol"])
 fast = APIRouter(tags=["open inference protocol"])
 
 
-@router.get("/v2", summary="Server metadata", response_model=schemas.ServerMetadata)
+@router.get("/v2", summary="Get the server's metadata", response_model=schemas.ServerMetadata)
 async def server(request: Request) -> Response:
-    """Name, version and extensions of the server."""
+    """Return name, version and extensions of the server."""
     return _json(schemas.ServerMetadata(name="TrueOdds", version=request.app.version, extensions=EXTENSIONS))
 
 
-@router.get("/v2/health/live", summary="Is the server up?", response_model=schemas.Live)
+@router.get("/v2/health/live", summary="Check that the server is alive", response_model=schemas.Live)
 async def live() -> Response:
-    """200 as long as the process answers at all."""
+    """Answer 200 as long as the process runs."""
     return _json(schemas.Live(live=True))
 
 
 @router.get(
     "/v2/health/ready",
-    summary="Can the server answer?",
+    summary="Check that the server is ready",
     response_model=schemas.Ready,
-    responses=_errors(_503="no model answers yet, or the store cannot be written"),
+    responses=_errors(_503="no model is ready yet, or the store is not writable"),
 )
 async def ready(request: Request) -> Response:
-    """200 once the default model answers and what it answers can be stored."""
+    """Answer 200 once the default model is loaded and its answers can be stored."""
     runtime = runtime_of(request)
-    ready = runtime.engine is not None  # or it raises, with the reason
+    ready = runtime.engine is not None  # raises ServiceError with the reason if there is none
     await runtime.check_store()
     return _json(schemas.Ready(ready=ready))
 
 
-_UNKNOWN = "no such model or version"
+_UNKNOWN = "unknown model or version"
 _METADATA: dict[str, Any] = {
     "response_model": schemas.ModelMetadata,
-    "responses": _errors(_404=_UNKNOWN, _422="not a name", _503="refused, or none is named as the default"),
+    "responses": _errors(_404=_UNKNOWN, _422="not a name", _503="the version is refused, or there is no default"),
 }
 _READY: dict[str, Any] = {**_METADATA, "response_model": schemas.ModelReady}
 _INFER: dict[str, Any] = {
@@ -83,57 +83,63 @@ _INFER: dict[str, Any] = {
             _400="not JSON",
             _404=_UNKNOWN,
             _408="the body came too slowly",
-            _409="another input came with this id",
+            _409="the id was used for another input",
             _413="too many bytes or inputs",
             _415="neither JSON nor binary",
-            _422="not what the model takes",
-            _503="not loaded, or too much is waiting",
+            _422="not an input of this model",
+            _503="not loaded, or too many requests are waiting",
             **keys.ERRORS,
         ),
     },
 }
 
 
-@router.get("/v2/models/{model}", summary="Metadata of a model", **_METADATA)
+@router.get("/v2/models/{model}", summary="Get the metadata of a model", **_METADATA)
 async def model_metadata(request: Request, model: str) -> Response:
-    """Inputs and outputs: a tensor in, calibrated probabilities out, and an id for each to send its true label with."""
+    """Return the inputs and outputs of the default version.
+
+    Its input is one tensor. Its outputs are calibrated probabilities, and an id per row with which you send the true
+    label.
+    """
     return await _metadata(request, model, None)
 
 
-@router.get("/v2/models/{model}/versions/{version}", summary="Metadata of a version", **_METADATA)
+@router.get("/v2/models/{model}/versions/{version}", summary="Get the metadata of a version", **_METADATA)
 async def version_metadata(request: Request, model: str, version: str) -> Response:
-    """As of a model."""
+    """Return inputs and outputs of this version."""
     return await _metadata(request, model, version)
 
 
-@router.get("/v2/models/{model}/ready", summary="Is a model ready?", **_READY)
+@router.get("/v2/models/{model}/ready", summary="Check that a model is ready", **_READY)
 async def model_ready(request: Request, model: str) -> Response:
-    """200 once its default version is loaded and has passed every check; 503 with the reason where it is refused."""
+    """Answer 200 if the default version is loaded and has passed every check, else 503 with the reason."""
     return await _ready(request, model, None)
 
 
-@router.get("/v2/models/{model}/versions/{version}/ready", summary="Is a version ready?", **_READY)
+@router.get("/v2/models/{model}/versions/{version}/ready", summary="Check that a version is ready", **_READY)
 async def version_ready(request: Request, model: str, version: str) -> Response:
-    """200 once it is loaded, which asking does, and has passed every check; 503 with the reason where it is refused."""
+    """Load the version. Answer 200 if it has passed every check, else 503 with the reason."""
     return await _ready(request, model, version)
 
 
-@fast.post("/v2/models/{model}/infer", summary="Ask a model", **_INFER)
+@fast.post("/v2/models/{model}/infer", summary="Predict with a model", **_INFER)
 async def model_infer(request: Request, model: str) -> Response:
-    """Calibrated probabilities for a tensor of inputs, stored before they are answered.
+    """Return calibrated probabilities for a tensor of inputs. They are stored before the answer is sent.
 
-    One input, as the model's metadata say: `images`, UINT8, or another type of numbers whose values are all whole and
-    0..255; or `features`, FP32, or another type of numbers. Parameters: `prediction_id` (for one input, the caller's
-    own), `tag`, `propensity`, `binary_data_output` and `timeout` (microseconds; 0: none), after which 503 is answered,
-    though the answer may be stored. `priority` changes nothing, nor do `sequence_id`, `sequence_start` and
-    `sequence_end`: no model keeps a state from one request to the next.
+    Send one input, as the model's metadata describe it. `images` is UINT8, or another numeric type with whole values in
+    0..255. `features` is FP32, or another numeric type.
+
+    Parameters: `prediction_id` (your own id, for a single row), `tag`, `propensity`, `binary_data_output` and
+    `timeout`. `timeout` is in microseconds; 0 means none. After it the service answers 503, although the prediction may
+    be stored. `priority`, `sequence_id`, `sequence_start` and `sequence_end` have no effect: models keep no state
+    between requests.
     """
     return await _infer(request, model, None)
 
 
-@fast.post("/v2/models/{model}/versions/{version}/infer", summary="Ask a version", **_INFER)
+@fast.post("/v2/models/{model}/versions/{version}/infer", summary="Predict with a version", **_INFER)
 async def version_infer(request: Request, model: str, version: str) -> Response:
-    """As of a model; a version that is not loaded is loaded first."""
+    """Return calibrated probabilities of this version. It is loaded first if necessary."""
     return await _infer(request, model, version)
 
 
@@ -174,21 +180,21 @@ async def _infer(request: Request, model: str, version: str | None) -> Response:
     with engine:
         request.state.version = engine.version.model, engine.version.version
         head, binary = await _parts(request)
-        time = Answering(request, runtime.settings.answer_seconds, engine.input.noun)
+        time = AnswerTimer(request, runtime.settings.answer_seconds, engine.input.noun)
         tree, call = await _read_call(head, binary, engine, runtime.settings, request.state.request_id, time)
-        wanted = outputs.wanted(tree, engine)
-        result = await engine.predict(call, seconds=time.seconds, left=time.left, gone=request.is_disconnected)
-    coding = encodings.accepted(request.headers.get("accept-encoding", ""))
+        wanted = outputs.requested_outputs(tree, engine)
+        result = await engine.predict(call, seconds=time.seconds, left=time.left, is_gone=request.is_disconnected)
+    coding = encodings.preferred_coding(request.headers.get("accept-encoding", ""))
     answer = partial(outputs.answer, tree, wanted, result, engine, call, coding)
     large = result.probabilities_NC.size > (LARGE_PACKED if coding else LARGE_ANSWER)
     return await asyncio.to_thread(answer) if large else answer()
 
 
 async def _parts(request: Request) -> tuple[bytes, bytes]:
-    """The JSON of an infer request and what follows it."""
+    """Return the JSON head of an infer request and the binary data that follows it."""
     length = request.headers.get(HEADER_LENGTH)
     kind = json_body.media_type(request)
-    if kind not in ("", JSON) and (length is None or kind != RAW):  # Triton's client sends none
+    if kind not in ("", JSON) and (length is None or kind != RAW):  # Triton's client sends no content type
         taken = f"{JSON}, or {RAW} with"
         message = f"the content type is {short(kind)}; {request.url.path} takes {taken}"
         raise ServiceError(415, "unsupported_media_type", f"{message} Inference-Header-Content-Length")
@@ -202,7 +208,7 @@ async def _parts(request: Request) -> tuple[bytes, bytes]:
 
 
 async def _read_call(
-    head: bytes, binary: bytes, engine: Engine, settings: Settings, request_id: str, time: Answering
+    head: bytes, binary: bytes, engine: Engine, settings: Settings, request_id: str, time: AnswerTimer
 ) -> tuple[dict[str, Any], PredictionCall]:
     kind, limits = engine.input, Limits(settings.max_instances, settings.max_pixels)
 
@@ -224,7 +230,7 @@ async def _read_call(
 
 
 def _check_body(tree: Any) -> None:
-    """Raise ServiceError for a body of another shape; the parameters are read in place."""
+    """Raise ServiceError if the body has another shape. Replace its parameters by the validated ones."""
     if not isinstance(tree, dict):
         raise invalid(f"the body is {short(tree)}; expected an object with inputs")
     if unknown := tree.keys() - {"id", "parameters", "inputs", "outputs"}:
@@ -235,7 +241,7 @@ def _check_body(tree: Any) -> None:
 
 
 def _lists(parameters: dict[str, Any], count: int, noun: str) -> dict[str, list[Any]]:
-    """What the parameters say of each of `count` inputs."""
+    """Return the request's parameters as lists with one value per input."""
     lists: dict[str, list[Any]] = {}
     if "prediction_id" in parameters:
         if count != 1:

@@ -1,4 +1,4 @@
-"""The documented bodies of the Open Inference Protocol; those of answers are the types of what is sent."""
+"""Documented bodies of the Open Inference Protocol. The answers are typed with them."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ from trueodds.inputs.kind import SMALL
 from trueodds.texts import with_article
 
 DATATYPES = {"prediction_id": "BYTES", "label": "BYTES", "probabilities": "FP64", "logits": "FP32"}
-"""Of the outputs, by name."""
+"""Datatypes of the outputs, by name."""
 OUTPUTS = tuple(DATATYPES)
 CLASSIFIED = OUTPUTS[2:]
-"""Outputs with a value for each class, which `classification` turns into texts; the others have one for each row."""
+"""Outputs with one value per class; `classification` turns them into texts. The others have one value per row."""
 DECISION = "decision"
-"""Output of versions with a promise to act alone: `act` or `escalate`."""
+"""Output of versions with a promise to act alone. Its values are `act` and `escalate`."""
 
 
 def datatypes_of(version: Version) -> dict[str, str]:
-    """The outputs that a version answers with, and their datatypes."""
+    """Return the datatypes of a version's outputs, by name."""
     return DATATYPES if version.act_alone is None else {**DATATYPES, DECISION: "BYTES"}
 
 
@@ -56,16 +56,16 @@ class ModelReady(BaseModel):
 
 
 class ClassNames(BaseModel):
-    classes: list[str] = Field(description="in the order of the probabilities")
+    classes: list[str] = Field(description="Class names in the order of the probabilities.")
 
 
 class TensorMetadata(BaseModel):
     name: str
     datatype: str
-    shape: list[int] = Field(description="-1: any number of rows")
+    shape: list[int] = Field(description="Shape; -1 stands for any number of rows.")
     parameters: Input | ClassNames | None = Field(
         None,
-        description="of the input: what the model's card says of it; of the label: the names of the classes",
+        description="For the input: its entry in the model's card. For the label: the names of the classes.",
         exclude_if=lambda value: value is None,
     )
 
@@ -82,52 +82,52 @@ class OutputTensor(TypedDict):
     name: str
     datatype: str
     shape: list[int]
-    data: NotRequired[Annotated[list[Any], Field(description="flat, row by row; in binary after the JSON if asked")]]
-    parameters: NotRequired[Annotated[dict[str, int], Field(description="binary_data_size")]]
+    data: NotRequired[Annotated[list[Any], Field(description="Flat, row by row. Binary data follows the JSON.")]]
+    parameters: NotRequired[Annotated[dict[str, int], Field(description="Holds binary_data_size.")]]
 
 
-Said = Annotated[
+ResponseParameters = Annotated[
     dict[str, list[dict[str, int]]],
     Field(
-        description="truncated: texts longer than the model reads; audit: rows that act alone, and whose true label is"
-        " asked for"
+        description="truncated: rows whose text is longer than the model reads. audit: rows that act alone and for"
+        " which a true label is requested."
     ),
 ]
 
 
 class RequestId(TypedDict, total=False):
-    id: Annotated[str, Field(description="of the request, if it had one")]
+    id: Annotated[str, Field(description="Id of the request, if it has one.")]
 
 
 class InferResponse(RequestId):
-    """The tensors of the outputs, in the order in which they were named."""
+    """Output tensors, in the order of the request."""
 
     model_name: str
     model_version: str
     outputs: list[OutputTensor]
-    parameters: NotRequired[Said]
+    parameters: NotRequired[ResponseParameters]
 
 
 class ConfigTensor(TypedDict):
     name: str
     data_type: str
-    dims: Annotated[list[int], Field(description="without the axis of rows")]
+    dims: Annotated[list[int], Field(description="Shape without the batch axis.")]
 
 
 class ModelConfig(TypedDict):
-    """The part of Triton's ModelConfig that is known of a model here."""
+    """The fields of Triton's ModelConfig that apply to this service."""
 
     name: str
     platform: str
     backend: str
-    max_batch_size: Annotated[int, Field(description="rows that a request may have")]
+    max_batch_size: Annotated[int, Field(description="Largest number of rows in a request.")]
     input: list[ConfigTensor]
     output: list[ConfigTensor]
 
 
 class Duration(TypedDict):
     count: int
-    ns: Annotated[int, Field(description="nanoseconds in all")]
+    ns: Annotated[int, Field(description="Total in nanoseconds.")]
 
 
 class InferenceStatistics(TypedDict):
@@ -135,7 +135,7 @@ class InferenceStatistics(TypedDict):
     fail: Duration
     queue: Duration
     compute_input: Duration
-    compute_infer: Annotated[Duration, Field(description="of batches, not of requests")]
+    compute_infer: Annotated[Duration, Field(description="Counts batches, not requests.")]
     compute_output: Duration
     cache_hit: Duration
 
@@ -143,15 +143,15 @@ class InferenceStatistics(TypedDict):
 class VersionStatistics(TypedDict):
     name: str
     version: str
-    last_inference: Annotated[int, Field(description="Unix time in milliseconds; 0: none")]
-    inference_count: Annotated[int, Field(description="rows that the model was asked, as a shadow too")]
-    execution_count: Annotated[int, Field(description="batches of them")]
+    last_inference: Annotated[int, Field(description="Unix time in milliseconds; 0 if there was none.")]
+    inference_count: Annotated[int, Field(description="Rows that the model has scored, including as a shadow.")]
+    execution_count: Annotated[int, Field(description="Batches that the model has scored.")]
     inference_stats: InferenceStatistics
-    batch_stats: Annotated[list[Any], Field(description="empty: not counted by size")]
+    batch_stats: Annotated[list[Any], Field(description="Always empty.")]
 
 
 class ModelStatistics(TypedDict):
-    """What all workers have counted since the service started; durations that are not measured have the count 0."""
+    """Counts of all workers since the service started. Durations that are not measured have the count 0."""
 
     model_stats: list[VersionStatistics]
 
@@ -159,25 +159,25 @@ class ModelStatistics(TypedDict):
 class IndexEntry(TypedDict):
     name: str
     version: str
-    state: Annotated[str, Field(description="READY or UNAVAILABLE")]
+    state: Annotated[str, Field(description="READY or UNAVAILABLE.")]
     reason: str
 
 
-def version_statistics(model: str, version: str, counted: Statistics) -> VersionStatistics:
-    """What was counted of a version, in Triton's words."""
+def version_statistics(model: str, version: str, statistics: Statistics) -> VersionStatistics:
+    """Return the counts of a version in Triton's format."""
     none = _duration(0, 0.0)
     return {
         "name": model,
         "version": version,
-        "last_inference": round(1000 * counted.last_time),
-        "inference_count": counted.rows,
-        "execution_count": counted.batches,
+        "last_inference": round(1000 * statistics.last_time),
+        "inference_count": statistics.rows,
+        "execution_count": statistics.batches,
         "inference_stats": {
-            "success": _duration(counted.answered, counted.answered_seconds),
-            "fail": _duration(counted.failed, counted.failed_seconds),
+            "success": _duration(statistics.answered, statistics.answered_seconds),
+            "fail": _duration(statistics.failed, statistics.failed_seconds),
             "queue": none,
             "compute_input": none,
-            "compute_infer": _duration(counted.scored, counted.model_seconds),
+            "compute_infer": _duration(statistics.scored, statistics.model_seconds),
             "compute_output": none,
             "cache_hit": none,
         },
@@ -189,11 +189,11 @@ def _duration(count: int, seconds: float) -> Duration:
     return {"count": count, "ns": round(1e9 * seconds)}
 
 
-_NOTHING = "changes nothing"
+_NOTHING = "Has no effect."
 _WHOLE: Schema = {"type": "integer", "minimum": 0}
 INDEX_BODY = {
     "content": {
-        JSON: {"schema": object_of({"ready": {"type": "boolean", "description": "only those that are loaded"}})}
+        JSON: {"schema": object_of({"ready": {"type": "boolean", "description": "List only loaded versions."}})}
     }
 }
 _PARAMETERS = object_of(
@@ -204,12 +204,12 @@ _PARAMETERS = object_of(
         "binary_data_output": {"type": "boolean"},
         "timeout": {
             **_WHOLE,
-            "description": "microseconds that the answer may take; 0: no limit of the caller's own",
+            "description": "Time limit of the answer in microseconds. 0: none beyond the service's own.",
         },
         "priority": {**_WHOLE, "description": _NOTHING},
         "sequence_id": {
             "oneOf": [_WHOLE, {"type": "string", "maxLength": MAX_SEQUENCE_ID}],
-            "description": f"{_NOTHING}: no model keeps a state",
+            "description": f"{_NOTHING} Models keep no state.",
         },
         "sequence_start": {"type": "boolean", "description": _NOTHING},
         "sequence_end": {"type": "boolean", "description": _NOTHING},
@@ -220,8 +220,8 @@ _INPUT = object_of(
         "name": {"enum": [kind.tensor for kind in KINDS]},
         "shape": list_of({"type": "integer"}, minItems=1),
         "datatype": {"enum": [*DTYPES, BYTES]},
-        "parameters": {"type": "object", "description": "binary_data_size"},
-        "data": {"type": "array", "description": "flat or nested, row by row"},
+        "parameters": {"type": "object", "description": "Holds binary_data_size."},
+        "data": {"type": "array", "description": "Flat or nested, row by row."},
     },
     ["name", "shape", "datatype"],
     is_open=True,
@@ -232,8 +232,8 @@ _OUTPUT_PARAMETERS = object_of(
         "classification": {
             "type": "integer",
             "minimum": 1,
-            "description": f"of {' and '.join(CLASSIFIED)}: the classes with the highest values, so many, as texts"
-            " value:index:label, in place of the tensor",
+            "description": f"For {' and '.join(CLASSIFIED)}: return this many classes with the highest values, as texts"
+            " value:index:label, instead of the tensor.",
         },
     },
     is_open=True,
@@ -243,23 +243,26 @@ BODY = body_of(
     {
         JSON: object_of(
             {
-                "id": TEXT,
-                "parameters": _PARAMETERS,
-                "inputs": list_of(_INPUT, minItems=1, maxItems=1),
-                "outputs": list_of(_OUTPUT),
+                "id": {**TEXT, "description": "Id of the request, which the answer repeats."},
+                "parameters": {**_PARAMETERS, "description": "Parameters of all rows."},
+                "inputs": list_of(_INPUT, minItems=1, maxItems=1, description="The one input tensor."),
+                "outputs": list_of(
+                    _OUTPUT,
+                    description="Requested outputs. Default: prediction_id, label, probabilities, and any decision.",
+                ),
             },
             ["inputs"],
         ),
         RAW: {
             **BINARY,
-            "description": "the same JSON without data, of Inference-Header-Content-Length bytes, then the tensor",
+            "description": "The same JSON without data, Inference-Header-Content-Length bytes long, then the tensor.",
         },
     }
 )
 
 
 def examples(engine: Engine) -> documentation.Examples:
-    """Return bodies that the engine answers: a made-up input, if it is small."""
+    """Return example bodies with a generated input, or none if the input is large."""
     kind = engine.input
     values = kind.made_up()
     if len(values) > SMALL:

@@ -31,16 +31,16 @@ DTYPES: dict[str, np.dtype[Any]] = {
     "FP32": np.dtype("<f4"),
     "FP64": np.dtype("<f8"),
 }
-"""The protocol's types of numbers; whichever an input has, its values must be those of the model's kind of input."""
+"""Numeric types of the protocol. With each of them, the values must be valid for the model's kind of input."""
 BYTES = "BYTES"
-"""The protocol's type of texts."""
+"""Type of texts in the protocol."""
 HEADER_LENGTH = "inference-header-content-length"
-"""Bytes of JSON at the beginning of a body that goes on with binary tensors."""
+"""Header with the number of JSON bytes at the beginning of a body; binary tensors follow them."""
 
 
 @dataclass(frozen=True)
 class Output:
-    """One tensor of an answer; texts are a list."""
+    """Tensor of an answer. Texts are a list."""
 
     name: str
     datatype: str
@@ -48,11 +48,11 @@ class Output:
     values: npt.NDArray[Any] | list[str]
 
     def data(self) -> list[Any]:
-        """Flat, row by row."""
+        """Return the values as a flat list, row by row."""
         return self.values if isinstance(self.values, list) else self.values.ravel().tolist()
 
     def binary(self) -> bytes:
-        """Little-endian numbers; before each text its length in bytes, as uint32."""
+        """Return little-endian numbers, or texts that each follow their length in bytes (uint32)."""
         if isinstance(self.values, list):
             encoded = [text.encode() for text in self.values]
             return b"".join(itertools.chain.from_iterable((struct.pack("<I", len(t)), t) for t in encoded))
@@ -60,16 +60,18 @@ class Output:
 
 
 def inputs_of(tensors: Any, binary: bytes, kind: InputKind, limits: Limits) -> Inputs:
-    """The rows of an infer request: its one input, named as the kind's tensor, of any type in DTYPES, N x its shape.
+    """Return the rows of an infer request.
+
+    Its one input has the kind's name, a type in DTYPES and the shape N x the kind's shape.
 
     Raises:
-        ServiceError: another input, type or shape, data that do not fill it.
-        InputError: values that the kind does not have, too many rows.
+        ServiceError: Another input, type or shape, or data that do not fill it.
+        InputError: Values that the kind does not allow, or too many rows.
     """
     names = [i.get("name") if isinstance(i, dict) else None for i in tensors] if isinstance(tensors, list) else None
     if names != [kind.tensor] or not isinstance(tensors, list):
         shown = short(names) if names is not None else short(tensors)
-        raise _invalid(f"inputs are {shown}; the model takes one, named {kind.tensor!r}")
+        raise _invalid(f"inputs are {shown}; expected one input, named {kind.tensor!r}")
     (tensor,) = tensors
     if unknown := tensor.keys() - {"name", "shape", "datatype", "parameters", "data"}:
         raise _invalid(f"the input has an unknown key {short(min(unknown))}")
@@ -79,37 +81,37 @@ def inputs_of(tensors: Any, binary: bytes, kind: InputKind, limits: Limits) -> I
         raise _invalid(f"the input's datatype is {short(datatype)}; allowed are {', '.join(allowed)}")
     wanted = list(kind.tensor_shape)
     whole = isinstance(shape, list) and all(type(size) is int for size in shape)
-    column = not wanted and whole and shape[1:] == [1]  # as Triton's models of texts have it
+    column = not wanted and whole and shape[1:] == [1]  # the shape of Triton's models of texts
     if not whole or not (shape[1:] == wanted or column) or shape[0] < 0:
-        raise _invalid(f"the input's shape is {short(shape)}; the model takes {['N', *wanted]}".replace("'N'", "N"))
+        raise _invalid(f"the input's shape is {short(shape)}; expected {['N', *wanted]}".replace("'N'", "N"))
     kind.check_count(shape[0], limits)
     parameters = tensor.get("parameters", {})
     size = parameters.get("binary_data_size") if isinstance(parameters, dict) else None
     if size is None:
         if binary:
-            raise _invalid(f"{len(binary):,} bytes follow the JSON; the input has no binary_data_size")
+            raise _invalid(f"{len(binary):,} bytes follow the JSON, but the input has no binary_data_size")
         return kind.from_values(_flat(tensor.get("data"), shape), shape[0], kind.tensor, limits)
     if "data" in tensor:
         raise _invalid("the input has data and binary_data_size; give one of them")
     if datatype == BYTES:
         if size != len(binary):
-            raise _invalid(f"binary_data_size is {short(size)}, {len(binary):,} bytes follow the JSON")
+            raise _invalid(f"binary_data_size is {short(size)}, but {len(binary):,} bytes follow the JSON")
         return kind.from_values(_texts(binary, shape[0]), shape[0], kind.tensor, limits)
     expected = math.prod(shape) * DTYPES[datatype].itemsize
     if size != len(binary) or size != expected:
-        problem = f"binary_data_size is {short(size)}, {len(binary):,} bytes follow the JSON"
+        problem = f"binary_data_size is {short(size)}, and {len(binary):,} bytes follow the JSON"
         raise _invalid(f"{problem}; {shape} of {datatype} needs {expected:,}")
-    return kind.checked(np.frombuffer(binary, DTYPES[datatype]).reshape(shape), f"the input {kind.tensor!r}")
+    return kind.check_rows(np.frombuffer(binary, DTYPES[datatype]).reshape(shape), f"the input {kind.tensor!r}")
 
 
 def _texts(binary: bytes, count: int) -> list[str]:
-    """Before each text its length in bytes, as uint32."""
+    """Decode texts that each follow their length in bytes (uint32)."""
     texts, place = list[str](), 0
     while place < len(binary):
         (length,) = struct.unpack_from("<I", binary, place) if place + 4 <= len(binary) else (len(binary),)
         end = place + 4 + length
         if end > len(binary):
-            raise _invalid(f"text {len(texts)} ends behind the {len(binary):,} bytes of the tensor")
+            raise _invalid(f"text {len(texts)} extends beyond the {len(binary):,} bytes of the tensor")
         try:
             texts.append(binary[place + 4 : end].decode())
         except UnicodeDecodeError as error:
@@ -118,12 +120,12 @@ def _texts(binary: bytes, count: int) -> list[str]:
             raise _invalid(f"{problem}; send it as UTF-8") from None
         place = end
     if len(texts) != count:
-        raise _invalid(f"the tensor holds {len(texts):,} texts; its shape says {count:,}")
+        raise _invalid(f"the tensor holds {len(texts):,} texts, but its shape says {count:,}")
     return texts
 
 
 def _flat(data: Any, shape: list[int]) -> list[Any]:
-    """The values row by row, of data that are flat, or nested as the shape says."""
+    """Return the values row by row, from data that are flat or nested like the shape."""
     if not isinstance(data, list):
         raise _invalid(f"the input's data is {short(data)}; expected a list of values")
     flat = data
@@ -134,7 +136,7 @@ def _flat(data: Any, shape: list[int]) -> list[Any]:
             if axis + 1 < len(shape):
                 flat = _children(flat, shape[axis + 1], axis + 1)
     if len(flat) != math.prod(shape):
-        raise _invalid(f"the input's data has {len(flat):,} values; {shape} needs {math.prod(shape):,}")
+        raise _invalid(f"the input's data has {len(flat):,} values, but {shape} needs {math.prod(shape):,}")
     return flat
 
 
@@ -142,5 +144,5 @@ def _children(parents: list[Any], size: int, axis: int) -> list[Any]:
     for parent in parents:
         if not isinstance(parent, list) or len(parent) != size:
             content = f"{len(parent):,} values" if isinstance(parent, list) else short(parent)
-            raise _invalid(f"the input's data is not as its shape: axis {axis} has {content}, not {size}")
+            raise _invalid(f"the input's data does not match its shape: axis {axis} has {content}, not {size}")
     return list(itertools.chain.from_iterable(parents))

@@ -1,1 +1,1 @@
-"""Labels that come back, and labelled answers that go out."""
+"""Labels of answers: receiving, voiding and settling them, and exporting labelled answers."""

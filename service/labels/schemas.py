@@ -1,4 +1,4 @@
-"""The documented bodies of POST /feedback; those of answers are what is sent."""
+"""Documented bodies of POST /feedback. The answers are validated with the same models."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ EXAMPLE_IMPORT = "labels-of-january"
 
 
 class LabelsStored(BaseModel):
-    """The four counts add up to the number of labels sent."""
+    """Result of a JSON call. The four counts add up to the number of labels sent."""
 
     model_config = ConfigDict(
         json_schema_extra={
@@ -32,14 +32,14 @@ class LabelsStored(BaseModel):
     )
 
     stored: int
-    already_known: int = Field(description="the same label again: counted once")
-    corrected: int = Field(description='replaced by a different label, with `"correct": true`')
-    held: int = Field(description="for an id of your own whose prediction has not come yet")
-    import_id: str = Field(description="the import that these labels are of: they can be voided together")
+    already_known: int = Field(description="The same label was stored already. It counts once.")
+    corrected: int = Field(description='Replaced by a different label, with `"correct": true`.')
+    held: int = Field(description="Held for your own id until its prediction arrives.")
+    import_id: str = Field(description="Import of these labels. You can void them together.")
 
 
 class BulkSummary(BaseModel):
-    """The outcomes of the rows of a CSV or JSON-lines body; the counts add up to `rows`."""
+    """Outcomes of the rows of a CSV or JSON lines body. The counts add up to `rows`."""
 
     rows: int
     stored: int
@@ -47,12 +47,12 @@ class BulkSummary(BaseModel):
     corrected: int
     held: int
     failed: int
-    import_id: str = Field(description="the import that these labels are of: they can be voided together")
-    problems: list[BadRow] = Field(description="the first 20 that failed")
+    import_id: str = Field(description="Import of these labels. You can void them together.")
+    problems: list[BadRow] = Field(description="The first 20 rows that failed.")
 
     @classmethod
     def of(cls, import_id: str, report: Report) -> BulkSummary:
-        """Return the summary of a report of rows."""
+        """Return the summary of a report on rows."""
         names = ("stored", "already_known", "corrected", "held", "failed")
         counts = {name: report.outcomes[name] for name in names}
         return cls(rows=report.rows, **counts, import_id=import_id, problems=bad_rows(report.refusals))
@@ -61,25 +61,25 @@ class BulkSummary(BaseModel):
 _IMPORT = {
     "type": "string",
     "pattern": PATTERN,
-    "description": "names the import of the call, as the header does; default: the service makes one",
+    "description": "Name of the call's import, the same as in the header. Default: the service makes one.",
 }
 _ROW = {
     **object_of(
         {
-            "id": {"type": "string", "minLength": 1, "maxLength": MAX_ID},
+            "id": {"type": "string", "minLength": 1, "maxLength": MAX_ID, "description": "Id of the prediction."},
             "label": {
                 "oneOf": [TEXT, {"type": "integer"}],
-                "description": "a class by name; a whole number is the name that its digits are",
+                "description": "Class by name. A whole number is read as a name.",
             },
             "index": {
                 "type": "integer",
                 "minimum": 0,
-                "description": "instead, a class by its place in classes, from 0",
+                "description": "Instead of label: class by its position, from 0.",
             },
-            "correct": {"type": "boolean", "default": False, "description": "replace a different label"},
+            "correct": {"type": "boolean", "default": False, "description": "Replace a different label."},
             "model": {
                 **TEXT,
-                "description": "of an own id that has not been predicted yet, or that two models know",
+                "description": "Model of your own id. Needed if it is not predicted yet, or if two models have it.",
             },
         },
         ["id"],
@@ -88,9 +88,13 @@ _ROW = {
 }
 _ROWS = object_of(
     {
-        "labels": list_of(_ROW, minItems=1),
-        "correct": {"type": "boolean", "default": False, "description": "for all rows without their own"},
-        "model": {**TEXT, "description": "for all rows without their own"},
+        "labels": list_of(_ROW, minItems=1, description="Several labels. Each has the keys of a single one."),
+        "correct": {
+            "type": "boolean",
+            "default": False,
+            "description": "Value for all rows that have none of their own.",
+        },
+        "model": {**TEXT, "description": "Value for all rows that have none of their own."},
         "import_id": _IMPORT,
     },
     ["labels"],
@@ -102,14 +106,14 @@ PARAMETERS = [
         "in": "header",
         "required": False,
         "schema": {"type": "string", "pattern": PATTERN},
-        "description": "names the import of the call; default: the service makes one, which its answer names",
+        "description": "Name of the call's import. Default: the service makes one and returns it.",
     },
 ]
 BODY = body_of({JSON: {"oneOf": [_ONE, _ROWS]}, CSV: TEXT, NDJSON: TEXT})
 
 
 def examples(version: Version) -> documentation.Examples:
-    """Labels of ids that nothing was predicted for: they are held, and enter no report."""
+    """Return example labels for ids that have no prediction. They are held and enter no report."""
     rows: list[dict[str, Any]] = [
         {"id": f"example-{n}", "label": version.classes[0], "model": version.model} for n in range(1, 5)
     ]

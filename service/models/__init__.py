@@ -1,1 +1,1 @@
-"""From the model directory to answers."""
+"""Models: loading published bundles, batching requests and answering them."""

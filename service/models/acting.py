@@ -1,4 +1,4 @@
-"""Decisions of versions with a promise to act alone, and the audit of the answers that act."""
+"""Decisions of versions with a promise to act alone, and the audit of answers that act."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from trueodds.bundle import ActAlone, Decision
 from trueodds.sums.inputs import Array
 
 _PERSON = b"trueodds audit"
-"""Keeps the draw apart from other draws by a hash of the same id."""
+"""Personalisation of the hash, which keeps this draw independent of other draws with the same id."""
 
 
 class Acting(TypedDict, total=False):
-    """The keys of an answer that speak of acting alone."""
+    """Keys of an answer about acting alone."""
 
     decision: Decision
     audit: bool
 
 
 def is_audited(id_: str, share: float) -> bool:
-    """Draw whether an acting answer is audited: with the probability `share`, and always the same for one id."""
+    """Draw whether an acting answer is audited, with probability `share`. The result is always the same for an id."""
     digest = hashlib.blake2b(id_.encode("utf-8", "surrogatepass"), digest_size=8, person=_PERSON).digest()
     return int.from_bytes(digest, "big") < share * 2.0**64
 
@@ -32,24 +32,27 @@ def propensities(
     share: float,
     confidence_N: Array,
     tags: Sequence[str | None],
-    given: Sequence[float | None],
+    own_propensities: Sequence[float | None],
 ) -> list[float | None]:
-    """Give each answer its chance of a label: its caller's, else 1 where it escalates and `share` where it acts.
+    """Return each answer's probability of getting a label.
 
-    A share of 0, or no promise: only the caller's.
+    It is the caller's own if given, else 1 for an answer that escalates and `share` for one that acts. With a share of
+    0, or without a promise, it is only the caller's.
     """
     if promise is None or not share:
-        return list(given)
+        return list(own_propensities)
     acts = promise.acts(confidence_N, tags).tolist()
-    return [(share if acting else 1.0) if own is None else own for acting, own in zip(acts, given, strict=True)]
+    return [
+        (share if acting else 1.0) if own is None else own for acting, own in zip(acts, own_propensities, strict=True)
+    ]
 
 
 def acting_of(
     promise: ActAlone, share: float, id_: str, confidence: float, tag: str | None, propensity: float | None
 ) -> Acting:
-    """Say of one stored answer whether it acts, and of one that acts under the audit whether its label is asked for.
+    """Return whether a stored answer acts and, for an audited one, whether its label is requested.
 
-    An answer is under the audit where its propensity is the audit's `share`; a caller's own propensity means that the
+    An answer is under the audit if its propensity equals the audit's `share`. A caller's own propensity means that the
     caller chooses the labels.
     """
     decision = promise.decision(confidence, tag)

@@ -1,7 +1,7 @@
-"""Requests that wait for a model, and what becomes of them. Who scores takes what is waiting and never waits for more.
+"""Dynamic batching: a model scores everything that is queued and never waits to fill a batch.
 
-A batch goes through two stages: `score`, in a thread of the model (`service.models.lanes`) or on the event loop itself
-(`Inline`), and `finish` (storing), on the event loop.
+A batch has two stages. `score` runs in a thread of the model (`service.models.lanes`) or on the event loop (`Inline`).
+`finish`, which stores the answers, always runs on the event loop.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from service.errors import ENDING, CallerGoneError, ServiceError
 from trueodds.texts import plural
 
 UNSTORED = 3
-"""Batches that may be scored but not stored: enough to overlap, few enough that a slow disk fills the queue."""
+"""Number of batches that may be scored but not stored: enough to overlap, and few enough to notice a slow disk."""
 LONG_WAIT = 0.1
-"""Seconds in the queue after which it is worth asking whether the caller is still there."""
+"""Seconds in the queue after which the batcher checks whether the caller is still connected."""
 
 Call = TypeVar("Call", bound=Sized)
 Scored = TypeVar("Scored")
@@ -31,19 +31,19 @@ Gone = Callable[[], Awaitable[bool]]
 
 @dataclass(frozen=True)
 class Request(Generic[Call, Result]):
-    """A call that waits, and who waits for it."""
+    """Call in the queue, and the future of its caller."""
 
     call: Call
     future: asyncio.Future[Result]
     since: float
-    gone: Gone | None
+    is_gone: Gone | None
 
 
 class Batcher(ABC, Generic[Call, Scored, Result]):
-    """`await submit(call)` gives the result of one request. Use between `start` and `close`.
+    """Queue of calls, answered with `await submit(call)` between `start` and `close`.
 
-    `score` takes the calls of several requests, and whether the batch has all cores; where it raises, it is called
-    again for each of them. `finish` gives each request its result, in the same order.
+    `score` takes the calls of several requests, and whether the batch has all cores. If it raises, it is called again
+    for each request alone. `finish` returns the results in the order of the requests.
     """
 
     def __init__(
@@ -55,31 +55,31 @@ class Batcher(ABC, Generic[Call, Scored, Result]):
         max_waiting: int,
         noun: str,
     ) -> None:
-        """`noun`: what is waiting, in messages."""
+        """Make a batcher. `noun` names an input in messages."""
         self._score, self._finish, self._noun = score, finish, noun
         self._max_batch, self._max_waiting = max_batch, max_waiting
         self._queue: deque[Request[Call, Result]] = deque()
         self.waiting = 0
-        """Inputs in the queue."""
+        """Number of inputs in the queue."""
         self._changed = threading.Condition()
-        """Guards the queue and what follows."""
+        """Guards the queue and the fields below."""
         self._settling = 0
-        """Inputs that are scored and not answered yet."""
+        """Number of inputs that are scored but not answered yet."""
         self._room = UNSTORED
-        """Batches that may still be scored before one of them is stored."""
+        """Number of batches that may still be scored before one of them is stored."""
         self._closing = False
         self._finishing: set[asyncio.Task[None]] = set()
         self._asking: asyncio.Task[None] | None = None
         self._limits: dict[asyncio.Future[Result], tuple[float, float]] = {}
-        """When a request's time is up on the loop's clock, and how many seconds it had."""
+        """End of each request's time on the loop's clock, and the seconds that it had."""
         self._timer: asyncio.TimerHandle | None = None
 
     def start(self) -> None:
-        """Begin to score, on the event loop that runs."""
+        """Start scoring, on the running event loop."""
         self._loop = asyncio.get_running_loop()
 
     async def close(self) -> None:
-        """Answer what is queued, then stop."""
+        """Answer the queued calls, then stop."""
         with self._changed:
             self._closing = True
         await self._end()
@@ -91,38 +91,42 @@ class Batcher(ABC, Generic[Call, Scored, Result]):
 
     @abstractmethod
     async def _end(self) -> None:
-        """Wait until the queue is empty and nothing is scored any more."""
+        """Wait until the queue is empty and nothing is being scored."""
 
     @abstractmethod
     def _offer(self) -> None:
-        """Tell whoever scores that there may be work; called with the lock, on the event loop."""
+        """Notify the scorer of new work. It is called on the event loop, with the lock held."""
 
     async def submit(
-        self, call: Call, *, gone: Gone | None = None, seconds: float | None = None, left: float | None = None
+        self, call: Call, *, is_gone: Gone | None = None, seconds: float | None = None, left: float | None = None
     ) -> Result:
-        """Wait for the result. A caller who cancels, or is `gone` after a long wait, is not scored.
+        """Queue a call and return its result. A caller who has cancelled or disconnected is skipped.
 
-        `left`: what is left of the `seconds` that the answer may take; all of them by default.
+        Args:
+            call: The call.
+            is_gone: Tells whether the caller has disconnected.
+            seconds: Time limit of the answer.
+            left: Remainder of `seconds`; all of it by default.
 
         Raises:
-            ServiceError: 503 with Retry-After when the queue is full, the service is shutting down, or the answer
-                takes longer than `seconds`.
-            CallerGoneError: `gone` said so.
-            BaseException: whatever `score` raised for this request, or `finish` for the batch.
+            ServiceError: 503 with Retry-After if the queue is full, the service is shutting down, or the answer takes
+                longer than `seconds`.
+            CallerGoneError: The caller has disconnected.
+            BaseException: The exception that `score` raised for this request, or `finish` for its batch.
         """
         if self._closing:
             raise ServiceError(503, "shutting_down", "the service is shutting down; try again", retry_after=1)
         if self.waiting and self.waiting + len(call) > self._max_waiting:
             waiting = plural(self.waiting, f"{self._noun} is", f"{self._noun}s are")
-            message = f"{waiting} waiting, the limit is {self._max_waiting:,}; try again in a second"
+            message = f"{waiting} waiting; the limit is {self._max_waiting:,}. Try again in a second"
             raise ServiceError(503, "queue_full", message, retry_after=1)
         loop = asyncio.get_running_loop()
         future: asyncio.Future[Result] = loop.create_future()
         with self._changed:
-            self._queue.append(Request(call, future, time.monotonic(), gone))
+            self._queue.append(Request(call, future, time.monotonic(), is_gone))
             self.waiting += len(call)
             self._offer()
-        if gone and self._asking is None:
+        if is_gone and self._asking is None:
             self._asking = asyncio.create_task(self._ask())
         if seconds:
             self._limit(future, seconds, seconds if left is None else left)
@@ -132,7 +136,7 @@ class Batcher(ABC, Generic[Call, Scored, Result]):
             self._limits.pop(future, None)
 
     def _limit(self, future: asyncio.Future[Result], seconds: float, left: float) -> None:
-        """Fail it when its time is up; one timer for all, for one each took 5 us of an image's time."""
+        """Fail the future when its time is up. All share one timer, because one each took 5 us per image."""
         end = self._loop.time() + left
         self._limits[future] = end, seconds
         if self._timer is None or end < self._timer.when():
@@ -149,24 +153,24 @@ class Batcher(ABC, Generic[Call, Scored, Result]):
             self._timer = self._loop.call_at(min(ends), self._look_at_limits)
 
     async def _ask(self) -> None:
-        """Look for callers who are gone, while anything waits."""
+        """While calls wait, look for callers who have disconnected."""
         try:
             while self._queue:
                 await asyncio.sleep(LONG_WAIT)
                 with self._changed:
                     late = [r for r in self._queue if time.monotonic() - r.since > LONG_WAIT]
                 for request in late:
-                    if request.gone and not request.future.done() and await request.gone():
+                    if request.is_gone and not request.future.done() and await request.is_gone():
                         _fail([request], CallerGoneError())
         finally:
             self._asking = None
 
-    # For whoever scores.
+    # For the scorer.
 
     def _parts(
         self, batch: list[Request[Call, Result]], alone: bool
     ) -> list[tuple[list[Request[Call, Result]], Scored | BaseException]]:
-        """A batch and what scoring it gave; where it failed, each request by itself: only one may be to blame."""
+        """Score a batch. If that fails, score each request alone, because only one of them may be at fault."""
         try:
             return [(batch, self._score([r.call for r in batch], alone))]
         except ENDING:
@@ -182,12 +186,12 @@ class Batcher(ABC, Generic[Call, Scored, Result]):
         while self._queue and (not batch or size + len(self._queue[0].call) <= most):
             request = self._queue.popleft()
             self.waiting -= len(request.call)
-            if not request.future.done():  # else its caller gave up
+            if not request.future.done():  # otherwise its caller has given up
                 batch.append(request)
                 size += len(request.call)
         return batch
 
-    def _scored(self, batch: list[Request[Call, Result]], outcome: Scored | BaseException) -> None:
+    def _finish_later(self, batch: list[Request[Call, Result]], outcome: Scored | BaseException) -> None:
         task = asyncio.create_task(self._settle(batch, outcome))
         self._finishing.add(task)
         task.add_done_callback(self._finishing.discard)
@@ -218,7 +222,7 @@ def inputs_of(batch: list[Request[Call, Result]]) -> int:
 
 
 def too_slow(seconds: float, noun: str) -> ServiceError:
-    """The answer's time is up."""
+    """Return the error for an answer whose time is up."""
     message = f"the answer took more than {seconds:g} s; try again later, or with fewer {noun}s"
     return ServiceError(503, "too_slow", message, retry_after=1)
 
@@ -234,13 +238,12 @@ def _fail(batch: list[Request[Call, Result]], error: BaseException) -> None:
 
 
 class Inline(Batcher[Call, Scored, Result]):
-    """Scores batches on the event loop itself, once a turn of it brings nothing more: for a model that takes less time
-    than a thread's turn.
+    """Batcher that scores on the event loop, once a turn of the loop adds nothing more. For very fast models.
 
-    To hand a batch to a thread and its scores back takes some .3 ms of processor time, more than a small model takes
-    for all of it; and two threads of Python wait for each other in any case. Measured with vectors in 2 cores, answers
-    a second with a thread and without: gradient boosting, 2 us a row, 6,300 and 7,900 at 32 clients, 3,100 and 4,700 at
-    8; a net of 22 us a row 5,000 and 6,600; one of 88 us 5,700 and 4,300, which is why slower models have a thread.
+    Handing a batch to a thread and back takes about .3 ms of processor time, more than a small model needs in total,
+    and two Python threads wait for each other anyway. Measured with vectors on 2 cores, in answers per second with a
+    thread and without: gradient boosting (2 us per row) 6,300 and 7,900 with 32 clients, 3,100 and 4,700 with 8; a net
+    of 22 us per row 5,000 and 6,600; a net of 88 us per row 5,700 and 4,300. So slower models use a thread.
     """
 
     _looking = False
@@ -255,7 +258,7 @@ class Inline(Batcher[Call, Scored, Result]):
             self._loop.call_soon(self._look, 0)
 
     def _look(self, before: int) -> None:
-        """`before`: the inputs that waited a turn ago."""
+        """Score if nothing was added since the last turn of the loop, when `before` inputs waited."""
         if before != self.waiting < self._max_batch:
             self._loop.call_soon(self._look, self.waiting)
             return
@@ -266,9 +269,9 @@ class Inline(Batcher[Call, Scored, Result]):
             parts = self._parts(batch, alone=True)
             with self._changed:
                 self._settling += inputs_of(batch)
-                self._room -= len(parts)  # every part gives back the room of one
+                self._room -= len(parts)  # each part frees one place when it is stored
             for part, outcome in parts:
-                self._scored(part, outcome)
+                self._finish_later(part, outcome)
         with self._changed:
             if self._queue:
                 self._offer()

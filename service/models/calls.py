@@ -1,4 +1,4 @@
-"""The calls of a model and their results."""
+"""Calls of a model and their results."""
 
 from __future__ import annotations
 
@@ -16,29 +16,29 @@ from service.store.rows import EarlierPrediction, PredictionBatch, Version
 from trueodds.inputs import InputKind, Inputs
 from trueodds.texts import short
 
-SHOWN = 20
-"""Conflicting ids that an error lists."""
+MOST_LISTED = 20
+"""Largest number of conflicting ids that an error lists."""
 Versions = Callable[[str], Awaitable[Version]]
 
 
 @dataclass(frozen=True)
 class PredictionCall:
-    """The inputs of one call, and what its caller says about them; a list has an entry for every input."""
+    """Inputs of one call with the caller's details. Each list has one entry per input."""
 
     inputs: Inputs
     request_id: str
     ids: list[str] | None = None
-    """The caller's own."""
+    """Ids of the caller's own."""
     tags: list[str | None] | None = None
     propensities: list[float | None] | None = None
     columns: Mapping[str, str] | None = None
-    """Columns of a CSV body that are written in another way than the model's, by its names."""
+    """Columns of a CSV body that are spelled differently from the model's features, by feature name."""
 
     def __len__(self) -> int:
         return len(self.inputs)
 
     def digests(self, kind: InputKind) -> list[bytes | None]:
-        """Digests that tell the same input from another, for ids of the caller's own."""
+        """Return digests that identify the inputs, for callers' own ids."""
         if self.ids is None:
             return [None] * len(self)
         return [hashlib.blake2b(kind.encode(row), digest_size=16).digest() for row in self.inputs]
@@ -46,33 +46,33 @@ class PredictionCall:
 
 @dataclass
 class PredictionResult:
-    """The stored answers to one call."""
+    """Stored answers to one call."""
 
     version: Version
     ids: list[str]
     logits_NC: npt.NDArray[np.float32]
-    """Each row minus its maximum."""
+    """Logits, each row minus its maximum."""
     probabilities_NC: npt.NDArray[np.float64]
     index_N: npt.NDArray[np.intp]
     tags: list[str | None]
     propensities: list[float | None]
     repeated: dict[int, Version] = field(default_factory=dict)
-    """Rows whose id was known already: they are the stored answers, of these versions."""
+    """Rows whose id was answered before: they hold the stored answers, of these versions."""
 
     def __len__(self) -> int:
         return len(self.ids)
 
     def classes(self, row: int) -> tuple[str, ...]:
-        """The classes that row's index and probabilities are of."""
+        """Return the classes of a row's index and probabilities."""
         return self.version_of(row).classes
 
     def version_of(self, row: int) -> Version:
-        """The version that gave a row's answer."""
+        """Return the version that gave a row's answer."""
         return self.repeated.get(row, self.version)
 
 
 def split(batch: PredictionBatch, version: Version, sizes: list[int]) -> list[PredictionResult]:
-    """One result for each of the calls of these sizes, whose rows follow each other in the batch."""
+    """Split a batch into one result per call. `sizes` has the numbers of rows of the calls, in order."""
     results, start = [], 0
     for size in sizes:
         rows = slice(start, start + size)
@@ -86,19 +86,19 @@ def split(batch: PredictionBatch, version: Version, sizes: list[int]) -> list[Pr
 async def repeat(
     result: PredictionResult, earlier: list[EarlierPrediction | None], versions: Versions
 ) -> PredictionResult | ServiceError:
-    """The result with what was stored earlier in place of what was scored again; an error where inputs differ."""
+    """Return the result with earlier stored answers in place of new ones, or an error if inputs differ."""
     if conflicts := [result.ids[row] for row, known in enumerate(earlier) if known and known.logits is None]:
-        shown = ", ".join(short(id_) for id_ in conflicts[:SHOWN])
+        shown = ", ".join(short(id_) for id_ in conflicts[:MOST_LISTED])
         message = (
-            f"another input came earlier with the id {shown}; send the same input to get its stored answer, or a new id"
+            f"the id {shown} was used for another input; send the same input to get its stored answer, or a new id"
         )
-        return ServiceError(409, "conflicting_input", message, details={"ids": conflicts[:SHOWN]})
-    # Another version may have other classes: then its rows have another length.
+        return ServiceError(409, "conflicting_input", message, details={"ids": conflicts[:MOST_LISTED]})
+    # An earlier version may have other classes, and so rows of another length.
     logits, probabilities, index = list(result.logits_NC), list(result.probabilities_NC), result.index_N.copy()
     for row, known in enumerate(earlier):
         if known and known.logits is not None:
             version = await versions(known.version)
-            scores = _stored(known.logits, version)
+            scores = _scores_of(known.logits, version)
             logits[row], probabilities[row], index[row] = (
                 scores.logits_NC[0],
                 scores.probabilities_NC[0],
@@ -107,19 +107,19 @@ async def repeat(
             result.repeated[row] = version
             result.tags[row], result.propensities[row] = known.tag, known.propensity
     if len({len(row) for row in logits}) > 1:
-        message = "these ids were answered by versions with other classes; ask for them in calls of their own"
+        message = "these ids were answered by versions with other classes; request them in separate calls"
         return ServiceError(409, "conflicting_versions", message)
     return replace(result, logits_NC=np.stack(logits), probabilities_NC=np.stack(probabilities), index_N=index)
 
 
-def _stored(logits: bytes, version: Version) -> Scores:
+def _scores_of(logits: bytes, version: Version) -> Scores:
     return of_logits(version.calibrator, np.frombuffer(logits, "<f4").reshape(1, len(version.classes)))
 
 
 def acting_rows(result: PredictionResult, share: float) -> list[Acting]:
     """Return the decision on each row; empty for rows of a version without a promise.
 
-    `share`: of acting answers that are audited.
+    `share` is the audited share of the acting answers.
     """
     rows: list[Acting] = []
     for n, (id_, i) in enumerate(zip(result.ids, result.index_N.tolist(), strict=True)):

@@ -1,4 +1,4 @@
-"""A model version behind its queue: inputs in, durably stored predictions out."""
+"""Engine: a model version behind its queue. It takes inputs and returns durably stored predictions."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ from trueodds.inputs import InputKind
 Scored = tuple[PredictionBatch, list[PredictionCall]]
 _Batcher = Batcher[PredictionCall, Scored, PredictionResult | BaseException]
 Find = Callable[[str, str], Awaitable[Version]]
-"""The version of a model that stored answers are of."""
+"""Finder of the version that gave stored answers, by model and version."""
 
 
 class Engine:
-    """Between `start` and `close`, `predict` answers. `with engine:` keeps it from being closed meanwhile."""
+    """Answers `predict` between `start` and `close`. `with engine:` keeps it from being closed meanwhile."""
 
     def __init__(
         self,
@@ -43,20 +43,20 @@ class Engine:
         max_waiting: int,
         audit_share: float = 0.0,
     ) -> None:
-        """`audit_share`: of the answers that act alone, those whose labels are asked for."""
+        """Make an engine. `audit_share` is the audited share of the answers that act alone."""
         self.version: Version = model.version
         self.card: Card = model.bundle.card
         self.shadows: list[Shadow] = []
-        """Score the same inputs, once they are answered."""
+        """Shadows that score the same inputs after they are answered."""
         self._model, self._store, self._find = model, store, find
         self.audit_share = audit_share
         self._telemetry = telemetry.of(self.version.model, self.version.version)
         work, noun = (self._score, self._store_and_answer), self.input.noun
         lanes: _Batcher = Lanes(*work, max_batch=max_batch, max_waiting=max_waiting, noun=noun, lanes=model.lanes)
         self._small = min(max_batch, model.inline)
-        """Inputs of a call, and of a batch, that the event loop scores itself."""
+        """Number of inputs, of a call and of a batch, up to which the event loop scores."""
         self._batchers = [lanes]
-        """For large calls, and for small ones."""
+        """Batchers for large calls and, if there is one, for small calls."""
         if self._small:
             self._batchers.append(Inline(*work, max_batch=self._small, max_waiting=max_waiting, noun=noun))
         self._in_use = 0
@@ -85,13 +85,13 @@ class Engine:
             batcher.start()
 
     async def close(self) -> None:
-        """Let the requests that have this engine come to their end, then stop."""
+        """Wait for the requests that use this engine, then stop."""
         await self._unused.wait()
         for batcher in self._batchers:
             await batcher.close()
 
     def shadowing(self, slot: Slot, max_waiting: int) -> Shadow:
-        """This version as another's shadow, with a queue of its own."""
+        """Return this version as another version's shadow, with a queue of its own."""
         return Shadow(self._model, self._store, self._telemetry, slot, max_waiting=max_waiting)
 
     async def predict(
@@ -100,20 +100,24 @@ class Engine:
         *,
         seconds: float | None = None,
         left: float | None = None,
-        gone: Gone | None = None,
+        is_gone: Gone | None = None,
     ) -> PredictionResult:
-        """One answer per input, stored before it is returned.
+        """Answer each input. The answers are stored before this returns.
 
-        `left`: what is left of the `seconds` that the answer may take.
+        Args:
+            call: The inputs.
+            seconds: Time limit of the answer.
+            left: Remainder of `seconds`.
+            is_gone: Tells whether the caller has disconnected.
 
         Raises:
-            ServiceError: 503 where the queue is full or the answer takes longer than `seconds`; 409 for an id of the
-                caller's own that came with another input earlier.
-            CallerGoneError: the caller is `gone`.
-            StoreError: the predictions could not be stored.
+            ServiceError: 503 if the queue is full or the answer takes longer than `seconds`; 409 if a caller's own id
+                was used for another input.
+            CallerGoneError: The caller has disconnected.
+            StoreError: The predictions could not be stored.
         """
         batcher = self._batchers[-1 if len(call) <= self._small else 0]
-        result = await batcher.submit(call, gone=gone, seconds=seconds, left=left)
+        result = await batcher.submit(call, is_gone=is_gone, seconds=seconds, left=left)
         if isinstance(result, BaseException):
             raise result
         return result
@@ -122,7 +126,7 @@ class Engine:
         inputs = self.input.join([c.inputs for c in calls])
         now, began = time.time_ns() // 1_000_000, time.perf_counter()
         scores = self._model.score(inputs, alone=alone)
-        self._telemetry.scored(time.perf_counter() - began)
+        self._telemetry.count_scored(time.perf_counter() - began)
         own = any(c.ids for c in calls)
         ids = [i for c in calls for i in c.ids or new_ids(len(c), now)] if own else new_ids(len(inputs), now)
         tags: list[str | None] = [t for c in calls for t in c.tags or [None] * len(c)]
@@ -140,8 +144,8 @@ class Engine:
         )
         return batch, calls
 
-    async def _store_and_answer(self, scored: Scored) -> list[PredictionResult | BaseException]:
-        batch, calls = scored
+    async def _store_and_answer(self, batch_and_calls: Scored) -> list[PredictionResult | BaseException]:
+        batch, calls = batch_and_calls
         try:
             earlier = await self._store.put_predictions(batch)
         except Exception as error:
@@ -162,7 +166,7 @@ class Engine:
     async def _store_each(
         self, batch: PredictionBatch, calls: list[PredictionCall]
     ) -> list[PredictionResult | BaseException]:
-        """Each request by itself: the rows of one cannot be stored, and those of the others can."""
+        """Store each request by itself, because the rows of one request cannot be stored but those of others can."""
         work, start = [], 0
         for one in calls:
             work.append(self._store_and_answer((batch.rows(slice(start, start + len(one))), [one])))
@@ -180,6 +184,6 @@ class Engine:
             start += len(result)
             try:
                 settled.append(await repeat(result, rows, lambda v: self._find(self.version.model, v)))
-            except Exception as error:  # that request's own affair; the answers of all are stored
+            except Exception as error:  # concerns this request only; the answers of all are stored
                 settled.append(error)
         return settled

@@ -1,17 +1,16 @@
-"""A queue whose batches are scored in threads of the model, while the event loop reads and answers requests.
+"""Batcher that scores in threads of the model, while the event loop reads and answers requests.
 
-A thread takes its next batch itself: when the loop handed out batches, it first read all requests that had come, then
-waited for the model (ResNet-20 at 32 clients: 1,620 images a second, then 1,370).
+A thread takes its next batch itself. When the loop handed out batches, it first read all new requests and then waited
+for the model (ResNet-20 with 32 clients: 1,370 instead of 1,620 images per second).
 
-A slow model has as many lanes as cores. A batch that nothing competes with gets all cores; when more waits, every lane
-scores a batch of its own on one core: threads that share a batch wait for each other after every layer, and all of them
-for the one whose core answers a request (ResNet-18 in 2 cores, 32 clients: .88 of onnxruntime alone, .83 with shared
-threads).
+A slow model has as many lanes as cores. If only one batch waits, it gets all cores. If more wait, every lane scores a
+batch on one core. Threads that share a batch wait for each other after every layer, and for the one whose core answers
+a request (ResNet-18 on 2 cores with 32 clients: .83 of onnxruntime alone with shared threads, .88 without).
 
-A single lane's batch is at most half of what is here: it is scored while the event loop stores, answers and reads the
-other half. When a batch took all that waited, a few that came late were soon scored, and the model waited for the many
-whose answers were under way (ResNet-8 at 32 clients: 3,120 images a second, with halves 3,690; the slowest hundredth
-15.5 ms, then 12.9).
+A single lane takes at most half of all present inputs. The event loop stores, answers and reads the other half
+meanwhile. When a batch took everything, a few late inputs were soon scored, and the model waited for the many whose
+answers were under way (ResNet-8 with 32 clients: 3,120 images per second, with halves 3,690; slowest hundredth 15.5 ms,
+then 12.9).
 """
 
 from __future__ import annotations
@@ -24,11 +23,11 @@ from collections.abc import Awaitable, Callable, Sequence
 from service.models.batching import Batcher, Call, Request, Result, Scored, inputs_of
 
 FEW = 4
-"""Inputs that are not worth two batches, which cost more than they let overlap."""
+"""Number of inputs below which two batches cost more than their overlap saves."""
 
 
 class Lanes(Batcher[Call, Scored, Result]):
-    """A thread for each lane."""
+    """Batcher with a thread per lane."""
 
     def __init__(
         self,
@@ -40,14 +39,14 @@ class Lanes(Batcher[Call, Scored, Result]):
         noun: str,
         lanes: int = 1,
     ) -> None:
-        """`noun`: what is waiting, in messages."""
+        """Make a batcher. `noun` names an input in messages."""
         super().__init__(score, finish, max_batch=max_batch, max_waiting=max_waiting, noun=noun)
         self._lanes = lanes
         self._room += lanes
         self._taken = 0
-        """Lanes that are at work: all of them while one batch has all cores."""
+        """Number of busy lanes; all of them while one batch has all cores."""
         self._scoring = 0
-        """Inputs they have."""
+        """Number of inputs that they score."""
         self._threads: list[threading.Thread] = []
 
     def start(self) -> None:
@@ -73,19 +72,19 @@ class Lanes(Batcher[Call, Scored, Result]):
                 self._taken -= lanes
                 self._scoring -= (size := inputs_of(batch))
                 self._settling += size
-                self._room -= len(parts) - 1  # every part gives back the room of one
+                self._room -= len(parts) - 1  # each part frees one place when it is stored
                 if lanes > 1:
                     self._changed.notify_all()
-            with contextlib.suppress(RuntimeError):  # a loop that was stopped without `close`
+            with contextlib.suppress(RuntimeError):  # the loop was stopped without `close`
                 for part, outcome in parts:
-                    self._loop.call_soon_threadsafe(self._scored, part, outcome)
+                    self._loop.call_soon_threadsafe(self._finish_later, part, outcome)
 
     def _take(self) -> tuple[list[Request[Call, Result]], int] | None:
-        """A batch of up to `max_batch` inputs (a larger request goes by itself) and its lanes; None when closing.
+        """Return a batch of up to `max_batch` inputs, or one larger request, and its lanes; None when closing.
 
-        Of several lanes each takes what waits, up to an even share of all that is here; one up to half. Smaller
-        batches would wake the event loop more often, with all it touches gone from the caches: with several lanes
-        halves of what waits, with one thirds of what is here, took 4% more processor time.
+        With several lanes, each takes waiting inputs up to an even share of all present ones; a single lane takes up to
+        half. Smaller batches would wake the event loop more often, with cold caches: halves of the waiting inputs
+        (several lanes), or thirds of the present ones (one lane), took 4% more processor time.
         """
         with self._changed:
             while True:

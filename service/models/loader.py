@@ -1,4 +1,4 @@
-"""From a published folder to an engine: every check first, one bundle at a time, off the event loop."""
+"""Loading published folders into engines. Every check comes first, one bundle at a time, off the event loop."""
 
 from __future__ import annotations
 
@@ -21,39 +21,39 @@ from trueodds.bundle.storage.storage import Storage
 from trueodds.inputs import KINDS
 
 RETRY_SECONDS = 30.0
-"""Until a bundle that failed for a reason outside its files (memory, file handles) is tried again."""
+"""Pause before a bundle is tried again that failed for reasons outside its files (memory, file handles)."""
 
 Stamps = tuple[tuple[int, int, int] | None, ...]
 Signature = tuple[Stamps, tuple[tuple[str, str], ...]]
-"""Of a bundle's files: another one means that somebody has changed them."""
+"""Identity of a bundle's files. If it differs, somebody has changed them."""
 
 BUCKET_RETRY_SECONDS = 5.0
-"""Until a bundle that could not be fetched is asked for again."""
+"""Pause before a bundle that could not be fetched is tried again."""
 
 log = logging.getLogger("trueodds")
 
 
 @dataclass(frozen=True)
-class Refused:
-    """A bundle that was tried and is not served."""
+class RefusedBundle:
+    """Bundle that failed to load."""
 
     reason: str
     signature: Signature
     again: float
-    """Monotonic time from which it is tried again though its files are the same."""
+    """Monotonic time from which it is tried again even if its files are unchanged."""
 
 
 class Loader:
-    """The engines that are loaded, what became of their files since, and the bundles that were refused."""
+    """Loaded engines, changes of their files, and refused bundles."""
 
     def __init__(self, settings: Settings, store: Store, telemetry: Telemetry, find: Find, models: Storage) -> None:
-        """`models`: where the published versions lie."""
+        """Make a loader. `models` is the storage of the published versions."""
         self.engines: dict[Key, Engine] = {}
-        self.refused: dict[Key, Refused] = {}
+        self.refused: dict[Key, RefusedBundle] = {}
         self.altered: dict[Key, str] = {}
-        """Loaded versions whose files are no longer those that were loaded, and how they differ."""
+        """Loaded versions whose files have changed since, with the differences."""
         self._seen: dict[Key, Signature] = {}
-        """Of the files of loaded versions, when their content was last looked at."""
+        """Identities of the files of loaded versions when their content was last checked."""
         self._settings, self._store, self._telemetry, self._find = settings, store, telemetry, find
         self._models = models
         cores = max(1, available_cores() // settings.workers)
@@ -63,9 +63,9 @@ class Loader:
         self._ending: set[asyncio.Task[None]] = set()
 
     async def load(self, key: Key) -> Engine | None:
-        """The engine of a published version; None where it is refused.
+        """Return the engine of a published version, or None if it is refused.
 
-        A refused bundle is looked at again when one of its files changes.
+        A refused bundle is tried again when one of its files changes.
         """
         if (engine := self.engines.get(key)) is not None:
             return engine
@@ -108,9 +108,9 @@ class Loader:
             return None
 
     async def look_again(self) -> None:
-        """Compare loaded versions' files with what was loaded: by their stamps, by their hashes where those differ.
+        """Compare the files of loaded versions with the loaded content: by their stamps, then by their hashes.
 
-        What is in memory is sound whatever becomes of the files, and goes on answering.
+        The content in memory stays valid whatever happens to the files, and continues to answer.
         """
         folders = {key: self._models.folder(key) for key in self.engines}
         stamps = await asyncio.to_thread(lambda: {key: self._stamp(key) for key in folders})
@@ -119,7 +119,7 @@ class Loader:
                 continue
             try:
                 problem = await asyncio.to_thread(_difference, folders[key], key)
-            except OSError as error:  # nobody knows what the files hold: look again next time
+            except OSError as error:  # the content is unknown: try again next time
                 self.altered[key] = f"{folders[key]} cannot be read: {error}"
                 continue
             self._seen[key] = stamp
@@ -132,13 +132,13 @@ class Loader:
             self._seen.pop(key, None)
 
     def end(self, closing: Coroutine[Any, Any, None]) -> None:
-        """Close something in the background; `close` waits for it."""
+        """Close an engine or shadow in the background. `close` waits for it."""
         task = asyncio.create_task(closing)
         self._ending.add(task)
         task.add_done_callback(self._ending.discard)
 
     async def close(self) -> None:
-        """Close every engine, each once its requests are answered."""
+        """Close every engine after its requests are answered."""
         async with self._one:
             for engine in self.engines.values():
                 self.end(engine.close())
@@ -147,7 +147,9 @@ class Loader:
 
     async def _start(self, model: Model, key: Key) -> Engine:
         if (content := (model.version.model, model.version.version)) != key:
-            raise BundleError(f"the folder is {'/'.join(key)}, its content is {'/'.join(content)}; publish it again")
+            raise BundleError(
+                f"the folder is {'/'.join(key)}, but its content is {'/'.join(content)}; publish it again"
+            )
         chosen = self._settings
         engine = Engine(
             model,
@@ -167,14 +169,14 @@ class Loader:
     def _refuse(self, key: Key, reason: str, stamp: Signature, again: float) -> None:
         if key not in self.refused or self.refused[key].reason != reason:
             self._telemetry.load("refused")
-        self.refused[key] = Refused(reason, stamp, again)
+        self.refused[key] = RefusedBundle(reason, stamp, again)
 
 
 def _difference(folder: Path, key: Key) -> str:
-    """How a bundle's files differ from those of the version; "" where they do not.
+    """Return how a bundle's files differ from those of the version; "" if they do not.
 
     Raises:
-        OSError: a file that is there and cannot be read.
+        OSError: A file exists but cannot be read.
     """
     try:
         bundle = Bundle.load(folder)
@@ -185,7 +187,7 @@ def _difference(folder: Path, key: Key) -> str:
 
 
 def signature(folder: Path) -> Stamps:
-    """Changes when one of a bundle's files does."""
+    """Return a signature that changes when one of a bundle's files does."""
     beside = [name for kind in KINDS for name in kind.beside]
     return tuple(_stamp(folder / name) for name in (MODEL, CALIBRATOR, MODEL_CARD, CARD, *beside))
 

@@ -1,9 +1,9 @@
-"""A bundle ready to answer: onnxruntime for the logits, the bundle's calibrator for the probabilities.
+"""A loaded bundle: onnxruntime for the logits, the bundle's calibrator for the probabilities.
 
-A slow model has two sessions, and its weights are in memory twice: onnxruntime fixes the number of threads when it
-loads a model, and which is better depends on what waits (`service.models.lanes`). A fast one has one session, of all
-threads where they gain more than the event loop would have made of their cores, else of one. A very fast one is scored
-on the event loop itself (`service.models.batching`).
+A slow model has two sessions, and its weights are in memory twice. onnxruntime fixes the number of threads when it
+loads a model, and the better number depends on the queue (`service.models.lanes`). A fast model has one session: with
+all threads if they gain more than the event loop could with their cores, else with one. A very fast model is scored on
+the event loop (`service.models.batching`).
 """
 
 from __future__ import annotations
@@ -31,54 +31,64 @@ from trueodds.inputs import InputError, Inputs
 
 CGROUP = Path("/sys/fs/cgroup")
 SLOW_SECONDS = 0.002
-"""Time for one input from which each core scores batches of its own. Measured: ResNet-8 .17 ms, ResNet-20 .56, with
-twice its width 1.7, ResNet-18 6.7."""
+"""Time for one input from which each core scores its own batches.
+
+Measured: ResNet-8 .17 ms, ResNet-20 .56, ResNet-20 of twice the width 1.7, ResNet-18 6.7.
+"""
 INLINE_SECONDS, ONE_CORE_SECONDS = 0.00004, 0.0003
-"""Time for one of many inputs up to which the event loop scores them itself; and where the process has no other core,
-so that a thread would overlap nothing: two workers in 2 cores answer an eighth more with ResNet-8, and fewer with
-ResNet-20 at 8 clients, whose connections they seldom share evenly."""
+"""Time per input in a batch up to which the event loop scores; the second value applies without another core.
+
+Without another core a thread would overlap nothing. Two workers on 2 cores answer an eighth more with ResNet-8. They
+answer fewer with ResNet-20 and 8 clients, because the clients' connections are seldom shared evenly.
+"""
 BLOCKED_SECONDS = 0.005
-"""How long scoring may keep the event loop from all else."""
+"""Longest time for which scoring may block the event loop."""
 ANSWER_SECONDS = 0.0002
-"""Processor time of an answer beside the model."""
+"""Processor time of an answer without the model."""
 SHARED = 0.85
-"""What is left of the gain of several threads where an event loop takes turns with one of them. Measured at 32 clients
-in 2 cores, images a second by one thread and by two: ResNet-8 3,690 and 3,440, ResNet-20 1,350 and 1,800."""
+"""Share of the gain of several threads that remains while an event loop takes turns with one of them.
+
+Measured with 32 clients on 2 cores, in images per second with one thread and two: ResNet-8 3,690 and 3,440, ResNet-20
+1,350 and 1,800.
+"""
 ROWS = 16
-"""A batch as it comes under load."""
+"""Size of a typical batch under load."""
 TRIALS, TRIAL_SECONDS = 12, 0.5
-"""With 5, one after the other, 2 of 8 starts found no gain in two threads for ResNet-20: its other core was busy. A
-model that takes long for one input needs no more trials than go into half a second, or one."""
+"""Number of timings, and their total time. A slow model gets only as many as fit into it, at least one.
+
+With 5 timings per session, one session after the other, 2 of 8 starts found no gain in two threads for ResNet-20,
+because its other core was busy.
+"""
 CPU = "cpu"
 OPTIONS = {"CUDAExecutionProvider": {"use_tf32": "0"}}
-"""Of providers. TensorFloat-32 keeps 10 bits of a factor: the golden prediction would be missed."""
+"""Options by provider. TensorFloat-32 keeps 10 bits of a factor, too few to reproduce the golden prediction."""
 
 log = logging.getLogger("trueodds")
 
 
 @dataclass(frozen=True)
 class Scores:
-    """The model's outputs for N inputs."""
+    """Outputs of the model for N inputs."""
 
     logits_NC: npt.NDArray[np.float32]
-    """Each row minus its maximum: exactly the calibrator's input."""
+    """Logits, each row minus its maximum: exactly the calibrator's input."""
     probabilities_NC: npt.NDArray[np.float64]
     index_N: npt.NDArray[np.intp]
-    """The most probable class; ties go to the smallest index."""
+    """Most probable class. Ties are broken by the smallest index."""
     raw_confidence_N: npt.NDArray[np.float64]
-    """Softmax of the logits at `index_N`: before the calibrator."""
+    """Softmax of the logits at `index_N`, before calibration."""
     confidence_N: npt.NDArray[np.float64]
 
 
 class Model:
-    """A checked bundle and its onnxruntime sessions: for a batch among others, and for one that has all cores."""
+    """Checked bundle with its onnxruntime sessions: one for batches that share the cores, one for a batch with all."""
 
     def __init__(self, bundle: Bundle, provider: str = CPU) -> None:
         self.bundle, self.provider = bundle, provider
         self.lanes = 1
-        """Batches that may be scored at once, each by one thread where they are several."""
+        """Number of batches that may be scored at once. With several, each uses one thread."""
         self.inline = 0
-        """Inputs that the event loop may score itself at once; 0: none."""
+        """Number of inputs that the event loop may score at once; 0 for none."""
         self._one = self._all = self._session(1)
 
     @classmethod
@@ -91,14 +101,19 @@ class Model:
         inline_seconds: float = 0.0,
         providers: Sequence[str] = (CPU,),
     ) -> Self:
-        """Load a bundle, check that its model takes what its card says, and try it (`trueodds.bundle.trial`).
+        """Load a bundle, check that its model accepts the card's input, and try it (`trueodds.bundle.trial`).
 
-        `adapt`: `threads` only for a model that gains by them beside an event loop, else one.
-        `inline_seconds`: the time for one of many inputs up to which the event loop scores them. `providers`: the first
-        of them that reproduces it; one that does not is logged where another follows.
+        Args:
+            directory: Folder of the bundle.
+            threads: Number of threads.
+            adapt: Use several threads only if the model gains from them beside an event loop.
+            inline_seconds: Time per input in a batch up to which the event loop scores.
+            providers: Execution providers. The first that reproduces the golden prediction is used; failures before it
+                are logged.
 
         Raises:
-            BundleError: a damaged bundle, a graph onnxruntime refuses, another input shape, another answer.
+            BundleError: A damaged bundle, a graph that onnxruntime refuses, another input shape, or another golden
+                prediction.
         """
         model = cls._by_first(Bundle.load(directory), providers)
         if missing := model.bundle.card.input.missing_packages:
@@ -113,7 +128,7 @@ class Model:
         (one,) = model._seconds(row, model._one)
         if one >= SLOW_SECONDS:
             model._all, model.lanes = model._session(threads), threads
-        elif not adapt or _worth(one, threads):  # else a second session is not even tried
+        elif not adapt or _worth(one, threads):  # otherwise a second session cannot pay off
             session = model._session(threads)
             alone, together = model._seconds(model._many(row), model._one, session)
             if not adapt or _worth(alone / ROWS, alone / together):
@@ -127,13 +142,13 @@ class Model:
             try:
                 return cls(bundle, provider)
             except BundleError as error:
-                log.warning("%s is not run by %s: %s", bundle.directory, provider, error)
+                log.warning("%s cannot run on %s: %s", bundle.directory, provider, error)
         return cls(bundle, last)
 
     def _session(self, threads: int) -> ort.InferenceSession:
         options = ort.SessionOptions()
         options.intra_op_num_threads = threads
-        # Spinning threads win microseconds for one client, and take the cores from HTTP and SQLite under load.
+        # Spinning threads save microseconds for one client, but take cores from HTTP and SQLite under load.
         options.add_session_config_entry("session.intra_op.allow_spinning", "0")
         options.log_severity_level = 3
         bundle, name = self.bundle, providers_by_name()[self.provider]
@@ -144,14 +159,14 @@ class Model:
             )
         except Exception as error:  # onnxruntime has a dozen exception types without a common base
             raise BundleError(unloadable.why(bundle.model_path, str(error), ort.__version__)) from None
-        if session.get_providers()[0] != name:  # it goes on with the next one, and says so on stderr only
-            raise BundleError(f"onnxruntime cannot start {name} here; its libraries or its device are missing")
+        if session.get_providers()[0] != name:  # it falls back to the next one and reports that on stderr only
+            raise BundleError(f"onnxruntime cannot start {name}; its libraries or its device are missing")
         infer = functools.partial(_logits, bundle, session)
         check_bundle(bundle, session.get_inputs(), session.get_outputs(), infer)
         return session
 
     def _inline(self, seconds: float, row: Inputs) -> int:
-        """How many inputs the event loop may score at once, if one of many takes no longer than `seconds`."""
+        """Return how many inputs the event loop may score at once; 0 if one in a batch takes longer than `seconds`."""
         if self._seconds(row, self._one)[0] > BLOCKED_SECONDS:
             return 0
         (many,) = self._seconds(self._many(row), self._one)
@@ -161,7 +176,7 @@ class Model:
         return self.bundle.card.input.join([row] * ROWS)
 
     def _seconds(self, inputs: Inputs, *sessions: ort.InferenceSession) -> list[float]:
-        """The shortest time of each, in turns: others may be using the cores."""
+        """Return the shortest time of each session. They take turns, because other processes may use the cores."""
         seconds = [math.inf] * len(sessions)
         began = time.perf_counter()
         for trial in range(TRIALS):
@@ -190,29 +205,31 @@ class Model:
         )
 
     def score(self, inputs: Inputs, *, alone: bool = False) -> Scores:
-        """Logits, probabilities and the predicted class of every input; by all threads where nothing else is scored.
+        """Return logits, probabilities and predicted class of every input. `alone` uses all threads.
 
         Raises:
-            InputError: an input whose logits are not finite.
+            InputError: The logits of an input are not finite.
         """
         raw_NC = _logits(self.bundle, self._all if alone else self._one, inputs)
         top_N1 = raw_NC.max(axis=1, keepdims=True)
-        if not np.isfinite(top_N1).all():  # a NaN carries over into the maximum
+        if not np.isfinite(top_N1).all():  # a NaN propagates into the maximum
             row = int(np.isfinite(top_N1[:, 0]).argmin())
-            message = f"row {row}: the model gives no finite logits for it ({top_N1[row, 0]:g})"
-            raise InputError("not_finite", f"{message}; look for extreme values in it: the model's numbers overflow")
+            message = f"row {row}: the model's logits are not finite ({top_N1[row, 0]:g})"
+            raise InputError(
+                "not_finite", f"{message}; check the input for extreme values, which overflow in the model"
+            )
         return of_logits(self.bundle.calibrator, raw_NC - top_N1)
 
     def logits(self, inputs: Inputs) -> npt.NDArray[np.float32]:
-        """The graph's own float32 logits."""
+        """Return the float32 logits of the graph, unchanged."""
         return _logits(self.bundle, self._one, inputs)
 
 
 def _worth(seconds: float, gain: float) -> bool:
-    """Whether threads that score `gain` times as fast as one do so beside an event loop too.
+    """Return whether `gain` times the speed of one thread pays off beside an event loop.
 
-    With one thread the model takes all of a core, and answers a `seconds`-th. With all, model and event loop share what
-    `gain` cores would do.
+    With one thread, the model uses all of a core and answers every `seconds`. With all threads, model and event loop
+    share the power of `gain` cores.
     """
     return SHARED * gain / (seconds + ANSWER_SECONDS) > 1 / seconds
 
@@ -224,7 +241,7 @@ def _logits(bundle: Bundle, session: ort.InferenceSession, inputs: Inputs) -> np
 
 
 def of_logits(calibrator: Calibrator, logits_NC: npt.NDArray[np.float32]) -> Scores:
-    """The scores of logits, each row minus its maximum: so that stored ones are answered as they were."""
+    """Return the scores of logits (each row minus its maximum). Stored logits give the same answer again."""
     probabilities_NC = calibrator(logits_NC)
     rows_N, index_N = np.arange(len(logits_NC)), probabilities_NC.argmax(axis=1)
     odds_NC = np.exp(logits_NC.astype(np.float64))
@@ -233,21 +250,21 @@ def of_logits(calibrator: Calibrator, logits_NC: npt.NDArray[np.float32]) -> Sco
 
 
 def providers_by_name() -> dict[str, str]:
-    """What this onnxruntime can run models with, by the names of the setting `providers`: cpu, cuda, ..."""
+    """Return the execution providers of this onnxruntime by their names in the setting `providers`: cpu, cuda, ..."""
     return {name.removesuffix("ExecutionProvider").lower(): name for name in ort.get_available_providers()}
 
 
 def available_cores(cgroup: Path = CGROUP) -> int:
-    """Cores this process may use: its affinity mask, cut to the container's quota, at least 1."""
+    """Return the number of cores that this process may use: its affinity mask, limited by the container, at least 1."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return max(1, min(cores, math.ceil(_quota(cgroup) or cores)))
 
 
 def _quota(cgroup: Path) -> float | None:
-    """The container's share of the processors, in cores; None where it has no limit, or none that can be read."""
+    """Return the container's processor quota in cores; None if there is no readable limit."""
     first = cgroup / "cpu"
     for files in ([cgroup / "cpu.max"], [first / "cpu.cfs_quota_us", first / "cpu.cfs_period_us"]):  # cgroup v2, v1
-        with contextlib.suppress(OSError, ValueError):  # v2 says "max" where there is no limit, v1 -1
+        with contextlib.suppress(OSError, ValueError):  # without a limit, v2 has "max" and v1 has -1
             quota, period = (int(word) for file in files for word in file.read_text().split())
             return quota / period if quota > 0 else None
     return None

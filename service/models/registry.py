@@ -1,4 +1,4 @@
-"""The models that are served: follows the MODELS directory, checks what appears in it, and swaps without a pause."""
+"""Registry of the served models. It follows the MODELS directory, checks new bundles, and switches without a pause."""
 
 from __future__ import annotations
 
@@ -24,20 +24,22 @@ from trueodds.texts import short
 
 LOOK_SECONDS = 1.0
 START_SECONDS = 10.0
-"""After which the service listens though it is still fetching its models."""
+"""Time after which the service listens even if it is still fetching its models."""
 YOUNG_OBJECTS = 10_000
-"""Objects more than before until the collector looks for cycles among them. Those of requests under way are freed by
-their counts: looking at every 700 took 4% of the event loop's time and found nothing, at so many 32 clients start it
-never."""
+"""Number of new objects after which the garbage collector looks for cycles.
+
+Objects of requests are freed by reference counts. Collecting at every 700 objects took 4% of the event loop's time and
+found nothing. At this number 32 clients never start it.
+"""
 
 log = logging.getLogger("trueodds")
 
 
 class Registry:
-    """Kept loaded: every model's default, its shadow and its recalibrated version, and what answers unnamed calls.
+    """Engines of every model's default, shadow and recalibrated version, and of requests that name no model.
 
-    Other versions are loaded when they are asked for, and `max_pinned` of them stay, those used last. What answers is
-    replaced only by a bundle that has passed every check.
+    Other versions are loaded on request, and the `max_pinned` used last stay loaded. A served version is replaced only
+    by a bundle that has passed every check.
     """
 
     def __init__(self, settings: Settings, store: Store, telemetry: Telemetry, find: Find) -> None:
@@ -47,26 +49,26 @@ class Registry:
         self._contents = Contents()
         self._loader = Loader(settings, store, telemetry, find, self._models)
         self._engines = self._loader.engines
-        """In the order of their last use, as far as they are pinned."""
+        """Engines. Those that are pinned are in the order of their last use."""
         self._roles = Roles(self._loader, settings.max_waiting)
         self.reason = "the service is starting"
-        """Why nothing answers yet, or what is meant to answer does not."""
+        """Reason why no model answers yet, or why the intended one does not."""
         self._said: set[str] = set()
         self._looking: asyncio.Task[None] | None = None
 
     async def open(self) -> None:
-        """Load what is there, then follow the directory."""
+        """Load the published models, then follow the directory."""
         first = asyncio.create_task(self.look())
-        await asyncio.wait({first}, timeout=START_SECONDS)  # a bucket may be slow, or hang
-        # Full collections walk the 90,000 objects that importing made, 50 ms each: measured p99 at 32 clients 60 ms
-        # with them, 10 to 18 ms without.
+        await asyncio.wait({first}, timeout=START_SECONDS)  # a bucket may be slow or hang
+        # Full collections visit the 90,000 objects of the imports, 50 ms each. The p99 with 32 clients was 60 ms with
+        # them, and 10 to 18 ms without.
         gc.collect()
         gc.freeze()
         gc.set_threshold(YOUNG_OBJECTS)
         self._looking = asyncio.create_task(self._keep_looking(first))
 
     async def close(self) -> None:
-        """Answer what is queued everywhere."""
+        """Answer all queued requests, then stop."""
         if self._looking:
             self._looking.cancel()
             with contextlib.suppress(asyncio.CancelledError):
@@ -77,12 +79,12 @@ class Registry:
 
     @property
     def away(self) -> bool:
-        """Whether the models lie in a bucket that could not be read when it was last looked at."""
+        """Whether the last attempt to read the models' bucket failed."""
         return bool(self._models.away)
 
     @property
     def default(self) -> Engine:
-        """Who answers when nothing is named.
+        """Engine that answers requests that name no model.
 
         Raises:
             ServiceError: 503 with the reason while there is none.
@@ -92,10 +94,10 @@ class Registry:
         return self._roles.default
 
     async def engine(self, model: str | None = None, version: str | None = None) -> Engine:
-        """Who answers for a model, by its default version or by the one that is named; loaded now if need be.
+        """Return the engine of a model, for its default version or the named one. It is loaded if necessary.
 
         Raises:
-            ServiceError: 404 where there is no such model or version; 503 where it cannot be served, with the reason.
+            ServiceError: 404 for an unknown model or version; 503, with the reason, if it cannot be served.
         """
         if model is None:
             if version is None:
@@ -106,57 +108,57 @@ class Registry:
         published = self._contents.models.get(model)
         if published is None:
             known = ", ".join(self._contents.models) or "none yet"
-            message = f"there is no model {short(model)}; published are {known}"
-            raise ServiceError(404, "unknown_model", message + await self._observed(model, version))
+            message = f"unknown model {short(model)}; published are {known}"
+            raise ServiceError(404, "unknown_model", message + await self._observed_hint(model, version))
         if version is None:
             raise self._not_ready(model, published.default)
         if version not in published.versions:
             known = ", ".join(sorted(published.versions))
-            message = f"there is no version {short(version)} of {model}; published are {known}"
-            raise ServiceError(404, "unknown_version", message + await self._observed(model, version))
-        return await self._pinned((model, version))
+            message = f"unknown version {short(version)} of {model}; published are {known}"
+            raise ServiceError(404, "unknown_version", message + await self._observed_hint(model, version))
+        return await self._pin((model, version))
 
-    def served(self, model: str | None = None) -> Key | None:
-        """Who answers now, for a model or when nothing is named."""
+    def served_version(self, model: str | None = None) -> Key | None:
+        """Return the version that answers for a model, or for requests that name none."""
         engine = self._roles.defaults.get(model) if model else self._roles.default
         return (engine.version.model, engine.version.version) if engine else None
 
     def names(self) -> list[str]:
-        """The published models."""
+        """Return the published models."""
         return list(self._contents.models)
 
     def versions(self, model: str) -> list[str]:
-        """Published versions of a model that were not refused."""
+        """Return the published versions of a model that are not refused."""
         published = self._contents.models.get(model)
         return sorted(v for v in published.versions if (model, v) not in self._loader.refused) if published else []
 
     def is_published(self, model: str, version: str) -> bool:
-        """Whether there is such a bundle, be it loaded or refused."""
+        """Return whether such a bundle is published, loaded or refused."""
         return (model, version) in self._contents
 
-    def loaded(self) -> Iterator[tuple[str, str, str, bool]]:
-        """Model, version, role and whether it is loaded, of all that is meant to be loaded."""
+    def intended_versions(self) -> Iterator[tuple[str, str, str, bool]]:
+        """Yield model, version, role and whether it is loaded, for everything that should be loaded."""
         for key, roles in self._meant().items():
             for role in roles:
                 yield (*key, role, key in self._engines)
         for key in self._engines.keys() - self._meant().keys():
             yield (*key, "pinned", True)
 
-    def altered(self) -> Iterator[tuple[str, str, bool]]:
-        """Model, version, and whether its files are no longer those that were loaded, of all that is loaded."""
+    def file_changes(self) -> Iterator[tuple[str, str, bool]]:
+        """Yield model, version, and whether its files have changed since, for every loaded version."""
         for key in self._engines:
             yield (*key, key in self._loader.altered)
 
-    def models(self, stored: Iterable[Version]) -> Models:
-        """For people: every model with its versions, what each is for, and why one is not served.
+    def models(self, stored_versions: Iterable[Version]) -> Models:
+        """Return the answer of GET /models: all models with versions, roles, and reasons of refusals.
 
-        `stored`: the versions that the store has answers of, some of which other servers answer for.
+        `stored` has the versions with answers in the store, including those on other servers.
         """
         observed: dict[str, list[str]] = {}
-        for version in stored:
+        for version in stored_versions:
             if version.is_observed:
                 observed.setdefault(version.model, []).append(version.version)
-        models = [self._listed(model) for model in self._contents.models]
+        models = [self._model_row(model) for model in self._contents.models]
         default = self._roles.default.version if self._roles.default else None
         answering: Answering | None = {"model": default.model, "version": default.version} if default else None
         folder = self._contents.identity
@@ -168,7 +170,7 @@ class Registry:
             "problems": self._problems(),
         }
 
-    def _listed(self, model: str) -> PublishedModel:
+    def _model_row(self, model: str) -> PublishedModel:
         meant, versions = self._meant(), list[PublishedVersion]()
         for version in sorted(self._contents.models[model].versions):
             key, refused = (model, version), self._loader.refused.get((model, version))
@@ -197,13 +199,13 @@ class Registry:
         return [*self._contents.problems, *refused, *altered, *chain.from_iterable(misfits)]
 
     async def look(self) -> None:
-        """One look at the directory: load what is new, switch to it, end what has gone."""
+        """Look at the directory once: load new versions, switch to them, close removed ones."""
         try:
             contents = await asyncio.to_thread(self._models.contents)
             if not contents.models and self._engines and not await asyncio.to_thread(self._models.path.is_dir):
-                raise OSError(f"{self._models.path} is gone")  # a volume that may come back
+                raise OSError(f"{self._models.path} has disappeared")  # a volume that may come back
         except OSError as error:
-            problem = f"the models cannot be read, so what is loaded stays: {error}"
+            problem = f"the models cannot be read, so the loaded versions stay in use: {error}"
             self._say({problem})
             if self._roles.default is None:
                 self.reason = problem
@@ -227,12 +229,12 @@ class Registry:
             except ENDING:
                 raise
             except BaseException:
-                log.exception("looking for models failed; trying again")
+                log.exception("looking for models failed; it is tried again")
             await asyncio.sleep(LOOK_SECONDS)
             look = asyncio.create_task(self.look())
 
     def _meant(self) -> dict[Key, set[Role]]:
-        """The versions that the directory wants loaded, the overall default first, with their roles."""
+        """Return the versions that should be loaded, with their roles; the overall default comes first."""
         wanted: dict[Key, set[Role]] = {}
         if self._contents.default:
             wanted.setdefault(self._contents.default, set()).add("default")
@@ -242,40 +244,40 @@ class Registry:
                     wanted.setdefault((model, version), set()).add(role)
         return wanted
 
-    async def _pinned(self, key: Key) -> Engine:
+    async def _pin(self, key: Key) -> Engine:
         engine = await self._loader.load(key)
         if engine is None:
             raise self._not_ready(*key)
         if key not in self._meant():
-            self._engines[key] = self._engines.pop(key)  # used last
+            self._engines[key] = self._engines.pop(key)  # most recently used
             self._end_idle_pins()
         return engine
 
     def _end_idle_pins(self) -> None:
         self._roles.end_idle(self._meant(), self._settings.max_pinned)
 
-    async def _observed(self, model: str, version: str | None) -> str:
-        """A sentence on a version that only sends its answers here; "" of others."""
+    async def _observed_hint(self, model: str, version: str | None) -> str:
+        """Return a hint if the version is on another server, which only sends its answers here; else ""."""
         of_model = [v for v in await self._store.read_versions() if v.is_observed and v.model == model]
         if not any(version in (None, known.version) for known in of_model):
             return ""
-        return ". Another server answers for it: ask that one, and send its answers to POST /observe"
+        return ". It runs on another server: send requests there, and its answers to POST /observe"
 
     def _not_ready(self, model: str, version: str | None) -> ServiceError:
         if version is None:
-            reason = f"MODELS/{model}/default names no version; publish one, or name a version"
+            reason = f"MODELS/{model}/default names no version; publish one, or name a version in the request"
         else:
             refused = self._loader.refused.get((model, version))
             reason = refused.reason if refused else "it is being loaded"
         return ServiceError(503, "not_ready", f"{model}/{version or '*'} is not ready: {reason}", retry_after=1)
 
     def _say(self, problems: set[str]) -> None:
-        """Log what is new."""
+        """Log the problems that are new."""
         for problem in sorted(problems - self._said):
             log.warning("%s", problem)
         self._said = problems
 
 
 def _altered_text(how: str) -> str:
-    cure = "put the files back, or publish it again"
-    return f"was altered on disk since it was loaded; it goes on answering, a restart would refuse it: {how}; {cure}"
+    cure = "restore the files, or publish it again"
+    return f"was altered on disk after it was loaded; it still answers, but a restart would refuse it: {how}; {cure}"

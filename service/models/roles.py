@@ -1,4 +1,4 @@
-"""Which engines answer and which are scored beside them, while the folder of models changes."""
+"""Roles of the loaded engines: which ones answer and which ones shadow, while the folder of models changes."""
 
 from __future__ import annotations
 
@@ -8,26 +8,26 @@ from service.models.engine import Engine
 from service.models.loader import Loader
 from service.models.shadow import Shadow
 from trueodds.bundle import MODEL, SLOTS, Contents, Key, Slot
-from trueodds.bundle.contents import PublishedModel
+from trueodds.bundle.contents import ModelRoles
 
 Place = tuple[str, Slot]
-"""A model, and what is judged beside its answers."""
+"""Model and slot of a shadow."""
 
 
 class Roles:
-    """The loaded engines in their roles; an engine keeps its role until the one that is meant to have it is loaded."""
+    """Loaded engines by role. An engine keeps its role until its successor is loaded."""
 
     def __init__(self, loader: Loader, max_waiting: int) -> None:
-        """`max_waiting`: inputs that may wait for a shadow."""
+        """Make the roles. `max_waiting` is the number of inputs that may wait for a shadow."""
         self.default: Engine | None = None
-        """Who answers when nothing is named."""
+        """Engine that answers requests that name no model."""
         self.defaults: dict[str, Engine] = {}
-        """Who answers for a model."""
+        """Engine that answers for each model."""
         self.shadows: dict[Place, Shadow] = {}
         self._loader, self._max_waiting = loader, max_waiting
 
     def switch(self, contents: Contents) -> None:
-        """Let what is meant to answer do so where it is loaded; where it is not, what answers now goes on."""
+        """Give each role to the intended engine if it is loaded; otherwise the current one keeps it."""
         engines = self._loader.engines
         if contents.default in engines:
             self.default = engines[contents.default]
@@ -44,7 +44,7 @@ class Roles:
             self.drop_shadow(place)
 
     def end_idle(self, meant: Collection[Key], most: int) -> None:
-        """End those without a role that were used longest ago, but for `most` of them."""
+        """Close the least recently used engines without a role, except `most` of them."""
         answering = [*self.defaults.values(), self.default]
         engines = self._loader.engines.items()
         idle = [key for key, engine in engines if key not in meant and engine not in answering]
@@ -52,7 +52,7 @@ class Roles:
             self._end(key)
 
     def beside(self, model: str) -> list[str | None]:
-        """The versions that are scored beside what answers for a model, by slot."""
+        """Return the versions that shadow a model's default, by slot."""
         found = [self.shadows.get((model, slot)) for slot in SLOTS]
         return [shadow.version.version if shadow else None for shadow in found]
 
@@ -63,19 +63,19 @@ class Roles:
                     engine.shadows.remove(shadow)
             self._loader.end(shadow.close())
 
-    def misfits(self, model: str, published: PublishedModel) -> list[str]:
-        """Why a model's shadow or recalibrated version is none, a sentence each; where either is loaded."""
+    def misfits(self, model: str, contents: ModelRoles) -> list[str]:
+        """Return a sentence for each loaded shadow or recalibrated version that does not fit the model's default."""
         followed = self.defaults.get(model)
         texts = []
         for slot in SLOTS:
-            shadow = self._loader.engines.get((model, getattr(published, slot) or ""))
+            shadow = self._loader.engines.get((model, getattr(contents, slot) or ""))
             if shadow is not None and followed is not None and (why := _unlike(shadow, followed, slot)):
-                words = "cannot shadow" if slot == "shadow" else "is no recalibration of"
+                words = "cannot shadow" if slot == "shadow" else "is not a recalibration of"
                 texts.append(f"{model}/{shadow.version.version} {words} {followed.version.version}: {why}")
         return texts
 
     def _follow(self, place: Place, shadow: Engine | None) -> None:
-        """Let `shadow` see what the model's default answers."""
+        """Let `shadow` score the inputs that the model's default answers."""
         model, slot = place
         followed, now = self.defaults.get(model), self.shadows.get(place)
         if shadow is None or followed is None or shadow is followed or _unlike(shadow, followed, slot):
@@ -100,7 +100,7 @@ class Roles:
 
 
 def _unlike(one: Engine, other: Engine, slot: Slot) -> str:
-    """Why one is not judged beside the other: other inputs or labels or, for a calibrator, logits; "" where it is."""
+    """Return why one engine cannot be judged beside another: inputs, classes or, for a calibrator, the net; else ""."""
     if one.input != other.input or one.version.classes != other.version.classes:
         return "it takes other inputs or has other classes"
     return "it has another net" if slot == "recalibrated" and one.card.files[MODEL] != other.card.files[MODEL] else ""

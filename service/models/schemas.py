@@ -1,4 +1,4 @@
-"""The answer of GET /models: every published version."""
+"""Answer of GET /models: every published version."""
 
 from __future__ import annotations
 
@@ -22,27 +22,29 @@ class PublishedVersion(TypedDict):
     state: Annotated[
         State,
         Field(
-            description="altered: loaded and answering, but its files have changed since, and a restart would refuse"
-            " it; published: loaded when it is asked for; stored: this service only reads, and the store has answers"
-            " of it"
+            description="loaded: ready to answer. altered: loaded and answering, but its files have changed since, and"
+            " a restart would refuse it. refused: see `reason`. published: loaded when a request names it. stored: this"
+            " service is read-only, and the store holds answers of the version."
         ),
     ]
     meant_as: list[Role]
-    reason: Annotated[str | None, Field(description="why it is refused, or how its files differ")]
+    reason: Annotated[str | None, Field(description="Why the version is refused, or how its files differ.")]
     act_alone: NotRequired[
-        Annotated[ActAlone, Field(description="of a version that is loaded: its promise to act alone, if it has one")]
+        Annotated[ActAlone, Field(description="Promise to act alone of a loaded version, if it has one.")]
     ]
 
 
 class PublishedModel(TypedDict):
     model: str
-    default: Annotated[str | None, Field(description="the version that answers now")]
+    default: Annotated[str | None, Field(description="Version that answers requests that name no version.")]
     shadow: Annotated[
-        str | None, Field(description="the version that is scored on the same inputs, without being answered")
+        str | None, Field(description="Version that scores the same inputs, but whose answers are not returned.")
     ]
     recalibrated: Annotated[
         str | None,
-        Field(description="the version whose calibrator is applied to the same logits, without being answered"),
+        Field(
+            description="Version whose calibrator is applied to the same logits, but whose answers are not returned."
+        ),
     ]
     versions: list[PublishedVersion]
 
@@ -58,23 +60,23 @@ class Answering(TypedDict):
 
 
 class Models(TypedDict):
-    """Every published version, which of them serve or shadow, and why one is refused."""
+    """Every published version, which of them serve or shadow, and why any is refused."""
 
-    default: Annotated[Answering | None, Field(description="who answers when nothing is named")]
+    default: Annotated[Answering | None, Field(description="Version that answers requests that name no model.")]
     folder: Annotated[
-        str | None, Field(description="id of the model directory, from its file .id: tells it from any other")
+        str | None, Field(description="Id of the model directory, read from its file .id. No other directory has it.")
     ]
     models: list[PublishedModel]
     observed: Annotated[
-        list[ObservedModel], Field(description="models that another server answers for, and what of them is sent here")
+        list[ObservedModel], Field(description="Models on other servers whose answers are sent to /observe.")
     ]
     problems: Annotated[
-        list[str], Field(description="names that lead nowhere, and bundles that are refused or altered")
+        list[str], Field(description="Role files that name missing versions, and bundles that are refused or altered.")
     ]
 
 
 def stored_models(versions: Iterable[Version]) -> list[PublishedModel]:
-    """The versions that services with models have answered, as far as a store tells: not which of them answer now."""
+    """Return the versions that have answers in the store. The store does not tell which of them answer now."""
     models: dict[str, dict[str, PublishedVersion]] = {}
     for version in versions:
         if not version.is_observed:

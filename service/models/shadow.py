@@ -1,6 +1,7 @@
-"""A version that is scored on another's inputs without being answered: what it would have said is stored beside.
+"""Shadow: scores the inputs of another version, without answering, and stores its predictions beside the answers.
 
-A calibrator under judgement has the served net, so that its scores are made of the served logits: the net is not run.
+A calibrator under judgement has the same net as the served version. Its scores come from the served logits, so the net
+does not run again.
 """
 
 from __future__ import annotations
@@ -26,18 +27,18 @@ from trueodds.bundle.contents import shadow_of
 from trueodds.inputs import Inputs
 
 OWN = b""
-"""The digest of a row with the caller's own id: the inputs were compared when they were answered."""
+"""Digest for rows with callers' own ids. The inputs were already compared when they were answered."""
 
 log = logging.getLogger("trueodds")
 
 
 @dataclass(frozen=True)
 class _Answered:
-    """Inputs that another version has just answered, and what is known of each."""
+    """Inputs that another version has just answered, with their details."""
 
     inputs: Inputs
     logits_NC: npt.NDArray[np.float32]
-    """Logits of the version that has answered."""
+    """Logits of the version that answered."""
     ids: list[str]
     request_ids: list[str]
     tags: list[str | None]
@@ -48,16 +49,16 @@ class _Answered:
 
 
 class Shadow:
-    """Its queue is its own and it never holds up an answer: what does not fit is left out, and counted."""
+    """Shadow of a version. Its own queue never delays an answer: excess inputs are left out and counted."""
 
     def __init__(
         self, model: Model, store: Store, telemetry: VersionTelemetry, slot: Slot, *, max_waiting: int
     ) -> None:
-        # A shadow does not act, so it has no promise.
+        # A shadow takes no actions, so it has no promise.
         self.version = replace(model.version, model=shadow_of(model.version.model, slot), act_alone=None)
         self._shares_logits = slot == "recalibrated"
         self._model, self._store, self._telemetry = model, store, telemetry
-        # One answered batch at a time: its rows must stay one batch of the store.
+        # One answered batch at a time, because its rows must stay one batch in the store.
         self._batcher: Lanes[_Answered, PredictionBatch, None] = Lanes(
             self._score, self._store_rows, max_batch=1, max_waiting=max_waiting, noun=model.bundle.card.input.noun
         )
@@ -68,12 +69,12 @@ class Shadow:
         self._batcher.start()
 
     async def close(self) -> None:
-        """Score and store what is queued, then stop."""
+        """Score and store the queued inputs, then stop."""
         await asyncio.gather(*self._tasks)
         await self._batcher.close()
 
     def follow(self, inputs: Inputs, batch: PredictionBatch, new: list[bool]) -> None:
-        """Queue the rows of a batch that another version has answered and the store has taken as new."""
+        """Queue the rows of an answered batch that were new to the store."""
         rows = [row for row, is_new in enumerate(new) if is_new]
         if not rows:
             return
@@ -85,26 +86,26 @@ class Shadow:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _follow(self, answered: _Answered) -> None:
+    async def _follow(self, rows: _Answered) -> None:
         try:
-            await self._batcher.submit(answered)
-        except ServiceError as error:  # its queue is full, or the store fails: the answer is given
-            self._telemetry.shadow_left_out(len(answered))
+            await self._batcher.submit(rows)
+        except ServiceError as error:  # its queue is full or the store fails; the answer itself is already given
+            self._telemetry.shadow_left_out(len(rows))
             log.debug("shadow %s: %s", self.version.version, error)
         except ENDING:
             raise
         except BaseException:
-            self._telemetry.shadow_left_out(len(answered))
+            self._telemetry.shadow_left_out(len(rows))
             log.exception("shadow %s/%s failed", self.version.model, self.version.version)
 
-    def _score(self, answered: list[_Answered], alone: bool) -> PredictionBatch:
-        (one,) = answered
+    def _score(self, batches: list[_Answered], alone: bool) -> PredictionBatch:
+        (one,) = batches
         began = time.perf_counter()
         if self._shares_logits:
             scores = of_logits(self._model.bundle.calibrator, one.logits_NC)
         else:
             scores = self._model.score(one.inputs)
-        self._telemetry.scored(time.perf_counter() - began)
+        self._telemetry.count_scored(time.perf_counter() - began)
         return PredictionBatch(
             model=self.version.model,
             version=self.version.version,

@@ -1,1 +1,1 @@
-"""Answers of models that another server serves: sent here, stored, and watched as this service's own."""
+"""Answers of models on other servers: received, stored and monitored like those of this service."""

@@ -1,4 +1,4 @@
-"""Observations of one version as rows of the store: whether they fit it, and the numbers that are kept."""
+"""Observations of one version as rows of the store: checks whether they fit it, and computes the stored numbers."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ import orjson
 from service.errors import Refusal, ServiceError
 from service.models.acting import propensities
 from service.models.model import of_logits
-from service.observe.formats import check_classes
-from service.observe.observation import Form, Observation, Shared
+from service.observe.observation import CallDefaults, Form, Observation
+from service.observe.observation_formats import check_classes
 from service.store.label_rules import names_of
 from service.store.rows import PredictionBatch, Version
 from trueodds.calibrators import Identity
@@ -35,35 +35,35 @@ from trueodds.texts import listed, short
 
 LOGITS_CURE = "if these are logits, send them as logits"
 MOST_SPREAD = float(np.finfo(np.float32).max)
-"""Largest difference of two logits of a row."""
+"""Largest difference of two logits in a row."""
 
 
 class Batch(NamedTuple):
-    """Rows of one version that can be stored, and those that cannot."""
+    """Rows of one version that can be stored, and refusals of the others."""
 
     version: Version
     rows: PredictionBatch
     numbers: list[int]
-    """Of the rows, in the call."""
+    """Row numbers in the call."""
     refusals: list[Refusal]
 
 
 class _MisfitError(ValueError):
-    """An observation that does not fit its version."""
+    """Error: an observation does not fit its version."""
 
 
-def version_of(first: Observation, shared: Shared, model: str) -> Version | Refusal:
-    """A version that nothing is known of, by its first observation; `model`: its name in the store."""
-    classes = shared.classes or first.names
+def version_of(first: Observation, defaults: CallDefaults, model: str) -> Version | Refusal:
+    """Return a new version, made from its first observation. `model` is its name in the store."""
+    classes = defaults.classes or first.names
     if classes is None and first.form != "confidence":
         classes = tuple(map(str, range(len(first.values))))
     if classes is None:
-        message = f"nothing is known of {first.model}/{first.version} yet; name its classes in the call: ?classes=a,b,c"
+        message = f"{first.model}/{first.version} is new; give the names of its classes in the call: ?classes=a,b,c"
         return Refusal(first.row, first.id, "invalid_row", message)
     try:
         check_classes(classes)
-        if shared.positive is not None:
-            PositiveClass.of(shared.positive, classes)
+        if defaults.positive is not None:
+            PositiveClass.of(defaults.positive, classes)
     except (ServiceError, ConfigError) as error:
         return Refusal(first.row, first.id, "invalid_row", str(error))
     return Version(
@@ -74,40 +74,40 @@ def version_of(first: Observation, shared: Shared, model: str) -> Version | Refu
         {},
         is_observed=True,
         has_logits=first.form != "confidence",
-        positive=shared.positive,
-        act_alone=None if shared.shadow else shared.act_alone,  # a shadow does not act
+        positive=defaults.positive,
+        act_alone=None if defaults.shadow else defaults.act_alone,  # a shadow takes no actions
     )
 
 
-def other_form(version: Version, shared: Shared) -> str:
-    """Why the positive class or the promise that a call names cannot be a known version's; "" where it can."""
-    stated, known_promise = None if shared.shadow else shared.act_alone, version.act_alone
+def other_form(version: Version, defaults: CallDefaults) -> str:
+    """Return why the call's positive class or promise contradicts a known version; "" if it does not."""
+    stated, known_promise = None if defaults.shadow else defaults.act_alone, version.act_alone
     if stated is not None and (known_promise is None or not known_promise.states_as(stated)):
         known = "no promise to act alone" if known_promise is None else f"the promise {known_promise.short}"
         return (
-            f"{version.model}/{version.version} has {known}, the call states another: a version keeps what its first"
-            " answer said. Leave act_alone out, or send these under another version"
+            f"{version.model}/{version.version} has {known}, but the call gives another; a version keeps what its first"
+            " answer gave. Leave act_alone out, or send these under another version"
         )
-    if shared.positive in (None, version.positive):
+    if defaults.positive in (None, version.positive):
         return ""
     known = "no positive class" if version.positive is None else f"the positive class {short(version.positive)}"
     return (
-        f"{version.model}/{version.version} has {known}, the call names {short(shared.positive)}: a version keeps what"
-        " its first answer said. Leave positive out, or send these under another version"
+        f"{version.model}/{version.version} has {known}, but the call gives {short(defaults.positive)}; a version keeps"
+        " what its first answer gave. Leave positive out, or send these under another version"
     )
 
 
 def batch_of(
-    version: Version, rows: Sequence[Observation], shared: Shared, request_id: str, audit_share: float = 0.0
+    version: Version, rows: Sequence[Observation], defaults: CallDefaults, request_id: str, audit_share: float = 0.0
 ) -> Batch:
-    """The rows that fit a version as a batch; probabilities are stored as their logarithms."""
+    """Return the rows that fit a version as a batch. Probabilities are stored as their logarithms."""
     kept, refusals = list[Observation](), list[Refusal]()
     columns: dict[tuple[str, ...] | None, list[int] | None] = {}
-    """By the names of a row's classes: where each class of the version stands among them."""
+    """Positions of the version's classes among a row's class names, by these names."""
     for row in rows:
         try:
             _check_form(version, row)
-            names = row.names or shared.classes
+            names = row.names or defaults.classes
             if names not in columns:
                 columns[names] = _columns(version, names)
             _check_count(version, row)
@@ -116,11 +116,11 @@ def batch_of(
         else:
             kept.append(row)
     if version.has_logits:
-        values_NC = _matrix(kept, shared, columns, len(version.classes))
+        values_NC = _matrix(kept, defaults, columns, len(version.classes))
         kept, values_NC = _sound(kept, values_NC, refusals)
         numbers = _of_values(kept, values_NC)
     else:
-        kept, index_N = _predicted(version, kept, shared, refusals)
+        kept, index_N = _with_class_index(version, kept, defaults, refusals)
         confidence_N = np.array([row.values[0] for row in kept], np.float64)
         numbers = _Numbers(np.empty((len(kept), 0), np.float32), np.empty((len(kept), 0)), index_N, confidence_N)
     tags, given = [row.tag for row in kept], [row.propensity for row in kept]
@@ -143,7 +143,7 @@ def batch_of(
 
 
 class _Numbers(NamedTuple):
-    """What is stored of N answers."""
+    """Stored numbers of N answers."""
 
     logits_NC: npt.NDArray[np.float32]
     probabilities_NC: Array
@@ -154,18 +154,18 @@ class _Numbers(NamedTuple):
 def _check_form(version: Version, row: Observation) -> None:
     if (row.form != "confidence") == version.has_logits:
         return
-    held = "probabilities of all classes" if version.has_logits else "only the confidence of what was predicted"
+    held = "probabilities of all classes" if version.has_logits else "only the confidence of the predicted class"
     raise _MisfitError(
-        f"{version.model}/{version.version} has {held}, this row {row.form}; a version is of one form. Send it as the"
-        " others, or under another version"
+        f"{version.model}/{version.version} has {held}, but this row has {row.form}; all answers of a version have the"
+        " same form. Send the row in that form, or under another version"
     )
 
 
 def _columns(version: Version, names: tuple[str, ...] | None) -> list[int] | None:
-    """Where each class of the version stands among the names; None: in the version's order.
+    """Return the position of each of the version's classes among the names; None if the order is the same.
 
     Raises:
-        _MisfitError: they are not the version's classes.
+        _MisfitError: The names are not the version's classes.
     """
     if names is None or names == version.classes:
         return None
@@ -177,11 +177,11 @@ def _columns(version: Version, names: tuple[str, ...] | None) -> list[int] | Non
     strange = [name for name, index in zip(names, meant, strict=True) if index is None]
     missing = [name for index, name in enumerate(version.classes) if index not in place]
     twice = [name for name, index in zip(names, meant, strict=True) if meant.count(index) > 1]
-    which = f"{listed(missing, 3)} too" if missing else f"each once, not {listed(twice, 3)}"
+    which = f"and {listed(missing, 3)} is missing" if missing else f"and {listed(twice, 3)} is repeated"
     which = f"not {listed(strange, 3)}" if strange else which
     raise _MisfitError(
-        f"{version.model}/{version.version} has the classes {listed(version.classes, 5)}, {which}; each row has a"
-        " number for every one of them. A model with other classes is another version."
+        f"{version.model}/{version.version} has the classes {listed(version.classes, 5)}, {which}; each row needs one"
+        " number per class. A model with other classes is another version."
         + (nearest(strange[0][:100], version.classes) if strange else "")
     )
 
@@ -190,18 +190,18 @@ def _check_count(version: Version, row: Observation) -> None:
     if version.has_logits and len(row.values) != len(version.classes):
         count = len(version.classes)
         raise _MisfitError(
-            f"{row.form} has {len(row.values)} numbers, {version.model}/{version.version} has {count} classes"
-            f" ({listed(version.classes, 5)}); send one for each. A model with other classes is another version"
+            f"{row.form} has {len(row.values)} numbers, but {version.model}/{version.version} has {count} classes"
+            f" ({listed(version.classes, 5)}); send one per class. A model with other classes is another version"
         )
 
 
 def _matrix(
     rows: list[Observation],
-    shared: Shared,
+    defaults: CallDefaults,
     columns: dict[tuple[str, ...] | None, list[int] | None],
     classes: int,
 ) -> Array:
-    """The numbers of all rows in the order of the version's classes."""
+    """Return the numbers of all rows in the order of the version's classes."""
     if rows and all(isinstance(row.values, list) for row in rows):
         flat = np.fromiter(chain.from_iterable(row.values for row in rows), np.float64, len(rows) * classes)
         values_NC = flat.reshape(len(rows), classes)
@@ -209,13 +209,13 @@ def _matrix(
         values_NC = np.array([row.values for row in rows], np.float64).reshape(len(rows), classes)
     if any(columns.values()):
         for n, row in enumerate(rows):
-            if where := columns[row.names or shared.classes]:
+            if where := columns[row.names or defaults.classes]:
                 values_NC[n] = values_NC[n, where]
     return values_NC
 
 
 def _sound(rows: list[Observation], values_NC: Array, refusals: list[Refusal]) -> tuple[list[Observation], Array]:
-    """The rows whose numbers are probabilities, or logits; the others are refused."""
+    """Return the rows whose numbers are valid probabilities or logits. The others are refused."""
     as_logits_N = np.array([row.form == "logits" for row in rows], bool)
     finite_N = np.isfinite(values_NC).all(axis=1)
     with np.errstate(invalid="ignore", over="ignore"):
@@ -236,23 +236,23 @@ def _sound(rows: list[Observation], values_NC: Array, refusals: list[Refusal]) -
 
 
 def _doubt(logits_NC: Array) -> str:
-    """Why logits can be none; "" where they can."""
+    """Return why the numbers cannot be logits; "" if they can."""
     if not len(logits_NC):
         return ""
     try:
         check_logits(logits_NC, rows=TELLING_ROWS)
     except ValueError:
-        return "the logits are probabilities: every row lies in [0, 1] and sums to 1; send them as probabilities"
+        return "these logits are probabilities: each row is in [0, 1] and sums to 1; send them as probabilities"
     return ""
 
 
 def _problem(row: Observation, values_C: Array) -> str:
     if not np.isfinite(values_C).all():
-        cure = " (of a probability of 0 send the probability)" if row.form == "logits" else ""
+        cure = " (for a probability of 0, send probabilities)" if row.form == "logits" else ""
         return f"{row.form} holds {values_C[~np.isfinite(values_C)][0]}; every number must be finite{cure}"
     if row.form == "logits":
         low, high = values_C.min(), values_C.max()
-        return f"logits reach from {low:.6g} to {high:.6g}; they are stored as float32, {MOST_SPREAD:.3g} apart at most"
+        return f"logits range from {low:.6g} to {high:.6g}; as float32 they may differ by at most {MOST_SPREAD:.3g}"
     if (outside_C := (values_C < 0) | (values_C > 1 + ROW_SUM_TOLERANCE)).any():
         return f"probabilities holds {values_C[outside_C][0]:.6g}; allowed is [0, 1]; {LOGITS_CURE}"
     return f"probabilities sum to {values_C.sum():.6g}; they {MUST_SUM}; {LOGITS_CURE}"
@@ -265,7 +265,7 @@ def _of_values(rows: list[Observation], values_NC: Array) -> _Numbers:
     by_form: dict[Form, list[int]] = {}
     for n, row in enumerate(rows):
         by_form.setdefault(row.form, []).append(n)
-    parts = {form: _scored(form, values_NC if len(n) == len(rows) else values_NC[n]) for form, n in by_form.items()}
+    parts = {form: _numbers_of(form, values_NC if len(n) == len(rows) else values_NC[n]) for form, n in by_form.items()}
     if len(parts) == 1:
         (numbers,) = parts.values()
         return numbers
@@ -273,8 +273,8 @@ def _of_values(rows: list[Observation], values_NC: Array) -> _Numbers:
     return _Numbers(*(np.concatenate(columns)[order] for columns in zip(*parts.values(), strict=True)))
 
 
-def _scored(form: Form, values_NC: Array) -> _Numbers:
-    """Logits, each row minus its maximum, and the answer; of probabilities the confidence is the one that was sent."""
+def _numbers_of(form: Form, values_NC: Array) -> _Numbers:
+    """Return logits (each row minus its maximum) and the answer. For probabilities the sent confidence is kept."""
     z_NC = logits_of(values_NC) if form == "probabilities" else values_NC
     logits_NC = (z_NC - z_NC.max(axis=1, keepdims=True)).astype(np.float32)
     if form == "probabilities":
@@ -283,20 +283,20 @@ def _scored(form: Form, values_NC: Array) -> _Numbers:
     return _Numbers(logits_NC, scores.probabilities_NC, scores.index_N, scores.confidence_N)
 
 
-def _predicted(
-    version: Version, rows: list[Observation], shared: Shared, refusals: list[Refusal]
+def _with_class_index(
+    version: Version, rows: list[Observation], defaults: CallDefaults, refusals: list[Refusal]
 ) -> tuple[list[Observation], npt.NDArray[np.intp]]:
-    """Rows of the form `confidence` with the index of the class that each says; an index counts as the call's lists."""
+    """Return rows of the form `confidence` with the indices of their classes. An index is in the call's classes."""
     names, kept, index = names_of(version.classes), list[Observation](), list[int]()
     for row in rows:
         predicted = row.predicted
-        if isinstance(predicted, int) and shared.classes and 0 <= predicted < len(shared.classes):
-            predicted = shared.classes[predicted]
+        if isinstance(predicted, int) and defaults.classes and 0 <= predicted < len(defaults.classes):
+            predicted = defaults.classes[predicted]
         place = None if predicted is None else names.index(predicted)
         if place is None:
             key = "index" if isinstance(row.predicted, int) else "predicted"
             message = f"{key} is {short(row.predicted)}; {version.model}/{version.version} has the classes"
-            by_index = f"the place of a class, 0..{len(version.classes) - 1}, is sent as index"
+            by_index = f"send the position of a class, 0..{len(version.classes) - 1}, as index"
             message = f"{message} {listed(version.classes, 5)}; {by_index}"
             refusals.append(Refusal(row.row, row.id, "unknown_class", message))
         else:
@@ -306,7 +306,7 @@ def _predicted(
 
 
 def _digests(rows: list[Observation], numbers: _Numbers) -> list[bytes | None]:
-    """Digests that tell the same observation from another with its id: of its numbers, and of what is said of it."""
+    """Return digests that tell whether an observation with the same id is the same: of its numbers and its details."""
     answers = (
         [row.tobytes() for row in numbers.logits_NC.astype("<f4", copy=False)]
         if numbers.logits_NC.shape[1]

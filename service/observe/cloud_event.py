@@ -1,6 +1,6 @@
-"""The CloudEvents of KServe's inference logger: a request and its response, under one id, in either order.
+"""CloudEvents of KServe's inference logger: a request and its response have the same id and arrive in either order.
 
-Its attributes are headers (binary mode, which KServe sends), or stand in the JSON beside the data (structured mode).
+The attributes are headers (binary mode, which KServe uses) or keys of the JSON beside the data (structured mode).
 """
 
 from __future__ import annotations
@@ -26,31 +26,31 @@ KINDS: dict[str, Kind] = {
     "org.kubeflow.serving.inference.request": "request",
     "org.kubeflow.serving.inference.response": "response",
 }
-"""By the event's type."""
-BINARY_CURE = "binary tensors cannot be read from the log: have clients ask for outputs in JSON"
+"""Half of an inference, by the event's type."""
+BINARY_CURE = "the log does not contain binary tensors: let clients request outputs in JSON"
 
 
 @dataclass(frozen=True)
 class CloudEvent:
-    """One half of an inference."""
+    """Event with one half of an inference."""
 
     id: str
-    """Of the inference: that of both halves."""
+    """Id of the inference, the same for both halves."""
     kind: Kind
     service: str
-    """The InferenceService."""
+    """Name of the InferenceService."""
     time: Any
-    """When it was sent, as a row of /observe says it; None: it is not said."""
+    """Time at which it was sent, in a format of /observe; None if missing."""
     data: bytes | None
-    """The body of the inference, if it does not stand in the event's own JSON."""
+    """Body of the inference, unless it is in the event's JSON."""
     tree: Any
-    """Otherwise what stands there."""
+    """Body of the inference in the event's JSON."""
 
     async def inference(self, max_values: int) -> Any:
-        """The JSON value of the body of the inference.
+        """Return the body of the inference as JSON.
 
         Raises:
-            ServiceError: 400 for what is not JSON, 413 for too many values.
+            ServiceError: 400 if it is not JSON, 413 for too many values.
         """
         if self.data is None:
             return self.tree
@@ -61,17 +61,18 @@ class CloudEvent:
 
 
 async def read_event(request: Request, max_values: int) -> CloudEvent:
-    """The event that a request carries.
+    """Read the event in a request.
 
     Raises:
-        ServiceError: 422 for no event of an inference; of structured ones 400 for no JSON, 413 for too many values.
+        ServiceError: 422 if it is not an inference event; for structured events also 400 if it is not JSON, or 413 for
+            too many values.
     """
     body = await json_body.read(request)
     if json_body.media_type(request) == STRUCTURED:
         tree = await json_body.convert_json(body, max_values, lambda tree: tree)
         if not isinstance(tree, dict):
             raise _invalid(f"the event is {short(tree)}; expected an object with specversion, id, type and data")
-        data = _decoded(tree["data_base64"]) if "data_base64" in tree else None
+        data = _decode(tree["data_base64"]) if "data_base64" in tree else None
         attributes = tree
     else:
         attributes = {key[3:]: value for key, value in request.headers.items() if key.startswith("ce-")}
@@ -79,16 +80,16 @@ async def read_event(request: Request, max_values: int) -> CloudEvent:
     kind, id_, service = (attributes.get(name) for name in ("type", "id", "inferenceservicename"))
     if not isinstance(kind, str) or kind not in KINDS:
         allowed = " and ".join(KINDS)
-        raise _invalid(f"the event's type (ce-type) is {short(kind)}; of KServe's inference logger come {allowed}")
+        raise _invalid(f"the event's type (ce-type) is {short(kind)}; expected an inference event: {allowed}")
     if problem := id_problem(id_):
         raise _invalid(f"the event's id (ce-id) {problem}")
     if not isinstance(service, str):
-        raise _invalid(f"inferenceservicename (ce-inferenceservicename) is {short(service)}; it names the model")
+        raise _invalid(f"inferenceservicename (ce-inferenceservicename) is {short(service)}; expected the model's name")
     assert isinstance(id_, str)
     return CloudEvent(id_, KINDS[kind], service, attributes.get("time"), data, tree.get("data"))
 
 
-def _decoded(text: Any) -> bytes:
+def _decode(text: Any) -> bytes:
     try:
         return base64.b64decode(text, validate=True)
     except (TypeError, ValueError, binascii.Error):

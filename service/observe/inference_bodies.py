@@ -1,6 +1,4 @@
-"""Probabilities in the bodies of inference: version 1 (instances, predictions) and 2 (inputs, outputs) of KServe's
-protocols.
-"""
+"""Probabilities in inference bodies of KServe's protocols: version 1 (instances, predictions), 2 (inputs, outputs)."""
 
 from __future__ import annotations
 
@@ -18,44 +16,47 @@ from trueodds.texts import listed, short
 
 PROBABILITIES = ("probabilities", "probability", "predict_proba", "output_probability", "scores")
 LOGITS = ("logits",)
-"""Names of outputs that are looked for."""
+"""Names of outputs that are searched for."""
 CURE = (
-    f"looked for are {', '.join(PROBABILITIES + LOGITS)}, and one list of numbers for each row that sums to 1. Have the"
-    " model answer with its probabilities (scikit-learn in KServe: PREDICT_PROBA=true), or name where they stand:"
-    " ?output=NAME, and with &form=logits if they are logits"
+    f"searched for {', '.join(PROBABILITIES + LOGITS)}, and for one list of numbers per row that sums to 1. Let the"
+    " model return probabilities (scikit-learn in KServe: PREDICT_PROBA=true), or name their output: ?output=NAME, with"
+    " &form=logits if they are logits"
 )
 
 
 @dataclass(frozen=True)
 class Answers:
-    """The answers of one response: for each row the numbers of its classes, in order or by name."""
+    """Answers in one response: per row the numbers of the classes, in order or by name."""
 
     rows: list[Any]
     form: Form
     version: str | None
-    """Of the model, where the response says it."""
+    """Version of the model, if the response has it."""
 
 
 def answers_of(tree: Any, output: str | None, form: Form) -> Answers:
-    """The answers in the body of a response.
+    """Find the answers in the body of a response.
 
-    `output`: the name of the tensor, or of a key of each prediction, and what `form` its numbers have.
+    Args:
+        tree: The body.
+        output: Name of the output tensor, or of a key of each prediction.
+        form: Form of its numbers.
 
     Raises:
-        ServiceError: 422 where there are none.
+        ServiceError: 422 if there are none.
     """
     if isinstance(tree, dict) and isinstance(tree.get("outputs"), list):
         return _of_tensors(tree, output, form)
     if isinstance(tree, dict) and isinstance(tree.get("predictions"), list):
         return _of_predictions(tree["predictions"], output, form)
-    raise _none(f"the response is {short(tree)}, without predictions and without outputs")
+    raise _none(f"the response is {short(tree)}, with neither predictions nor outputs")
 
 
 def ids_of(tree: Any, name: str) -> list[str]:
-    """The ids that a request has for its rows: a key of each instance, or an input tensor.
+    """Return the rows' ids in a request: a key of each instance, or an input tensor.
 
     Raises:
-        ServiceError: 422 where it has none.
+        ServiceError: 422 if there are none.
     """
     cells: Any = None
     if isinstance(tree, dict) and isinstance(tree.get("instances"), list):
@@ -65,7 +66,7 @@ def ids_of(tree: Any, name: str) -> list[str]:
         cells = tensors[0].get("data") if tensors else None
     sound = isinstance(cells, list) and set(map(type, cells)) <= {str, int}
     if not sound or not cells:
-        message = f"the request has no ids under {short(name)}: expected a text or a whole number for each row"
+        message = f"the request has no ids under {short(name)}: expected a text or a whole number per row"
         raise ServiceError(422, "no_ids", f"{message}, as a key of each instance or as an input tensor of that name")
     return [str(cell) for cell in cells]
 
@@ -73,7 +74,7 @@ def ids_of(tree: Any, name: str) -> list[str]:
 def _of_tensors(tree: dict[str, Any], output: str | None, form: Form) -> Answers:
     named = (one for one in tree["outputs"] if isinstance(one, dict) and isinstance(one.get("name"), str))
     tensors = {one["name"]: one for one in named}
-    name, form = _chosen(list(tensors), output, form)
+    name, form = _choose_output(list(tensors), output, form)
     unnamed = name is None and output is None and len(tensors) == 1
     tensor = next(iter(tensors.values())) if unnamed else tensors.get(name or "")
     rows = None if tensor is None else _matrix(tensor)
@@ -85,7 +86,7 @@ def _of_tensors(tree: dict[str, Any], output: str | None, form: Form) -> Answers
 
 def _of_predictions(predictions: list[Any], output: str | None, form: Form) -> Answers:
     names = list(predictions[0]) if predictions and isinstance(predictions[0], dict) else []
-    name, form = _chosen(names, output, form)
+    name, form = _choose_output(names, output, form)
     unnamed = name is None and output is None
     rows = [p.get(name) if isinstance(p, dict) and name else p for p in predictions] if name or unnamed else []
     doubtful = unnamed and form == "probabilities"
@@ -95,8 +96,8 @@ def _of_predictions(predictions: list[Any], output: str | None, form: Form) -> A
     return Answers(rows, form, None)
 
 
-def _chosen(names: list[str], output: str | None, form: Form) -> tuple[str | None, Form]:
-    """The name of the output that holds the answer, None if it is not there, and its form."""
+def _choose_output(names: list[str], output: str | None, form: Form) -> tuple[str | None, Form]:
+    """Return the name of the output with the answer, None if it is missing, and its form."""
     if output is not None:
         return (output if output in names else None), form
     output = next((name for name in (*PROBABILITIES, *LOGITS) if name in names), None)
@@ -104,7 +105,7 @@ def _chosen(names: list[str], output: str | None, form: Form) -> tuple[str | Non
 
 
 def _matrix(tensor: dict[str, Any]) -> Any:
-    """The numbers of a tensor, rows x classes; None where it is none."""
+    """Return the numbers of a tensor as rows x classes; None if it is not such a tensor."""
     shape, data = tensor.get("shape"), tensor.get("data")
     if not (isinstance(shape, list) and len(shape) == 2 and all(type(size) is int and size > 0 for size in shape)):
         return None
@@ -115,7 +116,7 @@ def _matrix(tensor: dict[str, Any]) -> Any:
 
 
 def _flat(data: list[Any]) -> Iterator[Any]:
-    """The values of nested lists."""
+    """Yield the values of nested lists."""
     for value in data:
         if isinstance(value, list):
             yield from _flat(value)
@@ -133,4 +134,4 @@ def _sums_to_one(row: Any) -> bool:
 
 
 def _none(problem: str) -> ServiceError:
-    return ServiceError(422, "no_probabilities", f"{problem}: no probabilities; {CURE}")
+    return ServiceError(422, "no_probabilities", f"{problem}, and no probabilities; {CURE}")

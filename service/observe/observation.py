@@ -1,4 +1,4 @@
-"""One answer of another server as it comes in, in JSON, CSV or Parquet. No I/O."""
+"""One answer of another server, read from JSON, CSV or Parquet. No I/O."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ ALLOWED = (
 )
 """Keys of a row."""
 AHEAD_MS = 60_000
-"""How far a sender's clock may be ahead of this one."""
+"""Largest time by which a sender's clock may be ahead."""
 MOST_CLASSES = 100_000
 _KEYS = frozenset(ALLOWED)
 _NUMBERS = {int, float}
@@ -49,31 +49,31 @@ _FORMS: dict[tuple[str, ...], Form] = {
     ("confidence", "predicted"): "confidence",
     ("confidence", "index"): "confidence",
 }
-"""By those keys of the answer that a row has."""
+"""Form of an answer by the keys that a row has."""
 _ONE_FORM = "a row has probabilities, or logits, or confidence and predicted (or index)"
 
 
 @dataclass(frozen=True)
-class Shared:
-    """What a call says of all its rows; a row's own model, version and tag come before these."""
+class CallDefaults:
+    """Values that a call gives for all its rows. A row's own model, version and tag take precedence."""
 
     now_ms: int
     model: str | None = None
     version: str | None = None
     classes: tuple[str, ...] | None = None
-    """In the order of the rows' lists."""
+    """Class names in the order of the rows' lists."""
     tag: str | None = None
     shadow: bool = False
-    """Whether the rows are what the model's shadow would have answered."""
+    """Whether the rows are answers of the model's shadow."""
     positive: str | None = None
-    """The positive class of the versions, one of their two."""
+    """Positive class of the binary versions."""
     act_alone: ActAlone | None = None
-    """The promise of the versions to act alone."""
+    """Promise of the versions to act alone."""
 
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """An answer whose shape is right; whether it fits its version is for `service.observe.batches` to say."""
+    """Answer with a valid shape. `service.observe.batches` checks whether it fits its version."""
 
     row: int
     id: str
@@ -81,41 +81,41 @@ class Observation:
     version: str
     form: Form
     values: Sequence[float] | Array
-    """Of the classes; of the form `confidence` that one number."""
+    """Numbers of the classes; for the form `confidence`, that one number."""
     names: tuple[str, ...] | None
-    """The classes that the values are of; None: all of the version, in their order."""
+    """Class names of the values; None for all classes of the version in order."""
     predicted: str | int | None
-    """Only of the form `confidence`: a class by name (str) or by index (int)."""
+    """Class by name (str) or by index (int), for the form `confidence` only."""
     tag: str | None
     created_ms: int
     has_time: bool
-    """Whether the row says when it was given."""
+    """Whether the row gives its own time."""
     propensity: float | None
 
 
-class Named(NamedTuple):
-    """Numbers of classes by name, as the columns of a table have them."""
+class NamedNumbers(NamedTuple):
+    """Numbers of classes by name, like the columns of a table."""
 
     names: tuple[str, ...]
     numbers: Sequence[float] | Array
 
 
 class RowError(ValueError):
-    """The row cannot be read; the message says what was sent and what is allowed."""
+    """The row cannot be read. The message has what was sent and what is allowed."""
 
 
-def observation_of(row: int, value: Any, shared: Shared) -> Observation | Refusal:
-    """The observation that a row holds, or why it holds none."""
+def observation_of(row: int, value: Any, defaults: CallDefaults) -> Observation | Refusal:
+    """Read the observation in a row, or return why there is none."""
     if not isinstance(value, dict):
         return bad_row(row, None, f"a row is {short(value)}; expected an object with an id, and {_ONE_FORM}")
     id_ = value.get("id")
     try:
-        return _read(row, value, shared)
+        return _read(row, value, defaults)
     except (RowError, ServiceError) as error:
         return bad_row(row, id_[:MAX_ID] if isinstance(id_, str) else None, str(error))
 
 
-def _read(row: int, value: Mapping[str, Any], shared: Shared) -> Observation:
+def _read(row: int, value: Mapping[str, Any], defaults: CallDefaults) -> Observation:
     if not value.keys() <= _KEYS:
         raise RowError(_unknown_key(min(value.keys() - _KEYS)))
     if "id" not in value:
@@ -127,14 +127,14 @@ def _read(row: int, value: Mapping[str, Any], shared: Shared) -> Observation:
     return Observation(
         row=row,
         id=value["id"],
-        model=_name("model", value.get("model"), shared.model),
-        version=_name("version", value.get("version"), shared.version),
+        model=_name("model", value.get("model"), defaults.model),
+        version=_name("version", value.get("version"), defaults.version),
         form=form,
         values=values,
         names=names,
-        predicted=_predicted(value) if form == "confidence" else None,
-        tag=check_tag(shared.tag if (tag := value.get("tag")) is None else tag, "tag"),
-        created_ms=shared.now_ms if time is None else unix_ms(time, shared.now_ms),
+        predicted=_predicted_class(value) if form == "confidence" else None,
+        tag=check_tag(defaults.tag if (tag := value.get("tag")) is None else tag, "tag"),
+        created_ms=defaults.now_ms if time is None else unix_ms(time, defaults.now_ms),
         has_time=time is not None,
         propensity=check_propensity(value.get("propensity"), "propensity"),
     )
@@ -142,12 +142,15 @@ def _read(row: int, value: Mapping[str, Any], shared: Shared) -> Observation:
 
 def _unknown_key(name: str) -> str:
     if name == "label":
-        return "label is no key of an observation: the answer's class is `predicted`, true labels go to POST /feedback"
+        return (
+            "label is not a key of an observation: give the predicted class as `predicted`, and send true labels to"
+            " POST /feedback"
+        )
     return f"unknown key {short(name)}; allowed are {', '.join(ALLOWED)}.{nearest(name[:100], ALLOWED)}"
 
 
 def _answer(value: Mapping[str, Any]) -> tuple[Form, Sequence[float] | Array, tuple[str, ...] | None]:
-    """The form of the row's answer, its numbers, and the classes that they name."""
+    """Return the form of the row's answer, its numbers, and their class names."""
     held = [key for key in _ANSWER if value.get(key) is not None]
     form = _FORMS.get(tuple(held))
     if form is None:
@@ -159,23 +162,23 @@ def _answer(value: Mapping[str, Any]) -> tuple[Form, Sequence[float] | Array, tu
         return form, [max(answer, 0)], None
     names = None
     if isinstance(answer, dict):
-        answer = Named(tuple(answer), list(answer.values()))
-    if isinstance(answer, Named):
+        answer = NamedNumbers(tuple(answer), list(answer.values()))
+    if isinstance(answer, NamedNumbers):
         names, answer = answer
     if isinstance(answer, list) and not set(map(type, answer)) <= _NUMBERS:
         bad = next(number for number in answer if type(number) not in _NUMBERS)
         raise RowError(f"{form} holds {short(bad)}; allowed are numbers")
     if isinstance(answer, str | int | float | bool) or not 2 <= len(answer) <= MOST_CLASSES:
         what = plural(len(answer), "number") if isinstance(answer, list) else short(answer)
-        expected = "a list with a number for each class, or an object with a number by each class's name"
-        raise RowError(f"{form} is {what}; expected {expected}, of 2 classes or more")
+        expected = "a list with a number per class, or an object with a number per class name"
+        raise RowError(f"{form} is {what}; expected {expected}, for at least 2 classes")
     return form, answer, names
 
 
-def _name(what: str, own: Any, shared: str | None) -> str:
-    value = shared if own is None else own
+def _name(what: str, own: Any, default: str | None) -> str:
+    value = default if own is None else own
     if value is None:
-        raise RowError(f"nothing says which {what} answered; add {what} to the row, or to the call: ?{what}=...")
+        raise RowError(f"the {what} is missing; add {what} to the row, or to the call: ?{what}=...")
     if not (isinstance(value, str) and _is_name(value)):
         allowed = f"letters, digits, '.', '_' and '-', at most {MAX_ID}, a letter or digit first"
         raise RowError(f"{what} is {short(value)}; allowed are {allowed}")
@@ -187,7 +190,7 @@ def _is_name(text: str) -> bool:
     return len(text) <= MAX_ID and re.fullmatch(NAME, text) is not None
 
 
-def _predicted(value: Mapping[str, Any]) -> str | int:
+def _predicted_class(value: Mapping[str, Any]) -> str | int:
     if (given := value.get("index")) is not None:
         index = as_whole(given)
         if index is None or index < 0:
@@ -195,16 +198,16 @@ def _predicted(value: Mapping[str, Any]) -> str | int:
         return index
     predicted = as_name(value.get("predicted"))
     if not isinstance(predicted, str):
-        allowed = "expected the name of the class that was answered, as a text or a whole number"
+        allowed = "expected the name of the predicted class, as a text or a whole number"
         raise RowError(f"predicted is {short(predicted)}; {allowed}")
     return predicted
 
 
 def unix_ms(value: Any, now_ms: int) -> int:
-    """Milliseconds since 1970 of a time: ISO 8601 (UTC without an offset), or Unix time as a number or its text.
+    """Convert a time to Unix milliseconds: ISO 8601 (UTC if no offset), or Unix time as a number or text.
 
     Raises:
-        RowError: neither, before 1970 or in the future; or eight digits, which may be a date as well as seconds.
+        RowError: Another value, a time before 1970 or in the future, or eight digits, which may be a date or seconds.
     """
     value = value.isoformat() if isinstance(value, date) else value
     if type(value) not in (int, float, str):

@@ -1,5 +1,6 @@
-"""Observations in a Parquet file (extra `table`: pyarrow), which a process of its own reads: a damaged file ends only
-that one.
+"""Observations in a Parquet file (extra `table`: pyarrow).
+
+A separate process reads the file, so that a damaged file can crash only that process.
 """
 
 from __future__ import annotations
@@ -17,30 +18,30 @@ from service.bulk.lines import Row
 from service.errors import ServiceError
 from service.http.error_answers import bad_row
 from service.ids import MAX_ID
-from service.observe.formats import COLUMNS, TABLE, is_header
-from service.observe.observation import Form, Named, Observation, Shared, observation_of
-from service.predict.decoding import Held
+from service.observe.observation import CallDefaults, Form, NamedNumbers, Observation, observation_of
+from service.observe.observation_formats import COLUMNS, TABLE, is_header
+from service.predict.decoding import ByteBudget
 from trueodds.processes.confined import Readers
 from trueodds.processes.pieces import ConfinedError, Piece
 from trueodds.texts import listed
 
 PARQUET = "application/vnd.apache.parquet"
 ROWS = 2000
-"""Rows that are read and stored at once."""
+"""Number of rows that are read and stored at once."""
 MOST_VALUES = 64_000_000
-"""Values in all columns: a small file may say that it holds billions."""
+"""Largest number of values in all columns. A small file may claim to have billions."""
 MOST_BYTES = 1024**3
-"""Bytes of all columns, unpacked."""
+"""Largest uncompressed size of all columns, in bytes."""
 LISTS = ("probabilities", "logits")
 """Columns of lists."""
 FILES = 2
-"""Files that are read at once; others wait."""
+"""Number of files that are read at once. Others wait."""
 MOST_HELD = 64 * 1024**2
-"""Bytes of the files that wait or are read. A single one may be larger."""
+"""Largest total size, in bytes, of the files that wait or are read. A single file may be larger."""
 SECONDS = 30.0
-"""Time limit of reading one file, without the time of storing its rows."""
+"""Time limit of reading one file, without the time for storing its rows."""
 MEMORY = 512 * 1024**2
-"""Bytes that reading one file may take, the file's own among them."""
+"""Memory limit of reading one file, in bytes, including the file itself."""
 STATUSES = {
     "unreadable": (400, "invalid_parquet"),
     "failed": (400, "invalid_parquet"),
@@ -49,35 +50,42 @@ STATUSES = {
     "start": (503, "no_reader"),
     "missing": (503, "no_reader"),
 }
-"""Status and code of an answer, by a ConfinedError's; of any other, such as a death, 422 and invalid_parquet."""
+"""Status and code of an answer by the code of a ConfinedError. Others, such as a crash, are 422 invalid_parquet."""
 
 
 class ParquetFiles:
-    """Reads files while the application lives. Its processes start with the first file."""
+    """Reader of Parquet files for the application. Its processes start with the first file."""
 
     def __init__(self) -> None:
         self._readers = Readers("service.observe.parquet_file:read", count=FILES, seconds=SECONDS, memory=MEMORY)
-        self._turns, self._held = asyncio.Semaphore(FILES), Held("read", MOST_HELD)
+        self._turns, self._held = asyncio.Semaphore(FILES), ByteBudget("read", MOST_HELD)
 
-    async def row_blocks(self, body: bytes, shared: Shared, form: Form) -> AsyncGenerator[list[Row[Observation]]]:
-        """Yields the observations of a file, block by block: lists of numbers in a column `probabilities` or `logits`,
-        a column for each class, which hold what `form` says, or confidence and predicted.
+    async def row_blocks(
+        self, body: bytes, defaults: CallDefaults, form: Form
+    ) -> AsyncGenerator[list[Row[Observation]]]:
+        """Yield the observations of a file, block by block.
+
+        The file has lists of numbers in a column `probabilities` or `logits`, or a column of `form` numbers per class,
+        or confidence and predicted.
 
         Raises:
-            ServiceError: no Parquet file, other columns, past a limit, no pyarrow here, or too many files that wait.
+            ServiceError: Not a Parquet file, other columns, a limit is exceeded, pyarrow is missing, or too many files
+                wait.
         """
         if find_spec("pyarrow") is None:
-            message = "this service reads no Parquet: it has no pyarrow (pip install 'trueodds[serve,table]')"
+            message = (
+                "this service cannot read Parquet, because pyarrow is missing (pip install 'trueodds[serve,table]')"
+            )
             raise ServiceError(415, "unsupported_media_type", f"{message}. Send NDJSON")
         with self._held.hold(len(body)):
-            async with self._turns, aclosing(self._read(body, shared, form)) as blocks:
+            async with self._turns, aclosing(self._read(body, defaults, form)) as blocks:
                 async for block in blocks:
                     yield block
 
-    async def _read(self, body: bytes, shared: Shared, form: Form) -> AsyncGenerator[list[Row[Observation]]]:
+    async def _read(self, body: bytes, defaults: CallDefaults, form: Form) -> AsyncGenerator[list[Row[Observation]]]:
         limits = {"rows": ROWS, "most_values": MOST_VALUES, "most_bytes": MOST_BYTES}
         pieces = self._readers.read(body, cells=TABLE, lists=LISTS, **limits)
-        blocks, coming = _blocks(pieces, shared, form), asyncio.Future[Any]()
+        blocks, coming = _blocks(pieces, defaults, form), asyncio.Future[Any]()
         coming.set_result(None)
         try:
             while True:
@@ -86,7 +94,7 @@ class ParquetFiles:
                     break
                 yield block
         finally:
-            await asyncio.wait([coming])  # the thread of a call that was cancelled has the file still
+            await asyncio.wait([coming])  # the thread of a cancelled call still uses the file
             await asyncio.to_thread(pieces.close)
 
     def close(self) -> None:
@@ -94,7 +102,7 @@ class ParquetFiles:
         self._readers.close()
 
 
-def _blocks(pieces: Iterator[Piece], shared: Shared, form: Form) -> Iterator[list[Row[Observation]]]:
+def _blocks(pieces: Iterator[Piece], defaults: CallDefaults, form: Form) -> Iterator[list[Row[Observation]]]:
     number = 0
     try:
         for piece in pieces:
@@ -102,14 +110,14 @@ def _blocks(pieces: Iterator[Piece], shared: Shared, form: Form) -> Iterator[lis
                 _check_columns(piece.head["columns"])
                 continue
             rows = enumerate(_values(piece, form), number)
-            yield [_row(number, value, shared) for number, value in rows]
+            yield [_row(number, value, defaults) for number, value in rows]
             number += piece.head["rows"]
     except ConfinedError as error:
         status, code = STATUSES.get(error.code, (422, "invalid_parquet"))
         message = error.message
         if code == "invalid_parquet":
-            cure = "Send it in several files" if error.code in ("memory", "time", "size") else "Write it anew"
-            problem = f"the body is no Parquet file that can be read: {message.rstrip('.')}"
+            cure = "Send it in several files" if error.code in ("memory", "time", "size") else "Write the file again"
+            problem = f"the body is not a readable Parquet file: {message.rstrip('.')}"
             message = f"{problem}. {cure}, or send NDJSON"
         raise ServiceError(status, code, message, retry_after=1 if status == 503 else None) from None
 
@@ -119,26 +127,26 @@ def _check_columns(names: list[str]) -> None:
     with_lists = len(lists) == 1 and len(set(others)) == len(others) and {"id"} <= set(others) <= set(TABLE)
     if not with_lists and (lists or not is_header(others)):
         message = f"the Parquet file has the columns {listed(names)}; expected {COLUMNS}"
-        raise ServiceError(422, "invalid_header", f"{message}. Lists of numbers are in probabilities or logits")
+        raise ServiceError(422, "invalid_header", f"{message}. Put lists of numbers in probabilities or logits")
 
 
-def _row(number: int, value: dict[str, Any], shared: Shared) -> Row[Observation]:
+def _row(number: int, value: dict[str, Any], defaults: CallDefaults) -> Row[Observation]:
     for name, cell in value.items():
-        if type(cell) is dict:  # of no cell of a file: what the reader says is wrong with it
+        if type(cell) is dict:  # cells are never dicts; this is a problem that the reader reports
             id_ = value.get("id")
             return number, bad_row(number, id_[:MAX_ID] if isinstance(id_, str) else None, f"{name} {cell['problem']}")
-    return number, observation_of(number, value, shared)
+    return number, observation_of(number, value, defaults)
 
 
 def _values(piece: Piece, form: Form) -> Iterator[dict[str, Any]]:
-    """The rows of a block as a JSON body has them, their numbers as rows of an array."""
+    """Yield the rows of a block in the form of a JSON body. Their numbers are rows of an array."""
     head, arrays = piece.head, iter(piece.arrays)
     columns: dict[str, Any] = dict(head["cells"])
     for name, texts in head["texts"].items():
         columns[name] = [None if k < 0 else texts[k] for k in next(arrays).tolist()]
     if head["numbers"]:
         names = tuple(head["numbers"])
-        columns[form] = [Named(names, numbers_C) for numbers_C in next(arrays)]
+        columns[form] = [NamedNumbers(names, numbers_C) for numbers_C in next(arrays)]
     if head["lists"]:
         columns[head["lists"]] = _lists(next(arrays), next(arrays))
     for cells in zip(*columns.values(), strict=True):
@@ -146,7 +154,7 @@ def _values(piece: Piece, form: Form) -> Iterator[dict[str, Any]]:
 
 
 def _lists(numbers: npt.NDArray[np.float64], lengths_N: npt.NDArray[np.int64]) -> list[Any]:
-    """Lists of numbers, which follow each other: as rows of one array where all are of one length."""
+    """Split concatenated lists of numbers. If all have the same length, they are rows of one array."""
     if len(lengths_N) and (lengths_N == lengths_N[0]).all() and lengths_N[0] >= 0:
         return list(numbers.reshape(len(lengths_N), lengths_N[0]))
     ends_N = np.cumsum(lengths_N.clip(0))

@@ -1,8 +1,8 @@
-"""The rows of a Parquet file, block by block, in the process of a confined reader: little is imported here.
+"""Rows of a Parquet file, block by block, for the process of a confined reader. It imports only little.
 
-The file decides what the C++ parser does, so each limit is checked before memory is taken for it: values and bytes by
-the file's metadata (which may lie: then the process's limit of memory ends it), lengths of texts before they become
-Python's.
+The file controls what the C++ parser does, so each limit is checked before memory is allocated. Values and bytes are
+checked by the file's metadata; if these lie, the process's memory limit ends it. Lengths of texts are checked before
+the texts become Python objects.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from trueodds.processes.pieces import ConfinedError, Piece
 from trueodds.texts import short
 
 BLOCK_VALUES = 1_000_000
-"""Numbers of a block: wide rows come in smaller blocks."""
+"""Numbers per block. Wide rows come in smaller blocks."""
 DICTIONARY_BYTES = 4 * 1024**2
-"""Largest column chunk that is read as a dictionary. The dictionary of a chunk is built again for every block."""
+"""Largest column chunk that is read as a dictionary. A chunk's dictionary is built again for every block."""
 CELL_BYTES = 4096
 """Longest text of a cell in bytes."""
 
@@ -29,32 +29,32 @@ _TEXTS = (types.is_string, types.is_large_string, types.is_binary, types.is_larg
 
 
 class Texts(NamedTuple):
-    """A column of texts: the different ones, and each row's place among them, -1 for none."""
+    """Column of texts: the distinct ones, and the position of each row's text among them, -1 for none."""
 
     values: list[str | dict[str, str]]
-    """`{"problem": ...}` in place of what is no text that can be taken."""
+    """Distinct texts. `{"problem": ...}` stands for an invalid one."""
     at_N: npt.NDArray[np.int32]
 
 
 def read(
     body: bytes, *, cells: Sequence[str], lists: Sequence[str], rows: int, most_values: int, most_bytes: int
 ) -> Iterator[Piece]:
-    """Yields the names of the columns, then blocks of `rows` rows at the most.
+    """Yield the names of the columns, then blocks of at most `rows` rows.
 
     The head of a block is `{"rows", "cells": {name: JSON values}, "texts": {name: Texts.values}, "numbers": names,
-    "lists": name or none}`. Its arrays are each `Texts.at_N`, then the numbers: of all other columns as N x C, or of
-    the column of lists one after the other, and each list's length, -1 for none.
+    "lists": name or none}`. Its arrays are the `Texts.at_N` of each text column, then the numbers. These are either all
+    other columns as N x C, or the concatenated lists and the length of each list, -1 for none.
 
     Args:
-        body: the file.
-        cells: columns that are no numbers of classes.
-        lists: columns of lists of numbers.
-        rows: most rows of a block.
-        most_values: most values in all columns.
-        most_bytes: most bytes of all columns, unpacked.
+        body: The file.
+        cells: Columns that are not numbers of classes.
+        lists: Columns of lists of numbers.
+        rows: Largest number of rows in a block.
+        most_values: Largest number of values in all columns.
+        most_bytes: Largest uncompressed size of all columns, in bytes.
 
     Raises:
-        ConfinedError: `unreadable` for what is no such file, `too_large` past a limit, `header` for a column's type.
+        ConfinedError: `unreadable` if it is not such a file, `too_large` above a limit, `header` for a column's type.
     """
     try:
         metadata = parquet.read_metadata(pyarrow.BufferReader(body))
@@ -81,7 +81,7 @@ def _chunks(metadata: parquet.FileMetaData) -> Iterator[parquet.ColumnChunkMetaD
 
 
 def _sizes(metadata: parquet.FileMetaData) -> dict[str, int]:
-    """The bytes of each column's largest chunk, unpacked."""
+    """Return the uncompressed size of each column's largest chunk, in bytes."""
     sizes: dict[str, int] = {}
     for chunk in _chunks(metadata):
         sizes[chunk.path_in_schema] = max(sizes.get(chunk.path_in_schema, 0), chunk.total_uncompressed_size)
@@ -91,7 +91,7 @@ def _sizes(metadata: parquet.FileMetaData) -> dict[str, int]:
 def _check_size(metadata: parquet.FileMetaData, sizes: dict[str, int], most_values: int, most_bytes: int) -> None:
     values = sum(chunk.num_values for chunk in _chunks(metadata))
     unpacked = sum(chunk.total_uncompressed_size for chunk in _chunks(metadata))
-    for what, count, most in (("values", values, most_values), ("bytes, unpacked", unpacked, most_bytes)):
+    for what, count, most in (("values", values, most_values), ("uncompressed bytes", unpacked, most_bytes)):
         if count > most:
             message = f"the Parquet file has {count:,} {what}; the limit is {most:,}. Send it in several files"
             raise ConfinedError("too_large", message)
@@ -104,7 +104,7 @@ def _check_types(schema: pyarrow.Schema, cells: Sequence[str], lists: Sequence[s
         elif field.name in lists:
             allowed, sound = "lists of numbers", _is_list(field.type) and _is_number(field.type.value_type)
         else:
-            allowed, sound = "numbers, for it is a class's", _is_number(field.type)
+            allowed, sound = "numbers, because it is the column of a class", _is_number(field.type)
         if not sound:
             message = f"the column {short(field.name)} holds {short(str(field.type))}; expected {allowed}"
             raise ConfinedError("header", message)
@@ -149,7 +149,7 @@ def _block(batch: pyarrow.RecordBatch, cells: Sequence[str], lists: Sequence[str
 
 
 def _numbers(column: pyarrow.Array) -> npt.NDArray[np.float64]:
-    """A column of numbers, NaN for none."""
+    """Return a column of numbers, with NaN for missing ones."""
     numbers: npt.NDArray[np.float64] = column.to_numpy(zero_copy_only=False).astype(np.float64)
     return numbers
 
@@ -160,7 +160,7 @@ def _lengths(column: pyarrow.Array) -> npt.NDArray[np.int64]:
 
 
 def _cells(column: pyarrow.Array) -> list[Any]:
-    """Numbers, booleans, None, and times in Unix seconds, of whole milliseconds."""
+    """Return numbers, booleans, None, and times in Unix seconds with whole milliseconds."""
     kind = column.type
     if types.is_floating(kind):
         column = column.cast(pyarrow.float64())
@@ -177,7 +177,7 @@ def _cells(column: pyarrow.Array) -> list[Any]:
 
 
 def _texts(column: pyarrow.Array) -> Texts:
-    """The texts of a column; what is too long or not UTF-8 is a problem of its rows."""
+    """Return the texts of a column. A text that is too long or not UTF-8 becomes a problem of its rows."""
     if types.is_dictionary(column.type):
         used, at_N = np.unique(column.indices.fill_null(-1).to_numpy().astype(np.int32), return_inverse=True)
         if len(used) and used[0] == -1:
@@ -193,7 +193,7 @@ def _texts(column: pyarrow.Array) -> Texts:
 
 
 def _text(data: bytes | None, length: int | None) -> Any:
-    """The text; None for a null."""
+    """Return the text; None for a null; a problem if it is too long or not UTF-8."""
     if data is None:
         if length is None:
             return None

@@ -1,4 +1,4 @@
-"""POST /observe: answers of another server's model come in, and are watched like those of this one."""
+"""POST /observe: answers of models on other servers, which are then monitored like those of this service."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from service.bulk.lines import CSV, NDJSON, row_blocks
 from service.bulk.report import Report, take
 from service.http import error_answers, json_body, keys
 from service.http.error_answers import RefusedRowsError
-from service.observe import formats, schemas
-from service.observe.observation import Form, Shared
+from service.observe import observation_formats, schemas
+from service.observe.observation import CallDefaults, Form
 from service.observe.parquet import PARQUET, ParquetFiles
 from service.observe.schemas import ObservationSummary, ObservedDecision
 from service.observe.storing import Storing
@@ -20,9 +20,9 @@ from service.predict.options import MAX_TAG
 from service.runtime import Runtime, runtime_of
 
 BLOCK = 1024**2
-"""Bytes from which lines are stored: some 500 answers of 100 classes. The most of one line."""
+"""Block size in bytes, and the longest line. A block is about 500 answers of 100 classes."""
 STREAMED = (NDJSON, CSV)
-"""Media types of bodies that are stored as they come."""
+"""Media types of bodies that are stored while they arrive."""
 
 router = APIRouter()
 
@@ -30,102 +30,106 @@ router = APIRouter()
 @router.post(
     "/observe",
     tags=["odds"],
-    summary="Watch what another server answers",
+    summary="Store answers of another server",
     dependencies=[keys.requires("predict")],
     openapi_extra={"requestBody": schemas.BODY},
     responses={
         200: {
             "model": ObservationSummary,
-            "content": {NDJSON: {"schema": {"type": "string", "description": "one JSON object for each row"}}},
+            "content": {NDJSON: {"schema": {"type": "string", "description": "one JSON object per row"}}},
         },
-        **error_answers.documented(
-            _400="not JSON, or no Parquet file",
+        **error_answers.document_errors(
+            _400="not JSON, or not a Parquet file",
             _408="the body came too slowly",
-            _409="another answer came with this id, or this service answers for the version itself",
+            _409="the id was used for another answer, or this service serves the version itself",
             _413="too many bytes or values",
-            _415="neither JSON, JSON lines, CSV nor Parquet",
-            _422="what is no answer of the version's form and classes, a body of another shape, or a Parquet file that"
-            " its reader does not survive",
-            _503="the store cannot be written; try again after Retry-After",
+            _415="not JSON, JSON lines, CSV or Parquet",
+            _422="an answer that does not match the version's form and classes, a body of another shape, or a Parquet"
+            " file that crashes its reader",
+            _503="the store is not writable; try again after Retry-After",
             **keys.ERRORS,
         ),
     },
 )
 async def observe(
     request: Request,
-    model: Annotated[str | None, Query(description="of rows that name none")] = None,
-    version: Annotated[str | None, Query(description="of rows that name none")] = None,
+    model: Annotated[str | None, Query(description="Model of rows that name none.")] = None,
+    version: Annotated[str | None, Query(description="Version of rows that name none.")] = None,
     classes: Annotated[
         str | None,
         Query(
-            description="their names with commas between them, in the order of the lists; needed once, where lists are"
-            " not in the order 0, 1, 2, ... and no row has them by name"
+            description="Class names separated by commas, in the order of the lists. Send them once, unless the classes"
+            " are 0, 1, 2, ... in this order or a row gives its numbers by name."
         ),
     ] = None,
     positive: Annotated[
         str | None,
-        Query(description="the class of two that a version is asked about; to be said with its first answer"),
+        Query(description="Positive class of a binary model. Give it with the version's first answer."),
     ] = None,
     act_alone: Annotated[
         str | None,
         Query(
-            description="a version's promise to act alone, such as threshold=.93,risk=.05,confidence=.95; to be said"
-            " with its first answer. The answer then has a decision for each row: of JSON in `decisions`, in bulk in"
-            " its line"
+            description="Promise of a version to act alone, such as threshold=.93,risk=.05,confidence=.95. Give it with"
+            " the version's first answer. The response then has a decision per row: in `decisions` for JSON, in the"
+            " row's line for bulk bodies."
         ),
     ] = None,
-    tag: Annotated[str | None, Query(max_length=MAX_TAG, description="of rows that name none")] = None,
+    tag: Annotated[str | None, Query(max_length=MAX_TAG, description="Tag of rows that name none.")] = None,
     shadow: Annotated[
         bool,
-        Query(description="these are answers that nobody got, of a version beside the one that answered: same ids"),
+        Query(description="These answers were not used: they are of a version that ran beside the one that answered."),
     ] = False,
     form: Annotated[
-        Form, Query(description="what the columns of classes hold, in CSV and Parquet: probabilities or logits")
+        Form, Query(description="Kind of numbers in the columns of classes, in CSV and Parquet.")
     ] = "probabilities",
 ) -> Response:
-    """Answers of a model that another server serves, each with an id of yours: probabilities or logits of all classes,
-    in their order or by name, or the predicted class and its confidence. From then on labels (`POST /feedback`), the
-    report, the alarm, recalibration and the metrics work on them as on answers of this service.
+    """Store answers of a model on another server, each with an id of yours.
 
-    An answer is on disk before this one is given. The same observation again changes nothing; with another answer its
-    id is refused. Ids are unique for a model. A JSON call is all or nothing. In bulk, as `application/x-ndjson` (one
-    object a line), `text/csv` or Parquet (a column for each class, or in Parquet a column of lists), rows stand alone:
-    good ones are stored, bad ones counted and the first 20 listed, and the status is 200; with `Accept:
-    application/x-ndjson` the answer has one line for every row.
+    An answer has the probabilities or logits of all classes, in their order or by name, or only the predicted class and
+    its confidence. Labels (`POST /feedback`), the report, the alarm, recalibration and the metrics then work as for
+    answers of this service.
+
+    Answers are on disk before this call returns. Sending the same observation again has no effect; the same id with
+    another answer is refused. Ids are unique within a model. A JSON call stores all rows or none.
+
+    Send many answers as `application/x-ndjson` (one object per line), `text/csv` or Parquet. The last two have a column
+    per class; Parquet may have one column of lists instead. Each row of such a body is stored by itself. The status is
+    200; the answer counts the failed rows and lists the first 20. With `Accept: application/x-ndjson` the answer has
+    one line per row.
     """
     runtime, media_type = runtime_of(request), json_body.media_type(request)
-    shared = formats.shared_of(model, version, classes, positive, tag, shadow, act_alone)
+    defaults = observation_formats.defaults_of(model, version, classes, positive, tag, shadow, act_alone)
     if media_type == json_body.JSON:
-        return await _take_json(request, runtime, shared)
+        return await _take_json(request, runtime, defaults)
     if media_type == NDJSON:
-        blocks = row_blocks(request, formats.json_lines(shared), BLOCK, "an observation")
+        blocks = row_blocks(request, observation_formats.json_lines(defaults), BLOCK, "an observation")
     elif media_type == CSV:
-        blocks = row_blocks(request, formats.csv_lines(shared, form), BLOCK, "an observation")
+        blocks = row_blocks(request, observation_formats.csv_lines(defaults, form), BLOCK, "an observation")
     elif media_type == PARQUET:
         files: ParquetFiles = request.app.state.parquet
-        blocks = files.row_blocks(await json_body.read(request), shared, form)
+        blocks = files.row_blocks(await json_body.read(request), defaults, form)
     else:
-        raise json_body.unsupported(request, f"{json_body.JSON}, {NDJSON}, {CSV} and {PARQUET}")
+        raise json_body.unsupported_type(request, f"{json_body.JSON}, {NDJSON}, {CSV} and {PARQUET}")
     rows_wanted = NDJSON in request.headers.get("accept", "").lower()
-    storing = Storing(runtime, shared, request.state.request_id)
+    storing = Storing(runtime, defaults, request.state.request_id)
     count = runtime.telemetry.observation
     return await take(
-        blocks, storing.store_each, ObservationSummary.of, count, rows_wanted=rows_wanted, beside=storing.acting
+        blocks, storing.store_each, ObservationSummary.of, count, with_rows=rows_wanted, beside=storing.acting
     )
 
 
-async def _take_json(request: Request, runtime: Runtime, shared: Shared) -> Response:
-    """Stores the observations of a JSON body, all or none.
+async def _take_json(request: Request, runtime: Runtime, defaults: CallDefaults) -> Response:
+    """Store the observations of a JSON body, all or none.
 
     Raises:
-        RefusedRowsError: with at least one refused row.
+        RefusedRowsError: At least one row was refused.
     """
     report = Report(None)
     try:
-        shared, rows = await json_body.read_json(
-            request, runtime.settings.max_json_values, lambda tree: formats.parse(tree, shared)
+        defaults, rows = await json_body.read_json(
+            request, runtime.settings.max_json_values, lambda tree: observation_formats.parse(tree, defaults)
         )
-        storing = Storing(runtime, shared, request.state.request_id)
+        storing = Storing(runtime, defaults, request.state.request_id)
         outcomes = await storing.store_all(rows)
     except RefusedRowsError as error:
         for code, count in error.counts.items():

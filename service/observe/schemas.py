@@ -1,4 +1,4 @@
-"""The documented bodies of POST /observe; the answer is what is sent."""
+"""Documented bodies of POST /observe. The answer is validated with the same model."""
 
 from __future__ import annotations
 
@@ -25,34 +25,34 @@ from trueodds.bundle.act_alone import EXAMPLE
 
 
 class ObservedDecision(BaseModel):
-    """The decision on one row, of a version with a promise to act alone."""
+    """Decision on one row of a version with a promise to act alone."""
 
     id: str
     decision: Decision
     audit: bool | None = Field(
         None,
-        description="with act, where acting answers are audited: whether the true label of this one is asked for",
+        description="With decision `act`, if answers are audited: whether the true label of this row is requested.",
         exclude_if=lambda value: value is None,
     )
 
 
 class ObservationSummary(BaseModel):
-    """The outcomes of the rows; the counts add up to `rows`."""
+    """Outcomes of the rows. The counts add up to `rows`."""
 
     rows: int
     stored: int
-    already_known: int = Field(description="the same observation again: counted once")
+    already_known: int = Field(description="The same observation was stored already. It counts once.")
     failed: int
-    problems: list[BadRow] = Field(description="the first 20 that failed")
+    problems: list[BadRow] = Field(description="The first 20 rows that failed.")
     decisions: list[ObservedDecision] = Field(
         default_factory=list,
-        description="of a JSON body: one for each row of a version with a promise to act alone",
+        description="For a JSON body: one decision per row of a version with a promise to act alone.",
         exclude_if=lambda value: not value,
     )
 
     @classmethod
     def of(cls, report: Report) -> ObservationSummary:
-        """The summary of a report of rows."""
+        """Return the summary of a report on rows."""
         counts = {name: report.outcomes[name] for name in ("stored", "already_known", "failed")}
         return cls(rows=report.rows, **counts, problems=bad_rows(report.refusals))
 
@@ -67,36 +67,46 @@ _NAME = {"type": "string", "minLength": 1, "maxLength": MAX_ID, "pattern": "^[A-
 _TAG = {"type": "string", "minLength": 1, "maxLength": MAX_TAG}
 _CLASS = {"oneOf": [{"type": "string"}, {"type": "integer"}]}
 _KEYS: dict[str, dict[str, Any]] = {
-    "id": {"type": "string", "minLength": 1, "maxLength": MAX_ID, "description": "yours; for /feedback"},
-    "probabilities": {**_NUMBERS, "description": "in the order of the classes, or by their names"},
-    "logits": _NUMBERS,
-    "confidence": {"type": "number", "minimum": 0, "maximum": 1, "description": "with predicted: if that is all"},
-    "predicted": {**_CLASS, "description": "a class by name; a whole number is the name that its digits are"},
-    "index": {"type": "integer", "minimum": 0, "description": "instead of predicted: a class by its place in classes"},
-    "model": _NAME,
-    "version": _NAME,
-    "tag": _TAG,
+    "id": {"type": "string", "minLength": 1, "maxLength": MAX_ID, "description": "Your own id, for /feedback."},
+    "probabilities": {**_NUMBERS, "description": "Probabilities in the order of the classes, or by class name."},
+    "logits": {**_NUMBERS, "description": "Logits in the order of the classes, or by class name."},
+    "confidence": {
+        "type": "number",
+        "minimum": 0,
+        "maximum": 1,
+        "description": "Confidence of the predicted class, if the other probabilities are unknown.",
+    },
+    "predicted": {**_CLASS, "description": "Predicted class by name. A whole number is read as a name."},
+    "index": {"type": "integer", "minimum": 0, "description": "Instead of predicted: class by its position, from 0."},
+    "model": {**_NAME, "description": "Name of the model."},
+    "version": {**_NAME, "description": "Its version."},
+    "tag": {**_TAG, "description": "Tag, by which reports can be split."},
     "time": {
         "oneOf": [{"type": "string"}, {"type": "number"}],
-        "description": "ISO 8601 or Unix time, whose size tells its unit; else now",
+        "description": "ISO 8601, or Unix time whose size tells its unit. Default: now.",
     },
-    "propensity": {"type": "number", "exclusiveMinimum": 0, "maximum": 1, "description": "chance of getting a label"},
+    "propensity": {
+        "type": "number",
+        "exclusiveMinimum": 0,
+        "maximum": 1,
+        "description": "Probability that the answer gets a label, if you know it.",
+    },
 }
 assert tuple(_KEYS) == ALLOWED
 _ROW = object_of(_KEYS, ["id"])
 _ROWS = object_of(
     {
-        "observations": list_of(_ROW, minItems=1),
-        "model": _NAME,
-        "version": _NAME,
-        "classes": list_of(_CLASS, minItems=2, uniqueItems=True),
-        "positive": {**_CLASS, "description": "of two classes the one that is asked about"},
+        "observations": list_of(_ROW, minItems=1, description="Several answers. Each has the keys of a single one."),
+        "model": {**_NAME, "description": "Model of rows that name none."},
+        "version": {**_NAME, "description": "Version of rows that name none."},
+        "classes": list_of(_CLASS, minItems=2, uniqueItems=True, description="Class names in the order of the lists."),
+        "positive": {**_CLASS, "description": "Positive class of a binary model."},
         "act_alone": {
             "oneOf": [TEXT, {"type": "object"}],
-            "description": f"the promise to act alone, such as {EXAMPLE}, or an object of these and `tags`",
+            "description": f"Promise to act alone, such as {EXAMPLE}, or an object with the same keys and `tags`.",
         },
-        "tag": _TAG,
-        "shadow": {"type": "boolean"},
+        "tag": {**_TAG, "description": "Tag of rows that name none."},
+        "shadow": {"type": "boolean", "description": "The answers are those of the model's shadow."},
     },
     ["observations"],
 )
@@ -104,22 +114,22 @@ BODY = body_of({JSON: {"oneOf": [_ROW, _ROWS]}, NDJSON: TEXT, CSV: TEXT, PARQUET
 EVENT = body_of(
     {
         STRUCTURED: {"type": "object"},
-        JSON: {"type": "object", "description": "the inference's body, its event's attributes as headers"},
+        JSON: {"type": "object", "description": "Body of the inference. The attributes of the event are headers."},
     }
 )
 EVENT_HEADERS: list[dict[str, Any]] = [
     {"name": name, "in": "header", "schema": {"type": "string"}, "description": text}
     for name, text in {
-        "ce-id": "of the inference",
+        "ce-id": "Id of the inference.",
         "ce-type": " or ".join(KINDS),
-        "ce-inferenceservicename": "the model",
-        "ce-time": "when it was sent",
+        "ce-inferenceservicename": "Name of the model.",
+        "ce-time": "Time at which it was sent.",
     }.items()
 ]
 
 
 def event_examples() -> documentation.Examples:
-    """Responses of an InferenceService that nobody has."""
+    """Return example responses of an InferenceService that does not exist."""
     attributes = {
         "specversion": "1.0",
         "source": "http://localhost:9081/",
@@ -133,7 +143,7 @@ def event_examples() -> documentation.Examples:
 
 
 def examples() -> documentation.Examples:
-    """Answers of a model that nobody asks elsewhere."""
+    """Return example answers of a model that does not exist."""
     whose = {"model": "example", "version": "1"}
     by_name = {"id": "a-1", "probabilities": {"ham": 0.9, "spam": 0.1}, **whose}
     lists = [

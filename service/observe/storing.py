@@ -1,4 +1,4 @@
-"""The observations of a call, stored: versions become known by their first, rows are stored version by version."""
+"""Storing the observations of a call: adds new versions with their first rows, then stores rows per version."""
 
 from __future__ import annotations
 
@@ -9,27 +9,27 @@ from service.errors import Refusal
 from service.http.error_answers import RefusedRowsError
 from service.models.acting import Acting, acting_of
 from service.observe.batches import Batch, batch_of, other_form, version_of
-from service.observe.observation import Observation, Shared
+from service.observe.observation import CallDefaults, Observation
 from service.runtime import Runtime
 from service.store.rows import ConflictsError, EarlierPrediction, Version
 from trueodds.bundle.contents import shadow_of
 from trueodds.texts import short
 
 Key = tuple[str, str]
-"""Model, under the name that the store has it, and version."""
+"""Name of the model in the store, and version."""
 
 
 class Storing:
     """Stores the rows of one call."""
 
-    def __init__(self, runtime: Runtime, shared: Shared, request_id: str) -> None:
+    def __init__(self, runtime: Runtime, defaults: CallDefaults, request_id: str) -> None:
         self._store, self._registry = runtime.store, runtime.registry
         self._most, self._audit_share = runtime.settings.max_observed, runtime.settings.audit_share
         self._acting: dict[int, Acting] = {}
-        self._shared, self._request_id = shared, request_id
+        self._defaults, self._request_id = defaults, request_id
 
     async def store_each(self, rows: list[Observation]) -> list[str | Refusal]:
-        """What becomes of each row, standing alone: stored, already_known, or why it is refused."""
+        """Store each row by itself. Return per row stored, already_known, or its refusal."""
         batches, refusals = await self._batches(rows)
         earlier = await self._store.put_observations([batch.rows for batch in batches], each=True)
         outcomes: dict[int, str | Refusal] = {refusal.row: refusal for refusal in refusals}
@@ -39,10 +39,10 @@ class Storing:
         return [outcomes[row.row] for row in rows]
 
     async def store_all(self, rows: list[Observation]) -> list[str]:
-        """What becomes of each row, stored or already_known; none is stored where one is refused.
+        """Store all rows or none. Return stored or already_known per row.
 
         Raises:
-            RefusedRowsError: at least one is.
+            RefusedRowsError: At least one row is refused.
         """
         batches, refusals = await self._batches(rows, all_or_none=True)
         if refusals:
@@ -75,68 +75,69 @@ class Storing:
     async def _batches(
         self, rows: list[Observation], *, all_or_none: bool = False
     ) -> tuple[list[Batch], list[Refusal]]:
-        """A batch for each version, all of which the store knows then, and the rows that fit none.
+        """Return one batch per version, and the rows that fit no version. The store then knows all versions.
 
-        A version that another worker makes known meanwhile is as that one says: so rows are fitted to what is stored.
+        If another worker adds the same version meanwhile, its definition counts. So rows are compared with the stored
+        version.
         """
         while True:
             known = {v.key: v for v in await self._store.read_versions()}
-            new, batches, refusals = await asyncio.to_thread(self._fitted, rows, known)
+            new, batches, refusals = await asyncio.to_thread(self._fit_rows, rows, known)
             if not new or (all_or_none and refusals):
                 return batches, refusals
             for version in new:
                 await self._store.put_version(version)
 
-    def _fitted(
-        self, rows: list[Observation], known: dict[Key, Version]
+    def _fit_rows(
+        self, rows: list[Observation], versions: dict[Key, Version]
     ) -> tuple[list[Version], list[Batch], list[Refusal]]:
-        """Versions that are not known yet, the rows that fit their versions, and those that do not."""
+        """Return the versions to add, the rows that fit their versions, and the rows that do not."""
         new, batches, refusals = list[Version](), list[Batch](), list[Refusal]()
         for key, group in sorted(self._by_version(rows).items()):
-            version = known.get(key) or self._new_version(group[0], key[0], [*known.values(), *new])
+            version = versions.get(key) or self._new_version(group[0], key[0], [*versions.values(), *new])
             if isinstance(version, Version) and not version.is_observed:
-                version = _taken(group[0])
-            elif isinstance(version, Version) and (problem := other_form(version, self._shared)):
+                version = _version_taken(group[0])
+            elif isinstance(version, Version) and (problem := other_form(version, self._defaults)):
                 version = Refusal(group[0].row, group[0].id, "other_form", problem)
             if isinstance(version, Refusal):
                 refusals += [Refusal(row.row, row.id, version.code, version.message) for row in group]
                 continue
-            batch = batch_of(version, group, self._shared, self._request_id, self._audit_share)
+            batch = batch_of(version, group, self._defaults, self._request_id, self._audit_share)
             refusals += batch.refusals
             if batch.numbers:
                 batches.append(batch)
-                new += [] if key in known else [version]
+                new += [] if key in versions else [version]
         return new, batches, refusals
 
     def _by_version(self, rows: list[Observation]) -> dict[Key, list[Observation]]:
         groups: dict[Key, list[Observation]] = {}
         for row in rows:
-            model = shadow_of(row.model) if self._shared.shadow else row.model
+            model = shadow_of(row.model) if self._defaults.shadow else row.model
             groups.setdefault((model, row.version), []).append(row)
         return groups
 
-    def _new_version(self, first: Observation, model: str, known: Sequence[Version]) -> Version | Refusal:
+    def _new_version(self, first: Observation, model: str, versions: Sequence[Version]) -> Version | Refusal:
         if self._registry.is_published(first.model, first.version):
-            return _taken(first)
-        if sum(version.is_observed for version in known) >= self._most:
+            return _version_taken(first)
+        if sum(version.is_observed for version in versions) >= self._most:
             message = (
-                f"{first.model}/{first.version} would be one version more than the {self._most:,} of other servers that"
-                " may be known. Is its name one for each answer? Otherwise raise TRUEODDS_MAX_OBSERVED"
+                f"{first.model}/{first.version} would exceed the limit of {self._most:,} versions from other servers."
+                " Is its name different for each answer? Otherwise raise TRUEODDS_MAX_OBSERVED"
             )
             return Refusal(first.row, first.id, "too_many_versions", message)
-        return version_of(first, self._shared, model)
+        return version_of(first, self._defaults, model)
 
 
-def _taken(row: Observation) -> Refusal:
+def _version_taken(row: Observation) -> Refusal:
     message = (
-        f"{row.model}/{row.version} is a version that this service answers for itself; send what another server"
-        " answers under another version"
+        f"this service serves {row.model}/{row.version} itself; send the answers of another server under another"
+        " version"
     )
     return Refusal(row.row, row.id, "version_taken", message)
 
 
 def _outcomes(batch: Batch, earlier: Sequence[EarlierPrediction | None]) -> list[str | Refusal]:
-    """stored, already_known or a refusal for each row of a batch."""
+    """Return stored, already_known or a refusal for each row of a batch."""
     outcomes: list[str | Refusal] = []
     for number, id_, known in zip(batch.numbers, batch.rows.ids, earlier, strict=True):
         if known is None:
@@ -145,8 +146,8 @@ def _outcomes(batch: Batch, earlier: Sequence[EarlierPrediction | None]) -> list
             outcomes.append("already_known")
         else:
             message = (
-                f"{short(id_)} came before, of version {known.version}, with another answer, time or tag; send it as it"
-                " was, or with a new id"
+                f"the id {short(id_)} was used for another answer, time or tag of version {known.version}; send it"
+                " unchanged, or with a new id"
             )
             outcomes.append(Refusal(number, id_, "conflicting_answer", message))
     return outcomes

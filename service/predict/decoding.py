@@ -1,8 +1,8 @@
-"""Decoding a call's inputs off the event loop, within the time of its answer.
+"""Decoding the inputs of a call off the event loop, within the time limit of its answer.
 
-What takes long (text to tokens, images to pixels, large JSON) is given up at its next checkpoint once the time is over
-or the caller has hung up, and is not begun where it still waits for a thread. The bytes of all bodies in decoding are
-limited: beyond, callers are told to come again.
+Slow work (tokenising texts, decoding images, parsing large JSON) stops at its next checkpoint after the time limit, or
+after the client has disconnected. Work that still waits for a thread then does not start. The total size of bodies
+being decoded is limited; beyond it, callers are asked to try again.
 """
 
 from __future__ import annotations
@@ -19,31 +19,31 @@ from fastapi import Request
 from service.errors import CallerGoneError, ServiceError
 from service.http.json_body import HUGE
 from service.models.batching import LONG_WAIT, too_slow
-from trueodds.inputs.checkpoint import checked_by
+from trueodds.inputs.checkpoint import cancelled_by
 from trueodds.processes import memory
 
 DECODING = 2
-"""Calls whose inputs are decoded at once: each may hold max_pixels of memory."""
+"""Number of calls whose inputs are decoded at once. Each may need the memory of max_pixels."""
 MOST_BYTES = 64 * 1024**2
-"""Bytes of bodies in decoding, or waiting for it, at once. A single body may be larger."""
+"""Largest total size, in bytes, of bodies that are decoded or wait for it. A single body may be larger."""
 
 T = TypeVar("T")
 threads = ThreadPoolExecutor(DECODING, "decode")
 
 
-class Held:
-    """The bytes of the bodies that are held at once, while they wait or are worked on."""
+class ByteBudget:
+    """Counter of the bytes of bodies that wait or are processed, with a limit."""
 
     def __init__(self, what: str, most: int) -> None:
-        """`what` becomes of them, in messages: a verb."""
+        """Make a counter. `what` is the participle for messages, such as "decoded"."""
         self._what, self._most, self.bytes = what, most, 0
 
     @contextmanager
     def hold(self, size: int) -> Iterator[None]:
-        """Raises ServiceError 503 where others are held already and these would be too many."""
+        """Count bytes during the block. Raise ServiceError 503 if they exceed the limit together with others."""
         if self.bytes and self.bytes + size > self._most:
-            message = f"{self.bytes:,} bytes are being {self._what}, the limit is {self._most:,}"
-            raise ServiceError(503, "queue_full", f"{message}; try again in a second", retry_after=1)
+            message = f"{self.bytes:,} bytes are being {self._what}; the limit is {self._most:,}"
+            raise ServiceError(503, "queue_full", f"{message}. Try again in a second", retry_after=1)
         self.bytes += size
         try:
             yield
@@ -51,17 +51,19 @@ class Held:
             self.bytes -= size
 
 
-held = Held("decoded", MOST_BYTES)
+budget = ByteBudget("decoded", MOST_BYTES)
 
 
-class Answering:
-    """The time of one answer, from the moment on when its request has arrived."""
+class AnswerTimer:
+    """Time limit of one answer. It starts when the request has arrived."""
 
     def __init__(self, request: Request, seconds: float, noun: str) -> None:
-        """Args:
-        request: whose caller waits.
-        seconds: time limit of the answer; may be changed later.
-        noun: name of an input in messages.
+        """Start the time.
+
+        Args:
+            request: The request whose client waits.
+            seconds: Time limit of the answer; may be changed later.
+            noun: Name of an input in messages.
         """
         self._gone, self._noun = request.is_disconnected, noun
         self._began, self._given_up = time.monotonic(), False
@@ -69,18 +71,18 @@ class Answering:
 
     @property
     def left(self) -> float:
-        """Seconds of the time limit that are left, at least a thousandth."""
+        """Remaining seconds of the time limit, at least a thousandth."""
         return max(0.001, self._began + self.seconds - time.monotonic())
 
     async def run(self, executor: Executor | None, size: int, work: Callable[[], T]) -> T:
-        """Do work on `size` bytes in a thread of the executor; None: of the loop's own.
+        """Do work on `size` bytes in a thread of the executor; None is the event loop's executor.
 
         Raises:
-            ServiceError: 503 where the time is over, or too many bytes are in decoding.
-            CallerGoneError: nobody waits for the answer any more.
+            ServiceError: 503 if the time is over or too many bytes are being decoded.
+            CallerGoneError: The client has disconnected.
         """
-        with held.hold(size):
-            done = asyncio.get_running_loop().run_in_executor(executor, self._checked, size, work)
+        with budget.hold(size):
+            done = asyncio.get_running_loop().run_in_executor(executor, self._run_checked, size, work)
             try:
                 while not (await asyncio.wait([done], timeout=min(LONG_WAIT, self.left)))[0]:
                     self._check()
@@ -90,13 +92,14 @@ class Answering:
             finally:
                 self._given_up = not done.done()
                 done.cancel()
-                # An error's traceback holds this frame. If the frame held the future, and it the error, the inputs of
-                # refused calls would stay until the garbage collector comes: 520 MB after twelve bodies of 2 MB.
+                # An error's traceback keeps this frame alive. If the frame kept the future, and that the error, the
+                # inputs of refused calls would stay until the garbage collector runs: 520 MB after twelve bodies of 2
+                # MB.
                 del done
 
-    def _checked(self, size: int, work: Callable[[], T]) -> T:
+    def _run_checked(self, size: int, work: Callable[[], T]) -> T:
         try:
-            with checked_by(self._check):
+            with cancelled_by(self._check):
                 self._check()
                 return work()
         finally:

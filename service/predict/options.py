@@ -1,4 +1,4 @@
-"""A call's options beside its inputs: which version answers, what the answer shows, and each input's id and tag."""
+"""Options of a /predict call: version, parts of the answer, and the ids and tags of its inputs."""
 
 from __future__ import annotations
 
@@ -21,32 +21,34 @@ def _number(value: Any) -> Any:
     return table.number(value) if isinstance(value, str) else value
 
 
-class Options(BaseModel):
-    """The query of /predict."""
+class PredictOptions(BaseModel):
+    """Query parameters of /predict."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    model: str | None = Field(None, description="the model that answers; default: the model that MODELS/default names")
-    version: str | None = Field(None, description="a published version; default: the one that serves the model")
+    model: str | None = Field(None, description="Model that answers. Default: the model named in MODELS/default.")
+    version: str | None = Field(
+        None, description="Published version that answers. Default: the model's served version."
+    )
     top_k: Annotated[int, Field(ge=1)] | None = Field(
-        None, description="only the k most probable classes, as `top`, in place of all probabilities"
+        None, description="Return only the k most probable classes, as `top`, instead of all probabilities."
     )
-    logits: bool = Field(False, description="the logits too, each row minus its maximum")
-    classes: bool = Field(False, description="the names of all classes too, in the order of the probabilities")
+    logits: bool = Field(False, description="Also return the logits, each row minus its maximum.")
+    classes: bool = Field(False, description="Also return the names of all classes, in the order of the probabilities.")
     abstain_below: Annotated[float, BeforeValidator(_number), Field(ge=0, le=1)] | None = Field(
-        None, description="no label below this confidence; the answer says what that means on the test set"
+        None, description="Return no label below this confidence. The answer gives coverage and risk on the test set."
     )
-    tag: Annotated[str, Field(max_length=MAX_TAG)] | None = Field(None, description="of all inputs of this call")
+    tag: Annotated[str, Field(max_length=MAX_TAG)] | None = Field(None, description="Tag of all inputs of this call.")
     propensity: Annotated[float, BeforeValidator(_number), Field(gt=0, le=1)] | None = Field(
-        None, description="the chance that an answer of this call gets a label, where that is known"
+        None, description="Probability that an answer of this call gets a label, if you know it."
     )
 
     @classmethod
-    def of(cls, request: Request) -> Options:
-        """The options of a query.
+    def of(cls, request: Request) -> PredictOptions:
+        """Read the options from a query.
 
         Raises:
-            ServiceError: 422 naming the parameter, its value and what is allowed.
+            ServiceError: 422 with the parameter, its value and the allowed values.
         """
         if not request.scope.get("query_string"):
             return DEFAULTS
@@ -60,14 +62,14 @@ class Options(BaseModel):
         return options
 
 
-DEFAULTS = Options()
+DEFAULTS = PredictOptions()
 
 
 def check_id(value: Any, name: str) -> str:
-    """An id of the caller's own.
+    """Return a caller's own id.
 
     Raises:
-        ServiceError: 422 for one that is empty, too long, not printable or of the form of our own.
+        ServiceError: 422 if it is empty, too long, not printable, or has the form of the service's own ids.
     """
     if problem := own_id_problem(value):
         raise ServiceError(422, "invalid_id", f"{name} {problem}")
@@ -76,10 +78,10 @@ def check_id(value: Any, name: str) -> str:
 
 
 def check_tag(value: Any, name: str) -> str | None:
-    """A tag or None.
+    """Return a tag or None.
 
     Raises:
-        ServiceError: 422 for one that is empty, too long or not printable.
+        ServiceError: 422 if it is empty, too long or not printable.
     """
     if value is None:
         return None
@@ -90,10 +92,10 @@ def check_tag(value: Any, name: str) -> str | None:
 
 
 def check_propensity(value: Any, name: str) -> float | None:
-    """A chance or None.
+    """Return a propensity or None.
 
     Raises:
-        ServiceError: 422 for what is not a number in (0, 1].
+        ServiceError: 422 if it is not a number in (0, 1].
     """
     if value is None:
         return None
@@ -107,10 +109,10 @@ CHECKS = {"ids": check_id, "tags": check_tag, "propensities": check_propensity}
 
 
 def lists_of(tree: dict[str, Any], count: int) -> dict[str, list[Any]]:
-    """ids, tags and propensities of a JSON body, each with an entry for every instance.
+    """Return ids, tags and propensities of a JSON body, each with one entry per instance.
 
     Raises:
-        ServiceError: 422 for a list of another length, or an entry that is not allowed.
+        ServiceError: 422 if a list has another length or an entry is not allowed.
     """
     lists: dict[str, list[Any]] = {}
     for key, check in CHECKS.items():
@@ -119,26 +121,28 @@ def lists_of(tree: dict[str, Any], count: int) -> dict[str, list[Any]]:
         values = tree[key]
         if not isinstance(values, list) or len(values) != count:
             what = plural(len(values), "entry", "entries") if isinstance(values, list) else short(values)
-            message = f"{key} is {what}; expected a list with one entry for each instance, {count:,} in all"
+            message = f"{key} is {what}; expected a list with one entry per instance, {count:,} in all"
             raise ServiceError(422, "invalid_instances", message)
         lists[key] = [check(value, f"{key}[{n}]") for n, value in enumerate(values)]
     return lists
 
 
 def for_all(
-    request: Request, options: Options, lists: dict[str, list[Any]], count: int, noun: str
+    request: Request, options: PredictOptions, lists: dict[str, list[Any]], count: int, noun: str
 ) -> dict[str, list[Any]]:
-    """The body's lists, and those from the query and the header x-prediction-id, which names the one input of a call.
+    """Return the body's lists together with the values from the query and the header x-prediction-id.
 
-    `noun`: what an input is called.
+    Args:
+        noun: Name of an input in messages.
 
     Raises:
-        ServiceError: 422 for an id that is not allowed, or with several images, or for what is said in two places.
+        ServiceError: 422 if an id is not allowed, if the header is sent with several inputs, or if a value is given
+            twice.
     """
     beside: dict[str, tuple[str, list[Any]]] = {}
     if (own := _own_id(request, noun)) is not None:
         if count != 1:
-            message = f"{PREDICTION_ID} names one {noun}; this call has {count:,}. Send JSON with a list of ids"
+            message = f"{PREDICTION_ID} names one {noun}, but this call has {count:,}. Send JSON with a list of ids"
             raise ServiceError(422, "invalid_id", message)
         beside["ids"] = f"the header {PREDICTION_ID}", [check_id(own, PREDICTION_ID)]
     if options.tag is not None:
@@ -147,22 +151,24 @@ def for_all(
         beside["propensities"] = "propensity in the query", [options.propensity] * count
     for key, (where, _) in beside.items():
         if key in lists:
-            raise ServiceError(422, "invalid_parameter", f"the body has {key}, and there is {where}; send one of both")
+            raise ServiceError(
+                422, "invalid_parameter", f"the body has {key}, and there is {where}; send only one of them"
+            )
     return {**lists, **{key: values for key, (_, values) in beside.items()}}
 
 
 def _own_id(request: Request, noun: str) -> str | None:
-    """The value of the header x-prediction-id; the framework would read it as Latin-1.
+    """Return the value of the header x-prediction-id, decoded as UTF-8. The framework would decode it as Latin-1.
 
     Raises:
-        ServiceError: 422 for several of them, or for what is not UTF-8.
+        ServiceError: 422 if the header is repeated or not UTF-8.
     """
     name = PREDICTION_ID.encode()
     values = [value for key, value in request.headers.raw if key == name]
     if not values:
         return None
     if len(values) > 1:
-        message = f"there are {len(values)} headers {PREDICTION_ID}; {with_article(noun)} has one id"
+        message = f"the header {PREDICTION_ID} is sent {len(values)} times; {with_article(noun)} has one id"
         raise ServiceError(422, "invalid_id", message)
     try:
         return values[0].decode()

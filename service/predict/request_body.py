@@ -1,4 +1,4 @@
-"""From the body of a /predict request to rows of the model's kind; what takes long is done off the event loop."""
+"""Reading the body of a /predict request into rows of the model's kind. Slow work runs off the event loop."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from service.http import json_body
 from service.http.json_body import JSON
 from service.models.calls import PredictionCall
 from service.predict import decoding
-from service.predict.decoding import Answering
-from service.predict.options import Options, for_all, lists_of
+from service.predict.decoding import AnswerTimer
+from service.predict.options import PredictOptions, for_all, lists_of
 from service.settings import Settings
 from trueodds.inputs import Format, InputKind, Inputs, InputTooLargeError, Limits, table
 from trueodds.texts import short
@@ -23,21 +23,21 @@ from trueodds.texts import short
 _invalid = partial(ServiceError, 422, "invalid_instances")
 
 SMALL, SMALL_PIXELS = 8 * 1024, 1 << 16
-"""Characters of base64, and pixels, that are decoded where they are: .2 ms at most, and a thread's hop costs .1 ms."""
+"""Characters of base64, and pixels, up to which decoding runs in place: at most .2 ms, and a thread costs .1 ms."""
 MULTIPART, NPY, RAW, CSV = "multipart/form-data", "application/x-npy", "application/octet-stream", "text/csv"
 FORMATS: dict[str, Format] = {NPY: "npy", RAW: "bytes", CSV: "csv"}
-"""By media type."""
+"""Format by media type."""
 PER_INSTANCE = ("ids", "tags", "propensities")
 
 
 async def read_call(
-    request: Request, options: Options, kind: InputKind, settings: Settings
-) -> tuple[PredictionCall, Answering]:
-    """The rows of a /predict body and what is said of them, and the time that runs since the body has come.
+    request: Request, options: PredictOptions, kind: InputKind, settings: Settings
+) -> tuple[PredictionCall, AnswerTimer]:
+    """Read the rows of a /predict body with their details. Also return the time limit, which starts now.
 
     Raises:
-        ServiceError: as `json_body.read_json`, `instances`, `options.lists_of` and `Answering.run`.
-        InputError: as the kind.
+        ServiceError: See `json_body.read_json`, `instances`, `options.lists_of` and `Answering.run`.
+        InputError: See the kind of input.
     """
     media_type, limits = json_body.media_type(request), Limits(settings.max_instances, settings.max_pixels)
     form, files = FORMATS.get(media_type), list[tuple[str, bytes]]()
@@ -47,8 +47,8 @@ async def read_call(
     elif media_type == JSON or form in kind.formats:
         body = await json_body.read(request)
     else:
-        raise json_body.unsupported(request, _listed(media_types(kind)))
-    answering = Answering(request, settings.answer_seconds, kind.noun)
+        raise json_body.unsupported_type(request, _join_words(media_types(kind)))
+    answering = AnswerTimer(request, settings.answer_seconds, kind.noun)
     lists: dict[str, list[Any]] = {}
     columns: dict[str, str] = {}
     if media_type == JSON:
@@ -65,26 +65,26 @@ async def read_call(
 
 
 def light(limits: Limits) -> Limits:
-    """The limits of inputs that are decoded where they are: beyond, a thread does it."""
+    """Return the limits up to which inputs are decoded in place. Larger ones are decoded in a thread."""
     return Limits(limits.rows, min(limits.pixels, SMALL_PIXELS), SMALL)
 
 
 def media_types(kind: InputKind | type[InputKind]) -> list[str]:
-    """What /predict takes for a kind."""
+    """Return the media types that /predict accepts for a kind of input."""
     files = [MULTIPART] if kind.files else []
     return [JSON, *files, *(media_type for media_type, form in FORMATS.items() if form in kind.formats)]
 
 
 def _read(body: bytes, kind: InputKind, form: Format, limits: Limits) -> tuple[Inputs, dict[str, str]]:
-    """The rows of a body, and the columns of CSV that are written in another way than the model's, by its names."""
+    """Return the rows of a body, and the differently spelled columns of CSV by feature name."""
     inputs = kind.read(body, form, limits)
     return inputs, table.columns_of(body, kind.columns)[2] if form == "csv" else {}
 
 
 async def _json_inputs(
-    body: bytes, kind: InputKind, limits: Limits, max_values: int, answering: Answering
+    body: bytes, kind: InputKind, limits: Limits, max_values: int, answering: AnswerTimer
 ) -> tuple[Inputs, dict[str, list[Any]]]:
-    """Rows and lists; encoded inputs are decoded in a thread, unless they are small, by their headers too."""
+    """Read rows and lists. Encoded inputs are decoded in a thread, unless their headers say that they are small."""
 
     def read(tree: dict[str, Any], limits: Limits) -> Inputs:
         return kind.from_json(tree["instances"], limits)
@@ -112,16 +112,16 @@ async def _files_of(request: Request, kind: InputKind, limits: Limits) -> list[t
                     message = f"the form has a field {short(field)}; expected only files, in fields named 'files'"
                     raise ServiceError(422, "invalid_form", message)
                 files.append((f"files[{len(files)}]", await value.read()))
-    except HTTPException as error:  # Starlette's words for a broken form, or for too many parts
+    except HTTPException as error:  # Starlette's error for a broken form or too many parts
         many = str(error.detail).startswith("Too many")
         code, status = ("too_many_instances", 413) if many else ("invalid_form", 400)
-        cure = f"the limit is {limit:,} {kind.noun}s in one call" if many else "send files in fields named 'files'"
+        cure = f"the limit is {limit:,} {kind.noun}s per call" if many else "send files in fields named 'files'"
         raise ServiceError(status, code, f"{str(error.detail).rstrip('.')}; {cure}") from None
     kind.check_count(len(files), limits)
     return files
 
 
-def _listed(words: list[str]) -> str:
+def _join_words(words: list[str]) -> str:
     return f"{', '.join(words[:-1])} and {words[-1]}"
 
 
@@ -129,18 +129,18 @@ def instances(tree: Any, kind: InputKind, limits: Limits) -> list[Any]:
     """Check the shape of a /predict body, and return its instances.
 
     Raises:
-        ServiceError: another shape.
-        InputError: no instances, or too many.
+        ServiceError: The body has another shape.
+        InputError: There are no instances, or too many.
     """
     if not isinstance(tree, dict) or not isinstance(tree.get("instances"), list):
-        raise _invalid(f"the body must be {_expected(kind)}")
+        raise _invalid(f"the body must be {_expected_body(kind)}")
     if extra := tree.keys() - {"instances", *PER_INSTANCE}:
-        raise _invalid(f"unknown key {short(min(extra))} in the body; expected {_expected(kind)}")
+        raise _invalid(f"unknown key {short(min(extra))} in the body; expected {_expected_body(kind)}")
     values: list[Any] = tree["instances"]
     kind.check_count(len(values), limits)
     return values
 
 
-def _expected(kind: InputKind) -> str:
-    beside = "beside it ids, tags and propensities, with one entry for each instance"
+def _expected_body(kind: InputKind) -> str:
+    beside = "beside it, optionally, ids, tags and propensities, with one entry per instance"
     return f'{{"instances": [...]}}, each {kind.instance}; {beside}'

@@ -1,4 +1,4 @@
-"""POST /predict: from a request to stored predictions, and from those to JSON."""
+"""POST /predict: reads a request, stores the predictions and encodes them as JSON."""
 
 from __future__ import annotations
 
@@ -15,69 +15,71 @@ from service.http.json_body import JSON
 from service.models.calls import PredictionCall, PredictionResult, acting_rows
 from service.models.engine import Engine
 from service.predict import request_body, schemas
-from service.predict.options import Options
+from service.predict.options import PredictOptions
 from service.predict.schemas import Abstention, Prediction, Predictions, Top
 from service.runtime import runtime_of
 from trueodds.bundle.risk_coverage import LEVEL, RiskCoverage
 
 LARGE_ANSWER = 20_000
-"""Probabilities from which encoding them takes over a millisecond, and goes to a thread."""
+"""Number of probabilities from which encoding takes over a millisecond and runs in a thread."""
 
 
 fast = APIRouter()
-"""Reached through `service.http.routing`."""
+"""Routes that are matched by `service.http.routing`."""
 
 
 @fast.post(
     "/predict",
     tags=["odds"],
-    summary="Classify inputs",
+    summary="Predict class probabilities",
     openapi_extra={"requestBody": schemas.BODY, "parameters": schemas.PARAMETERS, **keys.NEEDS_KEY},
     responses={
         200: {"model": Predictions},
-        **error_answers.documented(
-            _400="not JSON, not .npy, or a broken form",
-            _404="no such model or version",
+        **error_answers.document_errors(
+            _400="not JSON, not .npy, or a broken multipart form",
+            _404="unknown model or version",
             _408="the body came too slowly",
-            _409="another input came with this id",
+            _409="the id was used for another input",
             _413="too many bytes, inputs or pixels",
-            _415="none of the content types below",
-            _422="not what the model takes, or a parameter out of range",
-            _503="no model is loaded, or too much is waiting; try again after Retry-After",
+            _415="a content type that is not listed below",
+            _422="not an input of this model, or a parameter out of range",
+            _503="no model is loaded, or too many requests are waiting; try again after Retry-After",
             **keys.ERRORS,
         ),
     },
 )
 async def predict(request: Request) -> Response:
-    """Calibrated probabilities for up to 256 inputs, of the kind that the model takes.
+    """Return calibrated probabilities for up to 256 inputs of the model's kind.
 
-    Images: send JSON, each image as nested lists of pixels, base64 of an image file, or base64 of raw pixels; a
-    multipart form with image files in fields named `files`; a `.npy` array; or raw bytes, one image after the other.
+    Images: send JSON with each image as nested lists of pixels, base64 of an image file, or base64 of raw pixels. Or
+    send a multipart form with image files in fields named `files`, a `.npy` array, or raw bytes, one image after the
+    other.
 
-    Vectors: send JSON, each vector as a list of numbers or as an object with a number for each feature; a `.npy` array;
-    or CSV whose header names the features.
+    Vectors: send JSON with each vector as a list of numbers or as an object with a number per feature. Or send a `.npy`
+    array, or CSV whose header names the features.
 
-    Texts: send JSON, each text as a string, or CSV with the column `text`. The answer says which of them were cut.
+    Texts: send JSON with each text as a string, or CSV with the column `text`. The answer tells which texts were
+    truncated.
 
-    Every prediction is on disk before it is answered. An input may have an id of yours (`ids` in JSON, the header
-    `x-prediction-id` for a single one): sent again with the same input it gets its stored answer, with another one a
-    409.
+    Every prediction is on disk before the answer is sent. You may give an input an id of your own: `ids` in JSON, or
+    the header `x-prediction-id` for a single input. The same id with the same input returns the stored answer; with
+    another input it is refused with 409.
     """
     keys.check(request, "predict")
-    runtime, options = runtime_of(request), Options.of(request)
+    runtime, options = runtime_of(request), PredictOptions.of(request)
     engine = await runtime.registry.engine(options.model, options.version)
     with engine:
         request.state.version = engine.version.model, engine.version.version
         call, time = await request_body.read_call(request, options, engine.input, runtime.settings)
-        result = await engine.predict(call, seconds=time.seconds, left=time.left, gone=request.is_disconnected)
+        result = await engine.predict(call, seconds=time.seconds, left=time.left, is_gone=request.is_disconnected)
     large = result.probabilities_NC.size > LARGE_ANSWER
     answer = result, options, engine, call
     body = await asyncio.to_thread(encode, *answer) if large else encode(*answer)
     return Response(body, media_type=JSON)
 
 
-def encode(result: PredictionResult, options: Options, engine: Engine, call: PredictionCall) -> bytes:
-    """The JSON of an answer."""
+def encode(result: PredictionResult, options: PredictOptions, engine: Engine, call: PredictionCall) -> bytes:
+    """Encode an answer as JSON."""
     tree: Predictions = {
         "request_id": call.request_id,
         "model": engine.version.model,
@@ -98,8 +100,8 @@ def encode(result: PredictionResult, options: Options, engine: Engine, call: Pre
     return orjson.dumps(tree)
 
 
-def rows_of(result: PredictionResult, options: Options) -> list[Prediction]:
-    """One object for each input; without what the options leave out."""
+def rows_of(result: PredictionResult, options: PredictOptions) -> list[Prediction]:
+    """Return one object per input, with the parts that the options select."""
     rows = result.probabilities_NC.tolist()
     predictions: list[Prediction] = []
     for n, (id_, i, row) in enumerate(zip(result.ids, result.index_N.tolist(), rows, strict=True)):
@@ -124,20 +126,23 @@ def rows_of(result: PredictionResult, options: Options) -> list[Prediction]:
 
 
 def _top(probabilities_C: Any, classes: tuple[str, ...], k: int) -> list[Top]:
-    """The k most probable; of equals the one with the smallest index first."""
+    """Return the k most probable classes. Ties are broken by the smallest index."""
     order = np.argsort(-probabilities_C, kind="stable")[:k].tolist()
     return [{"label": classes[i], "index": i, "probability": float(probabilities_C[i])} for i in order]
 
 
 def abstention(below: float, table: RiskCoverage | None) -> Abstention:
-    """The meaning of answering only from a confidence on: on held-out rows, in numbers and in words."""
+    """Describe, in numbers and words, what abstaining below a confidence means on held-out rows."""
     if table is None:
-        reading = "The model's card has no risk-coverage table, so nobody knows what this threshold means; export anew."
+        reading = (
+            "The model's card has no risk-coverage table, so the effect of this threshold is unknown. Export the model"
+            " again."
+        )
         return {"below": below, "reading": reading}
     point = table.at(below)
-    where = f"Of {point.rows:,} {point.split} rows the model answers {100 * point.coverage:.3g}% at this threshold"
+    where = f"On {point.rows:,} {point.split} rows the model answers {100 * point.coverage:.3g}% at this threshold"
     if point.risk is None:
-        reading = f"{where}: none, so how often it would be wrong is unknown."
+        reading = f"{where}. It answers none of them, so its error rate is unknown."
     else:
         reading = (
             f"{where}, and {100 * point.risk:.2g}% of those answers are wrong ({LEVEL:.0%} interval"

@@ -1,4 +1,4 @@
-"""The documented bodies of POST /predict; those of answers are the types of what is sent."""
+"""Documented bodies of POST /predict. The answers are typed with them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from service.http.documentation import BINARY, Schema, body_of, list_of, object_
 from service.http.json_body import JSON
 from service.ids import MAX_ID
 from service.models.engine import Engine
-from service.predict.options import MAX_TAG, PREDICTION_ID, Options
+from service.predict.options import MAX_TAG, PREDICTION_ID, PredictOptions
 from service.predict.request_body import FORMATS, MULTIPART
 from trueodds.bundle import Decision
 from trueodds.inputs import KINDS, Format
@@ -30,58 +30,63 @@ class Positive(TypedDict):
 
 
 class Truncated(TypedDict):
-    tokens: Annotated[int, Field(description="of the whole text")]
-    read: Annotated[int, Field(description="those that the model read")]
+    tokens: Annotated[int, Field(description="Tokens of the whole text.")]
+    read: Annotated[int, Field(description="Tokens that the model has read.")]
 
 
 class _Answer(TypedDict):
-    id: Annotated[str, Field(description="send it to /feedback with the true label, whenever that is known")]
+    id: Annotated[str, Field(description="Send it to /feedback with the true label, as soon as you know that label.")]
     label: Annotated[
         str | None,
-        Field(description="the most probable class; of equals the one with the smallest index; null: abstained"),
+        Field(description="Most probable class. Ties are broken by the smallest index. Null if the model abstains."),
     ]
     index: int | None
-    confidence: Annotated[float, Field(description="its calibrated probability")]
+    confidence: Annotated[float, Field(description="Calibrated probability of the label.")]
 
 
 class Prediction(_Answer, total=False):
-    """The answer for one input, with what the options ask for."""
+    """Answer for one input, with the parts that the options select."""
 
     probabilities: Annotated[
-        list[float], Field(description="one for each class, in the order of the classes; exact to the last bit")
+        list[float], Field(description="One per class, in the order of the classes; exact to the last bit.")
     ]
-    top: Annotated[list[Top], Field(description="with top_k, in place of probabilities")]
-    positive: Annotated[Positive, Field(description="of a model with a positive class: that class and its probability")]
-    logits: Annotated[list[float], Field(description="with logits: each minus their maximum")]
-    abstained: Annotated[bool, Field(description="with abstain_below: whether the confidence was below it")]
+    top: Annotated[list[Top], Field(description="With top_k, instead of probabilities.")]
+    positive: Annotated[Positive, Field(description="Positive class of the model, if it has one, and its probability.")]
+    logits: Annotated[list[float], Field(description="With logits=true: each minus their maximum.")]
+    abstained: Annotated[bool, Field(description="With abstain_below: whether the confidence was below it.")]
     decision: Annotated[
         Decision,
-        Field(description="of a version with a promise to act alone: use the answer as it is, or ask a person"),
+        Field(
+            description="For a version with a promise to act alone: use the answer (act), or ask a person (escalate)."
+        ),
     ]
     audit: Annotated[
-        bool, Field(description="with act, where acting answers are audited: send the true label of this one (true)")
+        bool,
+        Field(description="With decision `act`, if answers are audited: whether you should send the true label."),
     ]
-    truncated: Annotated[Truncated, Field(description="of a text longer than the model reads")]
-    repeated: Annotated[bool, Field(description="this id was answered before: this is the stored answer")]
-    version: Annotated[str, Field(description="of a repeated answer: who had given it")]
+    truncated: Annotated[Truncated, Field(description="Present if the text is longer than the model reads.")]
+    repeated: Annotated[bool, Field(description="This id was answered before, and this is the stored answer.")]
+    version: Annotated[str, Field(description="Version that gave a repeated answer.")]
 
 
 class _Reading(TypedDict):
     below: float
-    reading: Annotated[str, Field(description="the numbers in words")]
+    reading: Annotated[str, Field(description="The numbers in words.")]
 
 
 class Abstention(_Reading, total=False):
-    """The meaning of answering only from a confidence on: on held-out rows, from the model's card."""
+    """Effect of abstaining below a confidence, measured on held-out rows. It comes from the model's card."""
 
-    measured_at: Annotated[float, Field(description="the nearest threshold not above `below` that was measured")]
-    split: Annotated[str, Field(description="of which rows these numbers are")]
+    measured_at: Annotated[float, Field(description="Nearest measured threshold that is not above `below`.")]
+    split: Annotated[str, Field(description="Split on which these numbers were measured.")]
     rows: int
-    coverage: Annotated[float, Field(description="share of the rows that are answered")]
-    risk: Annotated[float | None, Field(description="share of those that are wrong; null where none is answered")]
-    risk_lower: Annotated[float, Field(description="exact binomial (Clopper-Pearson) interval of the risk")]
+    coverage: Annotated[float, Field(description="Share of the rows that are answered.")]
+    risk: Annotated[
+        float | None, Field(description="Share of the answered rows that are wrong; null if there are none.")
+    ]
+    risk_lower: Annotated[float, Field(description="Lower end of the exact binomial (Clopper-Pearson) interval.")]
     risk_upper: float
-    level: Annotated[float, Field(description="nominal coverage of that interval")]
+    level: Annotated[float, Field(description="Confidence level of that interval.")]
 
 
 class _Answers(TypedDict):
@@ -112,18 +117,18 @@ class _Answers(TypedDict):
     )
 )
 class Predictions(_Answers, total=False):
-    """Answers in the order of the instances. Each one was stored before it was sent."""
+    """Answers in the order of the instances. Each was stored before it was sent."""
 
     columns: Annotated[
         dict[str, str],
-        Field(description="of CSV: columns that are written in another way than the model's, by its names"),
+        Field(description="For CSV: columns that are spelled differently from the model's features, by feature name."),
     ]
-    classes: Annotated[list[str], Field(description="with classes: of the version that answers")]
-    abstention: Annotated[Abstention, Field(description="with abstain_below")]
+    classes: Annotated[list[str], Field(description="With classes=true: class names of the version that answers.")]
+    abstention: Annotated[Abstention, Field(description="With abstain_below.")]
 
 
-def _described(form: Format) -> str:
-    """What a body of a format is, for each kind that takes it."""
+def _describe(form: Format) -> str:
+    """Describe a body of a format, for each kind of input that accepts it."""
     return "; ".join(f"{kind.noun}s: {kind.formats[form]}" for kind in KINDS if form in kind.formats)
 
 
@@ -132,30 +137,37 @@ BODY = body_of(
     {
         JSON: object_of(
             {
-                "instances": list_of({"oneOf": [schema for kind in KINDS for schema in kind.schemas]}, minItems=1),
-                "ids": list_of(
-                    OWN_ID, description="your own ids, unique for each model; sent again they get the stored answer"
+                "instances": list_of(
+                    {"oneOf": [schema for kind in KINDS for schema in kind.schemas]},
+                    minItems=1,
+                    description="Inputs of the model's kind.",
                 ),
-                "tags": list_of({"type": ["string", "null"], "maxLength": MAX_TAG}),
+                "ids": list_of(
+                    OWN_ID, description="Your own ids, unique within a model. The same id returns the stored answer."
+                ),
+                "tags": list_of(
+                    {"type": ["string", "null"], "maxLength": MAX_TAG},
+                    description="Tags, by which reports can be split.",
+                ),
                 "propensities": list_of(
                     {"type": ["number", "null"], "exclusiveMinimum": 0, "maximum": 1},
-                    description="the chance that an answer gets a label, where that is known",
+                    description="Probabilities that the answers get a label, if you know them.",
                 ),
             },
             ["instances"],
         ),
         MULTIPART: object_of({"files": list_of(BINARY, minItems=1)}, ["files"], is_open=True),
-        **{media_type: {**BINARY, "description": _described(form)} for media_type, form in FORMATS.items()},
+        **{media_type: {**BINARY, "description": _describe(form)} for media_type, form in FORMATS.items()},
     }
 )
 
 
 def _parameters(model: type[BaseModel]) -> list[dict[str, Any]]:
-    """A pydantic model as parameters of a query."""
+    """Return the fields of a pydantic model as query parameters of OpenAPI."""
     parameters: list[dict[str, Any]] = []
     for name, schema in model.model_json_schema()["properties"].items():
         kept = {key: value for key, value in schema.items() if key not in ("title", "description", "default")}
-        if "anyOf" in kept:  # a parameter that may be left out is not one that may be null
+        if "anyOf" in kept:  # the parameter is optional, but null is not a value
             kept = {**kept.pop("anyOf")[0], **kept}
         parameters.append({"name": name, "in": "query", "required": False, "schema": kept})
         parameters[-1]["description"] = schema.get("description", "")
@@ -163,17 +175,17 @@ def _parameters(model: type[BaseModel]) -> list[dict[str, Any]]:
 
 
 PARAMETERS = [
-    *_parameters(Options),
+    *_parameters(PredictOptions),
     {
         "name": PREDICTION_ID,
         "in": "header",
         "required": False,
         "schema": OWN_ID,
-        "description": "your own id of the one input of this call, in UTF-8; not with ids in the body",
+        "description": "Your own id of the single input of this call, in UTF-8. Not together with ids in the body.",
     },
 ]
 
 
 def examples(engine: Engine) -> documentation.Examples:
-    """Return bodies that the engine answers: a made-up input, in each form in which it is small."""
+    """Return example bodies with generated inputs, in each format in which they are small."""
     return {JSON: {name: {"instances": [instance]} for name, instance in engine.input.examples().items()}}

@@ -1,1 +1,1 @@
-"""GET /calibration-report: its query, its one read of the store, and its page with forms and links."""
+"""GET /calibration-report: its query, its reads of the store, and its page with forms and links."""

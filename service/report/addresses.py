@@ -1,4 +1,4 @@
-"""Addresses of the report: that of a form's choice, and those of links, which keep the query of the page."""
+"""Addresses of the report: the redirect of its form, and links that keep the query of the page."""
 
 from __future__ import annotations
 
@@ -29,25 +29,25 @@ KEPT = (
     "trend",
     "costs",
 )
-"""Parameters of the report that links keep, in the order in which they are written."""
+"""Parameters of the report that links keep, in the order in which links write them."""
 FIELDS = (*KEPT, "which", "window", "was", "from", "to", "format")
-"""All that the page's form and the links to it may send."""
+"""All fields that the page's form and the links to it may send."""
 HOURS = {"24h": 24, "7d": 7 * 24, "30d": 30 * 24}
 BINS = (10, 15, 20, 30, 60, 100, 500, 1000)
 LEVELS = (0.9, 0.95, 0.99)
 LAST = 1000
 NOT_WITH_LAST = ("class", "tag", "by", "trend")
-"""Sums are not kept by the order in which labels arrived."""
+"""Parameters that exclude `last`, because sums are not kept by the order of the labels' arrival."""
 DEFAULTS = {"bins": "15", "level": "0.95", "binning": "width"}
-"""Addresses are short: these are left out."""
+"""Default values, which addresses leave out to stay short."""
 
 
 @dataclass(frozen=True)
-class Choice:
-    """The values that the fields of the form show."""
+class WindowChoice:
+    """Values of the fields in the form."""
 
     window: str
-    """all, 24h, 7d, 30d, days or last"""
+    """One of all, 24h, 7d, 30d, days and last."""
     words: str
     from_day: str = ""
     to_day: str = ""
@@ -55,7 +55,7 @@ class Choice:
 
 
 def address(query: Mapping[str, str], **changes: str | None) -> str:
-    """The report's address with some parameters of a query changed; None and "" leave a parameter out."""
+    """Return the report's address with some parameters of a query changed. None and "" remove a parameter."""
     changed = {**query, **{name.rstrip("_"): value for name, value in changes.items()}}
     pairs = [(name, str(changed[name])) for name in KEPT if changed.get(name) and changed[name] != DEFAULTS.get(name)]
     if changed.get("format"):
@@ -63,19 +63,19 @@ def address(query: Mapping[str, str], **changes: str | None) -> str:
     return f"{REPORT}?{urlencode(pairs)}" if pairs else REPORT
 
 
-def choice_of(report: Report, now: datetime) -> Choice:
-    """The window as the form has it: a sliding one if it begins where that would begin now."""
+def choice_of(report: Report, now: datetime) -> WindowChoice:
+    """Return the window as the form shows it: a sliding one if that would begin at the same hour now."""
     window = report.window
     if window.last is not None:
-        return Choice("last", f"the {plural(window.last, 'newest label')}", last=window.last)
+        return WindowChoice("last", f"the {plural(window.last, 'newest label')}", last=window.last)
     if window.since is None and window.until is None:
-        return Choice("all", "all predictions so far")
+        return WindowChoice("all", "all predictions so far")
     begin, end = (None if t is None else utc(t) for t in (window.since, window.until))
     if begin is not None and end is None:
         for name, hours in HOURS.items():
             if begin == _since(now, hours):
                 unit = "24 hours" if hours == 24 else f"{hours // 24} days"
-                return Choice(name, f"predictions of the last {unit}")
+                return WindowChoice(name, f"predictions of the last {unit}")
     last_day = None if end is None else end - timedelta(microseconds=1)
     words = " ".join(
         [
@@ -84,7 +84,7 @@ def choice_of(report: Report, now: datetime) -> Choice:
             if time is not None
         ]
     )
-    return Choice(
+    return WindowChoice(
         "days",
         f"predictions {words} UTC",
         from_day="" if begin is None else f"{begin:%Y-%m-%d}",
@@ -93,12 +93,14 @@ def choice_of(report: Report, now: datetime) -> Choice:
 
 
 def form_address(form: Mapping[str, str], now: datetime) -> str:
-    """The address of the report that a form chooses; its blank fields are left out.
+    """Return the address of the report that a form selects. Blank fields are left out.
 
-    `which` is MODEL/VERSION, or blank for the one that answers; `window` all, 24h, 7d, 30d, last (with `last` labels)
-    or days (`from` and `to`, both included, UTC). Days that are filled in count unless another window was chosen since
-    (`was` names the one shown); the newest labels are those of all answers, so a class or tag is left out with them.
-    What is not a day is handed on as it is, for the report to say what is wrong with it.
+    `which` is MODEL/VERSION, or blank for the served version. `window` is all, 24h, 7d, 30d, last (with `last` labels)
+    or days (`from` and `to`, both inclusive, UTC).
+
+    Days that are filled in take precedence, unless another window was selected since (`was` names the one shown). The
+    newest labels are those of all answers, so a class or tag is left out with them. An invalid day is passed on
+    unchanged, so that the report explains the error.
     """
     query = {name: form.get(name, "").strip() for name in KEPT if name not in ("since", "until", "last")}
     if "/" in form.get("which", ""):
@@ -118,8 +120,8 @@ def form_address(form: Mapping[str, str], now: datetime) -> str:
     return address(query)
 
 
-def refresh_address(query: Mapping[str, str], choice: Choice) -> str:
-    """The address at which a page with a sliding window is found later; "": its own."""
+def refresh_address(query: Mapping[str, str], choice: WindowChoice) -> str:
+    """Return the address that reloads a page with a sliding window; "" if the page's own address does."""
     if choice.window not in HOURS:
         return ""
     kept = {name: query[name] for name in KEPT if query.get(name) and name not in ("since", "until", "last")}
@@ -127,13 +129,13 @@ def refresh_address(query: Mapping[str, str], choice: Choice) -> str:
 
 
 def _since(now: datetime, hours: int) -> datetime:
-    """The whole hour in which a window of so many hours begins."""
+    """Return the whole hour in which a window of so many hours begins."""
     first = int(hour_of(1000 * utc(now).timestamp())) - hours
     return moment_of(first * HOUR_MS)
 
 
 def _day(text: str, later: int = 0) -> str:
-    """The midnight at which a day begins, or the one so many days later."""
+    """Return the midnight at which a day begins, or that of a later day."""
     try:
         return f"{datetime.strptime(text, '%Y-%m-%d') + timedelta(days=later):%Y-%m-%dT00:00:00Z}"
     except (ValueError, OverflowError):

@@ -1,4 +1,4 @@
-"""The one read of the store for a report: sums, labels, and the state of the alarm."""
+"""Reads of the store for one report: sums, labels, and the state of the alarm."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ import numpy as np
 from service.alarm import ALARM, PROMISE
 from service.errors import ServiceError
 from service.report.query import ReportQuery, unknown_tag
-from service.report.recent import Recent, selected
+from service.report.recent import RecentLabels, select_labels
 from service.runtime import Runtime
 from service.store import MAX_PERIODS, By, RowSums, Store
-from service.store.rows import HeldLabels, LabelBlock, Matured, Settlement, Version, Voiding
+from service.store.rows import HeldLabels, LabelBlock, MaturedCounts, Settlement, Version, Voiding
 from trueodds.bundle.contents import shadowed_by, slot_of
 from trueodds.metrics import CalibrationSums
 from trueodds.reports import LabelledRows
@@ -26,58 +26,58 @@ from trueodds.sums.positive import PositiveSums
 
 UNITS: tuple[Unit, ...] = get_args(Unit)
 MAX_POINTS = 120
-"""Most points of a trend whose unit was left to us, unless it is by month."""
+"""Largest number of points in a trend with the unit `auto`, except by month."""
 MAX_VERSIONS = 8
-"""Versions beside each other: those served last."""
+"""Largest number of versions in a comparison: those that were added last."""
 
 Periods = list[tuple[int, AnswerSums]]
-"""The start of each period, in Unix milliseconds, and its sums."""
+"""Start of each period in Unix milliseconds, with its sums."""
 
 
 @dataclass(frozen=True, eq=False)
 class ReportData:
-    """All that a report is computed from."""
+    """All data that a report is computed from."""
 
     sums: AnswerSums
     positive: PositiveSums | None
-    """The same answers by p(positive), of a version with a positive class."""
+    """Sums of the same answers by p(positive), for a version with a positive class."""
     rows: LabelledRows
-    """The labels of the window that arrived last."""
-    corrected: int
-    """Labels of the window that were corrected."""
+    """Labels of the window that arrived last."""
+    corrected_count: int
+    """Number of corrected labels in the window."""
     versions: dict[str, AnswerSums]
     groups: dict[str, AnswerSums] | None
     trend: tuple[Unit, Periods] | None
     class_and_tag: RowSums | None
-    """Of a class and a tag together, or of a tag without sums of its own, if the report is about these."""
-    known: list[KnownVersion]
+    """Rows of a class and a tag together, or of a tag without sums of its own, if the report is about these."""
+    known_versions: list[KnownVersion]
     all_sums: AnswerSums
-    """Sums of all answers so far: the alarm is about them."""
+    """Sums of all answers so far, which the alarm is about."""
     corrected_block: LabelBlock | None
-    """The labels of all answers that arrived last, if any label of the version was corrected."""
-    held: HeldLabels | None
-    """Of the model."""
+    """Labels of all answers that arrived last, if any label of the version was corrected."""
+    held_labels: HeldLabels | None
+    """Held labels of the model."""
     voidings: list[Voiding]
-    """Of the version's labels, in their order."""
+    """Voidings of the version's labels, in their order."""
     doubtful: int
-    """Labels of the version that are in doubt, and so in no number."""
+    """Number of doubtful labels of the version. They are in no other number."""
     settlements: list[Settlement]
-    """Of labels that were in doubt, in their order."""
-    matured: Matured | None
+    """Settlements of doubtful labels, in their order."""
+    matured_counts: MaturedCounts | None
     """Matured answers of a version with a maturity window; None without one."""
     alarm: Any
     """The alarm's state, as it is stored."""
     promise: Any
-    """The state of the evidence about its promise to act alone, as it is stored; None without a promise."""
-    acted: int
-    """Answers so far that acted alone."""
+    """State of the evidence about the promise to act alone, as it is stored; None without a promise."""
+    acted_count: int
+    """Number of answers so far that acted alone."""
 
 
-async def read(runtime: Runtime, recent: Recent, version: Version, query: ReportQuery) -> ReportData:
-    """Everything that the report needs of the store.
+async def read(runtime: Runtime, recent: RecentLabels, version: Version, query: ReportQuery) -> ReportData:
+    """Read all data that the report needs.
 
     Raises:
-        ServiceError: 404 for a tag that no answer has; 422 for a trend of too many periods.
+        ServiceError: 404 for a tag without answers; 422 for a trend with too many periods.
     """
     store, key = runtime.store, version.key
     await runtime.mature(version)
@@ -85,7 +85,7 @@ async def read(runtime: Runtime, recent: Recent, version: Version, query: Report
     sums, block = await _sums_and_labels(store, recent, version, query, class_and_tag)
     positive = await _positive(store, version, query, block, class_and_tag)
     known = await store.read_versions()
-    corrected = await _corrected(store, version, query, block)
+    corrected = await _count_corrected(store, version, query, block)
     versions = await sums_of_versions(store, known, query, version, sums)
     all_sums = sums if query.window.is_everything else await store.read_sums(*key)
     any_corrected = corrected or await store.count_corrected(*key)
@@ -93,19 +93,19 @@ async def read(runtime: Runtime, recent: Recent, version: Version, query: Report
         sums=sums,
         positive=positive,
         rows=rows_of_window(block, version, query),
-        corrected=corrected,
+        corrected_count=corrected,
         versions=versions,
-        known=_roles(known, runtime),
+        known_versions=_roles(known, runtime),
         all_sums=all_sums,
         corrected_block=await recent.labels(store, version) if any_corrected else None,
-        held=(await store.read_held()).get(version.model),
+        held_labels=(await store.read_held()).get(version.model),
         voidings=await store.read_voidings(*key),
         doubtful=await store.count_doubtful(*key),
         settlements=await store.read_settlements(*key),
-        matured=await store.read_matured(*key),
+        matured_counts=await store.read_matured(*key),
         alarm=await store.read_state(*key, ALARM),
         promise=await store.read_state(*key, PROMISE) if version.act_alone else None,
-        acted=await store.count_acted(*key) if version.act_alone else 0,
+        acted_count=await store.count_acted(*key) if version.act_alone else 0,
         groups=await sums_of_groups(store, version, query) if query.by else None,
         trend=await periods_of(store, version, query, class_and_tag) if query.trend else None,
         class_and_tag=class_and_tag,
@@ -114,7 +114,7 @@ async def read(runtime: Runtime, recent: Recent, version: Version, query: Report
 
 @dataclass(frozen=True)
 class CheckData:
-    """What the first checks of a version that is off are computed from."""
+    """Data for the first checks of a version that is off."""
 
     trend: tuple[Unit, Periods]
     tags: dict[str, AnswerSums]
@@ -122,7 +122,7 @@ class CheckData:
 
 
 async def read_checks(store: Store, version: Version, query: ReportQuery, data: ReportData) -> CheckData:
-    """By time, tag and class, in the window of the report; what the report has read already is not read again."""
+    """Read sums by time, tag and class in the report's window. Data that the report already has are not read again."""
     groups: dict[By, dict[str, AnswerSums]] = {"tag": {}, "class": {}}
     if query.group is None and query.class_and_tag is None:
         for by in groups:
@@ -133,13 +133,13 @@ async def read_checks(store: Store, version: Version, query: ReportQuery, data: 
 
 
 def rows_of_window(block: LabelBlock, version: Version, query: ReportQuery) -> LabelledRows:
-    """Those of some labels that lie in the window of the report."""
+    """Return the labels that are in the report's window."""
     kept_L = within(hour_of(block.created_ms_L), hours_of(query.since_ms, query.until_ms))
     if query.predicted_class is not None:
         kept_L &= block.predicted_L == version.classes.index(query.predicted_class)
     if query.stored_tag is not None:
         kept_L &= np.array([(tag or "") == query.stored_tag for tag in block.tags], bool)
-    kept = block if kept_L.all() else selected(block, kept_L)
+    kept = block if kept_L.all() else select_labels(block, kept_L)
     return LabelledRows(
         confidence_L=kept.confidence_L,
         correct_L=kept.correct_L,
@@ -149,16 +149,16 @@ def rows_of_window(block: LabelBlock, version: Version, query: ReportQuery) -> L
 
 
 async def sums_of_versions(
-    store: Store, known: list[Version], query: ReportQuery, version: Version, sums: AnswerSums
+    store: Store, versions: list[Version], query: ReportQuery, version: Version, sums: AnswerSums
 ) -> dict[str, AnswerSums]:
-    """The versions of one model in the same window, in the order in which they were first served.
+    """Return the versions of one model in the same window, in the order in which they were added.
 
-    The last 8 and the version that the report is about, whose `sums` are there already. Of a class, a tag or the last
-    labels there is none.
+    These are the last 8 and the version of the report, whose `sums` are given. There are none for a class, a tag or the
+    last labels.
     """
     if query.window.is_group or query.last is not None:
         return {}
-    same = [v.version for v in known if v.model == version.model]
+    same = [v.version for v in versions if v.model == version.model]
     shown = [name for k, name in enumerate(same) if k >= len(same) - MAX_VERSIONS or name == version.version]
     window = query.since_ms, query.until_ms
     return {
@@ -167,7 +167,7 @@ async def sums_of_versions(
 
 
 async def sums_of_groups(store: Store, version: Version, query: ReportQuery) -> dict[str, AnswerSums]:
-    """By class or by tag, under the store's names."""
+    """Read the sums by class or by tag, under the store's names."""
     assert query.by is not None
     return await store.read_sums_by(query.by, *version.key, query.since_ms, query.until_ms)
 
@@ -175,13 +175,13 @@ async def sums_of_groups(store: Store, version: Version, query: ReportQuery) -> 
 async def periods_of(
     store: Store, version: Version, query: ReportQuery, class_and_tag: RowSums | None = None
 ) -> tuple[Unit, Periods]:
-    """Each minute, hour, day or month with answers.
+    """Return each minute, hour, day or month with answers.
 
-    auto: the finest unit that needs no more than 120 points, minutes within 3 hours only (where they are kept); else
-    the month.
+    `auto` takes the finest unit with at most 120 points, but minutes only within 3 hours (and where they are kept).
+    Else it takes the month.
 
     Raises:
-        ServiceError: 422 for more than 750 periods, or minutes that are not kept any more.
+        ServiceError: 422 for more than 750 periods, or minutes that are no longer kept.
     """
     assert query.trend is not None
     finer, coarsest = UNITS[:-1], UNITS[-1]
@@ -206,10 +206,10 @@ async def periods_of(
 async def _periods(
     store: Store, version: Version, query: ReportQuery, class_and_tag: RowSums | None, unit: Unit, most: int
 ) -> Periods:
-    """The periods of a unit.
+    """Read the periods of a unit.
 
     Raises:
-        ValueError: there are more than `most`, or minutes that are not kept.
+        ValueError: There are more than `most`, or the window includes minutes that are not kept.
     """
     if class_and_tag is not None:
         return class_and_tag.periods(unit, most)
@@ -220,16 +220,16 @@ async def _periods(
 
 
 async def _class_and_tag(store: Store, version: Version, query: ReportQuery) -> RowSums | None:
-    """What a report about both needs, or about a tag that has no sums of its own.
+    """Return the rows for a report about a class and a tag, or about a tag without sums of its own; else None.
 
     Raises:
-        ServiceError: 422 if it cannot be had exactly.
+        ServiceError: 422 if they cannot be read exactly.
     """
     key, window = version.key, (query.since_ms, query.until_ms)
-    given, cure = f"tag = {query.tag}", "take a shorter or later window (since, until)"
+    given, cure = f"tag = {query.tag}", "choose a shorter or later window (since, until)"
     try:
         if query.class_and_tag is not None:
-            given, cure = f"class = {query.predicted_class}, {given}", f"{cure}, or one of both alone"
+            given, cure = f"class = {query.predicted_class}, {given}", f"{cure}, or only one of the two"
             return await store.read_class_and_tag(*key, *query.class_and_tag, *window)
         tag = query.stored_tag
         return None if tag is None else await store.read_rare_tag(*key, tag, *window)
@@ -238,9 +238,9 @@ async def _class_and_tag(store: Store, version: Version, query: ReportQuery) -> 
 
 
 async def _sums_and_labels(
-    store: Store, recent: Recent, version: Version, query: ReportQuery, class_and_tag: RowSums | None
+    store: Store, recent: RecentLabels, version: Version, query: ReportQuery, class_and_tag: RowSums | None
 ) -> tuple[AnswerSums, LabelBlock]:
-    """The sums that the report is about, and the labels that arrived last."""
+    """Return the sums that the report is about, and the labels that arrived last."""
     key = version.key
     if query.last is not None:
         block, all_sums = await store.read_labels(*key, last=query.last), await store.read_sums(*key)
@@ -267,7 +267,7 @@ async def _sums_and_labels(
 async def _positive(
     store: Store, version: Version, query: ReportQuery, block: LabelBlock, class_and_tag: RowSums | None
 ) -> PositiveSums | None:
-    """The sums of the same answers by p(positive); `block`: with `last`, its labels."""
+    """Return the sums of the same answers by p(positive). `block` has the labels of a report with `last`."""
     positive = version.positive_class
     if positive is None:
         return None
@@ -289,8 +289,8 @@ async def _positive(
     return PositiveSums(positive.name, sums)
 
 
-async def _corrected(store: Store, version: Version, query: ReportQuery, block: LabelBlock) -> int:
-    """The number of labels, of those that the report is about, that were corrected."""
+async def _count_corrected(store: Store, version: Version, query: ReportQuery, block: LabelBlock) -> int:
+    """Return the number of corrected labels that the report is about."""
     key = version.key
     if query.last is not None:
         return await store.count_corrected(*key, after=int(block.sequence_L[0]) - 1) if len(block) else 0
@@ -299,7 +299,7 @@ async def _corrected(store: Store, version: Version, query: ReportQuery, block: 
 
 
 def _roles(versions: list[Version], runtime: Runtime) -> list[KnownVersion]:
-    """The versions of which the store has answers. A shadow's are under its model's name with ~ and its slot."""
+    """Return the versions with answers in the store. A shadow's name is its model's, followed by ~ and the slot."""
     listed: dict[str, Any] = {row["model"]: row for row in runtime.registry.models(versions)["models"]}
     known = []
     for version in versions:

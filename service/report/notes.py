@@ -1,9 +1,9 @@
-"""Cautions of the report that come from the store, beside those that its numbers ask for."""
+"""Notes of the report that come from the store, in addition to those about its numbers."""
 
 from __future__ import annotations
 
 from service.http.parameters import moment_of
-from service.store.rows import HeldLabels, LabelSelection, Matured, Settlement, Version, Voiding
+from service.store.rows import HeldLabels, LabelSelection, MaturedCounts, Settlement, Version, Voiding
 from trueodds.bundle.contents import shadowed_by
 from trueodds.reports.schemas import Held, Maturing
 from trueodds.sums.hours import HOUR_MS
@@ -12,94 +12,94 @@ from trueodds.texts import plural
 
 
 def voiding_note(voidings: list[Voiding]) -> str:
-    """The last voiding of a version's labels in words, with what it means for the evidence; "" where there is none."""
+    """Describe the last voiding of a version's labels and its effect on the evidence; "" if there is none."""
     if not voidings:
         return ""
     last, earlier = voidings[-1], len(voidings) - 1
     before = f" Before, labels were voided {plural(earlier, 'time')}." if earlier else ""
     return (
         f"{last.who} voided {plural(last.counts.labels, 'label')} of this version on {_time(last.at_ms)}"
-        f" ({_which(last.selection)}): {last.why.rstrip('.')}. Every number is of the labels that remain, and the"
-        " alarm's evidence was worked out anew from them: what it promises holds if labels were not voided for what"
-        f" they say about the model.{before}"
+        f" ({_which(last.selection)}): {last.why.rstrip('.')}. Every number uses the remaining labels, and the alarm's"
+        " evidence was recomputed from them. Its guarantee holds if the choice of labels did not depend on what they"
+        f" say about the model.{before}"
     )
 
 
 def doubtful_note(doubtful: int, settlements: list[Settlement]) -> str:
-    """A caution where labels wait to be settled, and the last settlement in words; "" where there is neither."""
+    """Return a caution if labels wait to be settled, and a sentence on the last settlement; "" if there is neither."""
     notes = []
     if doubtful:
         notes.append(
             f"{plural(doubtful, 'label')} of this version are in no number here: an integer may have been sent as an"
-            " index or as a class name, and an older release read it as an index in JSON and as a name in CSV. Say"
-            " which it was: trueodds store settle, or POST /admin/labels/settle (decision as_stored, as_names or"
+            " index or as a class name, and an older release read it as an index in JSON and as a name in CSV. Decide"
+            " which it was with `trueodds store settle` or POST /admin/labels/settle (decision as_stored, as_names or"
             " void)."
         )
     if settlements:
         last = settlements[-1]
         how = {"as_stored": "confirmed as they were stored", "as_names": "read as names", "void": "voided"}
         notes.append(
-            f"{last.who} settled {plural(last.labels, 'label')} that had been in doubt on {_time(last.at_ms)}"
+            f"{last.who} settled {plural(last.labels, 'label')} that had been doubtful on {_time(last.at_ms)}"
             f" ({how[last.decision]}): {last.why.rstrip('.')}."
         )
     return " ".join(notes)
 
 
-def held_of(held: HeldLabels | None) -> Held | None:
-    """As a field of the report."""
-    if held is None:
+def held_of(labels: HeldLabels | None) -> Held | None:
+    """Return the report's field on held labels."""
+    if labels is None:
         return None
-    return Held(labels=held.count, oldest=moment_of(held.oldest_ms))
+    return Held(labels=labels.count, oldest=moment_of(labels.oldest_ms))
 
 
-def held_note(held: HeldLabels | None, now_ms: int) -> str:
-    """A caution where labels of the model have waited for predictions for over an hour; "" otherwise."""
-    if held is None or now_ms - held.oldest_ms < HOUR_MS:
+def held_note(labels: HeldLabels | None, now_ms: int) -> str:
+    """Return a caution if labels of the model have waited for their predictions for over an hour; else ""."""
+    if labels is None or now_ms - labels.oldest_ms < HOUR_MS:
         return ""
-    have = "has" if held.count == 1 else "have"
+    have = "has" if labels.count == 1 else "have"
     return (
-        f"{plural(held.count, 'label')} of this model {have} come for ids that no prediction has so far, the oldest on"
-        f" {_time(held.oldest_ms)}: send predictions and labels under the same ids."
+        f"{plural(labels.count, 'label')} of this model {have} arrived for ids without a prediction so far, the oldest"
+        f" on {_time(labels.oldest_ms)}. Send predictions and labels with the same ids."
     )
 
 
-def maturing_of(version: Version, matured: Matured | None, answers: int, matures: Matures) -> Maturing | None:
-    """Build the report's field of a version with a window. `answers`: all of the version; `matures`: the setting."""
+def maturing_of(version: Version, counts: MaturedCounts | None, answers: int, matures: Matures) -> Maturing | None:
+    """Build the report's field on maturing. `answers` counts all of the version; `matures` is the setting."""
     maturity = version.maturity
-    if maturity is None or matured is None:
+    if maturity is None or counts is None:
         return None
-    waiting = max(answers - matured.answers, 0)
+    waiting = max(answers - counts.answers, 0)
     verb = "is" if waiting == 1 else "are"
     parts = [
         f"{plural(waiting, 'answer')} of this version {verb} maturing: an answer counts {maturity.window} after it was"
-        f" given, with the label that it has by then; no label means {_meaning(version, maturity)}.",
-        f"{matured.answers:,} have matured, {matured.assumed:,} of them without a label."
+        f" given, with the label that it has by then. A missing label means {_meaning(version, maturity)}.",
+        f"{counts.answers:,} have matured, {counts.assumed:,} of them without a label."
         if maturity.unlabelled_means == "ok"
-        else f"{matured.answers:,} have matured.",
+        else f"{counts.answers:,} have matured.",
     ]
-    if matured.late:
-        parts.append(f"{plural(matured.late, 'label')} came after the window.")
+    if counts.late:
+        parts.append(f"{plural(counts.late, 'label')} arrived after the window.")
     return Maturing(
         window=maturity.window,
         unlabelled_means=maturity.unlabelled_means,
         maturing=waiting,
-        matured=matured.answers,
-        assumed=matured.assumed,
-        after_window=matured.late,
+        matured=counts.answers,
+        assumed=counts.assumed,
+        after_window=counts.late,
         reading=" ".join([*parts, *filter(None, [window_note(version, matures)])]),
     )
 
 
 def window_note(version: Version, matures: Matures) -> str:
-    """A caution where the setting gives the model another window than the version has; "" otherwise."""
+    """Return a caution if the setting has another window than the version; else ""."""
     begun, now = version.maturity, dict(matures).get(shadowed_by(version.model))
     if begun == now:
         return ""
     new = "none" if now is None else f"{now}"
-    kept = "its labels count when they come" if begun is None else f"it keeps {begun}"
+    kept = "counts labels as they arrive" if begun is None else f"keeps {begun}"
     return (
-        f"The setting TRUEODDS_MATURES has changed since this version began (now: {new}); {kept}, for evidence is of"
-        " one rule. The next version has the new one."
+        f"The setting TRUEODDS_MATURES has changed since this version began (now: {new}). This version {kept}, because"
+        " all its evidence must follow one rule. The next version will use the new setting."
     )
 
 

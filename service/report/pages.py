@@ -1,4 +1,4 @@
-"""The report's page as the service gives it: its forms and links, its policy, and errors that a person can read."""
+"""The report's web page in the service: forms, links, security headers, and error pages."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ HEADERS = {
     "referrer-policy": "same-origin",
     "x-content-type-options": "nosniff",
 }
-"""To be sent with the page: nothing runs or is loaded but its own style and script."""
+"""Headers of the page. They allow only its own style and script to run or load."""
 
 
 def render(
@@ -57,9 +57,13 @@ def render(
     now: datetime | None = None,
     read_only: bool = False,
 ) -> str:
-    """HTML of a report. `query`: the request's, which forms and links keep; `now` defaults to the clock.
+    """Render a report as HTML.
 
-    `read_only`: without the forms that write, of a service that only reads.
+    Args:
+        report: The report.
+        query: The query of the request. Forms and links keep its parameters.
+        now: The current time; read from the clock by default.
+        read_only: Leave out the forms that write, for a read-only service.
     """
     query, now = query or {}, now or datetime.now(UTC)
     choice, address = addresses.choice_of(report, now), partial(addresses.address, query)
@@ -81,12 +85,12 @@ def render(
 
 
 def problem(message: str) -> str:
-    """HTML that says what cannot be shown, and why."""
+    """Render an error message as HTML."""
     return ENVIRONMENT.get_template("problem.html").render(message=message, report_address=addresses.REPORT)
 
 
 class ReportRoute(APIRoute):
-    """A route whose errors are a page in a browser; status and message are those of the JSON."""
+    """Route whose errors are pages in a browser, with the status and message of the JSON error."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         plain = super().get_route_handler()
@@ -109,7 +113,7 @@ class ReportRoute(APIRoute):
 
 
 def is_wanted(request: Request) -> bool:
-    """Whether the caller wants a page: by `format`, else by Accept."""
+    """Return whether the caller wants a page, by the parameter `format` or else by the header Accept."""
     form = request.query_params.get("format")
     return form == "html" or (not form and prefers_html(request.headers.get("accept", "")))
 
@@ -119,7 +123,7 @@ router = APIRouter(route_class=ReportRoute)
 
 @router.get(addresses.CHOOSE, include_in_schema=False, dependencies=[keys.requires("read")])
 async def choose(request: Request) -> Response:
-    """Leads on to the chosen report: blank fields left out, days and sliding windows as times."""
+    """Redirect a form to its report. Blank fields are dropped; days and sliding windows become times."""
     parameters.check(request, addresses.FIELDS)
     return RedirectResponse(
         addresses.form_address(request.query_params, datetime.now(UTC)), 303, {"cache-control": "no-store"}

@@ -1,4 +1,4 @@
-"""The query of a report, checked: every refusal names the value, what is allowed and what helps."""
+"""Query of a report, validated. Each error has the value, the allowed values and a remedy."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from service.store import MAX_LAST, By
 from service.store.rows import Version
 from trueodds.errors import nearest
 from trueodds.metrics import CELLS, Costs
-from trueodds.reports import Options, Window
+from trueodds.reports import ReportOptions, Window
 from trueodds.reports.schemas import NO_TAG, Unit
 from trueodds.sums.bins import COARSE_CELLS, Binning
 from trueodds.sums.hours import HOUR_MS, hours_of
@@ -30,7 +30,7 @@ TrendUnit = Literal[Unit, "auto"]
 
 @dataclass(frozen=True)
 class ReportQuery:
-    """The query of a report. Times are Unix milliseconds, of the prediction."""
+    """Query of a report. Times are those of the predictions, in Unix milliseconds."""
 
     since_ms: int | None = None
     until_ms: int | None = None
@@ -46,12 +46,12 @@ class ReportQuery:
 
     @property
     def stored_tag(self) -> str | None:
-        """The one tag that the report is about, under the store's name."""
+        """Tag of the report, under the store's name."""
         return "" if self.tag == NO_TAG else self.tag
 
     @property
     def group(self) -> tuple[By, str] | None:
-        """The one class or tag of which the store keeps sums; none of both together."""
+        """Class or tag of the report, if the store has sums for it; None for both together."""
         if self.predicted_class is not None and self.stored_tag is None:
             return "class", self.predicted_class
         if self.stored_tag is not None and self.predicted_class is None:
@@ -60,28 +60,28 @@ class ReportQuery:
 
     @property
     def class_and_tag(self) -> tuple[str, str] | None:
-        """The class and the tag that the report is about, if it is about both together."""
+        """Class and tag of the report, if it is about both together."""
         if self.predicted_class is None or self.stored_tag is None:
             return None
         return self.predicted_class, self.stored_tag
 
     @property
     def window(self) -> Window:
-        """The window in whole hours, as sums are kept."""
+        """Window in whole hours, because sums are kept per hour."""
         since, until = (
             None if hour is None else moment_of(hour * HOUR_MS) for hour in hours_of(self.since_ms, self.until_ms)
         )
         return Window(since=since, until=until, last=self.last, predicted_class=self.predicted_class, tag=self.tag)
 
     @property
-    def options(self) -> Options:
-        """The options of the report; of a class or tag the store counts on fewer cells."""
+    def options(self) -> ReportOptions:
+        """Options of the report. For a class or tag the store has fewer cells."""
         cells = COARSE_CELLS if self.group else CELLS
-        return Options(self.window, self.bins, self.binning, self.level, cells, self.costs)
+        return ReportOptions(self.window, self.bins, self.binning, self.level, cells, self.costs)
 
 
 def check(query: ReportQuery) -> None:
-    """Raise ServiceError 422 where parameters contradict each other, or bins are not whole cells."""
+    """Raise ServiceError 422 if parameters contradict each other, or if bins are not whole cells."""
     if not 1 <= query.bins <= MAX_BINS or CELLS % query.bins:
         allowed = (
             f"the divisors of {CELLS} up to {MAX_BINS} (10, 15, 20, 25, 50, 100, ...), so that bins are whole cells"
@@ -101,7 +101,7 @@ def check(query: ReportQuery) -> None:
             others = " and ".join(words.get(name, name) for name in beside)
             raise _refused(
                 f"last = {query.last} with {others}: last counts labels of all answers in the order of their arrival,"
-                f" at most {MAX_LAST:,}; leave out one or the other"
+                f" at most {MAX_LAST:,}; leave out last, or {others}"
             )
     if query.since_ms is not None and query.until_ms is not None and query.since_ms >= query.until_ms:
         low, high = (moment_of(ms).isoformat() for ms in (query.since_ms, query.until_ms))
@@ -109,7 +109,7 @@ def check(query: ReportQuery) -> None:
 
 
 def check_class(query: ReportQuery, version: Version) -> None:
-    """Raise ServiceError 404 for a class that the version does not have."""
+    """Raise ServiceError 404 if the version does not have the class."""
     name = query.predicted_class
     if name is not None and name not in version.classes:
         known = ", ".join(version.classes[:20]) + (", ..." if len(version.classes) > 20 else "")
@@ -118,10 +118,10 @@ def check_class(query: ReportQuery, version: Version) -> None:
 
 
 def costs_of(text: str | None) -> Costs | None:
-    """What a missed positive and a false alarm cost.
+    """Read the costs of a missed positive and of a false alarm.
 
     Raises:
-        ServiceError: 422 for other words than `miss:10,alarm:1`.
+        ServiceError: 422 if the text is not like `miss:10,alarm:1`.
     """
     try:
         return None if text is None else Costs.parse(text)
@@ -130,35 +130,36 @@ def costs_of(text: str | None) -> Costs | None:
 
 
 def check_costs(query: ReportQuery, version: Version) -> None:
-    """Raise ServiceError 422 for costs of a version without a positive class, or with one class or tag."""
+    """Raise ServiceError 422 for costs without a positive class, or together with one class or tag."""
     if query.costs and version.positive_class is None:
-        cure = "name one where the model is trained or imported (--positive), or with POST /observe"
-        raise _refused(f"costs: {version.model}/{version.version} has no positive class that an alert is for; {cure}")
+        cure = "name one when you train or import the model (--positive), or with POST /observe"
+        raise _refused(f"costs: {version.model}/{version.version} has no positive class; {cure}")
     if query.costs and query.group:
         raise _refused(
-            f"costs with {query.group[0]}: sums by class and by tag are too coarse for thresholds; leave it out"
+            f"costs with {query.group[0]}: sums by class and by tag are too coarse for thresholds; leave out one of"
+            " them"
         )
 
 
-def unknown_tag(query: ReportQuery, version: Version, known: list[str]) -> ServiceError:
-    """The error for a tag that no answer of the version has."""
-    shown = [name or NO_TAG for name in known]
-    words = f"no answer of {version.model}/{version.version} has the tag {short(query.tag)}; there are"
+def unknown_tag(query: ReportQuery, version: Version, tags: list[str]) -> ServiceError:
+    """Return the error for a tag without answers of the version."""
+    shown = [name or NO_TAG for name in tags]
+    words = f"no answer of {version.model}/{version.version} has the tag {short(query.tag)}; its tags are"
     listed = ", ".join(shown[:20]) + (", ..." if len(shown) > 20 else "") or "none yet"
     return ServiceError(404, "unknown_tag", f"{words} {listed}.{nearest(query.tag or '', shown)}")
 
 
 def unix_ms(name: str, time: datetime | None) -> int | None:
-    """Milliseconds since 1970; a time without an offset is in UTC.
+    """Convert a time to Unix milliseconds. A time without an offset is in UTC.
 
     Raises:
-        ServiceError: 422 before 1970, or from 9999-12-31 on.
+        ServiceError: 422 for a time before 1970, or from 9999-12-31 on.
     """
     if time is None:
         return None
     aware = time if time.tzinfo else time.replace(tzinfo=UTC)
     start = datetime(1970, 1, 1, tzinfo=UTC)
     if not start <= aware < LATEST:
-        allowed = "times from 1970 to 9999, ISO 8601 (UTC without an offset) or Unix time"
+        allowed = "times from 1970 to 9999, ISO 8601 (UTC if no offset) or Unix time"
         raise _refused(f"{name} = {time.isoformat()}: allowed are {allowed}")
     return parameters.unix_ms(aware)

@@ -1,4 +1,4 @@
-"""The labels that arrived last, kept in the process: a report reads only what is new since the one before."""
+"""Cache of the labels that arrived last, so that a report reads only the new ones."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from trueodds.reports.labelling import NEWEST
 VERSIONS = 16
 
 
-class Recent:
-    """The last 5,000 labels, as they are now, of the versions that were reported last; 1 MB each."""
+class RecentLabels:
+    """The last 5,000 labels with their current values, for the versions that were reported last; 1 MB each."""
 
     def __init__(self, most: int = NEWEST) -> None:
         self._most = most
         self._known: OrderedDict[tuple[str, str], tuple[int, LabelBlock]] = OrderedDict()
-        """With the last voiding when they were read."""
+        """Labels by version, with the number of the last voiding at the time of the read."""
 
     async def labels(self, store: Store, version: Version) -> LabelBlock:
-        """The labels in the order of their arrival."""
+        """Return the last labels in the order of their arrival."""
         key = version.key
         voiding = await store.last_voiding(*key)
         read_at, known = self._known.get(key, (voiding, None))
@@ -33,11 +33,11 @@ class Recent:
             block = await store.read_labels(*key, last=self._most)
         else:
             new = await store.read_labels(*key, after=int(known.sequence_L[-1]), limit=self._most)
-            if len(new) == self._most:  # it may not be the end of the log
+            if len(new) == self._most:  # the log may have more
                 block = await store.read_labels(*key, last=self._most)
             else:
-                block = _joined(known, new, self._most)
-                block = _corrected(block, await store.read_corrected(*key, after=int(block.sequence_L[0]) - 1))
+                block = _join(known, new, self._most)
+                block = _with_corrections(block, await store.read_corrected(*key, after=int(block.sequence_L[0]) - 1))
         self._known[key] = voiding, block
         self._known.move_to_end(key)
         while len(self._known) > VERSIONS:
@@ -45,8 +45,8 @@ class Recent:
         return block
 
 
-def selected(block: LabelBlock, rows_L: npt.NDArray[np.bool_]) -> LabelBlock:
-    """The labels for which `rows_L` is true."""
+def select_labels(block: LabelBlock, rows_L: npt.NDArray[np.bool_]) -> LabelBlock:
+    """Return the labels for which `rows_L` is true."""
     place = np.flatnonzero(rows_L)
 
     def some(part: Any) -> Any:
@@ -55,8 +55,8 @@ def selected(block: LabelBlock, rows_L: npt.NDArray[np.bool_]) -> LabelBlock:
     return LabelBlock(**{field.name: some(getattr(block, field.name)) for field in fields(LabelBlock)})
 
 
-def _corrected(block: LabelBlock, now: LabelBlock) -> LabelBlock:
-    """The labels with those values that some of them have now; of others that have come meanwhile, none."""
+def _with_corrections(block: LabelBlock, now: LabelBlock) -> LabelBlock:
+    """Return the labels with their corrected values. Corrections of labels outside the block are ignored."""
     known_L = np.isin(now.sequence_L, block.sequence_L)
     place = np.searchsorted(block.sequence_L, now.sequence_L[known_L])
     changed = {}
@@ -66,7 +66,7 @@ def _corrected(block: LabelBlock, now: LabelBlock) -> LabelBlock:
     return replace(block, **changed) if len(place) else block
 
 
-def _joined(block: LabelBlock, new: LabelBlock, most: int) -> LabelBlock:
+def _join(block: LabelBlock, new: LabelBlock, most: int) -> LabelBlock:
     def both(name: str) -> Any:
         one, other = getattr(block, name), getattr(new, name)
         return (one + other if isinstance(one, list) else np.concatenate([one, other]))[-most:]

@@ -1,4 +1,4 @@
-"""The route of the report: reads the store once, and has the report computed beside the event loop."""
+"""Route of the report. It reads the store once and computes the report in a thread."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from service.settings import Settings
 from service.store import MAX_LAST, By, StoreError
 from service.store.rows import Version
 from trueodds.reports import (
-    Options,
     Report,
+    ReportOptions,
     first_checks,
     is_off,
     labelling_of,
@@ -39,27 +39,27 @@ from trueodds.reports.schemas.alarm import ActingAlone, Advice, Alarm
 from trueodds.sums.bins import COARSE_CELLS
 
 NEXT_STEPS: dict[Verdict, str] = {
-    "no_answers": "Send inputs to POST /predict; every answer has an id.",
+    "no_answers": "Send inputs to POST /predict. Every answer has an id.",
     "no_labels": "Send the true labels to POST /feedback with the ids of the answers.",
 }
 
 router = APIRouter(route_class=pages.ReportRoute)
 
-# A form sends its empty fields too.
+# A form also sends its empty fields.
 _Blank = BeforeValidator(lambda value: None if value == "" else value)
-_TIME = "ISO 8601 (UTC without an offset) or Unix time, of the PREDICTION; reached out to the whole hour"
+_TIME = "ISO 8601 (UTC if no offset) or Unix time of the PREDICTION; extended to whole hours."
 
 
 @router.get(
     "/calibration-report",
     tags=["odds"],
-    summary="Do the probabilities mean what they say?",
+    summary="Get the calibration report",
     dependencies=[keys.requires("read")],
     responses={
         200: {"model": Report, "content": {"text/html": {}}},
-        **error_answers.documented(
+        **error_answers.document_errors(
             _404="unknown model, version, class or tag",
-            _422="a parameter that is unknown, given twice or out of range, or parameters that contradict each other",
+            _422="unknown or repeated parameter, value out of range, or parameters that contradict each other",
             _503="no model has been served yet",
             **keys.ERRORS,
         ),
@@ -67,55 +67,70 @@ _TIME = "ISO 8601 (UTC without an offset) or Unix time, of the PREDICTION; reach
 )
 async def calibration_report(
     request: Request,
-    model: Annotated[str | None, _Blank, Query(description="default: the one that is served")] = None,
-    version: Annotated[str | None, _Blank, Query(description="default: the one that is served")] = None,
-    since: Annotated[Moment | None, _Blank, Query(description=f"answers given since then: {_TIME}")] = None,
-    until: Annotated[Moment | None, _Blank, Query(description=f"answers given before then: {_TIME}")] = None,
+    model: Annotated[str | None, _Blank, Query(description="Model. Default: the served one.")] = None,
+    version: Annotated[str | None, _Blank, Query(description="Version. Default: the served one.")] = None,
+    since: Annotated[
+        Moment | None, _Blank, Query(description=f"Only answers given at or after this time. {_TIME}")
+    ] = None,
+    until: Annotated[Moment | None, _Blank, Query(description=f"Only answers given before this time. {_TIME}")] = None,
     last: Annotated[
         Annotated[int, Field(ge=1, le=MAX_LAST)] | None,
         _Blank,
-        Query(description="only so many labels that arrived last; not with since, class or trend"),
+        Query(
+            description="Only the labels that arrived last: this many. Not with since, until, class, tag, by or trend."
+        ),
     ] = None,
     predicted_class: Annotated[
         str | None,
         _Blank,
         Query(
-            alias="class", description="only answers of this class, by name; with tag: of both, from stored predictions"
+            alias="class",
+            description="Only answers with this predicted class, by name. With tag: both, from stored predictions.",
         ),
     ] = None,
     tag: Annotated[
-        str | None, _Blank, Query(description=f"only answers with this tag; {NO_TAG}: only those without")
+        str | None,
+        _Blank,
+        Query(description=f"Only answers with this tag. {NO_TAG} selects answers without a tag."),
     ] = None,
     bins: Annotated[
-        int, Query(description="confidence bins: a divisor of 3,000, at most 1,000; of 60 with class, tag or by")
+        int,
+        Query(
+            description="Number of confidence bins: a divisor of 3,000, at most 1,000. With class, tag or by: of 60."
+        ),
     ] = 15,
     binning: Annotated[
-        Literal["width", "mass"], Query(description="bins of equal width, or of about as many answers each")
+        Literal["width", "mass"],
+        Query(description="Bins of equal width, or of about equally many answers."),
     ] = "width",
-    level: Annotated[float, Query(ge=0.5, le=0.999, description="nominal coverage of the intervals")] = 0.95,
-    by: Annotated[By | None, _Blank, Query(description="also a table by predicted class, or by tag")] = None,
+    level: Annotated[float, Query(ge=0.5, le=0.999, description="Confidence level of the intervals.")] = 0.95,
+    by: Annotated[By | None, _Blank, Query(description="Add a table by predicted class or by tag.")] = None,
     trend: Annotated[
         TrendUnit | None,
         _Blank,
         Query(
-            description="also a point for each minute (of the last 6 hours), hour, day or month; auto (a page's"
-            " default): the finest of these with at most 120 points (minutes: within 3 hours), else the month"
+            description="Add a trend with one point per minute (of the last 6 hours), hour, day or month. `auto` takes"
+            " the finest of these with at most 120 points (minutes only within 3 hours), else the month. It is the"
+            " page's default."
         ),
     ] = None,
     costs: Annotated[
         Annotated[str, Field(max_length=100)] | None,
         _Blank,
         Query(
-            description="of a model with a positive class: what a missed one and a false alarm cost, miss:10,alarm:1;"
-            " the report then has the threshold that they call for and what it costs",
+            description="Costs of a missed positive and of a false alarm, such as miss:10,alarm:1. For a model with a"
+            " positive class. The report then gives the best threshold and its cost.",
         ),
     ] = None,
-    format: Annotated[Literal["json", "html"] | None, _Blank, Query(description="default: as Accept says")] = None,
+    format: Annotated[
+        Literal["json", "html"] | None, _Blank, Query(description="Format. Default: as the header Accept says.")
+    ] = None,
 ) -> Response:
-    """Calibration on the labelled answers, with the offline test values beside it, and what labels cannot tell.
+    """Return the calibration of the labelled answers, beside the offline test values, and the limits of the labels.
 
-    JSON, or a page when a browser asks. The intervals are for one look at a number of labels that was fixed
-    beforehand; those of the signed gap, and the alarm, may be watched. `estimands` says what each number estimates.
+    The answer is JSON, or a page for a browser. The intervals hold for a single look at a fixed number of labels. Only
+    the interval of the signed gap and the alarm stay valid if you look repeatedly. `estimands` says what each number
+    estimates.
     """
     html = pages.is_wanted(request)
     if html and trend is None and last is None:
@@ -140,11 +155,17 @@ async def calibration_report(
 
 
 def checks_of(data: CheckData, query: ReportQuery, *, positive: bool = False) -> list[Check]:
-    """What to look at first; sums by tag and class are kept on 60 cells, so finer bins are the default's there.
+    """Return what to look at first when a model is off.
 
-    `positive`: as for `first_checks`.
+    Sums by tag and class are kept on 60 cells. If the query's bins do not fit these, the default number of bins is
+    used.
+
+    Args:
+        data: Sums by time, tag and class.
+        query: The query of the report.
+        positive: See `first_checks`.
     """
-    options, default = query.options, Options()
+    options, default = query.options, ReportOptions()
     options = options if COARSE_CELLS % options.bins == 0 else replace(options, bins=default.bins)
     options = replace(options, cells=COARSE_CELLS)
     return first_checks(
@@ -156,46 +177,47 @@ def checks_of(data: CheckData, query: ReportQuery, *, positive: bool = False) ->
 
 
 def observed_notes(version: Version) -> list[str]:
-    """What there is not to say of a version that another server answers for."""
+    """Return notes on the numbers that are missing for a version on another server."""
     notes = []
     if version.is_observed:
-        notes.append("Another server answers for this version: there are no test values to compare with.")
+        notes.append("Another server serves this version, so there are no test values to compare with.")
     if not version.has_logits:
-        scores = "" if version.positive else " there is no NLL and no Brier score over all classes, and"
+        scores = "" if version.positive else " There is no NLL and no Brier score over all classes."
         notes.append(
-            f"Only the probability of what was predicted is known:{scores} for a recalibration the probabilities of all"
-            " classes have to be sent."
+            f"Only the probability of the predicted class is known.{scores} To recalibrate, send the probabilities of"
+            " all classes."
         )
     return notes
 
 
 def acting_of(data: ReportData, version: Version, settings: Settings) -> ActingAlone | None:
-    """The part about acting alone, of all answers so far; None without a promise.
+    """Return the report's part about acting alone, over all answers so far; None without a promise.
 
     Raises:
-        StoreError: the evidence about the promise is damaged.
+        StoreError: The evidence about the promise is damaged.
     """
     if version.act_alone is None:
         return None
     state = PromiseState.read(data.promise, version.act_alone, settings)
     corrected = data.corrected_block is not None
-    return acting_alone(state, settings, answers=data.all_sums.answers, acted=data.acted, corrected=corrected)
+    return acting_alone(state, settings, answers=data.all_sums.answers, acted=data.acted_count, is_corrected=corrected)
 
 
 def _next_steps(maturing: Maturing | None, settings: Settings) -> dict[Verdict, str]:
-    """How to get answers and labels; where answers are maturing, labels may have come that do not count yet."""
+    """Return how to get answers and labels. While answers mature, their labels do not count yet."""
     steps = {} if settings.read_only else dict(NEXT_STEPS)
     if maturing is not None and maturing.maturing:
         window = maturing.window
-        steps["no_labels"] = f"A label counts when the window of its answer closes, {window} after it was given."
+        steps["no_labels"] = f"A label counts when the window of its answer closes, {window} after the answer."
     return steps
 
 
 def compose(data: ReportData, version: Version, query: ReportQuery, settings: Settings, base_url: str) -> Report:
-    """The report of what was read; where the alarm's evidence is damaged, without alarm and advice, and saying so."""
+    """Compose the report. If the alarm's evidence is damaged, a note says so and alarm and advice are missing."""
     options, notes = query.options, observed_notes(version)
-    held, in_doubt = held_note(data.held, time.time_ns() // 1_000_000), doubtful_note(data.doubtful, data.settlements)
-    maturing = maturing_of(version, data.matured, data.all_sums.answers, settings.matures)
+    held = held_note(data.held_labels, time.time_ns() // 1_000_000)
+    in_doubt = doubtful_note(data.doubtful, data.settlements)
+    maturing = maturing_of(version, data.matured_counts, data.all_sums.answers, settings.matures)
     waiting = window_note(version, settings.matures) if maturing is None else maturing.reading
     notes += filter(None, [waiting, in_doubt, held, voiding_note(data.voidings)])
     alarm: Alarm | None = None
@@ -204,7 +226,7 @@ def compose(data: ReportData, version: Version, query: ReportQuery, settings: Se
         state = AlarmState.read(data.alarm, settings)
         model, corrected, positive = version.model, data.corrected_block, version.positive
         is_corrected = corrected is not None
-        alarm = alarm_of(state, settings, model=model, sums=data.all_sums, corrected=is_corrected, positive=positive)
+        alarm = alarm_of(state, settings, model=model, sums=data.all_sums, is_corrected=is_corrected, positive=positive)
         advice = advice_of(
             state,
             corrected,
@@ -215,12 +237,12 @@ def compose(data: ReportData, version: Version, query: ReportQuery, settings: Se
             has_logits=version.has_logits,
         )
     except StoreError as error:
-        notes.append(f"There is no word on the alarm: {error}.")
+        notes.append(f"The alarm is unavailable: {error}.")
     acting: ActingAlone | None = None
     try:
         acting = acting_of(data, version, settings)
     except StoreError as error:
-        notes.append(f"There is no word on the promise to act alone: {error}.")
+        notes.append(f"The promise to act alone cannot be judged: {error}.")
     report = report_of(
         version.model,
         version.version,
@@ -232,14 +254,14 @@ def compose(data: ReportData, version: Version, query: ReportQuery, settings: Se
         alarm=alarm,
         advice=advice,
         acting=acting,
-        corrected=data.corrected,
+        corrected=data.corrected_count,
         versions=slices_of(data.versions, options),
         classes=slices_of(data.groups, options) if data.groups is not None and query.by == "class" else None,
         tags=tags_of(data.groups, options) if data.groups is not None and query.by == "tag" else None,
         trend=trend_of(*data.trend, options, alarm.nulls[0].tolerance if alarm else TOLERANCE) if data.trend else None,
-        known=data.known,
+        known=data.known_versions,
         notes=notes,
         next_steps=_next_steps(maturing, settings),
     )
-    report.held, report.maturing = held_of(data.held), maturing
+    report.held, report.maturing = held_of(data.held_labels), maturing
     return report

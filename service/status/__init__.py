@@ -1,1 +1,1 @@
-"""The state of the service: health, models, metrics, and where its address leads."""
+"""State of the service: health, models, metrics, and the redirect of its root path."""

@@ -1,4 +1,4 @@
-"""Gauges of what the store holds and which versions are loaded, made anew for every scrape."""
+"""Gauges of the store's content and of the loaded versions, computed anew for every scrape."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 from service.alarm.evidence import NULLS
 from service.alarm.readings import Standing
 from service.alarm.state import AlarmState
-from service.store.rows import HeldLabels, Matured, Version
+from service.store.rows import HeldLabels, MaturedCounts, Version
 from service.telemetry.metrics import KEY
 from trueodds.metrics import EceInterval, ece_interval
 from trueodds.reports.schemas.alarm import ActingAlone
@@ -22,22 +22,22 @@ from trueodds.sums.answers import AnswerSums
 from trueodds.sums.inputs import Array
 
 MOST_VERSIONS = 100
-"""Versions with series of their own: a scrape takes 2.5 ms for each."""
+"""Largest number of versions with series of their own. Each takes 2.5 ms per scrape."""
 ALARM_STATES: tuple[Standing, ...] = ("quiet", "notice", "fired", "acknowledged")
 
 
 @dataclass(frozen=True)
 class VersionState:
-    """The store's sums and evidence of a version."""
+    """Sums and evidence of a version in the store."""
 
     version: Version
     sums: AnswerSums
     evidence: AlarmState | None
-    """None: it is damaged."""
+    """State of the alarm; None if it is damaged."""
     standing: Standing
     acting: ActingAlone | None = None
-    """Keeping of the promise to act alone; None without one."""
-    matured: Matured | None = None
+    """Results of the promise to act alone; None without a promise."""
+    matured: MaturedCounts | None = None
     """Matured answers; None without a maturity window."""
 
     @property
@@ -45,49 +45,51 @@ class VersionState:
         return [self.version.model, self.version.version]
 
 
-def chosen(by_activity: Sequence[Version], loaded: Iterable[tuple[str, str, str, bool]]) -> tuple[list[Version], int]:
-    """The versions that get series of their own, loaded ones first, and the number of those that are left out."""
-    keys = {(model, version) for model, version, *_ in loaded}
+def choose_versions(
+    by_activity: Sequence[Version], intended: Iterable[tuple[str, str, str, bool]]
+) -> tuple[list[Version], int]:
+    """Return the versions with series of their own, loaded ones first, and the number of versions left out."""
+    keys = {(model, version) for model, version, *_ in intended}
     ordered = sorted(by_activity, key=lambda version: version.key not in keys)
     return ordered[:MOST_VERSIONS], len(ordered[MOST_VERSIONS:])
 
 
 class Gauges:
-    """Makes the gauges; keeps the intervals of versions whose sums have not changed."""
+    """Maker of the gauges. It caches the intervals of versions whose sums have not changed."""
 
     def __init__(self, version: str, *, read_only: bool = False) -> None:
-        """`version`: of the service; `read_only`: whether it is one that loads no model."""
+        """Make the maker. `version` is that of the service; `read_only` says whether it loads no model."""
         self._build, self._read_only = _build(version), _read_only(read_only)
         self._intervals: dict[tuple[str, str], tuple[Array, EceInterval]] = {}
 
     def families(
         self,
         states: Sequence[VersionState],
-        loaded: Iterable[tuple[str, str, str, bool]],
-        altered: Iterable[tuple[str, str, bool]],
-        held: Mapping[str, HeldLabels],
+        intended: Iterable[tuple[str, str, str, bool]],
+        changes: Iterable[tuple[str, str, bool]],
+        held_labels: Mapping[str, HeldLabels],
         left_out: int = 0,
     ) -> list[Metric]:
-        """All gauges; `loaded` and `altered` as `Registry` gives them, `left_out` as `chosen` does."""
+        """Return all gauges. See `Registry` for `intended` and `changes`, and `choose_versions` for `left_out`."""
         return [
             self._build,
             self._read_only,
-            *_stored(states),
+            *_store_gauges(states),
             _left_out(left_out),
             *self._calibration(states),
             *_evidence(states),
             *_acting(states),
             *_maturing(states),
-            _loaded(loaded),
-            _altered(altered),
-            *_held(held),
+            _ready_gauge(intended),
+            _altered_gauge(changes),
+            *_held_gauges(held_labels),
         ]
 
     def _calibration(self, states: Sequence[VersionState]) -> list[Metric]:
         texts = {
             "": "Plug-in ECE of the more probable class, 15 bins; NaN without labels",
-            "_lower": "Lower end of the 95% interval of that ECE, for one look; NaN without labels",
-            "_upper": "Upper end of the 95% interval of that ECE, for one look; NaN without labels",
+            "_lower": "Lower end of the 95% interval of that ECE, for a single look; NaN without labels",
+            "_upper": "Upper end of the 95% interval of that ECE, for a single look; NaN without labels",
         }
         families = [GaugeMetricFamily(f"trueodds_calibration_ece{k}", text, labels=KEY) for k, text in texts.items()]
         for state in states:
@@ -98,7 +100,7 @@ class Gauges:
         return list(families)
 
     def _interval(self, state: VersionState) -> EceInterval:
-        """Kept as long as the sums are the same: it takes 8 ms, and a version that is past never changes."""
+        """Return the interval of the ECE, cached while the sums are the same: it takes 8 ms to compute."""
         key, cells = (state.version.model, state.version.version), state.sums.labelled.cells[:3]
         if key not in self._intervals and len(self._intervals) >= 2 * MOST_VERSIONS:
             self._intervals.clear()
@@ -122,18 +124,18 @@ def _build(version: str) -> Metric:
         "onnxruntime": ort.__version__,
         "numpy": np.__version__,
     }
-    return _gauge("build_info", "1; its labels say what answers", list(build), [(list(build.values()), 1.0)])
+    return _gauge("build_info", "Always 1; the labels have the versions", list(build), [(list(build.values()), 1.0)])
 
 
 def _read_only(read_only: bool) -> Metric:
-    text = "1: it only reports from a store and is meant to load no model; 0: it answers"
+    text = "1: it only reports from a store and loads no model; 0: it answers requests"
     return _gauge("read_only", text, (), [([], float(read_only))])
 
 
-def _stored(states: Sequence[VersionState]) -> list[Metric]:
+def _store_gauges(states: Sequence[VersionState]) -> list[Metric]:
     text = (
-        "Share of the predictions that have a label; with a maturity window, of those whose window has closed; NaN"
-        " without such"
+        "Share of the predictions that have a label; with a maturity window, of those whose window has closed; NaN if"
+        " there are none"
     )
     able = [state.sums.answers if state.matured is None else state.matured.answers for state in states]
     shares = [state.sums.labelled.n / n if n else float("nan") for state, n in zip(states, able, strict=True)]
@@ -153,25 +155,25 @@ def _left_out(count: int) -> Metric:
 def _evidence(states: Sequence[VersionState]) -> list[Metric]:
     alarm = GaugeMetricFamily(
         "trueodds_calibration_alarm",
-        "0: quiet, 1: notice, 2: fired (the labelled answers were off by more than is put up with at some time),"
-        " 3: acknowledged; NaN: evidence is damaged",
+        "0: quiet, 1: notice, 2: fired (the calibration error of the labelled answers was above the tolerance at some"
+        " time), 3: acknowledged; NaN: the evidence is damaged",
         labels=KEY,
     )
     log_e = GaugeMetricFamily(
         "trueodds_calibration_log_evalue",
-        "Natural logarithm of the evidence against a null hypothesis; it fires at log(1/alpha), 3.0 by default,"
-        " 3.7 where p(positive) is watched, too",
+        "Natural logarithm of the evidence against a null hypothesis; it fires at log(1/alpha), 3.0 by default, 3.7 if"
+        " p(positive) is also watched",
         labels=[*KEY, "null"],
     )
     age = GaugeMetricFamily(
-        "trueodds_label_age_seconds", "Since the last label arrived; no series before the first", labels=KEY
+        "trueodds_label_age_seconds", "Time since the last label arrived; no series before the first", labels=KEY
     )
     for state in states:
         evidence = state.evidence
         alarm.add_metric(state.key, ALARM_STATES.index(state.standing) if evidence else float("nan"))
         if evidence:
             evidence = evidence.watching(state.version.positive is not None)
-        for null in evidence.watched if evidence else NULLS:
+        for null in evidence.watched_nulls if evidence else NULLS:
             log_e.add_metric([*state.key, null], evidence.log_e(null) if evidence else float("nan"))
         if evidence and evidence.last_ms is not None:
             age.add_metric(state.key, max(0.0, time.time() - evidence.last_ms / 1000))
@@ -184,9 +186,9 @@ def _acting(states: Sequence[VersionState]) -> list[Metric]:
         "risk": "Share of wrong ones among the labelled answers that acted alone; NaN without labels",
         "risk_lower": "Lower end of the 95% confidence sequence of that risk, valid at every label",
         "risk_upper": "Upper end of the 95% confidence sequence of that risk, valid at every label",
-        "labels": "Labels of answers that acted alone, on which the evidence about the promise rests",
+        "labels": "Labels of answers that acted alone, which the evidence about the promise uses",
         "log_evalue": "Natural logarithm of the evidence against the promise; it fires at log(1/alpha), 3.0 by default",
-        "broken": "1: the promise to act alone is broken; 0: nothing shows that it is",
+        "broken": "1: the promise to act alone is broken; 0: there is no evidence of that",
     }
     families = [GaugeMetricFamily(f"trueodds_acting_{name}", text, labels=KEY) for name, text in texts.items()]
     for state in states:
@@ -202,13 +204,13 @@ def _maturing(states: Sequence[VersionState]) -> list[Metric]:
     counted = [(state.key, state.sums.answers, state.matured) for state in states if state.matured]
     waiting = [(key, float(max(answers - matured.answers, 0))) for key, answers, matured in counted]
     text = "Predictions whose maturity window is open; no series without a window"
-    late = "Labels that came, or replaced another, after the window"
+    late = "Labels that arrived, or replaced another label, after the window"
     return [
         _gauge("maturing", text, KEY, waiting),
         _gauge("matured", "Predictions whose maturity window has closed", KEY, [(k, m.answers) for k, _, m in counted]),
         _gauge(
             "matured_unlabelled",
-            "Those that had no label then and count as ok",
+            "Matured predictions that had no label and count as ok",
             KEY,
             [(k, m.assumed) for k, _, m in counted],
         ),
@@ -216,23 +218,23 @@ def _maturing(states: Sequence[VersionState]) -> list[Metric]:
     ]
 
 
-def _held(held: Mapping[str, HeldLabels]) -> list[Metric]:
-    text = "Since the oldest held label came; no series without one"
-    ages = [([model], max(0.0, time.time() - labels.oldest_ms / 1000)) for model, labels in held.items()]
-    counts = [([model], labels.count) for model, labels in held.items()]
+def _held_gauges(labels_by_model: Mapping[str, HeldLabels]) -> list[Metric]:
+    text = "Time since the oldest held label arrived; no series without one"
+    ages = [([model], max(0.0, time.time() - labels.oldest_ms / 1000)) for model, labels in labels_by_model.items()]
+    counts = [([model], labels.count) for model, labels in labels_by_model.items()]
     return [
         _gauge("held_labels", "Labels that wait for their predictions", ["model"], counts),
         _gauge("held_label_age_seconds", text, ["model"], ages),
     ]
 
 
-def _loaded(loaded: Iterable[tuple[str, str, str, bool]]) -> Metric:
-    text = "1: loaded; 0: meant to be, and refused or not loaded yet"
-    values = [([model, version, role], float(is_ready)) for model, version, role, is_ready in loaded]
+def _ready_gauge(intended: Iterable[tuple[str, str, str, bool]]) -> Metric:
+    text = "1: loaded; 0: should be loaded, but is refused or not loaded yet"
+    values = [([model, version, role], float(is_ready)) for model, version, role, is_ready in intended]
     return _gauge("version_ready", text, [*KEY, "role"], values)
 
 
-def _altered(altered: Iterable[tuple[str, str, bool]]) -> Metric:
-    text = "1: its files are no longer those that were loaded; 0: they are"
-    values = [([model, version], float(is_altered)) for model, version, is_altered in altered]
+def _altered_gauge(changes: Iterable[tuple[str, str, bool]]) -> Metric:
+    text = "1: its files have changed since they were loaded; 0: they have not"
+    values = [([model, version], float(is_altered)) for model, version, is_altered in changes]
     return _gauge("version_altered", text, KEY, values)

@@ -1,4 +1,4 @@
-"""The routes that say how the service is: for load balancers, for Prometheus and for people."""
+"""Routes about the state of the service, for load balancers, Prometheus and people."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from service.http.json_body import JSON
 from service.http.parameters import prefers_html
 from service.models.schemas import Models, stored_models
 from service.runtime import Runtime, runtime_of
-from service.status.gauges import Gauges, VersionState, chosen
+from service.status.gauges import Gauges, VersionState, choose_versions
 from service.store import StoreError
 from service.store.rows import Version
 from trueodds.reports.schemas.alarm import ActingAlone
@@ -27,18 +27,18 @@ router = APIRouter()
 
 
 class Health(BaseModel):
-    """Whether the process is up, or which version answers."""
+    """State of the process, and the version that answers."""
 
     status: Literal["live", "ready"]
     model: str | None = None
     version: str | None = None
     problem: str | None = None
-    """What is wrong though it answers."""
+    """Problem that does not keep the service from answering."""
 
 
-@router.get("/health/live", tags=["operation"], response_model=Health, summary="Is the process up?")
+@router.get("/health/live", tags=["operation"], response_model=Health, summary="Check that the process is alive")
 async def live() -> Response:
-    """200 as long as the process answers at all."""
+    """Answer 200 as long as the process runs."""
     return _health(Health(status="live"))
 
 
@@ -46,13 +46,15 @@ async def live() -> Response:
     "/health/ready",
     tags=["operation"],
     response_model=Health,
-    summary="Can it answer?",
-    responses=error_answers.documented(_503="no model is loaded, or the store cannot be written; the message says why"),
+    summary="Check that the service is ready",
+    responses=error_answers.document_errors(
+        _503="no model is loaded, or the store is not writable; the message says why"
+    ),
 )
 async def ready(request: Request) -> Response:
-    """200 once a bundle is loaded and has reproduced its golden prediction, while the store can be written.
+    """Answer 200 if a bundle is loaded, has reproduced its golden prediction, and the store is writable.
 
-    Of a service that only reads: while the store can be read.
+    A read-only service is ready if its store is readable.
     """
     runtime = runtime_of(request)
     if runtime.settings.read_only:
@@ -62,7 +64,9 @@ async def ready(request: Request) -> Response:
     await runtime.check_store()
     health = Health(status="ready", model=version.model, version=version.version)
     if runtime.registry.away:
-        health.problem = "the bucket of models cannot be read, so what was fetched before is served; see GET /models"
+        health.problem = (
+            "the bucket of models cannot be read, so the copies fetched earlier are served; see GET /models"
+        )
     return _health(health)
 
 
@@ -70,14 +74,14 @@ async def ready(request: Request) -> Response:
     "/models",
     tags=["operation"],
     response_model=Models,
-    summary="Which models are there?",
+    summary="List the models",
     dependencies=[keys.requires("read")],
-    responses=error_answers.documented(**keys.ERRORS),
+    responses=error_answers.document_errors(**keys.ERRORS),
 )
 async def models(request: Request) -> Response:
-    """Every published version, which of them serve or shadow, and why one is refused; and what other servers answer.
+    """List every published version, the roles, and the reasons of refused versions; also models on other servers.
 
-    A service that only reads lists the versions whose answers the store holds.
+    A read-only service lists the versions whose answers are in the store.
     """
     runtime = runtime_of(request)
     versions = await runtime.store.read_versions()
@@ -90,19 +94,20 @@ async def models(request: Request) -> Response:
 @router.get(
     "/metrics",
     tags=["operation"],
-    summary="For Prometheus",
+    summary="Get metrics for Prometheus",
     response_class=Response,
     dependencies=[keys.requires("read")],
-    responses={200: {"content": {"text/plain": {}}}, **error_answers.documented(**keys.ERRORS)},
+    responses={200: {"content": {"text/plain": {}}}, **error_answers.document_errors(**keys.ERRORS)},
 )
 async def metrics(request: Request) -> Response:
-    """Counts of all workers (requests, latencies, batches, labels), and of the store (answers, labels, ECE, evidence of
-    miscalibration).
+    """Return counts of all workers and of the store, in Prometheus's format.
+
+    Workers count requests, latencies, batches and labels. The store has answers, labels, ECE and the alarm's evidence.
     """
     runtime, gauges = runtime_of(request), request.app.state.gauges
     assert isinstance(gauges, Gauges)
-    loaded, altered = list(runtime.registry.loaded()), list(runtime.registry.altered())
-    versions, left_out = chosen(await runtime.store.read_versions_by_activity(), loaded)
+    loaded, altered = list(runtime.registry.intended_versions()), list(runtime.registry.file_changes())
+    versions, left_out = choose_versions(await runtime.store.read_versions_by_activity(), loaded)
     states = []
     for version in versions:
         sums = await runtime.store.read_sums(*version.key)
@@ -119,7 +124,7 @@ async def metrics(request: Request) -> Response:
 
 
 async def _read_alarm(runtime: Runtime, version: Version) -> tuple[AlarmState | None, Standing]:
-    """Read the evidence of a version (None: damaged), and how its alarm stands."""
+    """Read a version's evidence, or None if it is damaged, and the state of its alarm."""
     tree = await runtime.store.read_state(*version.key, ALARM)
     try:
         state = AlarmState.read(tree, runtime.settings)
@@ -129,7 +134,7 @@ async def _read_alarm(runtime: Runtime, version: Version) -> tuple[AlarmState | 
 
 
 async def _read_acting(runtime: Runtime, version: Version, answers: int) -> ActingAlone | None:
-    """Read how a version keeps its promise to act alone; None without one, or where its evidence is damaged."""
+    """Read the results of a version's promise to act alone; None without a promise or if its evidence is damaged."""
     if version.act_alone is None:
         return None
     key = version.key
@@ -143,7 +148,7 @@ async def _read_acting(runtime: Runtime, version: Version, answers: int) -> Acti
 
 @router.get("/", include_in_schema=False)
 async def index(request: Request) -> Response:
-    """The report for a browser, the documentation for everything else."""
+    """Redirect a browser to the report, and other clients to the documentation."""
     prefers_page = prefers_html(request.headers.get("accept", ""))
     return RedirectResponse("/calibration-report" if prefers_page else "/docs", headers={"vary": "accept"})
 

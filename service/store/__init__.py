@@ -1,7 +1,7 @@
 """The service's store: answers, labels and their sums, in a SQLite file or a PostgreSQL database.
 
-`Store` is all that the rest of the service calls. Below it, `work` says what is done, as SQL and the computing between
-its statements, and `databases` run such work in transactions.
+The rest of the service calls only `Store`. `work` holds the SQL and the computation between statements. `databases`
+runs such work in transactions.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from service.store.rows import By, RowsError, StoreError
 from service.store.store import MAX_LAST, MAX_PERIODS, Store
 from service.store.work import upgrading, windows
 from service.store.work.sums.class_and_tag import RowSums
-from service.store.work.upgrading import Doubt
+from service.store.work.upgrading import DoubtfulCounts
 from service.store.work.voiding import Restart
-from service.store.work.windows import Begun
+from service.store.work.windows import WindowCounts
 from trueodds.sums.maturity import Matures
 
 __all__ = [
     "MAX_LAST",
     "MAX_PERIODS",
     "By",
-    "Doubt",
-    "Begun",
+    "DoubtfulCounts",
+    "WindowCounts",
     "RowSums",
     "RowsError",
     "Store",
@@ -41,18 +41,21 @@ POSTGRES = ("postgresql://", "postgres://")
 
 
 def is_postgres(address: str) -> bool:
-    """Whether an address is that of a PostgreSQL database and not a file."""
+    """Return whether an address names a PostgreSQL database rather than a file."""
     return address.startswith(POSTGRES)
 
 
 async def open_store(address: str, connections: int = 8, *, read_only: bool = False, matures: Matures = ()) -> Store:
-    """The store at the path of a SQLite file, or at a URL `postgresql://user:password@host:port/database`.
+    """Open the store.
 
-    `read_only`, of PostgreSQL: all that writes raises StoreError, and a standby will do. `matures`: the windows of
-    models whose labels come late, for versions that come from now on.
+    Args:
+        address: Path of a SQLite file, or a URL `postgresql://user:password@host:port/database`.
+        connections: Largest number of connections to PostgreSQL.
+        read_only: For PostgreSQL: every write raises StoreError, and the server may be a standby.
+        matures: Maturity windows of models with late labels. They apply to versions that are added from now on.
 
     Raises:
-        StoreError: it cannot be opened; the message says why, without the password.
+        StoreError: The store cannot be opened. The message gives the reason without the password.
     """
     store = Store(await _open_database(address, connections, read_only), matures=matures)
     if read_only:
@@ -73,11 +76,11 @@ async def _open_database(address: str, connections: int, read_only: bool) -> Dat
         return await PostgresDatabase.open(address, connections, read_only=read_only)
     if "://" in address:
         scheme = address.partition("://")[0]
-        raise StoreError(f"the store is a {scheme}:// URL; allowed are the path of a file and postgresql:// URLs")
+        raise StoreError(f"the store is a {scheme}:// URL; allowed are file paths and postgresql:// URLs")
     if read_only:
         raise StoreError(
-            f"the store {address} is a file, and --read-only takes a postgresql:// URL; a service that is given no"
-            " traffic reports from a file as well"
+            f"the store {address} is a file, but --read-only needs a postgresql:// URL; to report from a file, start a"
+            " service without --read-only and send it no traffic"
         )
     from service.store.databases.sqlite import SqliteDatabase
 
@@ -86,19 +89,19 @@ async def _open_database(address: str, connections: int, read_only: bool) -> Dat
 
 async def upgrade_store(
     address: str, restart: Restart, say: Callable[[str], None]
-) -> dict[tuple[str, str], Doubt] | None:
-    """Upgrade a store of the schema before this release's, in one transaction.
+) -> dict[tuple[str, str], DoubtfulCounts] | None:
+    """Upgrade a store from the previous release's schema, in one transaction.
 
     Args:
-        address: As for `open_store`.
-        restart: As for `Store.void_labels`, for versions whose labels are in doubt.
-        say: Takes lines of progress.
+        address: See `open_store`.
+        restart: See `Store.void_labels`; applied to versions with doubtful labels.
+        say: Receives lines of progress.
 
     Returns:
-        The labels in doubt by model and version (see `work.upgrading`); None where the store has this release's schema.
+        The doubtful labels by model and version (see `work.upgrading`); None if the store has this release's schema.
 
     Raises:
-        StoreError: it cannot be upgraded; the message says why. The store is then as it was.
+        StoreError: The upgrade failed; the message gives the reason. The store is unchanged.
     """
     make = partial(upgrading.upgrade, restart)
     if is_postgres(address):
@@ -110,16 +113,16 @@ async def upgrade_store(
     return await asyncio.to_thread(sqlite_upgrade.upgrade, Path(address), make, say)
 
 
-async def begin_windows(address: str, matures: Matures, restart: Restart) -> dict[tuple[str, str], Begun]:
-    """Give versions that began without a window the one of their model, in one transaction; see `work.windows`.
+async def begin_windows(address: str, matures: Matures, restart: Restart) -> dict[tuple[str, str], WindowCounts]:
+    """Give versions without a maturity window the window of their model, in one transaction. See `work.windows`.
 
     Args:
-        address: As for `open_store`.
+        address: See `open_store`.
         matures: The windows, by model.
-        restart: As for `Store.void_labels`.
+        restart: See `Store.void_labels`.
 
     Raises:
-        StoreError: it cannot be done, such as with a service that uses the store. The store is then as it was.
+        StoreError: It failed, for example because a service uses the store. The store is unchanged.
     """
     make = partial(windows.begin, dict(matures), restart)
     if is_postgres(address):

@@ -1,4 +1,4 @@
-"""Every hour: retention of old predictions and of labels whose prediction never came, and places of frequent tags."""
+"""Hourly housekeeping: remove old predictions and labels that wait in vain, and give frequent tags their own sums."""
 
 from __future__ import annotations
 
@@ -11,15 +11,19 @@ from service.store.store import Store
 from trueodds.sums.hours import HOUR_MS
 
 SECONDS = 3600.0
-"""From one round to the next."""
+"""Pause between two rounds."""
 
 log = logging.getLogger("trueodds")
 
 
 async def keep_house(store: Store, retention_days: int | None, hold_hours: int, *, seconds: float = SECONDS) -> None:
-    """Remove what is too old, and keep frequent tags apart, every hour, until cancelled.
+    """Remove old rows and give frequent tags their own sums, every hour until cancelled.
 
-    `retention_days` None: predictions stay for ever.
+    Args:
+        store: The store.
+        retention_days: Age at which predictions are removed; None keeps them for ever.
+        hold_hours: Time for which a label waits for its prediction.
+        seconds: Pause between two rounds.
     """
     while True:
         now = time.time_ns() // 1_000_000
@@ -31,7 +35,7 @@ async def keep_house(store: Store, retention_days: int | None, hold_hours: int, 
         else:
             if removed.held:
                 log.warning(
-                    "%d labels were held %d hours for predictions that never came; they are gone",
+                    "removed %d labels that had waited %d hours for predictions that never arrived",
                     removed.held,
                     hold_hours,
                 )

@@ -1,4 +1,4 @@
-"""The rules of labels: which are new, known, corrections, early or refused. No I/O."""
+"""Rules of labels: whether each one is new, known, a correction, early or refused. No I/O."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Literal, NamedTuple, get_args
 
-from service.errors import SHOWN, Refusal
+from service.errors import MOST_LISTED, Refusal
 from service.ids import is_generated
 from service.store.rows import Label, LabelCounts, Version, storable
 from trueodds.bundle.contents import is_shadow, shadows_of
@@ -16,7 +16,7 @@ from trueodds.texts import Places, short
 
 _CURES = {
     "already": 'add "correct": true to replace it',
-    "earlier in this call": "send one label for each id",
+    "earlier in this call": "send one label per id",
 }
 
 
@@ -32,11 +32,11 @@ Outcome = Literal["stored", "already_known", "corrected", "held"]
 
 
 class Candidate(NamedTuple):
-    """A prediction that a label may be for, and the label it has."""
+    """Prediction that a label may belong to, with its current label."""
 
     id: str
     version: int
-    """Key of its model version."""
+    """Key of its version in the table `versions`."""
     created_ms: int
     predicted: int
     confidence: float
@@ -47,14 +47,14 @@ class Candidate(NamedTuple):
     sequence: int | None
     label: int | None
     assumed: int | None = None
-    """1: nobody gave its label; that it has none when its window closed stands for one."""
+    """1 if its label was assumed when the window closed without one; nobody sent it."""
     maturing: bool = False
-    """Whether its window is open; `label` is then the last one that was given, which does not count yet."""
+    """Whether its maturity window is open. `label` is then the last one that arrived; it does not count yet."""
 
 
 @dataclass
 class Change:
-    """A change of one prediction's label: `first` is the label that came first, of one that is new."""
+    """Change of one prediction's label. For a new label, `first` is the one that arrived first."""
 
     candidate: Candidate
     first: int
@@ -63,13 +63,13 @@ class Change:
 
 @dataclass
 class Plan:
-    """The changes to write, and the outcome of each row."""
+    """Changes to write, and the outcome of each row."""
 
     outcomes: list[Outcome | Refusal] = field(default_factory=list)
     changes: dict[tuple[int, str], Change] = field(default_factory=dict)
-    """By version key and id, in the order of their first row."""
+    """Changes by version key and id, in the order of their first row."""
     held: dict[tuple[str, str], str | int] = field(default_factory=dict)
-    """By model and id."""
+    """Labels to hold, by model and id."""
 
     @property
     def refusals(self) -> list[Refusal]:
@@ -81,7 +81,7 @@ class Plan:
 
 
 class Rules:
-    """Decides about labels, row by row, within the transaction that will write what comes out."""
+    """Decides about labels, row by row, inside the transaction that writes the result."""
 
     def __init__(
         self,
@@ -91,19 +91,23 @@ class Rules:
         *,
         each: bool,
     ) -> None:
-        """`versions` in the order in which they were first served; `held` by model and id.
+        """Prepare the rules.
 
-        `each`: rows stand alone, one after the other, as if each came in a call of its own. Otherwise they are one
-        call, in which an id has one label.
+        Args:
+            candidates: Predictions by id.
+            versions: All versions by key, in the order in which they were first served.
+            held: Labels that wait for a prediction, by model and id.
+            each: Whether every row counts as a call of its own. Otherwise the rows are one call, in which an id has one
+                label.
         """
         self._candidates, self._versions, self._held, self._each = candidates, versions, held, each
         self._plan, self._unknown_names = Plan(), 0
 
     def plan(self, labels: list[Label]) -> Plan:
-        """Decide about every row. Unless `each`, a plan with a refusal is not to be written.
+        """Decide about every row. Unless `each` is set, the caller must not write a plan with a refusal.
 
-        Refused are unknown ids and models, classes that do not exist, an id of several models, and a label other than
-        the stored one, or than the same id's earlier in the call.
+        Refused are unknown ids, models and classes, an id of several models, and conflicting labels. A label conflicts
+        with another one that is stored, or that came earlier in the call.
         """
         for row, label in enumerate(labels):
             self._plan.outcomes.append(self._decide(row, label))
@@ -118,7 +122,7 @@ class Rules:
             return self._hold(row, label)
         if len(answers) > 1:
             models = ", ".join(sorted(map(self._model, answers)))
-            message = f'{short(label.id)} is an id of several models ({models}); add "model" to say which'
+            message = f'several models have the id {short(label.id)} ({models}); add "model"'
             return Refusal(row, label.id, "ambiguous_id", message)
         answer = answers[0]
         index = self._names(answer.version).index(label.label)
@@ -130,7 +134,7 @@ class Rules:
         return outcome
 
     def _follow(self, id_: str, answer: Candidate, same_id: Iterable[Candidate]) -> None:
-        """Give what shadows said about the same input the same label."""
+        """Give the same label to the shadows' answers to the same input."""
         change, version = self._plan.changes[answer.version, id_], self._versions[answer.version]
         shadows = shadows_of(version.model)
         for candidate in same_id:
@@ -148,7 +152,7 @@ class Rules:
         if change is not None and change.now != index and not self._each:
             return self._conflict(row, label, candidate, index, change.now, "earlier in this call")
         if known == index:
-            if change is None:  # seen: a later row of this call must agree with it
+            if change is None:  # remember it: later rows of this call must agree
                 self._plan.changes[candidate.version, label.id] = Change(candidate, index, index)
             return "already_known"
         if known is not None and not label.correct and not (candidate.assumed and change is None):
@@ -159,32 +163,32 @@ class Rules:
             change.now = index
         return "stored" if known is None else "corrected"
 
-    def _conflict(self, row: int, label: Label, candidate: Candidate, index: int, known: int, where: str) -> Refusal:
+    def _conflict(self, row: int, label: Label, candidate: Candidate, index: int, stored: int, where: str) -> Refusal:
         classes = self._versions[candidate.version].classes
-        message = f"{label.id} has the label {classes[known]!r} {where}, now {classes[index]!r} is given"
+        message = f"{label.id} has the label {classes[stored]!r} {where}, but {classes[index]!r} was sent"
         return Refusal(row, label.id, "conflicting_label", f"{message}; {_CURES[where]}")
 
     def _names(self, key: int) -> Names:
         return names_of(self._versions[key].classes)
 
     def _unknown_class(self, row: int, label: Label, classes: tuple[str, ...]) -> Refusal:
-        self._unknown_names += 1  # looking for a near name takes milliseconds, too long for thousands of rows
-        message = _class_message(label.label, classes, near=self._unknown_names <= SHOWN)
+        self._unknown_names += 1  # finding a similar name takes milliseconds, too slow for thousands of rows
+        message = _class_message(label.label, classes, near=self._unknown_names <= MOST_LISTED)
         return Refusal(row, label.id, "unknown_class", message)
 
     def _hold(self, row: int, label: Label) -> Outcome | Refusal:
-        """Have a label for an own id of a known model wait for its prediction."""
+        """Hold a label with the caller's own id and a known model until its prediction arrives."""
         if is_generated(label.id) or label.model is None or not storable(label.id):
-            message = f"no prediction has the id {short(label.id)}; send an id that /predict answered"
+            message = f"no prediction has the id {short(label.id)}; use an id that /predict returned"
             if is_generated(label.id):
                 message += " (predictions older than the retention time are gone)"
             elif label.model is None:
-                message += ". A label for an id of your own may come before its prediction if it names its model"
+                message += ". To send a label before its prediction, use an id of your own and add its model"
             return Refusal(row, label.id, "unknown_id", message)
         served = [key for key, version in self._versions.items() if version.model == label.model]
         if not served:
             models = ", ".join(sorted({version.model for version in self._versions.values()})) or "none yet"
-            message = f"there is no model {short(label.model)}; known are {models}"
+            message = f"unknown model {short(label.model)}; known are {models}"
             return Refusal(row, label.id, "unknown_model", message)
         fitting = [names for key in reversed(served) if (names := self._names(key)).index(label.label) is not None]
         if not fitting:
@@ -202,18 +206,18 @@ class Rules:
         if replaces:
             self._plan.held[place] = label.label
             return "corrected"
-        message = f"{label.id} waits with the label {known!r} {where}, now {label.label!r} is given"
+        message = f"{label.id} waits with the label {known!r} {where}, but {label.label!r} was sent"
         return Refusal(row, label.id, "conflicting_label", f"{message}; {_CURES[where]}")
 
 
 class Names:
-    """Class names to indices, as `Places` finds them."""
+    """Look-up of class indices by name, with the tolerance of `Places`."""
 
     def __init__(self, classes: tuple[str, ...]) -> None:
         self._count, self._places = len(classes), Places(classes)
 
     def index(self, label: str | int) -> int | None:
-        """The class's index, or None if there is no such class."""
+        """Return the index of a class, or None if it does not exist."""
         if isinstance(label, int):
             return label if 0 <= label < self._count else None
         return self._places.get(label)
@@ -221,18 +225,15 @@ class Names:
 
 @lru_cache(maxsize=64)
 def names_of(classes: tuple[str, ...]) -> Names:
-    """The names of one version, kept for its next label: making them takes half a microsecond for each class."""
+    """Return the names of one version, cached for its next label. Making them takes 0.5 us per class."""
     return Names(classes)
 
 
 def _class_message(label: str | int, classes: tuple[str, ...], *, near: bool) -> str:
     if isinstance(label, int):
         return (
-            f"there is no class with the index {short(label)}; allowed are 0..{len(classes) - 1}, or a class's name as"
-            " label"
+            f"no class has the index {short(label)}; allowed are 0..{len(classes) - 1}, or the name of a class as label"
         )
     few = ", ".join(repr(name) for name in classes[:5]) + (f", ... ({len(classes)} in all)" if len(classes) > 5 else "")
-    by_index = " The place of a class, from 0, is sent as index." if label.isdecimal() else ""
-    return (
-        f"there is no class {short(label)}; allowed are {few}.{nearest(label[:100], classes) if near else ''}{by_index}"
-    )
+    by_index = " To send the position of a class, from 0, use index." if label.isdecimal() else ""
+    return f"unknown class {short(label)}; allowed are {few}.{nearest(label[:100], classes) if near else ''}{by_index}"

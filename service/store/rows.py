@@ -1,4 +1,4 @@
-"""The rows that flow between the service and its store, and the store's errors."""
+"""Rows that the service and its store exchange, and the store's errors."""
 
 from __future__ import annotations
 
@@ -26,30 +26,36 @@ _UNSTORABLE = re.compile("[\0\ud800-\udfff]")
 
 
 def storable(text: str) -> bool:
-    """Whether every database can hold a text: no NUL, no half of a surrogate pair."""
+    """Return whether every database can store a text: it has no NUL and no half of a surrogate pair."""
     return not _UNSTORABLE.search(text)
 
 
 class StoreError(ServiceError):
-    """The store cannot be opened, read or written; the message says why and what helps."""
+    """The store cannot be opened, read or written. The message gives the reason and what to do."""
 
     def __init__(self, message: str) -> None:
         super().__init__(503, "store_unavailable", message, retry_after=1)
 
 
 class StoreDamagedError(StoreError):
-    """The store holds what no store writes: a bad disk, a copy of an open file, another program."""
+    """The store holds values that no store has written. Causes: a bad disk, a copy of an open file, another program."""
 
-    def __init__(self, found: str, store: object = "", cure: str = "Restore it from a backup") -> None:
-        """`found`: what is wrong and where; `store`: its path or URL, as far as whoever finds it knows."""
-        super().__init__(f"the store{f' {store}' if store else ''} is damaged: {found}. {cure}")
-        self.found, self.code = found, "store_damaged"
-        self.headers = {}  # trying again does not help
+    def __init__(self, damage: str, store: object = "", cure: str = "Restore it from a backup") -> None:
+        """Make the error.
+
+        Args:
+            damage: The damage and its place.
+            store: Path or URL of the store, if the caller knows it.
+            cure: What the user can do.
+        """
+        super().__init__(f"the store{f' {store}' if store else ''} is damaged: {damage}. {cure}")
+        self.damage, self.code = damage, "store_damaged"
+        self.headers = {}  # no retry-after: a retry does not help
 
 
 @contextmanager
 def decoding(what: str) -> Iterator[None]:
-    """Raise StoreDamagedError, which names `what`, where stored values cannot be decoded in the block."""
+    """Raise StoreDamagedError, with `what` in its message, if the block cannot decode stored values."""
     try:
         yield
     except (ValueError, TypeError, KeyError, IndexError, OverflowError, AttributeError, MemoryError) as error:
@@ -58,16 +64,16 @@ def decoding(what: str) -> Iterator[None]:
 
 
 class RowsError(StoreError):
-    """The store works, but not with these rows: nothing of the call was stored, and other calls are not concerned."""
+    """The store works, but refuses these rows. Nothing of the call is stored; other calls are not affected."""
 
 
 class OtherOriginError(RowsError):
-    """A version of this name has answers of another origin: of this service, or of another server."""
+    """A version of this name already has answers of another origin: this service, or another server."""
 
 
 @dataclass(frozen=True)
 class Version:
-    """A model version whose answers are stored: enough to score its logits again and to show its offline values."""
+    """Version with stored answers: all that is needed to score its logits again and to show its offline values."""
 
     model: str
     version: str
@@ -75,111 +81,111 @@ class Version:
     calibrator: Calibrator
     metrics: dict[str, Any]
     reference: Reference | None = None
-    """Of the validation rows' confidences, if the bundle has it."""
+    """Reference distribution of the validation rows' confidences, if the bundle has one."""
     is_observed: bool = False
-    """Whether another server answers, and its answers are sent here."""
+    """Whether another server gives its answers, which are then sent to this service."""
     has_logits: bool = True
-    """Whether its answers have probabilities of all classes; otherwise only the predicted one's is known."""
+    """Whether its answers have probabilities of all classes; otherwise only that of the predicted class is known."""
     positive: str | None = None
-    """Of two classes the one that the model is asked about."""
+    """Positive class of a binary model."""
     act_alone: ActAlone | None = None
-    """The promise of the version to act alone; it never changes, so decisions are made anew from stored answers."""
+    """Promise to act alone. It never changes, so decisions can be derived again from stored answers."""
     maturity: Maturity | None = None
-    """How long its answers wait before they count; None: a label counts when it comes."""
+    """Maturity window. None: a label counts as soon as it arrives."""
 
     @property
     def key(self) -> tuple[str, str]:
-        """Model and version, by which the store is asked."""
+        """Model and version, the key of most reads of the store."""
         return self.model, self.version
 
     @property
     def positive_class(self) -> PositiveClass | None:
-        """The positive class with its place among the classes; None where there is none."""
+        """Positive class with its index, or None."""
         return None if self.positive is None else PositiveClass.of(self.positive, self.classes)
 
 
 @dataclass(frozen=True)
 class PredictionBatch:
-    """N answers of one model version. The logits are those the calibrator was applied to, bit for bit."""
+    """N answers of one version. The logits are exactly those that the calibrator was applied to."""
 
     model: str
     version: str
     created_ms_N: Integers
-    """When each answer was given: Unix time in milliseconds."""
+    """Times of the answers, in Unix milliseconds."""
     ids: list[str]
-    """Ours (36 hex digits, sorting by time), or the caller's own (never 36 hex digits)."""
+    """Ids: the service's (36 hex digits that sort by time), or callers' own (never 36 hex digits)."""
     request_ids: list[str]
-    """Of the HTTP request each row came with."""
+    """Id of the HTTP request of each row."""
     logits_NC: npt.NDArray[np.float32]
-    """Each row minus its maximum; N x 0 where they are not known."""
+    """Logits, each row minus its maximum. The shape is N x 0 if they are unknown."""
     probabilities_NC: npt.NDArray[np.float64]
-    """Not stored: the calibrator gives them again."""
+    """Probabilities. They are not stored, because the calibrator computes them again."""
     index_N: npt.NDArray[np.intp]
     raw_confidence_N: npt.NDArray[np.float64]
-    """softmax(logits)[index]: before the calibrator."""
+    """softmax(logits)[index], the confidence before calibration."""
     confidence_N: npt.NDArray[np.float64]
-    """After it."""
+    """Confidence after calibration."""
     digests: list[bytes | None]
-    """16-byte blake2b of the input, or of an observed answer, where the id is the caller's own, else None."""
+    """16-byte blake2b of the input, or of an observed answer, for callers' own ids; otherwise None."""
     tags: list[str | None]
-    """At most 64 characters each."""
+    """Tags of at most 64 characters."""
     propensities: list[float | None]
-    """Chance in (0, 1] that this answer gets a label, where the caller knows it."""
+    """Probabilities in (0, 1] that the answers get a label, if the caller knows them."""
 
     def rows(self, which: slice) -> PredictionBatch:
-        """Some of the answers, as a batch of their own."""
+        """Return a slice of the answers as a batch."""
         columns = [f.name for f in fields(self) if f.name not in ("model", "version")]
         return replace(self, **{name: getattr(self, name)[which] for name in columns})
 
 
 @dataclass(frozen=True)
 class EarlierPrediction:
-    """The stored answer of a row whose id was the caller's own and was known already."""
+    """Stored answer of a row whose id was the caller's own and was already in use."""
 
     logits: bytes | None
-    """Little-endian float32, as stored; None: another input, or another observed answer, came with this id."""
+    """Little-endian float32, as stored. None if the id was used for another input or another observed answer."""
     version: str
-    """The model version that had answered."""
+    """Version that gave the stored answer."""
     tag: str | None = None
     propensity: float | None = None
-    """Tag and propensity that were stored with the answer."""
+    """Tag and propensity stored with the answer."""
 
 
 class ConflictsError(Exception):
-    """Ids of a call came with other answers before, so nothing of the call was stored."""
+    """Some ids of a call were already used for other answers, so nothing of the call was stored."""
 
     def __init__(self, outcomes: list[list[EarlierPrediction | None]]) -> None:
-        super().__init__("ids that came with other answers before")
+        super().__init__("some ids were already used for other answers")
         self.outcomes = outcomes
-        """Of each row of each batch."""
+        """Outcomes of the rows, per batch."""
 
 
 @dataclass(frozen=True, slots=True)
 class Label:
-    """One row of feedback: a class by name (str) or by index (int)."""
+    """One row of feedback. The class is given by name (str) or by index (int)."""
 
     id: str
     label: str | int
     correct: bool = False
-    """Whether it may replace a different label."""
+    """Whether the label may replace a different one."""
     model: str | None = None
-    """Needed only for an own id that is not there yet (the label is then held), or that two models know."""
+    """Model of a caller's own id. Needed if the prediction has not arrived yet, or if two models have the id."""
 
 
 @dataclass(frozen=True)
 class LabelCounts:
-    """The outcomes of the rows of accepted labels; the four add up to the number of labels."""
+    """Outcomes of accepted labels. The four counts add up to the number of labels."""
 
     stored: int
     already_known: int
     corrected: int
     held: int = 0
-    """Their predictions have not arrived yet."""
+    """Labels that wait for their predictions."""
 
 
 @dataclass(frozen=True)
 class StoredPrediction:
-    """The row that the store holds of a prediction."""
+    """Row of a prediction in the store."""
 
     id: str
     model: str
@@ -189,47 +195,47 @@ class StoredPrediction:
     raw_confidence: float
     confidence: float
     logits: bytes
-    """Little-endian float32, each row minus its maximum; empty where they are not known, or were not asked for."""
+    """Little-endian float32, each row minus its maximum. Empty if they are unknown or were not requested."""
     tag: str | None
     propensity: float | None
     label: int | None
-    """The label as it now is."""
+    """Current label."""
     labelled_ms: int | None
-    """When that label came; None, too, where none came and that counts as one."""
+    """Time at which that label arrived. None without a label, and for an assumed label."""
     corrected: bool | None
-    """Whether it has replaced another; None without a label."""
+    """Whether the label has replaced another one; None without a label."""
     import_id: str | None
-    """The import of the label."""
+    """Import of the label."""
     due_ms: int | None = None
-    """When it begins to count, of an answer whose maturity window is open; its label is not given before."""
+    """Time at which the answer begins to count, while its maturity window is open. Its label is not read before."""
 
 
 @dataclass(frozen=True, eq=False)
 class LabelBlock:
-    """L labels of one model version in the order in which they arrived.
+    """L labels of one version in the order of their arrival.
 
-    Values are those of the label as it now is, save `first_correct_L`: only a sequential test uses that one, for
-    evidence once shown cannot be taken back.
+    The values follow the current label, except `first_correct_L`. Only a sequential test uses that one, because
+    evidence that was once reported must not change.
     """
 
     sequence_L: Integers
-    """1, 2, ... without holes as they came; retention may have taken some out."""
+    """1, 2, ... without gaps at first; retention may have removed some."""
     ids: list[str]
     created_ms_L: Integers
-    """Of the prediction."""
+    """Times of the predictions."""
     arrived_ms_L: Integers
-    """Arrival of the first label, never before the prediction; with a maturity window, when it began to count."""
+    """Times at which the first labels arrived, at least those of the predictions. With a window: its end."""
     label_L: Integers
     predicted_L: Integers
     confidence_L: Array
     correct_L: npt.NDArray[np.bool_]
     first_correct_L: npt.NDArray[np.bool_]
-    """Whether the label that came first said that the answer was right."""
+    """Whether the answer was right according to the first label."""
     nll_L: Array
-    """NaN, as `brier_L`, where only the predicted class's probability is known."""
+    """Negative log-likelihood. NaN, like `brier_L`, if only the predicted class's probability is known."""
     brier_L: Array
     propensity_L: Array
-    """NaN where the caller gave none."""
+    """Propensity; NaN if the caller gave none."""
     tags: list[str | None]
 
     def __len__(self) -> int:
@@ -238,16 +244,16 @@ class LabelBlock:
 
 @dataclass(frozen=True, eq=False)
 class LabelledLogits:
-    """Some labelled answers of one version, in the order of their labels' arrival: what recalibration needs."""
+    """Labelled answers of one version in the order of their labels' arrival, for recalibration."""
 
     logits_NC: npt.NDArray[np.float32]
     labels_N: Integers
     ids: list[str]
     created_ms_N: Integers
     propensity_N: Array
-    """Chance of each answer to get its label; NaN where it is not known."""
+    """Chance of each answer to get its label; NaN if unknown."""
     shadow_logits_NC: npt.NDArray[np.float32] | None = None
-    """Of the shadow that the caller named, on the same inputs."""
+    """Logits of the requested shadow on the same inputs."""
 
 
 @dataclass(frozen=True)
@@ -256,55 +262,55 @@ class HeldLabels:
 
     count: int
     oldest_ms: int
-    """When the one came that has waited longest."""
+    """Time at which the oldest of them arrived."""
 
 
 @dataclass(frozen=True)
-class Matured:
-    """Counts of a version whose answers wait for their window to close."""
+class MaturedCounts:
+    """Counts of a version with a maturity window."""
 
     answers: int
-    """Their window has closed."""
+    """Answers whose window has closed."""
     assumed: int
-    """Matured answers without a label, which count as the setting says."""
+    """Matured answers without a label, which count with the model's default."""
     late: int
-    """Labels that came after the window, or replaced another then."""
+    """Labels that arrived after the window, or that replaced another label after it."""
 
 
 @dataclass(frozen=True)
 class DeletionCounts:
-    """What is gone of one id."""
+    """Counts of the rows deleted for one id."""
 
     predictions: int
-    """The answer, and what shadows said about the same input."""
+    """The answer, and the shadows' answers to the same input."""
     labels: int
     held: int
-    """Labels that waited for their prediction."""
+    """Labels that waited for the prediction."""
 
 
 @dataclass(frozen=True)
 class PruneCounts:
-    """How many rows retention removed."""
+    """Counts of the rows that retention removed."""
 
     predictions: int
     labels: int
     held: int
-    """Labels whose prediction never came."""
+    """Labels whose prediction never arrived."""
 
 
 @dataclass(frozen=True)
 class LabelSelection:
-    """Labels by the import that they came with, or by the time at which they arrived; both: of which both hold."""
+    """Selection of labels by import, by time of arrival, or by both together."""
 
     import_id: str | None = None
     since_ms: int | None = None
     until_ms: int | None = None
-    """Not included."""
+    """End of the time, exclusive."""
     model: str | None = None
-    """None: of all models."""
+    """Model of the labels. None selects all models."""
 
     def holds(self, given_ms: int, import_id: str | None) -> bool:
-        """Whether a label of the model is one of them."""
+        """Return whether the selection includes a label of the model."""
         return (
             self.import_id in (None, import_id)
             and (self.since_ms is None or given_ms >= self.since_ms)
@@ -314,21 +320,21 @@ class LabelSelection:
 
 @dataclass(frozen=True)
 class VoidCounts:
-    """What became of the answers of a version whose labels are voided."""
+    """Results of a voiding for the answers of one version."""
 
     removed: int = 0
-    """They have no label now."""
+    """Answers that now have no label."""
     restored: int = 0
-    """The label is back that a voided one had replaced."""
+    """Answers that have their earlier label back, which a voided label had replaced."""
     kept: int = 0
-    """The voided label had been replaced since, and the label stays."""
+    """Answers that keep a later label, which had already replaced the voided one."""
 
     def __add__(self, other: VoidCounts) -> VoidCounts:
         return VoidCounts(self.removed + other.removed, self.restored + other.restored, self.kept + other.kept)
 
     @property
     def labels(self) -> int:
-        """Answers in all."""
+        """Total number of answers."""
         return self.removed + self.restored + self.kept
 
 
@@ -341,22 +347,22 @@ class Voiding:
     who: str
     why: str
     counts: VoidCounts = VoidCounts()
-    """Of one version."""
+    """Results for one version."""
 
 
 Decision = Literal["as_stored", "as_names", "void"]
-"""What labels in doubt are: the classes that are stored; the classes whose names the stored indices are; or void."""
+"""Meaning of doubtful labels: the stored class; the class whose name the stored index is; or unknown."""
 
 
 @dataclass(frozen=True)
 class SettleCounts:
-    """What became of answers whose labels were in doubt."""
+    """Results of a settlement for answers with doubtful labels."""
 
     confirmed: int = 0
-    """They have their label back."""
+    """Answers that have their label back."""
     voided: int = 0
     waiting: int = 0
-    """They wait on: the stored index is no class's name."""
+    """Answers that stay in doubt, because no class is named like the stored index."""
 
     def __add__(self, other: SettleCounts) -> SettleCounts:
         return SettleCounts(self.confirmed + other.confirmed, self.voided + other.voided, self.waiting + other.waiting)
@@ -364,11 +370,11 @@ class SettleCounts:
 
 @dataclass(frozen=True)
 class Settlement:
-    """Labels in doubt that were settled together: how, when, by whom and why."""
+    """Doubtful labels that were settled together: how, when, by whom and why."""
 
     decision: Decision
     at_ms: int
     who: str
     why: str
     labels: int = 0
-    """Of one version."""
+    """Number of labels of one version."""

@@ -1,4 +1,4 @@
-"""The store's public API: `work` holds the SQL, `databases` runs it in transactions."""
+"""The store's public API. `work` holds the SQL; `databases` runs it in transactions."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from service.store.rows import (
     LabelCounts,
     LabelledLogits,
     LabelSelection,
-    Matured,
+    MaturedCounts,
     PredictionBatch,
     PruneCounts,
     SettleCounts,
@@ -60,31 +60,31 @@ from trueodds.sums.hours import hours_of
 from trueodds.sums.maturity import Matures
 
 COMPACT_COMMITS = 512
-"""Commits of this process after which it compacts."""
+"""Number of commits by this process after which it compacts the sums."""
 COMPACT_ROWS = 100_000
-"""Or rows of them: adding up as many at a read takes 7 ms."""
+"""Number of rows after which it compacts. Adding up that many in a read takes 7 ms."""
 STATE_LABELS = 10_000
-"""Labels that one transaction of `update_state` takes: 20 to 50 ms in which no other label can be written."""
-PRUNED = 2000
-"""Predictions that one transaction of `prune` removes: 12 ms, so that nobody waits long."""
-ADMITTED = 20_000
-"""Answers that one transaction of `admit_tags` moves: a tag with more is in two sums until the next, for .2 s."""
-VOIDED = 2000
-"""Labels that one transaction of `void_labels` takes out."""
-CLOSED = 2000
-"""Answers that one transaction of `mature` counts."""
+"""Labels per transaction of `update_state`. It takes 20 to 50 ms, in which no other label can be written."""
+PRUNE_BATCH = 2000
+"""Predictions removed per transaction of `prune`. It takes 12 ms, so that other calls wait only briefly."""
+ADMIT_BATCH = 20_000
+"""Answers moved per transaction of `admit_tags`. A tag with more answers is split over two sums for .2 s each."""
+VOID_BATCH = 2000
+"""Labels voided per transaction of `void_labels`."""
+MATURE_BATCH = 2000
+"""Answers counted per transaction of `mature`."""
 SMALL = 500
-"""Rows from which working on them is moved off the event loop."""
+"""Number of rows from which work runs off the event loop."""
 MAX_LAST = 100_000
-"""Labels that one `read_labels` gives."""
+"""Largest number of labels that `read_labels` returns."""
 MAX_PERIODS = 750
-"""Periods of one trend: the hours of a month."""
+"""Largest number of periods in a trend: the hours of a month."""
 BLOCK_BYTES = 4 << 20
-"""Logits in one block of `read_labelled_logits` and of `export`."""
-EXPORTED = 10_000
+"""Bytes of logits in one block of `read_labelled_logits` and of `export`."""
+EXPORT_BATCH = 10_000
 """Predictions in one block of `export`."""
 LATEST_MS = 2**47
-"""A time in milliseconds that no prediction has; ids hold twelve hex digits of it."""
+"""Time in milliseconds later than any prediction. Ids hold twelve hex digits of it."""
 
 
 T = TypeVar("T")
@@ -93,21 +93,22 @@ log = logging.getLogger("trueodds")
 
 
 def now_ms() -> int:
-    """The time, in Unix milliseconds."""
+    """Return the current time in Unix milliseconds."""
     return time.time_ns() // 1_000_000
 
 
 class Store:
-    """Answers, labels and their sums, in batches only.
+    """Answers, labels and their sums.
 
-    Times are Unix milliseconds. Sums are kept by hour of the PREDICTION, UTC: `since` and `until` reach out to whole
-    hours. Labels are logged in the order of their arrival, by sequence numbers per version. A later correction changes
-    the sums and the values that `read_labels` gives, but is no new entry of the log and leaves `first_correct_L`.
+    Times are Unix milliseconds. Sums are kept per hour of the PREDICTION, in UTC; `since` and `until` are extended to
+    whole hours. Labels are logged in the order of their arrival, with sequence numbers per version. A later correction
+    changes the sums and the values that `read_labels` returns. It adds no entry to the log and leaves `first_correct_L`
+    unchanged.
 
-    Every `put_` returns after its rows, and what they add to the sums, are durable in one transaction. All methods
-    raise StoreError when the store fails, RowsError where only this call does. Then nothing was stored, unless the
-    connection to a database server was lost during the commit itself: sending the same labels, or the same own ids,
-    again is safe.
+    Every `put_` method returns after its rows and their contribution to the sums are durable, in one transaction. All
+    methods raise StoreError if the store fails, and RowsError if only this call fails. Then nothing was stored, with
+    one exception: the connection to a database server broke during the commit. You may always send the same labels, or
+    the same own ids, again.
     """
 
     def __init__(
@@ -118,25 +119,25 @@ class Store:
         matures: Matures = (),
         clock: Callable[[], int] = now_ms,
     ) -> None:
-        """`matures`: the windows that versions begin with which come from now on, by model."""
+        """Make the store. `matures` has the maturity windows, by model, of versions that are added from now on."""
         self.database = database
-        self._known, self._totals = versions.KnownVersions(), queries.MergedTotals()
+        self._known, self._totals = versions.VersionCache(), queries.MergedTotals()
         self._matures, self._clock = dict(matures), clock
         self._compact_commits = compact_commits
         self._commits = self._rows = 0
         self._compacting: asyncio.Task[None] | None = None
 
     async def put_version(self, version: Version) -> None:
-        """Make a model version known; needed before its predictions. Again: nothing changes.
+        """Add a version. This must precede its predictions. Adding it again has no effect.
 
         Raises:
-            OtherOriginError: answers of another origin have its name.
+            OtherOriginError: The name already has answers of another origin.
         """
         maturity = self._matures.get(shadowed_by(version.model), version.maturity)
         await self.database.write(partial(versions.add_version, replace(version, maturity=maturity)))
 
     async def put_predictions(self, batch: PredictionBatch) -> list[EarlierPrediction | None]:
-        """Store answers and count them. Row by row: None, or what was stored under the caller's own id before."""
+        """Store and count answers. Return per row None, or the earlier answer stored under the caller's own id."""
         tag_keys = await self._tag_keys(batch)
         outcomes = await self.database.write(partial(predictions.put, batch, tag_keys, self._known, self._clock()))
         self._count(len(batch.ids))
@@ -145,10 +146,14 @@ class Store:
     async def put_observations(
         self, batches: list[PredictionBatch], *, each: bool
     ) -> list[list[EarlierPrediction | None]]:
-        """As `put_predictions`, for answers of several versions in one transaction; with `each`, a row stands alone.
+        """Store and count answers of several versions in one transaction; see `put_predictions`.
+
+        Args:
+            batches: The answers.
+            each: Whether rows are stored independently. Otherwise a conflict prevents all of them.
 
         Raises:
-            ConflictsError: without `each`, an id came with another answer before.
+            ConflictsError: Without `each`, an id was already used for another answer.
         """
         keyed = [(batch, await self._tag_keys(batch)) for batch in batches]
         rows = sum(len(batch.ids) for batch in batches)
@@ -158,16 +163,16 @@ class Store:
         return outcomes
 
     async def _tag_keys(self, batch: PredictionBatch) -> list[int]:
-        """The keys under which the rows of a batch are summed by tag; new tags become known."""
+        """Return the keys of the sums by tag for a batch's rows. New tags are added."""
         key = await self._key(batch.model, batch.version)
         if key is None:
             name = f"{batch.model}/{batch.version}"
-            raise StoreError(f"{name} is not known to the store; put_version comes before its answers")
+            raise StoreError(f"the store does not have {name}; put_version must precede its answers")
         texts = (*batch.tags, *(id_ for id_, digest in zip(batch.ids, batch.digests, strict=True) if digest))
         if bad := [text for text in texts if text is not None and not storable(text)]:
-            raise ValueError(f"{bad[0]!r} holds a NUL or half a surrogate pair; not allowed in own ids and tags")
+            raise ValueError(f"{bad[0]!r} contains NUL or half a surrogate pair, which ids and tags must not")
         tag_keys = self._known.tag_keys(key, batch.tags)
-        if tag_keys is None:  # in a transaction before, so that a key that is known is never rolled back
+        if tag_keys is None:  # in an earlier transaction of its own, so that a key in use is never rolled back
             await self.database.write(partial(versions.add_tags, key, batch))
             await self._reload()
             tag_keys = self._known.tag_keys(key, batch.tags)
@@ -175,10 +180,10 @@ class Store:
         return tag_keys
 
     async def put_labels(self, labels: list[Label], import_id: str | None = None) -> LabelCounts:
-        """Store labels, all or none; `import_id` names those that came together, to void them.
+        """Store labels, all or none. `import_id` names the call's labels, so that they can be voided.
 
         Raises:
-            RefusedLabelsError: unknown ids, unknown classes or conflicting labels.
+            RefusedLabelsError: Unknown ids, unknown classes or conflicting labels.
         """
         plan = await self._put_labels(labels, import_id, each=False)
         if plan.refusals:
@@ -186,13 +191,13 @@ class Store:
         return plan.counts
 
     async def put_each_label(self, labels: list[Label], import_id: str | None = None) -> list[Outcome | Refusal]:
-        """Store each label that can be, as if each came in a call of its own, in one transaction."""
+        """Store each acceptable label, as if each were a call of its own, in one transaction."""
         return (await self._put_labels(labels, import_id, each=True)).outcomes
 
     async def _put_labels(self, rows: list[Label], import_id: str | None, *, each: bool) -> Plan:
         arrival, large = labels.Arrival(self._clock(), import_id), len(rows) > SMALL
         if any(version.maturity for version in self._known.versions.values()):
-            await self.mature(arrival.at_ms)  # a label that comes after its window is late, whoever closes that when
+            await self.mature(arrival.at_ms)  # a label after the window is late, whichever process closes the window
         plan = await self.database.write(partial(labels.put, rows, self._known, arrival, each=each), large=large)
         self._count(len(rows))
         return plan
@@ -206,30 +211,39 @@ class Store:
         *,
         limit: int = STATE_LABELS,
     ) -> Any:
-        """Bring a state up to date with the label log and return it: each label once, whoever dies or races.
+        """Bring a state up to date with the label log, and return it. Each label is used exactly once.
 
-        `update(state, block)` gives the new state, which json can write; the state is None at first. In one transaction
-        at a time and with one leader, it is called for blocks of labels until there are no more, and at least once,
-        with an empty block if nothing is new. It must have no other effects: a transaction may be tried again. It may
-        use `first_correct_L`, not `correct_L`, if it has to be the same whenever it is called.
+        This holds across crashes and concurrent callers. `update(state, block)` returns the new state, which must be
+        serialisable as JSON; the first state is None. It is called for blocks of labels until none are left, one
+        transaction and one caller at a time. If there are no new labels, it is called once with an empty block.
+
+        `update` must have no side effects, because a transaction may be repeated. If its result must not depend on the
+        time of the call, it may use `first_correct_L` but not `correct_L`.
         """
         key = await self._key(model, version)
         if key is None:
-            raise StoreError(f"{model}/{version} is not known to the store, so it has no labels for a state")
+            raise StoreError(f"the store does not have {model}/{version}, so there are no labels for a state")
         while True:
             state, count = await self.database.write(partial(states.update, key, name, update, limit), large=True)
             if count < limit:
                 return state
 
     async def void_labels(
-        self, what: Voiding, restart: voiding.Restart, *, dry_run: bool = False, limit: int = VOIDED
+        self, what: Voiding, restart: voiding.Restart, *, dry_run: bool = False, limit: int = VOID_BATCH
     ) -> tuple[dict[tuple[str, str], VoidCounts], int]:
-        """Void labels by their import or the time of their arrival, as if they had never come: those of versions, by
-        model and version, and how many held ones.
+        """Void labels by import or time of arrival. They are removed from all sums.
 
-        In transactions of `limit` labels, so that others are not kept waiting: who reads meanwhile finds some of them
-        gone. Again: nothing is left to void, or what an interruption left. `restart`: functions by the names of states,
-        see `states.restart`; call `update_state` afterwards. `dry_run`: nothing is written.
+        Each transaction voids `limit` labels, so that other calls need not wait. A read in between sees some of them
+        removed. Calling it again voids nothing, or the rest after an interruption. Call `update_state` afterwards.
+
+        Args:
+            what: The selection, and who voids it and why.
+            restart: Functions by state name; see `states.restart`.
+            dry_run: Count only; write nothing.
+            limit: Labels per transaction.
+
+        Returns:
+            The counts by model and version, and the number of held labels.
         """
         counts: dict[tuple[str, str], VoidCounts] = {}
 
@@ -238,7 +252,7 @@ class Store:
             counts[place] = counts.get(place, VoidCounts()) + voided
 
         transact = self.database.read if dry_run else partial(self.database.write, large=True)
-        held = await transact(partial(voiding.held, what, dry_run=dry_run))
+        held = await transact(partial(voiding.void_held, what, dry_run=dry_run))
         await self._reload()
         known = self._known
         for key in voiding.selected_versions(what.selection, known):
@@ -255,12 +269,20 @@ class Store:
         return counts, held
 
     async def settle_labels(
-        self, selection: LabelSelection, settlement: Settlement, *, dry_run: bool = False, limit: int = VOIDED
+        self, selection: LabelSelection, settlement: Settlement, *, dry_run: bool = False, limit: int = VOID_BATCH
     ) -> tuple[dict[tuple[str, str], SettleCounts], SettleCounts]:
-        """Settle labels in doubt: those of versions, by model and version, and the held ones; see `work.doubtful`.
+        """Settle doubtful labels; see `work.doubtful`.
 
-        In transactions of `limit` answers. Again: nothing is left, or what an interruption left. `dry_run`: nothing is
-        written.
+        Each transaction settles `limit` answers. Calling it again settles nothing, or the rest after an interruption.
+
+        Args:
+            selection: The labels.
+            settlement: The decision, and who makes it and why.
+            dry_run: Count only; write nothing.
+            limit: Answers per transaction.
+
+        Returns:
+            The counts by model and version, and those of held labels.
         """
         counts: dict[tuple[str, str], SettleCounts] = {}
         await self._reload()
@@ -279,18 +301,19 @@ class Store:
         return counts, held
 
     async def delete_prediction(self, model: str, id_: str) -> DeletionCounts:
-        """Remove the prediction of an id, what shadows said about the same input, their labels and the held ones.
+        """Delete the prediction of an id, the shadows' answers to the same input, and all their labels.
 
-        Sums and evidence stay, as with retention: they hold counts, and nothing of whom they are.
+        Held labels are deleted too. Sums and evidence stay, as with retention. They are aggregates of counts without
+        ids or inputs.
         """
         return await self.database.write(partial(retention.remove, id_, [model, *shadows_of(model)]))
 
     async def prune(
-        self, before: int | None = None, held_before: int | None = None, *, limit: int = PRUNED
+        self, before: int | None = None, held_before: int | None = None, *, limit: int = PRUNE_BATCH
     ) -> PruneCounts:
         """Remove predictions made before a time, with their labels, and labels held since before a time.
 
-        Sums stay, but for old ones by minute. So do labels, with their predictions, that a state has not taken yet.
+        Sums stay, except old ones by minute. Labels that a state has not used yet also stay, with their predictions.
         """
         await self.database.write(compaction.drop_minutes)
         answers, answer_labels, held = 0, 0, 0
@@ -305,8 +328,8 @@ class Store:
             held = await self.database.write(partial(retention.prune_held, held_before))
         return PruneCounts(answers, answer_labels, held)
 
-    async def admit_tags(self, *, limit: int = ADMITTED) -> None:
-        """Give tags that turned out frequent sums of their own; see `work.sums.tag_places`."""
+    async def admit_tags(self, *, limit: int = ADMIT_BATCH) -> None:
+        """Give tags that have become frequent sums of their own; see `work.sums.tag_places`."""
         await self._reload()
         known = self._known
         for key, version in known.versions.items():
@@ -318,11 +341,11 @@ class Store:
                     self._count(limit)
         await self._reload()
 
-    async def mature(self, now: int | None = None, *, limit: int = CLOSED) -> int:
-        """Count the answers whose maturity window has closed, in transactions of `limit`; how many there were.
+    async def mature(self, now: int | None = None, *, limit: int = MATURE_BATCH) -> int:
+        """Count the answers whose maturity window has closed. Return their number.
 
-        They enter sums and log as of the end of their window, so it does not matter how often this is done. Without
-        versions that have a window it costs one look at a table of versions.
+        They enter the sums and the log with the time at which their window ended, so the time of this call does not
+        matter. It costs one look at a small table if no version has a window. Each transaction counts `limit` answers.
         """
         now, done = self._clock() if now is None else now, 0
         for key in await self.database.read(partial(windows.due, now)):
@@ -338,15 +361,15 @@ class Store:
         return done
 
     async def put_half(self, model: str, id_: str, half: str, data: bytes) -> bytes | None:
-        """Store one half of a pair, `request` or `response`; the other, if it is there."""
+        """Store one half of a pair, `request` or `response`. Return the other half if it is there."""
         return await self.database.write(partial(pairs.put, model, id_, half, data, self._clock()))
 
     async def remove_pair(self, model: str, id_: str) -> None:
-        """Forget a pair that is used up."""
+        """Remove a pair that is no longer needed."""
         await self.database.write(partial(pairs.remove, model, id_))
 
     async def drop_halves(self, before: int) -> tuple[int, int]:
-        """Forget halves that came before a time: how many requests, and how many responses."""
+        """Remove halves that arrived before a time. Return the number of requests and of responses."""
         return await self.database.write(partial(pairs.drop, before))
 
     async def read_versions(self) -> list[Version]:
@@ -355,7 +378,7 @@ class Store:
         return list(self._known.versions.values())
 
     async def read_versions_by_activity(self) -> list[Version]:
-        """Read all versions, those first whose last answer was latest (to the hour)."""
+        """Read all versions, ordered by their last answer (to the hour), latest first."""
         keys = await self.database.read(versions.by_activity)
         if not self._known.versions.keys() >= set(keys):
             await self._reload()
@@ -366,7 +389,7 @@ class Store:
     ) -> AnswerSums:
         """Read the sums of one version; zero if it has none.
 
-        `positive`: by p(positive), see `PositiveClass.sums`; zero without a positive class.
+        With `positive`, the sums are by p(positive); see `PositiveClass.sums`. They are zero without a positive class.
         """
         return await self._read_total(model, version, queries.kind_of(None, positive=positive), since, until)
 
@@ -393,11 +416,11 @@ class Store:
         only: str | None = None,
         positive: bool = False,
     ) -> dict[str, AnswerSums]:
-        """Read sums on 60 cells by PREDICTED class (top-label calibration is conditional on it) or tag; 192 KB each.
+        """Read sums on 60 cells by PREDICTED class or by tag; 192 KB each.
 
-        The first 100 tags of a version, and up to 150 that are more frequent, have sums of their own, the rest share
-        "(other)"; answers without a tag are under the empty name. `only`: of one class or tag. `positive`: as in
-        `read_sums`.
+        Top-label calibration is conditional on the predicted class. The first 100 tags of a version, and up to 150 more
+        frequent ones, have sums of their own; the rest share "(other)". Answers without a tag are under the empty name.
+        `only` restricts the read to one class or tag. For `positive` see `read_sums`.
         """
         hours, totals = hours_of(since, until), self._totals
 
@@ -409,11 +432,11 @@ class Store:
     async def read_class_and_tag(
         self, model: str, version: str, class_: str, tag: str, since: int | None = None, until: int | None = None
     ) -> RowSums:
-        """Sum the answers of a predicted class that have a tag, counted from their rows, on 3,000 cells.
+        """Sum the answers with a predicted class and a tag from their rows, on 3,000 cells.
 
         Raises:
-            ValueError: more than 100,000 rows of the class and of the tag, or a million of the version, in the window;
-                or retention, or a deletion, has taken some.
+            ValueError: The window has more than 100,000 rows of the class and tag, or more than a million of the
+                version; or retention or a deletion has removed some of the rows.
         """
         hours, totals = hours_of(since, until), self._totals
 
@@ -425,11 +448,11 @@ class Store:
     async def read_rare_tag(
         self, model: str, version: str, tag: str, since: int | None = None, until: int | None = None
     ) -> RowSums | None:
-        """Sum the answers with a tag that has no sums of its own, counted from their rows; None of other tags.
+        """Sum the answers with a tag that has no sums of its own from their rows; None for other tags.
 
         Raises:
-            ValueError: over a million rows of such tags in the window, over 100,000 of this one; or retention, or a
-                deletion, has taken some.
+            ValueError: The window has over a million rows of such tags, or over 100,000 of this tag; or retention or a
+                deletion has removed some of the rows.
         """
         hours, totals = hours_of(since, until), self._totals
         return await self._ask(
@@ -437,7 +460,7 @@ class Store:
         )
 
     async def has_answers_of(self, model: str, version: str, tag: str) -> bool:
-        """Tell whether a tag that has no sums of its own has answers at any time, as far as they are stored."""
+        """Return whether a tag without sums of its own has stored answers at any time."""
         return await self._ask(model, version, lambda key: class_and_tag.is_rare(key, tag), False)
 
     async def read_trend(
@@ -452,10 +475,10 @@ class Store:
         group: str = "",
         most: int = MAX_PERIODS,
     ) -> AsyncIterator[tuple[int, AnswerSums]]:
-        """Read (start, sums) of each period with answers that the window touches, of one group if `by` is given.
+        """Read (start, sums) of each period with answers in the window, of one group if `by` is given.
 
         Raises:
-            ValueError: more periods than `most`; or minutes of hours before those of which they are kept.
+            ValueError: There are more than `most` periods, or the window includes minutes that are no longer kept.
         """
         hours, none = hours_of(since, until), dict[int, PeriodSums]()
 
@@ -463,14 +486,14 @@ class Store:
             return queries.trend_of(self._version(key), key, unit, hours, most, by, group)
 
         periods, number = await self._ask(model, version, question, (none, 0))
-        return _stored(periods, UNIT_OF[unit], queries.kind_of(by), number)
+        return _answer_sums(periods, UNIT_OF[unit], queries.kind_of(by), number)
 
     async def read_answers(self, model: str, ids: list[str]) -> dict[str, StoredPrediction]:
-        """Read stored answers of a model by id; ids that are unknown are left out."""
+        """Read stored answers of a model by id. Unknown ids are left out."""
         return await self.database.read(partial(reading.answers, model, ids))
 
     async def read_answers_of(self, id_: str) -> list[StoredPrediction]:
-        """Read the stored answers of all models, and of their shadows, with an id."""
+        """Read the stored answers with an id, of all models and their shadows."""
         return await self.database.read(partial(reading.answers_of, id_)) if storable(id_) else []
 
     async def export(
@@ -481,12 +504,12 @@ class Store:
         until: int = LATEST_MS,
         *,
         logits: bool = False,
-        limit: int = EXPORTED,
+        limit: int = EXPORT_BATCH,
     ) -> AsyncIterator[list[StoredPrediction]]:
-        """Read the predictions of a version made in the milliseconds [since, until), with their labels, in blocks.
+        """Read the predictions of a version made in [since, until), in milliseconds, with their labels, in blocks.
 
-        First those with ids of ours, then those with callers' own, each in the order of their time. `logits`: with
-        them, in smaller blocks. A block is as the store is when it is read.
+        Ids of the service come first, then callers' own ids, each sorted by time. `logits` includes the logits, in
+        smaller blocks. Each block shows the store at the time of its read.
         """
         key = await self._key(model, version)
         if key is None:
@@ -513,7 +536,7 @@ class Store:
         return await self._ask(model, version, lambda key: reading.labels(key, after, most), reading.NO_LABELS)
 
     async def read_corrected(self, model: str, version: str, *, after: int = 0) -> LabelBlock:
-        """Read those labels above a sequence number that were corrected, as they are now; at most 100,000."""
+        """Read the corrected labels after a sequence number, with their current values; at most 100,000."""
         corrected = partial(reading.labels, after=after, limit=MAX_LAST, corrected=True)
         return await self._ask(model, version, corrected, reading.NO_LABELS)
 
@@ -528,9 +551,9 @@ class Store:
         tag: str | None = None,
         after: int = 0,
     ) -> int:
-        """Count labels that another class has replaced since they first came, of a predicted class or a tag if given.
+        """Count the labels that another class has replaced, of a predicted class or a tag if given.
 
-        `after`: only those above a sequence number. Labels that retention has removed are not counted.
+        `after` restricts them to those after a sequence number. Labels that retention has removed are not counted.
         """
         hours = hours_of(since, until)
 
@@ -550,10 +573,15 @@ class Store:
         *,
         block_bytes: int = BLOCK_BYTES,
     ) -> AsyncIterator[LabelledLogits]:
-        """Read logits and labels of all labelled answers since then, in blocks, in the order of their labels' arrival.
+        """Read logits and labels of all labelled answers since a time, in blocks, in the order of the labels' arrival.
 
-        `last`: only those among the labels that arrived last, this many. `shadow`, a version: only answers that it has
-        scored as the model's shadow, and its logits.
+        Args:
+            model: Name of the model.
+            version: Its version.
+            since: Time of the first answer, in milliseconds.
+            last: Only the labels that arrived last: this many.
+            shadow: A version. Only answers that it has scored as the model's shadow are read, with its logits.
+            block_bytes: Bytes of logits in one block.
         """
         key = await self._key(model, version)
         shadow_key = None if shadow is None else await self._key(shadow_of(model), shadow)
@@ -563,64 +591,65 @@ class Store:
         classes = len(self._version(key).classes)
         limit = max(block_bytes // (4 * classes), 1)
         while True:
-            work = partial(reading.labelled, key, classes, since or 0, after, limit, shadow_key)
+            work = partial(reading.read_labelled, key, classes, since or 0, after, limit, shadow_key)
             after, block = await self.database.read(work)
             if not after:
                 return
             yield block
 
     async def read_state(self, model: str, version: str, name: str) -> Any:
-        """Read the state that `update_state` stored last; None before."""
+        """Read the state that `update_state` stored last, or None."""
         return await self._ask(model, version, lambda key: states.read(key, name), None)
 
     async def read_progress(self, name: str) -> list[tuple[str, str, int, int]]:
-        """Read model, version, the last label's sequence number, and the last one that a state has taken.
+        """Read model, version, the last label's sequence number, and the last one that a state has used.
 
-        Of every version; 0: none. Two look-ups in an index for each, so it may be asked every second.
+        The list has every version; 0 stands for none. It costs two index look-ups per version, so it may run every
+        second.
         """
         return await self.database.read(partial(states.progress, name))
 
     async def read_held(self) -> dict[str, HeldLabels]:
-        """Count the labels that wait for their predictions, by model; models without any are left out."""
-        return await self.database.read(reading.held)
+        """Count the labels that wait for their predictions, by model. Models without any are left out."""
+        return await self.database.read(reading.count_held)
 
     async def read_voidings(self, model: str, version: str) -> list[Voiding]:
-        """Read the voidings of labels of a version, in their order."""
+        """Read the voidings of a version's labels, in their order."""
         return await self._ask(model, version, voiding.voidings, [])
 
     async def count_doubtful(self, model: str, version: str) -> int:
-        """Count the answers of a version whose label is in doubt: in no sum and no log until it is settled."""
+        """Count the answers of a version with a doubtful label. No sum and no log has them until they are settled."""
         return await self._ask(model, version, doubtful.waiting, 0)
 
-    async def read_matured(self, model: str, version: str) -> Matured | None:
-        """Count matured answers of a version with a maturity window; None for one without."""
+    async def read_matured(self, model: str, version: str) -> MaturedCounts | None:
+        """Count the matured answers of a version with a maturity window; None without a window."""
         key = await self._key(model, version)
         if key is None or self._version(key).maturity is None:
             return None
         return await self.database.read(partial(maturing.counts, key))
 
     async def read_settlements(self, model: str, version: str) -> list[Settlement]:
-        """Read the settlements of labels of a version that were in doubt, in their order."""
+        """Read the settlements of a version's doubtful labels, in their order."""
         return await self._ask(model, version, doubtful.settlements, [])
 
     async def last_voiding(self, model: str, version: str) -> int:
-        """Return a number that every voiding of labels of a version changes: what was read of its log is then stale."""
+        """Return a number that changes with every voiding of a version's labels; earlier reads are then stale."""
         return await self._ask(model, version, voiding.last_voiding, 0)
 
     async def latest_label(self) -> int:
-        """Return when the last label came, by the clock of the replica that took it; 0 without any."""
+        """Return the arrival time of the last label, by the clock of the replica that took it; 0 without labels."""
         return await self.database.read(voiding.latest)
 
     async def is_voided(self, import_id: str) -> bool:
-        """Tell whether labels of an import were voided before."""
+        """Return whether labels of an import were voided before."""
         return await self.database.read(partial(voiding.is_voided, import_id))
 
     async def ping(self) -> None:
-        """Raise StoreError unless rows could be stored now, as far as can be told without storing one."""
+        """Raise StoreError unless rows can be stored now, as far as this shows without storing one."""
         await self.database.ping()
 
     async def _ask(self, model: str, version: str, question: Callable[[int], Work[T]], none: N) -> T | N:
-        """Read the answer to a question about a version, by its key; `none` where there is no such version."""
+        """Answer a question about a version by its key. Return `none` if there is no such version."""
         key = await self._key(model, version)
         return none if key is None else await self.database.read(partial(question, key))
 
@@ -636,7 +665,7 @@ class Store:
         self._known = await self.database.read(partial(versions.load_versions, self._known))
 
     async def compact(self) -> None:
-        """Merge deltas into the sums of their periods, until few are left. Reads give the same before and after."""
+        """Merge deltas into the sums of their periods, until few are left. Reads return the same before and after."""
         while (pending := await self.database.read(compaction.read)) is not None:
             after = await asyncio.to_thread(pending.after)
             done = await self.database.write(partial(compaction.write, pending, after), large=True)
@@ -644,18 +673,18 @@ class Store:
                 return
 
     async def finish_compacting(self) -> None:
-        """Wait for the compaction that is under way, if any."""
+        """Wait for the running compaction, if any."""
         if self._compacting:
             with contextlib.suppress(asyncio.CancelledError):
                 await self._compacting
 
     async def close(self) -> None:
-        """Finish what is queued, then close."""
+        """Finish the queued work, then close."""
         await self.finish_compacting()
         await self.database.close()
 
     def _count(self, rows: int) -> None:
-        """Count a commit, and start a compaction when there have been enough."""
+        """Count a commit, and start a compaction after enough of them."""
         self._commits, self._rows = self._commits + 1, self._rows + rows
         if (self._commits >= self._compact_commits or self._rows >= COMPACT_ROWS) and self._compacting is None:
             self._commits = self._rows = 0
@@ -664,19 +693,19 @@ class Store:
     async def _compact(self) -> None:
         try:
             await self.compact()
-        except StoreError as error:  # the next one takes what this one leaves
-            log.warning("sums were not compacted: %s", error)
+        except StoreError as error:  # the next compaction takes over the rest
+            log.warning("the sums were not compacted: %s", error)
         except Exception:
-            log.exception("sums were not compacted")
+            log.exception("the sums were not compacted")
         finally:
             self._compacting = None
 
 
-async def _stored(
+async def _answer_sums(
     periods: dict[int, PeriodSums], unit: int, kind: int, group: int
 ) -> AsyncIterator[tuple[int, AnswerSums]]:
-    """Yield one period's 192 KB of sums at a time."""
+    """Yield the sums of one period (192 KB) at a time."""
     for period, period_sums in periods.items():
-        stored = period_sums.stored(kind, group).get(group)
+        stored = period_sums.answer_sums(kind, group).get(group)
         if stored is not None:
             yield start_ms(period, unit), stored

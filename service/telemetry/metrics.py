@@ -1,4 +1,4 @@
-"""Prometheus metrics: of one process in a registry of its own, of several workers in files they share."""
+"""Prometheus metrics: in a registry of one process, or in files shared by several workers."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from prometheus_client.core import Metric
 from service.telemetry.statistics import Statistics, by_version
 
 SHARED_FOLDER = "PROMETHEUS_MULTIPROC_DIR"
-"""The environment variable that names the folder of the workers' files; prometheus_client reads it when imported."""
+"""Environment variable with the folder of the workers' files. prometheus_client reads it at import."""
 SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0)
 SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 KEY = ["model", "version"]
@@ -37,7 +37,7 @@ class Telemetry:
     """Counters of this process, or of all workers."""
 
     def __init__(self) -> None:
-        # With shared files a registry only collects: a second application in one process adds to the same numbers.
+        # With shared files a registry only collects, so a second application in the process adds to the same numbers.
         self._registry = registry = CollectorRegistry()
         counter, gauge = partial(Counter, registry=registry), partial(Gauge, registry=registry)
         histogram = partial(Histogram, registry=registry)
@@ -45,19 +45,21 @@ class Telemetry:
         self._seconds = histogram("trueodds_request_seconds", "Time to answer", ["route", *KEY], buckets=SECONDS)
         self._failed_seconds = counter(
             "trueodds_failed_request_seconds",
-            "The part of trueodds_request_seconds that ended in an error, of requests to a version",
+            "Part of trueodds_request_seconds of requests to a version that ended in an error",
             KEY,
         )
-        text = "Time the model took for a batch"
+        text = "Time that the model took for a batch"
         self._model_seconds = Summary("trueodds_model_seconds", text, KEY, registry=registry)
-        text = "When the model took its last batch, Unix time"
+        text = "Unix time at which the model took its last batch"
         self._last = gauge("trueodds_last_batch_timestamp_seconds", text, KEY, multiprocess_mode="max")
-        text = "Images the model took at once"
+        text = "Inputs per batch"
         self._batches = histogram("trueodds_batch_images", text, KEY, buckets=SIZES)
         self._predictions = counter("trueodds_predictions", "Predictions stored", KEY)
-        text = "Images that waited when the last batch was taken"
+        text = "Inputs that waited when the last batch was taken"
         self._waiting = gauge("trueodds_queue_images", text, KEY, multiprocess_mode="livesum")
-        self._left_out = counter("trueodds_shadow_left_out", "Images a shadow version did not keep up with", KEY)
+        self._left_out = counter(
+            "trueodds_shadow_left_out", "Inputs left out because a shadow version was too slow", KEY
+        )
         self._loads = counter("trueodds_bundle_loads", "Bundles loaded, by outcome", ["outcome"])
         self._labels = counter("trueodds_labels", "Labels received, by outcome", ["outcome"])
         self._observations = counter("trueodds_observations", "Answers of other servers, by outcome", ["outcome"])
@@ -65,21 +67,21 @@ class Telemetry:
         self._events = counter("trueodds_kserve_events", text, ["type", "outcome"])
         self._lost = counter(
             "trueodds_lost_connections",
-            "Connections that broke before their answer was complete (hung_up), whose client took nothing of it"
-            " (unread), or that were too many of one address or of all (too_many)",
+            "Connections that broke before the answer was complete (hung_up), whose client read nothing of it (unread),"
+            " or that exceeded the limit of their address or of all (too_many)",
             ["reason"],
         )
-        for reason in get_args(Lost):  # a series from the start: a rate would miss the first one
+        for reason in get_args(Lost):  # series from the start, because a rate would miss the first event
             self._lost.labels(reason)
-        text = "Tries to tell a webhook of an alarm, a recalibration without a decision, or a test, by outcome"
+        text = "Attempts to send a webhook an alarm, a recalibration without a decision, or a test, by outcome"
         self._deliveries = counter("trueodds_webhook_deliveries", text, ["webhook", "outcome"])
         self._delivered = gauge(
             "trueodds_webhook_last_delivery_timestamp_seconds",
-            "When a webhook last took what it was told, Unix time; no series before the first since the start",
+            "Unix time at which a webhook last accepted a message; no series before the first since the start",
             ["webhook"],
             multiprocess_mode="max",
         )
-        text = "Recalibrations that were reported to have ended without a decision"
+        text = "Recalibrations reported to have ended without a decision"
         self._undecided = counter("trueodds_recalibrations_undecided", text)
         self._request_of = lru_cache(4096)(self._children)
 
@@ -89,40 +91,40 @@ class Telemetry:
         return VersionTelemetry(*(c.labels(*key) for c in counted))  # type: ignore[arg-type]
 
     def request(self, route: str, status: int, seconds: float, key: tuple[str, str] = ("", "")) -> None:
-        """`key`: model and version, for a request that was answered by one."""
+        """Count a request. `key` has the model and version that answered it, if any."""
         count, histogram = self._request_of(route, status, key)
         count.inc()
         histogram.observe(seconds)
         if status >= 400 and key[0]:
             self._failed_seconds.labels(*key).inc(seconds)
 
-    def lost(self, reason: Lost) -> None:
+    def count_lost(self, reason: Lost) -> None:
         self._lost.labels(reason).inc()
 
     def load(self, outcome: str) -> None:
         self._loads.labels(outcome).inc()
 
     def labels(self, counts: Mapping[str, int]) -> None:
-        """Labels of an accepted call, by what became of them."""
+        """Count the labels of an accepted call by outcome."""
         for outcome, count in counts.items():
             if count:
                 self.label(outcome, count)
 
     def label(self, outcome: str, count: int = 1) -> None:
-        """`outcome`: what became of a label, or the code of the reason why it was refused."""
+        """Count a label. `outcome` is its outcome, or the code of its refusal."""
         self._labels.labels("unmatched" if outcome == "unknown_id" else outcome).inc(count)
 
     def observation(self, outcome: str, count: int = 1) -> None:
-        """`outcome`: what became of an observation, or the code of the reason why it was refused."""
+        """Count an observation. `outcome` is its outcome, or the code of its refusal."""
         self._observations.labels(outcome).inc(count)
 
     def event(self, kind: str, outcome: str, count: int = 1) -> None:
-        """A half of an inference of KServe, request or response: taken, waiting, unpaired, or a refusal's code."""
+        """Count a request or response of an inference in KServe: taken, waiting, unpaired, or the code of a refusal."""
         if count:
             self._events.labels(kind, outcome).inc(count)
 
     def webhook(self, name: str) -> None:
-        """Count a webhook's deliveries from 0 on: an alert rule sees no increase in a series that begins with 1."""
+        """Start a webhook's series at 0, because an alert rule sees no increase in a series that starts at 1."""
         for outcome in ("delivered", "failed"):
             self._deliveries.labels(name, outcome)
 
@@ -131,13 +133,13 @@ class Telemetry:
         if delivered:
             self._delivered.labels(webhook).set_to_current_time()
 
-    def undecided(self) -> None:
-        """A recalibration has ended without a decision."""
+    def count_undecided(self) -> None:
+        """Count a recalibration that ended without a decision."""
         self._undecided.inc()
 
     def text(self, gauges: list[Metric]) -> bytes:
-        """The exposition format: what was counted, what the processes use, and `gauges`, which no worker's file has."""
-        counted, processes = self._counted(), list(ProcessCollector(registry=None).collect())
+        """Return the exposition format: counters, resources of the processes, and `gauges`."""
+        counted, processes = self._collected(), list(ProcessCollector(registry=None).collect())
         if folder := os.environ.get(SHARED_FOLDER):
             processes = _of_all_processes(Path(folder))
         current = CollectorRegistry()
@@ -145,11 +147,11 @@ class Telemetry:
         return generate_latest(counted) + generate_latest(current)
 
     def statistics(self) -> dict[tuple[str, str], Statistics]:
-        """What all workers have counted of each version."""
-        return by_version(self._counted().collect())
+        """Return the counts of all workers, by version."""
+        return by_version(self._collected().collect())
 
-    def _counted(self) -> CollectorRegistry:
-        """The numbers of this process, or of all workers."""
+    def _collected(self) -> CollectorRegistry:
+        """Return the counters of this process, or of all workers."""
         if not (folder := os.environ.get(SHARED_FOLDER)):
             return self._registry
         _forget_the_dead(Path(folder))
@@ -162,7 +164,7 @@ class Telemetry:
 
 
 class VersionTelemetry:
-    """The counters of one model version."""
+    """Counters of one model version."""
 
     def __init__(
         self,
@@ -176,8 +178,8 @@ class VersionTelemetry:
         self._batches, self._predictions, self._waiting, self._left_out = batches, predictions, waiting, left_out
         self._model_seconds, self._last = model_seconds, last
 
-    def scored(self, seconds: float) -> None:
-        """A batch that the model took."""
+    def count_scored(self, seconds: float) -> None:
+        """Count a batch that the model has scored."""
         self._model_seconds.observe(seconds)
 
     def batch(self, size: int, *, stored: int, waiting: int = 0) -> None:
@@ -191,7 +193,7 @@ class VersionTelemetry:
 
 
 class _Families:
-    """A collector of metrics that are made already."""
+    """Collector of existing metrics."""
 
     def __init__(self, families: list[Metric]) -> None:
         self._families = families
@@ -201,10 +203,11 @@ class _Families:
 
 
 def _of_all_processes(folder: Path) -> list[Metric]:
-    """What supervisor and workers use of the machine, each with its `pid`: added up, the processor time would fall
-    when a worker ends, which Prometheus takes for a restart.
+    """Return the resource use of supervisor and workers, each with its `pid`.
+
+    A sum over the processes would fall when a worker ends, which Prometheus takes for a restart.
     """
-    from service.telemetry import worker_files  # its locks are not to be had on Windows, where one process serves
+    from service.telemetry import worker_files  # its file locks do not exist on Windows, where one process serves
 
     families: dict[str, Metric] = {}
     for pid in worker_files.processes(folder):
@@ -216,7 +219,7 @@ def _of_all_processes(folder: Path) -> list[Metric]:
 
 
 def _forget_the_dead(folder: Path) -> None:
-    """Gauges of workers that have ended; what they counted stays."""
+    """Remove the gauges of workers that have ended. Their counters stay."""
     for pid in {int(name[1]) for path in folder.iterdir() if (name := re.search(r"_live\w+_(\d+)\.db$", path.name))}:
         try:
             os.kill(pid, 0)

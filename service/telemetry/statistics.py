@@ -1,4 +1,4 @@
-"""What was counted of each version, in one object: for statistics that are not Prometheus's."""
+"""Counts per version in one object, for statistics other than Prometheus's."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from prometheus_client.core import Metric
 
 @dataclass
 class Statistics:
-    """Counts of a version since the start; seconds are sums over what is counted."""
+    """Counts of a version since the start. Seconds are sums over the counted events."""
 
     rows: int = 0
     batches: int = 0
     last_time: float = 0.0
-    """Of the last batch, Unix time; 0: there was none."""
+    """Unix time of the last batch; 0 if there was none."""
     scored: int = 0
-    """Batches that the model took, stored or not."""
+    """Batches that the model has scored, stored or not."""
     model_seconds: float = 0.0
     answered: int = 0
     answered_seconds: float = 0.0
@@ -38,7 +38,7 @@ _FIELDS = {
 
 
 def by_version(families: Iterable[Metric]) -> dict[tuple[str, str], Statistics]:
-    """The counts in metrics that have a model and a version."""
+    """Return the counts by model and version from metrics with these labels."""
     found: dict[tuple[str, str], Statistics] = defaultdict(Statistics)
     for sample in (sample for family in families for sample in family.samples):
         labels, field = sample.labels, _FIELDS.get(sample.name)
@@ -48,6 +48,6 @@ def by_version(families: Iterable[Metric]) -> dict[tuple[str, str], Statistics]:
             of_version = found[labels["model"], labels["version"]]
             kind = type(getattr(of_version, field))
             setattr(of_version, field, getattr(of_version, field) + kind(sample.value))
-    for of_version in found.values():  # requests are timed together, those that failed once more
+    for of_version in found.values():  # all requests are timed together, and failed ones also separately
         of_version.answered_seconds = max(0.0, of_version.answered_seconds - of_version.failed_seconds)
     return dict(found)

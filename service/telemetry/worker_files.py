@@ -1,7 +1,7 @@
-"""The folder in which several workers count together, and those that killed services have left behind.
+"""Folder with the metrics of several workers, and the removal of folders that killed services left behind.
 
-Whoever uses a folder holds a shared lock on it, which the kernel lets go of however the process ends. A worker leaves a
-file with its process id there, so that each can say of all what they take from the machine.
+Each user of a folder holds a shared lock on it, which the kernel releases however the process ends. Each worker has a
+file with its process id there, so that any worker can report the resource use of all.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ WORKER = "worker-"
 
 @contextlib.contextmanager
 def shared_folder() -> Iterator[Path]:
-    """A new folder, removed with the block; those of this user that nobody holds are removed first."""
+    """Make a folder and remove it after the block. First remove this user's folders that no process holds."""
     remove_abandoned()
     while True:
         folder = Path(tempfile.mkdtemp(prefix=PREFIX))
@@ -29,7 +29,7 @@ def shared_folder() -> Iterator[Path]:
             lock = hold(folder)
             if folder.exists():
                 break
-            os.close(lock)  # somebody else's `remove_abandoned` was faster than the lock
+            os.close(lock)  # another process's `remove_abandoned` was faster than the lock
     try:
         yield folder
     finally:
@@ -38,20 +38,20 @@ def shared_folder() -> Iterator[Path]:
 
 
 def hold(folder: Path) -> int:
-    """Keep others from removing the folder until the descriptor that is returned is closed, or the process ends."""
+    """Keep others from removing the folder until the returned descriptor is closed, or the process ends."""
     lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
-    with contextlib.suppress(OSError):  # a file system without locks: there nobody can remove it either
+    with contextlib.suppress(OSError):  # the file system has no locks, so nobody removes the folder either
         fcntl.flock(lock, fcntl.LOCK_SH)
     return lock
 
 
 def sign_in(folder: Path) -> None:
-    """Name this process among the workers, for as long as it lives."""
+    """Register this process as a worker."""
     (folder / f"{WORKER}{os.getpid()}").touch()
 
 
 def processes(folder: Path, proc: Path = Path("/proc")) -> list[int]:
-    """The supervisor and its workers, as one of these sees them; who has ended is left out, whoever has its id now."""
+    """Return the ids of the supervisor and its workers, called by one of these. Ended processes are left out."""
     supervisor = os.getppid()
     pids = sorted(int(path.name.removeprefix(WORKER)) for path in folder.glob(f"{WORKER}*"))
     return [supervisor, *(pid for pid in pids if _parent(proc / str(pid)) == supervisor)]
@@ -69,7 +69,7 @@ def _parent(process: Path) -> int | None:
 def remove_abandoned() -> None:
     """Remove the folders of this user that no process holds."""
     for folder in Path(tempfile.gettempdir()).glob(f"{PREFIX}*"):
-        with contextlib.suppress(OSError):  # held, another user's, or gone by now
+        with contextlib.suppress(OSError):  # in use, another user's, or removed meanwhile
             lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -142,7 +142,9 @@ def test_logits_that_are_equal_leave_the_temperature_at_1(
 ) -> None:
     calibrator = calibrators.fit(logits, labels, "temperature", objective=objective)
     assert (calibrator.temperature, calibrator.at_bound) == (1.0, False)  # type: ignore[attr-defined]
-    assert calibrator.warnings == ("The logits are equal in every row of the fit: they say nothing, and T stays 1.",)
+    assert calibrator.warnings == (
+        "The logits are equal in every row of the fit. They hold no information, and T stays 1.",
+    )
     for shrinkage in (0.0, 2.0):
         ensemble = calibrators.fit(logits, labels, "ensemble_temperature", shrinkage=shrinkage)
         assert ensemble.temperature == 1.0  # type: ignore[attr-defined]
@@ -506,7 +508,7 @@ def test_a_class_without_rows_is_named(name: str) -> None:
     logits, labels = drawn(200, 4)
     seen = labels != 2
     note = calibrators.fit(logits[seen], labels[seen], name).warnings[-1]
-    assert note == "The rows of the fit never hold class 2: nothing was learned about it."
+    assert note == "The rows of the fit never hold class 2: the fit holds no information about it."
     assert not any("never hold" in note for note in calibrators.fit(logits, labels, name).warnings)
 
 
@@ -529,7 +531,7 @@ def test_what_a_prior_holds_is_not_checked_for_overfitting() -> None:
     logits, labels = drawn(30, 4)
     for name in ("identity", "temperature", "ensemble_temperature"):
         calibrator = calibrators.fit(logits, labels, name)
-        assert calibrator.held and not any("overfits" in note for note in calibrator.warnings)
+        assert calibrator.is_regularised and not any("overfits" in note for note in calibrator.warnings)
 
 
 @pytest.mark.parametrize("name", [*calibrators.names(), "select"])

@@ -14,8 +14,8 @@ from tests import reference_calibrators as twin
 from tests.calibrators.test_calibrators import Array, Labels, drawn
 from trueodds import calibrators
 from trueodds.calibrators.curve import TopCurve, log_odds_of_top, solve, top_scores
-from trueodds.calibrators.held_out import FOLDS, stratified
-from trueodds.calibrators.scores import with_top
+from trueodds.calibrators.held_out import FOLDS, stratified_folds
+from trueodds.calibrators.score_curves import with_top
 from trueodds.calibrators.selection.folds import Folds
 
 NAMES = ("temperature_curve", "structured_curve")
@@ -64,7 +64,7 @@ def test_the_curve_is_the_minimum_of_its_twin(seed: int, pieces: int) -> None:
 def test_its_scores_are_held_out(name: str) -> None:
     z, labels = drawn(200, 4, 1.5)
     calibrator = curve_of(calibrators.fit(z, labels, name))
-    fold, base = stratified(labels, FOLDS), calibrator.base_kind
+    fold, base = stratified_folds(labels, FOLDS), calibrator.base_kind
     score, hit = np.empty(200), np.empty(200)
     for f in range(FOLDS):
         part = base.fit(z[fold != f], labels[fold != f])

@@ -15,7 +15,7 @@ from tests.calibrators.test_calibrators import Array, Labels, drawn
 from trueodds import calibrators
 from trueodds.calibrators import Calibrator, FitError
 from trueodds.calibrators.isotonic import _steps
-from trueodds.calibrators.scores import Curves
+from trueodds.calibrators.score_curves import ScoreCurves
 from trueodds.calibrators.spline import recalibration
 from trueodds.sums.inputs import softmax
 
@@ -31,8 +31,8 @@ FORMS: list[tuple[str, dict[str, Any]]] = [
 ]
 
 
-def curves(calibrator: Calibrator) -> Curves:
-    assert isinstance(calibrator, Curves)
+def curves(calibrator: Calibrator) -> ScoreCurves:
+    assert isinstance(calibrator, ScoreCurves)
     return calibrator
 
 
@@ -43,7 +43,7 @@ def coarse(n: int, classes: int, seed: int = 0) -> tuple[Array, Labels]:
     return np.round(z), labels
 
 
-def restored(calibrator: Curves, score: float, which: int = 0) -> float:
+def restored(calibrator: ScoreCurves, score: float, which: int = 0) -> float:
     return float(calibrator._curve(np.array([score]), which)[0])
 
 
@@ -171,8 +171,10 @@ def test_spline_of_calibrated_scores_changes_little_and_says_where_it_falls() ->
     score = np.linspace(0.4, 0.99, 50)
     assert np.abs(calibrator._curve(score, 0) - score).max() < 0.03
     falling = calibrators.Spline("top_label", [[0.2, 0.5, 1.0]], [[0.3, 0.2, 0.9]], 0.01)
-    assert falling._faults() == ["The fitted curve falls somewhere: there a higher score is given a lower probability."]
-    assert not calibrators.Spline("top_label", [[0.2, 1.0]], [[0.3, 0.9]], 0.01)._faults()
+    assert falling._fit_warnings() == [
+        "The fitted curve falls somewhere: there a higher score gets a lower probability."
+    ]
+    assert not calibrators.Spline("top_label", [[0.2, 1.0]], [[0.3, 0.9]], 0.01)._fit_warnings()
 
 
 def test_a_long_spline_is_stored_short() -> None:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tests.calibrators.test_calibrators import Array, Labels, drawn, mean_nll
 from trueodds import calibrators
 from trueodds.calibrators import FitError
-from trueodds.calibrators.held_out import is_worse, stratified
+from trueodds.calibrators.held_out import is_worse, stratified_folds
 from trueodds.calibrators.selection import default_candidates
 from trueodds.errors import ConfigError
 
@@ -37,7 +37,7 @@ def test_the_numbers_are_those_of_plain_folds() -> None:
     calibrator = calibrators.select(
         z, labels, candidates=["temperature", ("temperature", {"objective": "brier"})], folds=3
     )
-    fold = stratified(labels, 3)
+    fold = stratified_folds(labels, 3)
     losses = np.empty(60)
     for f in range(3):
         t = calibrators.fit(z[fold != f], labels[fold != f], "temperature").temperature  # type: ignore[attr-defined]
@@ -53,7 +53,7 @@ def test_the_numbers_are_those_of_plain_folds() -> None:
 
 @given(st.lists(st.integers(0, 4), min_size=5, max_size=60), st.integers(2, 5))
 def test_folds_are_balanced_in_every_class(labels: list[int], folds: int) -> None:
-    fold = stratified(np.array(labels), folds)
+    fold = stratified_folds(np.array(labels), folds)
     for k in set(labels):
         counts = np.bincount(fold[np.array(labels) == k], minlength=folds)
         assert counts.max() - counts.min() <= 1
@@ -152,7 +152,7 @@ def test_few_wrong_rows_are_not_enough_for_weights_of_each_class() -> None:
         calibrator = calibrators.select(z[:rows], labels[:rows], candidates=("identity", "structured_matrix"))
         assert calibrator.calibrator.name == name
     line = calibrators.select(z[:100], labels[:100], candidates=("identity", "structured_matrix")).table[1]
-    assert line.passed_over is None or line.passed_over.endswith("too few for weights of each class; 20 are needed")
+    assert line.passed_over is None or line.passed_over.endswith("too few for weights for each class; 20 are needed")
 
 
 def test_rows_that_are_separated_are_passed_over() -> None:
@@ -161,7 +161,7 @@ def test_rows_that_are_separated_are_passed_over() -> None:
     calibrator = calibrators.select(z, labels, candidates=("vector", "structured_vector"))
     assert (z.argmax(axis=1) != labels).sum() >= 20
     assert calibrator.calibrator.name == "structured_vector"
-    assert calibrator.table[0].passed_over == "its fit separates the rows: it has no doubt left about any"
+    assert calibrator.table[0].passed_over == "its fit separates the rows: it leaves no doubt about any row"
 
 
 def test_the_chosen_line_says_why() -> None:

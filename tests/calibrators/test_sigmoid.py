@@ -219,7 +219,7 @@ def test_logits_turned_round_are_noted() -> None:
     turned = z * [1.0, 1.0, -1.0]
     for name in ("platt", "beta", "vector"):
         calibrator = calibrators.fit(turned, labels, name)
-        assert "The logit of class 2 points the wrong way" in calibrator.warnings[-1]
+        assert "The logit of class 2 has the wrong sign" in calibrator.warnings[-1]
         assert calibrator.at_bound
         assert not any("wrong way" in note for note in calibrators.fit(z, labels, name).warnings)
     steep = calibrators.fit(3 * z, z.argmax(axis=1), "beta")
@@ -237,7 +237,7 @@ def test_a_note_says_left_out_of_weights_that_are_zero_only() -> None:
         assert isinstance(calibrator, Vector)
         weight = np.asarray(calibrator.weight_C)[2]
         assert weight == 0 if name == "vector" else weight < 0
-        assert any("class 2 points the wrong way" in note and words in note for note in calibrator.warnings)
+        assert any("class 2 has the wrong sign" in note and words in note for note in calibrator.warnings)
 
 
 def test_slopes_below_zero_are_refused() -> None:

@@ -89,7 +89,7 @@ def test_labels_are_voided(client: Client) -> None:
     client.feedback(ids, [2] * 4)
     assert client.void(since=began, model="tiny", **SIGNED).labels == 4
     assert client.feedback(ids, [3] * 4) == LabelSummary(stored=4)
-    with pytest.raises(CallError, match="says which labels are void"):
+    with pytest.raises(CallError, match="so no labels are selected"):
         client.void(**SIGNED)
 
 
@@ -140,16 +140,14 @@ def test_the_admin_key_comes_from_a_file_or_the_environment(
             Client.from_environment(url).labelled("tiny", version)
         assert len(Client.from_environment(url, tmp_path / "key").labelled("tiny", version)) == 0
         monkeypatch.setenv(KEY, "unknown")
-        with pytest.raises(CallError, match="the key is not known"):
+        with pytest.raises(CallError, match="the key is unknown"):
             Client.from_environment(url).delete("a")
         monkeypatch.setenv(KEY_FILE, str(tmp_path / "key"))
         with pytest.raises(CallError, match="no prediction has the id"):
             Client.from_environment(url).delete("a")
     monkeypatch.delenv(KEY_FILE)
     monkeypatch.setenv(KEY, hashed)
-    with pytest.raises(
-        ConfigError, match=f"{KEY} holds the key's hash, for the service; here the key itself is needed"
-    ):
+    with pytest.raises(ConfigError, match=f"{KEY} holds the key's hash, which is for the service; give the key itself"):
         Client.from_environment(url)
 
 

@@ -141,7 +141,7 @@ def test_answers_of_another_server(client: Client, url: str) -> None:
     again = client.observe(ids[:1], p_NC[:1], propensities=[0.5], **first, **whose)
     assert again == ObservationSummary(already_known=1)
     with pytest.raises(
-        CallError, match="1 of 2 answers refused, the others taken; row 1: 'n-1' came before"
+        CallError, match="1 of 2 answers refused, the others taken; row 1: the id 'n-1' was used"
     ) as refused:
         client.observe(["new", "n-1"], np.log(p_NC[:2]), logits=True, **whose)
     assert refused.value.details["outcomes"] == ObservationSummary(stored=1)
@@ -184,8 +184,8 @@ def test_p_positive_of_answers_and_of_observed_ones(client: Client, folder: Path
         ((["a"], [["0.5", "0.5"]]), "the numbers are of the type <U3, such as .*'0.5'"),
         ((["a"], [[True, False]]), "the numbers are of the type bool"),
         ((["a", "b"], [[0.5, 0.5], [0.5, float("nan")]]), "row 1 of the numbers holds nan; every number must"),
-        ((["a", "b"], [[0.5, 0.5], [1.0]]), "the numbers are no array"),
-        ((["a", "b"], [[0.5, 0.5]]), "there are 2 of id, 1 of probabilities; expected one of each for every row"),
+        ((["a", "b"], [[0.5, 0.5], [1.0]]), "the numbers are not an array"),
+        ((["a", "b"], [[0.5, 0.5]]), "there are 2 of id, 1 of probabilities; expected the same number of each"),
     ],
 )
 def test_answers_that_cannot_be_sent(client: Client, arguments: Any, message: str) -> None:
@@ -198,9 +198,9 @@ def test_answers_that_cannot_be_sent(client: Client, arguments: Any, message: st
     [
         ({"predicted": ["a"], "index": [0]}, "predicted and index are both given"),
         ({"propensity": [0.5]}, "unknown option 'propensity'; allowed: .*propensities"),
-        ({"predicted": [1.5]}, "row 0 of predicted is 1.5; expected a class's name"),
+        ({"predicted": [1.5]}, "row 0 of predicted is 1.5; expected the name of a class"),
         ({"index": ["0"]}, "row 0 of index is '0'; expected a whole number from 0 on"),
-        ({"predicted": ["a"], "classes": ["a ", "b"]}, "classes holds 'a '; a name has no blanks at its ends"),
+        ({"predicted": ["a"], "classes": ["a ", "b"]}, "classes holds 'a '; remove the blanks at its ends"),
         ({"predicted": ["a"], "classes": [1.5, 2.0]}, "row 0 of classes is 1.5"),
         ({"predicted": ["a"], "positive": True}, "positive is True"),
     ],
@@ -216,7 +216,7 @@ def test_refused_labels_are_listed_by_their_rows_over_all_requests(
     monkeypatch.setattr(calls, "LABELS", 2)
     ids = client.predict(images(5)).ids
     with pytest.raises(
-        CallError, match=r"^2 of 5 labels refused, the others taken; row 3: there is no class 'cat'"
+        CallError, match=r"^2 of 5 labels refused, the others taken; row 3: unknown class 'cat'"
     ) as error:
         client.feedback(zip(ids, ["1", "2", "3", "cat", 99], strict=True))
     details = error.value.details

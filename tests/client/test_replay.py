@@ -18,10 +18,10 @@ from trueodds.inputs.image import pictures
 from trueodds.replay import ReplayError
 from trueodds.replay.caller import instance
 from trueodds.replay.drift import KINDS, Schedule, clock, seconds
-from trueodds.replay.source import Signature, Source, read
+from trueodds.replay.source import ModelSignature, Source, read
 from trueodds.replay.stream import Bias, Event, Stream
 
-MODEL = Signature(ImageInput(height=8, width=6, channels=1), tuple("abcdefghij"))
+MODEL = ModelSignature(ImageInput(height=8, width=6, channels=1), tuple("abcdefghij"))
 PIXELS = np.random.default_rng(3).integers(80, 170, (50, 8, 6, 1), np.uint8)
 
 
@@ -65,7 +65,7 @@ def test_the_strength_follows_the_schedule(drift: str, at: float, strength: floa
         ("noise:x@4", "the strength of noise is 'x'; allowed is 0..4"),
         ("noise:nan@4", "allowed is 0..4"),
         ("labels:1.5@4", "allowed is 0..1: share of the true labels"),
-        ("blur:1@soon", "'soon' is no time; allowed are seconds"),
+        ("blur:1@soon", "'soon' is not a time; allowed are seconds"),
         ("blur:1@40s..30s", "30s is not after 40s"),
         ("blur:1@40s..60s,blur:2@50s", "two entries for blur overlap"),
         ("blur:1@40s,blur:2@40s", "two entries for blur overlap"),
@@ -81,7 +81,7 @@ def test_an_entry_that_cannot_be_read_is_named(drift: str, words: str) -> None:
 def test_what_each_kind_does_to_pixels() -> None:
     def changed(drift: str, at: float = 1.0) -> Any:
         generator = np.random.default_rng(0)
-        return np.stack([Schedule.parse([drift]).changed(image, at, generator) for image in PIXELS]).astype(float)
+        return np.stack([Schedule.parse([drift]).change_image(image, at, generator) for image in PIXELS]).astype(float)
 
     plain = PIXELS.astype(float)
     assert (changed("noise:1@2") == plain).all()
@@ -100,7 +100,7 @@ def test_what_each_kind_does_to_pixels() -> None:
 
 @given(strength=st.floats(0, 4), at=st.floats(0, 100), kind=st.sampled_from(["noise", "blur", "contrast"]))
 def test_any_drift_gives_an_image(strength: float, at: float, kind: str) -> None:
-    pixels = Schedule.parse([f"{kind}:{strength:f}@10..60"]).changed(PIXELS[0], at, np.random.default_rng(0))
+    pixels = Schedule.parse([f"{kind}:{strength:f}@10..60"]).change_image(PIXELS[0], at, np.random.default_rng(0))
     assert pixels.dtype == np.uint8 and pixels.shape == PIXELS[0].shape
 
 
@@ -167,7 +167,7 @@ def test_npz(tmp_path: Path) -> None:
 
 def test_numbers_of_an_npz_are_the_names_of_classes_that_are_whole_numbers(tmp_path: Path) -> None:
     """Of 1..5 they would else be one class off; of other names they are indices."""
-    model, y = Signature(MODEL.input, tuple("12345")), 1 + np.arange(50) % 5
+    model, y = ModelSignature(MODEL.input, tuple("12345")), 1 + np.arange(50) % 5
     np.savez(tmp_path / "a.npz", x_test=PIXELS, y_test=y)
     rows = read(tmp_path / "a.npz", model)
     assert [rows.label(int(k)) for k in rows.labels_N] == [str(label) for label in y]
@@ -203,7 +203,9 @@ def test_folder(tmp_path: Path) -> None:
     assert (rows.row(2) == PIXELS[2]).all()
     cropped = ImageInput(height=4, width=4, channels=3, resized=True, crop=0.5)
     (served,) = cropped.from_files([("0.png", pictures.encode_png(PIXELS[0]))], Limits())
-    assert (read(tmp_path, Signature(cropped, ("a", "b"))).row(0) == served).all(), "scaled and cut as the service does"
+    assert (read(tmp_path, ModelSignature(cropped, ("a", "b"))).row(0) == served).all(), (
+        "scaled and cut as the service does"
+    )
     Image.fromarray(PIXELS[1, :, :, 0]).save(tmp_path / "test" / "dog" / "3.webp", lossless=True)
     assert (read(tmp_path / "test", MODEL).row(3) == PIXELS[1]).all(), "classes without a split, and a WebP"
     for path, split, words in (
@@ -214,10 +216,10 @@ def test_folder(tmp_path: Path) -> None:
         with pytest.raises(ReplayError, match=words):
             read(path, MODEL, split)
     with pytest.raises(ReplayError, match=r"0\.png .*; the model takes 9 x 6"):
-        read(tmp_path, Signature(ImageInput(height=9, width=6, channels=1), ("a", "b")))
+        read(tmp_path, ModelSignature(ImageInput(height=9, width=6, channels=1), ("a", "b")))
 
 
-VECTORS = Signature(VectorInput(features=["a", "b"], missing=True), ("a", "b"))
+VECTORS = ModelSignature(VectorInput(features=["a", "b"], missing=True), ("a", "b"))
 VECTOR_ROWS = np.array([[1, 10], [np.nan, 30], [3, 50], [5, 70]])
 
 
@@ -238,7 +240,7 @@ def test_vectors(tmp_path: Path) -> None:
     assert noisy.dtype == np.float32 and np.array_equal(np.isnan(plain), np.isnan(noisy))
     assert np.nanstd(noisy - plain, axis=0) == pytest.approx(rows.deviation_D / 2, rel=0.05)
     with pytest.raises(
-        ReplayError, match="--drift blur is of images, and the model takes vectors; allowed are noise, l"
+        ReplayError, match="--drift blur applies to images, but the model takes vectors; allowed are noise, l"
     ):
         drawn("noise:0.1@0s,blur:1@3s")
 
@@ -250,7 +252,7 @@ def test_vectors(tmp_path: Path) -> None:
             {"x_test": VECTOR_ROWS[:, :1]},
             r"x_test is float64 of shape \(4, 1\); the model takes float32, N x 2, N from",
         ),
-        ({"feature_names": ["b", "a"]}, "feature_names are 'b', 'a'; the model takes 'a', 'b', in this order; bring"),
+        ({"feature_names": ["b", "a"]}, "feature_names are 'b', 'a'; the model takes 'a', 'b'; put"),
         ({"x_test": VECTOR_ROWS * np.inf}, r"x_test at \[0, 0\] \('a'\) is inf"),
         ({"y_test": [0, 1, 2, 0]}, r"holds the label 2; allowed are 0\.\.1"),
     ],
@@ -260,7 +262,7 @@ def test_vectors_that_do_not_fit_are_named(tmp_path: Path, arrays: dict[str, Any
     with pytest.raises(ReplayError, match=words):
         read(tmp_path / "a.npz", VECTORS)
     with pytest.raises(
-        ReplayError, match=r"a folder of images, and the model takes vectors; give an \.npz with x_test"
+        ReplayError, match=r"a folder of images, but the model takes vectors; give an \.npz with x_test"
     ):
         read(tmp_path, VECTORS)
 
@@ -268,9 +270,9 @@ def test_vectors_that_do_not_fit_are_named(tmp_path: Path, arrays: dict[str, Any
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (["--rate", "0"], "argument --rate: '0' is given; allowed is 0.001 to 100000"),
+        (["--rate", "0"], "argument --rate: '0' is not allowed; allowed is 0.001 to 100000"),
         (["--labelled", "1.2"], "allowed is a share, 0 to 1"),
-        (["--delay", "x"], "'x' is no time"),
+        (["--delay", "x"], "'x' is not a time"),
         (["--every", "0"], "any time above 0"),
         (["--speed", "fast"], "or max"),
         (["--seed", "-1"], "whole numbers from 0 on"),

@@ -30,14 +30,14 @@ from trueodds.metrics import CalibrationSums, ece
 from trueodds.replay.caller import Caller
 from trueodds.replay.drift import Schedule
 from trueodds.replay.runner import Replay, ReplayPlan, alarm_text
-from trueodds.replay.source import Signature, read
+from trueodds.replay.source import ModelSignature, read
 from trueodds.replay.stream import Bias, Event, Stream
 from trueodds.reports.schemas import alarm as alarm_schemas
 from trueodds.sums.inputs import Array
 
 CALIBRATOR = Temperature(1.7)
 HEIGHT, WIDTH, CHANNELS = SHAPE
-TAKES = Signature(ImageInput(height=HEIGHT, width=WIDTH, channels=CHANNELS), CLASSES)
+TAKES = ModelSignature(ImageInput(height=HEIGHT, width=WIDTH, channels=CHANNELS), CLASSES)
 
 
 @pytest.fixture
@@ -227,7 +227,7 @@ def test_ctrl_c_ends_it_in_order(folder: Path) -> None:
             out, err = process.communicate(timeout=20)
         report = client.get("/calibration-report").json()
     assert (process.returncode, err) == (130, ""), "".join(lines)
-    assert "stopped: the labels that are due are sent" in out
+    assert "stopping: labels that are due are sent" in out
     images, labels, left = counts(out)
     assert (report["answers"], report["labelled"]) == (images, labels) and images == labels + left
 

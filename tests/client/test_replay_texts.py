@@ -13,13 +13,13 @@ from trueodds.files import write_npz
 from trueodds.inputs import TextInput
 from trueodds.replay import ReplayError
 from trueodds.replay.caller import instance
-from trueodds.replay.drift import Schedule, drifted
-from trueodds.replay.source import Signature, Source, read
+from trueodds.replay.drift import Schedule, change_words
+from trueodds.replay.source import ModelSignature, Source, read
 from trueodds.replay.stream import Event, Stream
 
 BOATS, TEA = "ship sail mast keel " * 50, "cup tea milk pot " * 50
 KIND = TextInput(max_tokens=5, vocabulary_size=6)
-MODEL = Signature(KIND, ("a", "b"))
+MODEL = ModelSignature(KIND, ("a", "b"))
 SOURCE = Source("here", [BOATS, TEA].__getitem__, np.array([0, 1]), ("boats", "tea"), "text")
 
 
@@ -49,8 +49,8 @@ def test_words_are_lost_and_replaced() -> None:
 
 def test_a_word_stays() -> None:
     generator = np.random.default_rng(0)
-    assert drifted("one two", "three", 1.0, 0.0, generator) == "one"
-    assert drifted("one two", "three", 0.0, 1.0, generator) == "three three"
+    assert change_words("one two", "three", 1.0, 0.0, generator) == "one"
+    assert change_words("one two", "three", 0.0, 1.0, generator) == "three three"
 
 
 @pytest.mark.parametrize("entry", ["noise:0.5@0s", "blur:1@0s"])
@@ -72,7 +72,9 @@ def test_texts_of_files(tmp_path: Path) -> None:
         assert source.classes == ("boats", "tea") and source.labels_N.tolist() == [0, 1] and source.noun == "text"
     assert read(tmp_path / "rows", MODEL, "train").labels_N.tolist() == [0]
     table.write_text("words,label\na ship,boats\n")
-    with pytest.raises(ReplayError, match=r"has no column 'text'; it has 'words', 'label'; call that of the texts so"):
+    with pytest.raises(
+        ReplayError, match=r"has no column 'text'; it has 'words', 'label'; give the column of the texts this name"
+    ):
         read(table, MODEL)
     with pytest.raises(ReplayError, match=r"holds no texts; allowed are a \.csv or \.parquet table"):
         read(Path(__file__), MODEL)
@@ -87,5 +89,5 @@ def test_arrays_of_the_pipeline(tmp_path: Path) -> None:
     assert [source.row(n) for n in (0, 1)] == ["ship sail", "cup tea"]
     del arrays["tokenizer"]
     write_npz(tmp_path / "arrays.npz", arrays)
-    with pytest.raises(ReplayError, match="has no tokenizer; expected are the arrays that dvc repro writes, or texts"):
+    with pytest.raises(ReplayError, match="has no tokenizer; expected are the arrays of dvc repro, or texts"):
         read(tmp_path / "arrays.npz", MODEL)

@@ -12,8 +12,8 @@ from pipeline import config, shift, stages
 from pipeline.config import Data, Evaluation
 from pipeline.data import DataError, DataSet
 from pipeline.data.corruptions import COMMON, IMAGENET, NAMES, corrupt
-from pipeline.data.corruptions.source import Computed, Published, find, source_of
-from pipeline.shift import Options
+from pipeline.data.corruptions.image_source import ComputedImages, PublishedImages, find, source_of
+from pipeline.shift import ShiftOptions
 from trueodds.errors import ConfigError
 from trueodds.evaluation import shifted_logits
 from trueodds.logits import Logits
@@ -52,18 +52,18 @@ def test_published_files_are_found_in_either_place(tmp_path: Path, monkeypatch: 
 
 def test_published_rows_are_those_of_the_severity(tmp_path: Path) -> None:
     source = source_of(publish(tmp_path / "CIFAR-10-C"), (images(), labels()), ["fog"], 0)
-    assert isinstance(source, Published) and source.origin["source"] == "published"
+    assert isinstance(source, PublishedImages) and source.origin["source"] == "published"
     assert "published files of CIFAR-10-C" in source.origin["note"]
     np.testing.assert_array_equal(source.images("fog", 3, np.array([0, 7]))[:, 0, 0, 0], [120, 127])
 
 
 def test_without_files_images_are_computed() -> None:
     source = source_of(None, (images(), labels()), COMMON, 3)
-    assert isinstance(source, Computed) and source.origin["table"] == "cifar"
-    assert "frost is of generated textures" in source.origin["note"]
+    assert isinstance(source, ComputedImages) and source.origin["table"] == "cifar"
+    assert "frost uses generated textures" in source.origin["note"]
     some = np.array([4, 9])
     np.testing.assert_array_equal(source.images("frost", 2, some), corrupt(images(), "frost", 2, seed=3)[some])
-    assert Computed(images(2, 64), 0).origin["table"] == IMAGENET.name
+    assert ComputedImages(images(2, 64), 0).origin["table"] == IMAGENET.name
 
 
 def damaged(folder: Path, what: str) -> None:
@@ -87,7 +87,7 @@ def damaged(folder: Path, what: str) -> None:
     [
         (
             "missing",
-            r"fog\.npy does not exist; take it from zenodo.*shift_options\.corruptions, or move the folder away",
+            r"fog\.npy does not exist; get it from zenodo.*shift_options\.corruptions, or move the folder away",
         ),
         ("cut", r"fog\.npy is not a whole \.npy file"),
         (
@@ -134,12 +134,12 @@ def test_published_files_go_through_the_network(tmp_path: Path) -> None:
 
 
 def test_options_are_put_in_order() -> None:
-    assert Options.of({}) == Options(COMMON, (1, 2, 3, 4, 5), None, 0)
-    chosen = Options.of(
+    assert ShiftOptions.of({}) == ShiftOptions(COMMON, (1, 2, 3, 4, 5), None, 0)
+    chosen = ShiftOptions.of(
         {"corruptions": ["snow", "fog", "gaussian_noise"], "severities": [5, 1, 5], "rows": 9, "seed": 2}
     )
-    assert chosen == Options(("gaussian_noise", "snow", "fog"), (1, 5), 9, 2)
-    assert Options.of({"corruptions": ["all"]}).corruptions == NAMES
+    assert chosen == ShiftOptions(("gaussian_noise", "snow", "fog"), (1, 5), 9, 2)
+    assert ShiftOptions.of({"corruptions": ["all"]}).corruptions == NAMES
 
 
 @pytest.mark.parametrize(
@@ -152,8 +152,8 @@ def test_options_are_put_in_order() -> None:
         ),
         ({"corruptions": []}, r"shift_options\.corruptions = \[\]; allowed is a list of names, such as \[fog, snow\]"),
         ({"corruptions": 3}, r"shift_options\.corruptions = 3; allowed is a list of names"),
-        ({"severities": [6]}, r"severity 6 of a corruption; allowed are 1 to 5"),
-        ({"severities": [0, 1]}, r"severity 0 .*the images as they are, is measured anyway"),
+        ({"severities": [6]}, r"severity 6 of a corruption is unknown; allowed are 1 to 5"),
+        ({"severities": [0, 1]}, r"severity 0 .*the unchanged images, is always measured"),
         ({"severities": 3}, r"shift_options\.severities = 3; allowed is a list of whole numbers from 1 to 5"),
         ({"rows": 1}, r"shift_options\.rows = 1; allowed is a whole number from 2"),
         ({"seed": -1}, r"shift_options\.seed = -1; allowed is a whole number from 0"),
@@ -162,7 +162,7 @@ def test_options_are_put_in_order() -> None:
 )
 def test_options_that_cannot_be_meant(options: dict[str, object], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
-        Options.of(options)
+        ShiftOptions.of(options)
 
 
 def test_a_shift_that_is_not_there_and_vectors_are_refused_before_training(workspace: Path) -> None:

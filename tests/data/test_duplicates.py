@@ -48,7 +48,7 @@ def test_counts_are_those_of_comparing_all_pairs(sizes: list[int], values: int, 
             assert found.same[part][other].other_label_N.tolist() == differs
     train = rows["train"]
     assert found.several_labels == sum(any(a == image and b != y for a, b in train) for image, y in train)
-    assert found.repeated == sum(any(a == image for a, _ in train[:k]) for k, (image, _) in enumerate(train))
+    assert found.repeats == sum(any(a == image for a, _ in train[:k]) for k, (image, _) in enumerate(train))
 
 
 @pytest.mark.parametrize(
@@ -90,7 +90,9 @@ def test_a_table_whose_rows_stand_five_times(workspace: Path) -> None:
     assert counts["rows"] == 40 and counts["in_train"]["rows"] > 35 and counts["in_train"]["other_label"] == 0
     assert f"{counts['in_train']['rows']} of 40 test rows, 0 of them with another label" in " ".join(kept.card["notes"])
     assert duplicates.REMEDY in kept.card["notes"] and kept.card["splits"]["test"] == 40
-    with pytest.raises(DataError, match=r"five: 0 of 16 validation rows are no duplicates .* allowed are 2 and more"):
+    with pytest.raises(
+        DataError, match=r"five: only 0 of 16 validation rows are not duplicates .* allowed are at least 2"
+    ):
         data.load(Data(dataset="five", duplicates="leave_out"))
 
 
@@ -198,7 +200,7 @@ def test_near_duplicates_are_counted_and_left_out(workspace: Path) -> None:
     entry = clean.checks["duplicates"]["test"]
     assert entry["left_out"] == 4 and entry["near_train"]["rows"] + entry["near_val"]["rows"] == 3
     assert clean.card["splits"]["test"] == 8 and "near duplicates (distance 4) of" in " ".join(clean.card["notes"])
-    with pytest.raises(DataError, match=r"data.near_duplicates is 4, which is for images, and wine holds vectors"):
+    with pytest.raises(DataError, match=r"data.near_duplicates is 4, which needs images, and wine holds vectors"):
         data.load(Data(dataset="wine", near_duplicates=4))
 
 

@@ -91,9 +91,7 @@ def test_all_files_that_cannot_be_read_are_named_at_once(flowers: Path, monkeypa
         path.write_bytes(path.read_bytes()[:-60])
     with pytest.raises(DataError) as cut:
         data.load(Data(dataset="flowers"))
-    assert "2 of 30 images cannot be read; mend or remove them, or raise data.unreadable_share (now 0)" in str(
-        cut.value
-    )
+    assert "2 of 30 images cannot be read; fix or remove them, or raise data.unreadable_share (now 0)" in str(cut.value)
     assert "daisy/05.png: the image is damaged" in str(cut.value) and "deeper/2.png: the im" in str(cut.value)
     (flowers / "train" / "rose" / "00.png").write_bytes(b"not an image")
     (flowers / "train" / "rose" / "11.png").write_bytes(b"")
@@ -222,10 +220,10 @@ def test_classes_with_a_single_image_or_no_validation_row_are_said(
         [3, 0, 3, 0],
     ]
     alone, validation, test, few = dataset.card["notes"]
-    assert alone == "A single row is all there is of class lily: one split alone has it."
+    assert alone == "The data has a single row of class lily: only one split has it."
     assert validation.startswith("No validation row is left of classes lily, tulip: calibrators are fitted")
     assert test == "No test row is left of classes lily, tulip: the metrics on test rows leave it out."
-    assert few.startswith("Fewer than 10 validation rows are left of classes daisy, rose: on these, calibrators")
+    assert few.startswith("Fewer than 10 validation rows are left of classes daisy, rose: calibrators")
     assert all(f"flowers: {note}" in caplog.text for note in dataset.card["notes"])
     assert data.load(Data()).card["notes"] == []
 
@@ -242,7 +240,7 @@ def test_empty_and_strange_classes(flowers: Path) -> None:
         data.load(Data(dataset="flowers"))
     (flowers / "train" / "tulip").rmdir()
     paint(flowers / "test" / "lily" / "0.png")
-    with pytest.raises(DataError, match=r"has the class 'lily', which train/ does not have; it has daisy, rose"):
+    with pytest.raises(DataError, match=r"has the class 'lily', and train/ does not; train/ has daisy, rose"):
         data.load(Data(dataset="flowers"))
 
 
@@ -255,7 +253,7 @@ def test_no_train_folder(workspace: Path) -> None:
 def test_files_left_out_are_said(flowers: Path, caplog: pytest.LogCaptureFixture) -> None:
     (flowers / "train" / "rose" / "notes.txt").write_text("x")
     data.load(Data(dataset="flowers"))
-    assert "rose: files left out: 1; read are .avif, .bmp, .gif, .heic" in caplog.text
+    assert "rose: files ignored: 1; images are .avif, .bmp, .gif, .heic" in caplog.text
 
 
 def test_no_class_folders(workspace: Path) -> None:

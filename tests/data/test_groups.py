@@ -104,7 +104,7 @@ def test_given_test_rows_that_share_groups_are_said(workspace: Path) -> None:
     np.savez("datasets/own.npz", **arrays | {"who_test": np.repeat([100, *set(range(20))], [3, *[1] * 20])[:10]})  # type: ignore[arg-type]
     shared = data.load(Data(dataset="own", group_column="who"))
     assert shared.checks["groups"]["test"]["shared_rows"] > 3
-    assert any("of 10 test rows are of groups that training rows have, too." in note for note in shared.card["notes"])
+    assert any("of 10 test rows are in groups that also have training rows." in note for note in shared.card["notes"])
     del arrays["who_test"]
     np.savez("datasets/own.npz", **arrays)  # type: ignore[arg-type]
     with pytest.raises(DataError, match=r"data.group_column is 'who', and .* has no array who_test"):
@@ -122,7 +122,7 @@ def test_folders_of_an_image_folder(workspace: Path) -> None:
     with pytest.raises(DataError, match=r"data.group_column is 'person', and .* allowed is 'folder'"):
         data.load(Data(dataset="seen", group_column="person"))
     Image.fromarray(np.zeros((8, 8), np.uint8)).save(workspace / "datasets/seen/train/a/alone.png")
-    with pytest.raises(DataError, match=r"alone.png lies in no folder of a group"):
+    with pytest.raises(DataError, match=r"alone.png is not in the folder of a group"):
         data.load(Data(dataset="seen", group_column="folder"))
 
 
@@ -138,5 +138,5 @@ def test_refusals(workspace: Path) -> None:
     table(workspace / "datasets/gaps.csv", ["p1", "", *["p2"] * 88])
     with pytest.raises(DataError, match=r"gaps.csv, row 3 has no patient \(data.group_column\)"):
         data.load(Data(dataset="gaps", group_column="patient"))
-    with pytest.raises(DataError, match=r"data.group_column is 'patient', and digits is built in"):
+    with pytest.raises(DataError, match=r"data.group_column is 'patient', and the built-in data set digits"):
         data.load(Data(group_column="patient"))

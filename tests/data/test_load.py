@@ -123,7 +123,7 @@ def test_without_a_test_split_one_is_held_out(workspace: Path) -> None:
         ({"x_train": np.zeros((40, 6, 5, 4), np.uint8)}, "1 or 3 channels"),
         ({"x_test": np.zeros((20, 5, 5, 3), np.uint8)}, "test images are 5 x 5 x 3, training images 6 x 5 x 3"),
         ({"class_names": np.array(["cat", "cat"])}, "at least two different names"),
-        ({"class_names": None}, "no array class_names; it holds x_train"),
+        ({"class_names": None}, "no array class_names; the file has x_train"),
         ({"y_test": None}, "no array y_test"),
         ({"class_names": np.array(["cat", {}], dtype=object)}, "without Python objects"),
     ],
@@ -138,7 +138,7 @@ def test_bad_arrays_are_named(workspace: Path, changes: dict[str, Any], message:
 def test_a_cut_off_file_is_refused(workspace: Path) -> None:
     path = own(workspace / "datasets" / "pets.npz")
     path.write_bytes(path.read_bytes()[:-400])
-    with pytest.raises(DataError, match=r"not a whole \.npz"):
+    with pytest.raises(DataError, match=r"not a complete \.npz"):
         data.load(Data(dataset="pets"))
 
 
@@ -172,7 +172,7 @@ def test_stored_data_that_do_not_match_their_card(workspace: Path) -> None:
     data.save(data.load(Data()), workspace / "a")
     data.save(data.load(Data(split_seed=1)), workspace / "b")
     (workspace / "b" / "arrays.npz").replace(workspace / "a" / "arrays.npz")
-    with pytest.raises(DataError, match="does not hold the arrays that"):
+    with pytest.raises(DataError, match="does not hold the arrays of"):
         data.read(workspace / "a")
     with pytest.raises(DataError, match="run the fetch stage first"):
         data.read(workspace / "none")

@@ -22,7 +22,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Everything from 1,000 bytes on is large, and pages are given back after every block of 500 bytes."""
     monkeypatch.setattr(mapped, "MAPPED_FROM", 1000)
     monkeypatch.setattr(mapped, "BLOCK", 500)
-    monkeypatch.setattr(mapped, "KEPT", 0)
+    monkeypatch.setattr(mapped, "RELEASED_AT", 0)
 
 
 def own(path: Path, **changes: Any) -> Path:
@@ -102,7 +102,7 @@ def test_a_disk_without_room_is_named(small: None, tmp_path: Path) -> None:
 def test_few_pages_are_held(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """The process's own count of file pages, over 64 MB that are written, read and drawn from."""
     monkeypatch.setattr(mapped, "MAPPED_FROM", 2**20)
-    monkeypatch.setattr(mapped, "KEPT", 2**22)
+    monkeypatch.setattr(mapped, "RELEASED_AT", 2**22)
     rows = 2**14
     source = mapped.empty((rows, 4096), np.uint8, tmp_path)
     before, most, pages = file_pages(), 0, mapped.Pages(source)

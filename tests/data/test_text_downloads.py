@@ -98,8 +98,10 @@ def test_without_a_network_the_place_is_named(workspace: Path, monkeypatch: pyte
     monkeypatch.setitem(archives.ARCHIVES, "20news-bydate", archive._replace(download=offline))
     with pytest.raises(
         DataError,
-        match=r"is not there: looked for .*20news-bydate/; .*could not be downloaded .*TRUEODDS_DATA=<folder>",
+        match=r"was not found: searched .*20news-bydate/; .*could not be downloaded .*TRUEODDS_DATA=<folder>",
     ):
         data.load(Data(dataset="20news-bydate"))
-    with pytest.raises(DataError, match=r"'20_newsgroups' is not there: .*; fetch http://qwone\.com/.*20news-19997"):
+    with pytest.raises(
+        DataError, match=r"'20_newsgroups' was not found: .*; download http://qwone\.com/.*20news-19997"
+    ):
         data.load(Data(dataset="20_newsgroups"))

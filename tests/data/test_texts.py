@@ -97,7 +97,7 @@ def test_own_texts_in_a_table(tmp_path: Path, suffix: str, caplog: pytest.LogCap
     raw = own.read_table(path, "label")
     assert isinstance(raw.x_train, TextRows) and raw.x_train.texts == ["so, so", "good", "bad"]
     assert raw.classes == ("9", "10") and raw.y_train.tolist() == [1, 0, 1]
-    assert "columns left out beside text and label: 'id'" in caplog.text
+    assert "columns other than text and label are ignored: 'id'" in caplog.text
     with pytest.raises(DataError, match=r"no column 'lable'; it has .*Did you mean 'label'"):
         own.read_table(path, "lable")
 
@@ -130,9 +130,9 @@ def test_vectors_of_words(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("lines", "message"),
     [
-        ("a 1 2 3\nb 1 2\n", r"glove\.txt, line 2: the word 'b' has 2 numbers, those before it 3"),
+        ("a 1 2 3\nb 1 2\n", r"glove\.txt, line 2: the word 'b' has 2 numbers, and earlier words 3"),
         ("a 1 2 3\nb 1 2 3\nc 1 2 3 4\n", r"line 3: the word 'c' has 4 numbers"),
-        ("a 1 2 3\nb 1 x 3\n", r"line 2 has 'x' where a number"),
+        ("a 1 2 3\nb 1 x 3\n", r"line 2 has 'x'; expected a number"),
         ("a 1 2 3\nb 1 inf 3\n", r"line 2 has a number that is not finite"),
         ("a picture\n", r"line 1 is 'a picture.*expected a word and its numbers"),
         ("", r"glove\.txt is empty"),
@@ -170,15 +170,15 @@ def test_trees_in_post_order(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ("(3 (2 It) (4 good)", r"train\.txt, line 2: the brackets are unbalanced, 1 are not closed"),
-        ("(3 (2 It) (4 good)))", r"line 2: the brackets are unbalanced, one is closed that was not opened"),
+        ("(3 (2 It) (4 good)", r"train\.txt, line 2: the brackets are unbalanced: 1 are not closed"),
+        ("(3 (2 It) (4 good)))", r"line 2: the brackets are unbalanced: one is closed that was not opened"),
         ("(3 (2 It) (4 good)) (1 x)", r"line 2: a second tree"),
-        ("(7 (2 It) (4 good))", r"line 2: the label '7' is none of 0 to 4"),
+        ("(7 (2 It) (4 good))", r"line 2: the label '7' is not one of 0 to 4"),
         ("(3 (2 It) (4 good) (1 x))", r"line 2: a node has 3 nodes and 0 words"),
         ("(3 (2 It))", r"line 2: a node has 1 nodes and 0 words"),
         ("(3 so good)", r"line 2: a node has 0 nodes and 2 words"),
-        ("good", r"line 2: 'good' stands in no bracket"),
-        ("(", r"line 2: the label 'nothing' is none"),
+        ("good", r"line 2: 'good' is outside all brackets"),
+        ("(", r"line 2: the label 'nothing' is not one"),
     ],
 )
 def test_lines_that_are_no_trees(tmp_path: Path, line: str, message: str) -> None:
@@ -193,16 +193,16 @@ def test_texts_become_ids(tmp_path: Path) -> None:
     words = encoding.of_texts(train, 5, tmp_path / "glove.txt", seed=0)
     assert words.words == ("[PAD]", "[UNK]", "the", "cat", "end")
     assert words.vectors_VD.tolist() == [[0, 0], [0, 0], [1, 2], [3, 4], [0, 0]]
-    assert words.notes == ("The vectors of the words are those of glove.txt, 2 numbers each; it lacks 1 of 3 words.",)
+    assert words.notes == ("The word vectors are those of glove.txt, 2 numbers each; it lacks 1 of 3 words.",)
     kind = TextInput(max_tokens=5, vocabulary_size=5).with_tokenizer(words.tokenizer.encode())
-    rows = encoding.encoded_texts(train, kind)
+    rows = encoding.encode_texts(train, kind)
     assert rows.dtype == np.int32 and rows.tolist() == [[4, 2, 3, 2, 3, 0], [4, 2, 4, 1, 4, 0], [0] * 6]
     last = kind.model_copy(update={"max_tokens": 2, "truncation_side": "left"})
-    assert encoding.encoded_texts(train, last).tolist() == [[4, 2, 3], [4, 1, 4], [0, 0, 0]]
+    assert encoding.encode_texts(train, last).tolist() == [[4, 2, 3], [4, 1, 4], [0, 0, 0]]
     assert Tokenizer.from_str(words.tokenizer).encode("A CAT").ids == [1, 3]
     drawn = encoding.of_texts(train, 5, None, seed=0)
-    assert drawn.vectors_VD.shape == (5, 100) and not drawn.vectors_VD[0].any() and "at random" in drawn.notes[0]
-    with pytest.raises(DataError, match="have no word"):
+    assert drawn.vectors_VD.shape == (5, 100) and not drawn.vectors_VD[0].any() and "are random" in drawn.notes[0]
+    with pytest.raises(DataError, match="have no words"):
         encoding.of_texts(TextRows(["...", "?"]), 5, None, seed=0)
 
 
@@ -213,7 +213,7 @@ def test_trees_become_nodes(tmp_path: Path) -> None:
     words = encoding.of_trees({"train": train, "test": test}, tmp_path / "glove.txt", seed=0)
     assert words.words == ("[PAD]", "[UNK]", "It", "is", "seen") and not words.tokenizer
     assert words.vectors_VD[[2, 4]].tolist() == [[1, 2], [3, 4]] and abs(words.vectors_VD[[1, 3]]).max() < 0.3
-    assert encoding.encoded_trees(test, words, 4).tolist() == [
+    assert encoding.encode_trees(test, words, 4).tolist() == [
         [[4, -1, -1, 2, 0], [1, -1, -1, 2, 0], [0, 0, 1, 0, 1], [-1] * 5]
     ]
     assert len(encoding.of_trees({"train": train, "test": test}, None, seed=0).words) == 4

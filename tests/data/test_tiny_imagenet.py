@@ -107,7 +107,7 @@ def test_a_folder_that_is_not_whole_is_refused(workspace: Path) -> None:
     with pytest.raises(DataError, match="is empty"):
         data.load(Data(dataset="birds"))
     shutil.rmtree(root / "train" / WNIDS[1] / "images")
-    with pytest.raises(DataError, match=r"n02012849/images holds no image; remove that class or fill it"):
+    with pytest.raises(DataError, match=r"n02012849/images holds no image; add images or remove the class"):
         data.load(Data(dataset="birds"))
 
 

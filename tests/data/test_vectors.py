@@ -81,14 +81,14 @@ def test_whole_numbers_without_names_and_a_column_of_one_value(workspace: Path) 
         ({"x": X.astype(str)}, "x_train is <U"),
         ({"x": X[:0], "y": np.arange(0)}, r"x_train is float32 of shape \(0, 3\); expected images, .* or vectors"),
         ({"x": X[..., None]}, r"x_train is float64 of shape \(40, 3, 1\); expected images, uint8"),
-        ({"feature_names": NAMES[:2]}, r"feature_names has 2 names, and x_train the shape \(40, 3\)"),
+        ({"feature_names": NAMES[:2]}, r"feature_names has 2 names, x_train has shape \(40, 3\)"),
         ({"feature_names": ["a", "b", "a"]}, "the feature 'a' stands twice"),
         ({"feature_names": ["a", "b", " c"]}, "the feature ' c' begins or ends with a space"),
         (
             {"x_test": X[:, :2], "y_test": np.arange(40) % 2},
             r"x_test is float64 of shape \(40, 2\); expected numbers \(rows, 3\)",
         ),
-        ({"y": None}, "no array y_train; it holds x_train, .*"),
+        ({"y": None}, "no array y_train; the file has x_train, .*"),
         ({"x": X * [1, np.nan, 1]}, "no training row has a value of the feature 'income'; leave the column out"),
         ({"y": np.arange(40) % 3}, r"y_train holds the label 2; allowed are 0\.\.1"),
     ],
@@ -150,7 +150,7 @@ def test_the_kind_is_known_before_the_rows_are_read(workspace: Path) -> None:
         "table": "vector", "folder": "image",
     }  # fmt: skip
     (datasets / "cut.npz").write_bytes((datasets / "arrays.npz").read_bytes()[:-300])
-    with pytest.raises(DataError, match=r"cut\.npz is not a whole \.npz"):
+    with pytest.raises(DataError, match=r"cut\.npz is not a complete \.npz"):
         data.kind_of(Data(dataset="cut"))
 
 

@@ -37,7 +37,7 @@ def gone(prefect: Prefect, run: str, seconds: float = 10) -> None:
 
 
 def attempts_that_went_on(prefect: Prefect, run: str) -> int:
-    return sum(line.startswith("going on after epoch") for line in prefect.logs(run).splitlines())
+    return sum(line.startswith("continuing after epoch") for line in prefect.logs(run).splitlines())
 
 
 def retry(prefect: Prefect, run: str) -> None:
@@ -93,7 +93,7 @@ def test_a_worker_that_does_not_poll_is_replaced(prefect: Prefect) -> None:
     process = psutil.Process(read_json(prefect.home / server.STATE / "worker.json")["pid"])
     wait_for(lambda: not process.children(), 60, lambda: f"an earlier run's process lives: {process.children()}")
     process.suspend()
-    assert "hears nothing of it" in prefect.command("pipeline.flows", "up").stdout
+    assert "receives no heartbeat of it" in prefect.command("pipeline.flows", "up").stdout
     assert not process.is_running()
     prefect.completed(prefect.submit(publish="never"))
 
@@ -184,8 +184,8 @@ def test_cancelled_runs_leave_nothing_and_an_idle_worker_takes_other_variables(p
         assert not left, "nobody goes on with a run that was cancelled"
     slot_comes_back(prefect)
     anew = prefect.command("pipeline.flows", "up", TRUEODDS_MODELS=models)
-    assert "worker: started anew, for TRUEODDS_MODELS has changed" in anew.stdout
-    assert "worker: started anew" in prefect.command("pipeline.flows", "up").stdout
+    assert "worker: restarting, because TRUEODDS_MODELS has changed" in anew.stdout
+    assert "worker: restarting" in prefect.command("pipeline.flows", "up").stdout
 
 
 def test_a_run_that_never_begins_is_taken_for_crashed(prefect: Prefect) -> None:

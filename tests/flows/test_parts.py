@@ -217,10 +217,10 @@ def test_four_runs_in_an_hour_leave_the_net_under_judgement_alone(
     assert roles == [versions[0], versions[1], versions[4]], "the newest waits"
     folder, words = train.publish(models, bundles[2], "displace", "run 2 again")
     assert models.version_of("tiny", "shadow") == folder.name == versions[2]
-    assert f"Evidence: displaces {versions[1]}: not known (no service" in words
+    assert f"Evidence: displaces {versions[1]}: unknown (no service" in words
     assert models.changes("tiny")[-1].why.startswith(f"run 2 again; displaces {versions[1]}: not known")
     _, words = train.publish(models, bundles[3], "default", "run 3 again")
-    assert f"Evidence: ends the evidence about {versions[2]}: not known (no service" in words
+    assert f"Evidence: ends the evidence about {versions[2]}: unknown (no service" in words
     change = next(
         change for change in models.changes("tiny") if (change.action, change.after) == ("publish", versions[3])
     )

@@ -61,7 +61,10 @@ def test_from_an_alarm_to_a_verdict(prefect: Prefect, service: tuple[httpx.Clien
     assert submit(prefect, "recalibrate/live", "alarm-7", **alarm) == waiting["id"], "one alarm, one run"
     (again,) = later(prefect)
     assert again["parameters"]["look_again_minutes"] == 20 and again["parameters"]["reason"] == "alarm 7"
-    assert f"looks again at {again['expected_start_time'][:16].replace('T', ' ')} UTC" in waiting["state"]["message"]
+    assert (
+        f"The next run starts at {again['expected_start_time'][:16].replace('T', ' ')} UTC"
+        in waiting["state"]["message"]
+    )
     prefect.post(f"flow_runs/{again['id']}/set_state", {"state": {"type": "FAILED"}, "force": True})
     prefect.completed(submit(prefect, "recalibrate/live", **alarm))
     (again,) = later(prefect)
@@ -89,7 +92,7 @@ def test_from_an_alarm_to_a_verdict(prefect: Prefect, service: tuple[httpx.Clien
     label(client, 10, TRUE, seed=3)
     few = prefect.completed(submit(prefect, "recalibrate/live", **parameters, reason="look again"))
     assert few["state_name"] == "Waits for labels" and "10 fresh labels" in few["state"]["message"]
-    assert "Another run looks again at" in few["state"]["message"]
+    assert "The next run starts at" in few["state"]["message"]
     label(client, 600, TRUE, seed=4)
     asked = len(later(prefect))
     careful = parameters | {"promote": "never"}
@@ -106,7 +109,7 @@ def test_from_an_alarm_to_a_verdict(prefect: Prefect, service: tuple[httpx.Clien
     assert [change.why.split(" on ")[0] for change in promoted] == ["alarm 7: better"]
     until_served(client, second)
     late = prefect.completed(submit(prefect, "recalibrate/live", **alarm))
-    assert late["state_name"] == "Nothing" and "no longer answers" in late["state"]["message"]
+    assert late["state_name"] == "Nothing" and "is no longer served" in late["state"]["message"]
 
     week = submit(prefect, "calibration-report/weekly", service=str(client.base_url))
     assert prefect.completed(week)["state_name"] == "Completed"
@@ -167,7 +170,9 @@ def test_a_service_that_is_away_is_asked_again_and_a_chain_that_fails_is_told(
     ended = prefect.completed(submit(prefect, "recalibrate/live", **away))
     assert ended["state_name"] == "Waiting" and "no service answers at" in ended["state"]["message"]
     (again,) = later(prefect)
-    assert f"looks again at {again['expected_start_time'][:16].replace('T', ' ')} UTC" in ended["state"]["message"]
+    assert (
+        f"The next run starts at {again['expected_start_time'][:16].replace('T', ' ')} UTC" in ended["state"]["message"]
+    )
     prefect.delete(f"flow_runs/{again['id']}")
     count = "trueodds_recalibrations_undecided_total"
     assert f"{count} 0.0" in client.get("/metrics").text
@@ -288,6 +293,6 @@ def test_the_weeks_report_shows_what_there_is() -> None:
     report["trend"] = {"unit": "day", "points": [point, {"start": "x", "answers": 0, "labelled": 0}]}
     text = report_markdown(report, "a week")
     assert "**Alarm: fired.** The ECE exceeds .02." in text and "`trueodds recalibrate`" in text
-    assert "\n\nWhat to look at first:\n\n- 1 of 2 tags is off by more than chance.\n\n**Recalibrate?**" in text
+    assert "\n\nCheck first:\n\n- 1 of 2 tags is off by more than chance.\n\n**Recalibrate?**" in text
     assert "| ECE | 0.1000 | 0.0500 .. 0.2000 |" in text and "| NLL (nats) | 0.5000 |  |" in text
     assert "| 2026-01-05 | 1,234 | 10 | 0.9000 | 0.1200 |  |" in text and text.count("\n| x") == 0

@@ -82,13 +82,13 @@ def test_what_one_machine_has_made_another_takes_and_publishes_to_a_bucket(
     one, other = machines
     first, state = one.train(**store.environment)
     assert state == "COMPLETED" and prefect.stages(first) == dict.fromkeys(STAGES, "Completed")
-    assert "has all that this run made" in prefect.artifacts(first)["remote"]
+    assert "has all outputs of this run" in prefect.artifacts(first)["remote"]
 
     models = {"TRUEODDS_MODELS": URL, "TRUEODDS_MODELS_CACHE": str(tmp_path / "cache")}
     second, state = other.train(**store.environment, **models)
     assert state == "COMPLETED" and prefect.stages(second) == dict.fromkeys(STAGES, "Skipped"), prefect.logs(second)
     assert f"{len(STAGES)} new entries of the run cache" in prefect.logs(second)
-    assert "0 files and 0 entries of the run cache that were not there" in prefect.logs(second)
+    assert "0 new files and 0 new entries of the run cache pushed" in prefect.logs(second)
     assert prefect.artifacts(first)["calibration"] == prefect.artifacts(second)["calibration"]
     assert f"{URL}/" in prefect.artifacts(second)["bundle"] and not other.bundles()
 
@@ -107,9 +107,9 @@ def test_a_remote_that_cannot_be_reached_takes_no_result_away(
     assert state == "COMPLETED", prefect.logs(run)
     assert set(prefect.stages(run).values()) == {"Skipped"} and "bundle" in prefect.artifacts(run)
     words = prefect.artifacts(run)["remote"]
-    assert words.startswith("DVC's remote shared does not have what this run made: ")
-    assert "start the run again: its stages are skipped, and it gives them to the remote" in words
-    assert words.strip() in prefect.logs(run) and "The run goes on without it" in prefect.logs(run)
+    assert words.startswith("DVC's remote shared does not have the outputs of this run: ")
+    assert "repeat the run: its stages are skipped and its outputs are pushed" in words
+    assert words.strip() in prefect.logs(run) and "The run continues without it" in prefect.logs(run)
 
 
 @pytest.mark.parametrize("verb", ["take", "give"])

@@ -111,7 +111,7 @@ def test_a_queued_run_takes_what_is_there_when_it_starts(prefect: Prefect) -> No
         params.write_text(before)
         code.unlink(missing_ok=True)
     asked = datetime.fromisoformat(record["created"])
-    assert f"asked for at {asked:%Y-%m-%d %H:%M:%S} UTC; takes code, params.yaml and data as they are now" in (
+    assert f"requested at {asked:%Y-%m-%d %H:%M:%S} UTC; uses the current code, params.yaml and data" in (
         log := prefect.logs(queued)
     )
     assert "with uncommitted changes and 1 new files" in log
@@ -203,4 +203,4 @@ def test_registering_again_changes_nothing(prefect: Prefect) -> None:
     assert {one["name"] for one in before[0]} >= {server.silent_runs()["name"], server.pending_runs()["name"]}
     prefect.command("pipeline.flows", "register")
     assert (prefect.post("automations/filter", {}), prefect.get("work_pools/gpu")["id"]) == before
-    assert "runs already" in prefect.command("pipeline.flows", "up").stdout
+    assert "already running" in prefect.command("pipeline.flows", "up").stdout

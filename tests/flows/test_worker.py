@@ -42,4 +42,4 @@ def test_a_worker_that_hangs_with_a_flow_that_has_ended_is_idle(capsys: pytest.C
             assert time.monotonic() - begin < 20
             time.sleep(0.02)
         server._stop_idle(process, "a test")
-    assert "worker: started anew, for a test" in capsys.readouterr().out
+    assert "worker: restarting, because a test" in capsys.readouterr().out

@@ -13,7 +13,7 @@ from numpy.testing import assert_allclose
 import trueodds
 from tests.importing.models import Linear
 from trueodds import calibrators, cli, metrics
-from trueodds.calibrators.held_out import stratified
+from trueodds.calibrators.held_out import stratified_folds
 from trueodds.importing.calibrate import compare, read_logits
 from trueodds.importing.errors import LabelledRowsError
 from trueodds.logits import Logits
@@ -36,7 +36,7 @@ def csv(path: Path, header: str = "cat,dog,hare,label", logits: np.ndarray = Z) 
 
 def test_candidates_are_measured_on_rows_that_they_have_not_seen() -> None:
     comparison = compare(Logits(Z, Y), None, ["identity", "temperature"])
-    p, fold = np.empty(Z.shape), stratified(Y, 5)
+    p, fold = np.empty(Z.shape), stratified_folds(Y, 5)
     for k in range(5):
         p[fold == k] = calibrators.fit(Z[fold != k], Y[fold != k], "temperature")(Z[fold == k])
     assert [each.name for each in comparison.table] == ["temperature"] and comparison.folds == 5
@@ -134,11 +134,11 @@ def test_bad_arrays(
         (["names.csv"], "unknown label 'hare'; allowed: cat, dog, 2."),
         (["none.csv"], "has no column 'label'"),
         (["one.csv", "--probabilities"], "has one column, 'spam', beside the labels; give one for each class"),
-        (["z.npy"], "z.npy holds one array; name the file of its labels: --labels labels.npy"),
+        (["z.npy"], "z.npy holds one array; give the file of its labels: --labels labels.npy"),
         (["z.npy", "--labels", "y.npy"], "y.npy does not exist; expected an .npz"),
         (["good.csv", "--labels", "y.npy"], "good.csv holds its labels; leave out --labels"),
         (["names.csv", "--onnx", "m.onnx", "--probabilities"], "leave out --probabilities"),
-        (["good.csv", "--onnx", "a.txt"], "a.txt is no ONNX model"),
+        (["good.csv", "--onnx", "a.txt"], "a.txt is not an ONNX model"),
     ],
 )
 def test_bad_words(
@@ -159,7 +159,7 @@ def test_labels_from_1_on_are_refused_until_it_is_said(tmp_path: Path) -> None:
     """Issue: 1 and 2 of three classes were read as indices, because the third happens to be absent."""
     path = tmp_path / "a.npz"
     np.savez(path, logits=Z, labels=Y % 2 + 1)
-    with pytest.raises(LabelledRowsError, match="has labels from 1 to 2 of 3 classes, and none is 0; say which number"):
+    with pytest.raises(LabelledRowsError, match="has labels from 1 to 2 of 3 classes, and none is 0; give the number"):
         read_logits(path, "label")
     for first in (0, 1):
         assert (read_logits(path, "label", first=first).rows.labels_N == Y % 2 + 1 - first).all()

@@ -72,7 +72,9 @@ def test_a_folder_of_images_of_any_size(tmp_path: Path, capsys: pytest.CaptureFi
     broken = tmp_path / "photos" / "class1" / "broken.jpg"
     broken.write_bytes(b"no image")
     assert command(*words) == 1
-    assert f"1 of 121 images cannot be read; mend or remove them:\n  {broken}: not an image" in capsys.readouterr().err
+    assert (
+        f"1 of 121 images cannot be read; repair or remove them:\n  {broken}: not an image" in capsys.readouterr().err
+    )
 
 
 def test_a_table_with_a_test_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -11,16 +11,16 @@ import pytest
 from onnx import helper, numpy_helper
 
 from tests.importing.models import Linear, float_tensor, graph_of, images, vectors
-from trueodds.importing.options import Options, Preprocessing
+from trueodds.importing.options import ImportOptions, Preprocessing
 from trueodds.importing.rewriting import ServableModel, convert
-from trueodds.importing.rows import LabelledRows
+from trueodds.importing.rows import ImportRows
 from trueodds.inputs import Input
 
 ROWS = 40
 
 
-def rows(x: npt.NDArray[np.generic], **names: tuple[str, ...]) -> LabelledRows:
-    return LabelledRows("rows", x, np.zeros(len(x), np.int64), **names)
+def rows(x: npt.NDArray[np.generic], **names: tuple[str, ...]) -> ImportRows:
+    return ImportRows("rows", x, np.zeros(len(x), np.int64), **names)
 
 
 def scored(converted: ServableModel, x: npt.NDArray[np.generic]) -> npt.NDArray[np.float32]:
@@ -48,7 +48,7 @@ def test_pixels_are_normalised_and_ordered_in_the_graph(
 ) -> None:
     model, x = Linear(layout, channels, type=type, batch=batch), images(ROWS, channels)
     mean, std = np.array([0.4, 0.5, 0.6][:channels]), np.array([0.2, 0.3, 0.4][:channels])
-    options = Options(preprocessing=Preprocessing.of({"mean": mean.tolist(), "std": std.tolist()}))
+    options = ImportOptions(preprocessing=Preprocessing.of({"mean": mean.tolist(), "std": std.tolist()}))
     converted = convert(model.write(tmp_path / "m.onnx"), rows(x), options)
     taken = (x / 255 - mean) / std
     expected = model.logits(taken.transpose(0, 3, 1, 2) if layout == "NCHW" else taken)
@@ -59,7 +59,7 @@ def test_pixels_are_normalised_and_ordered_in_the_graph(
 @pytest.mark.parametrize("layout", ["NCHW", "NHWC"])
 def test_a_graph_of_uint8_pixels_needs_no_preprocessing(layout: str, tmp_path: Path) -> None:
     model, x = Linear(layout, 3, type="uint8"), images(ROWS, 3)
-    converted = convert(model.write(tmp_path / "m.onnx"), rows(x), Options())
+    converted = convert(model.write(tmp_path / "m.onnx"), rows(x), ImportOptions())
     assert np.allclose(
         scored(converted, x), model.logits(x.transpose(0, 3, 1, 2) if layout == "NCHW" else x), rtol=1e-4
     )
@@ -67,7 +67,7 @@ def test_a_graph_of_uint8_pixels_needs_no_preprocessing(layout: str, tmp_path: P
 
 def test_the_rows_may_have_their_channels_first(tmp_path: Path) -> None:
     model, x = Linear("NCHW", 3, type="uint8"), images(ROWS, 3)
-    converted = convert(model.write(tmp_path / "m.onnx"), rows(x.transpose(0, 3, 1, 2)), Options())
+    converted = convert(model.write(tmp_path / "m.onnx"), rows(x.transpose(0, 3, 1, 2)), ImportOptions())
     assert converted.kind.shape == (4, 4, 3)
 
 
@@ -75,7 +75,7 @@ def test_the_rows_may_have_their_channels_first(tmp_path: Path) -> None:
 @pytest.mark.parametrize("head", ["logits", "probabilities", "logit", "probability"])
 def test_probabilities_become_logarithms_and_one_column_two(head: str, type: str, tmp_path: Path) -> None:
     model, x = Linear(type=type, head=head), np.round(vectors(ROWS))
-    converted = convert(model.write(tmp_path / "m.onnx"), rows(x), Options())
+    converted = convert(model.write(tmp_path / "m.onnx"), rows(x), ImportOptions())
     z_NC = model.logits(x)
     # Of a float32 sigmoid near 1 the digits are gone: probabilities are compared, not their logarithms.
     assert np.allclose(softmax(scored(converted, x).astype(np.float64)), softmax(z_NC), atol=1e-6)
@@ -90,7 +90,7 @@ def test_probabilities_become_logarithms_and_one_column_two(head: str, type: str
 def test_the_logarithm_of_nothing_is_finite_and_said(tmp_path: Path) -> None:
     """float32's sigmoid is exactly 1 from 17 on."""
     model, x = Linear(head="probability"), vectors(ROWS) * 100
-    converted = convert(model.write(tmp_path / "m.onnx"), rows(x), Options())
+    converted = convert(model.write(tmp_path / "m.onnx"), rows(x), ImportOptions())
     assert np.isfinite(scored(converted, x)).all()
     assert "are exactly 0 or 1" in converted.notes[1]
 
@@ -99,7 +99,7 @@ def test_a_column_that_only_looked_like_probabilities_is_no_number_later(tmp_pat
     """A logit that lies in [0, 1] on the sample of rows: beyond, it must not pass for a sure answer."""
     node = helper.make_node("Identity", ["x"], ["y"])
     (tmp_path / "m.onnx").write_bytes(graph_of([node], [float_tensor("x", ["N", 1])], [float_tensor("y", ["N", 1])]))
-    converted = convert(tmp_path / "m.onnx", rows(np.linspace(0, 1, ROWS, dtype=np.float32)[:, None]), Options())
+    converted = convert(tmp_path / "m.onnx", rows(np.linspace(0, 1, ROWS, dtype=np.float32)[:, None]), ImportOptions())
     logits_NC = scored(converted, np.array([[0.25], [1.5], [-0.5]], np.float32))
     assert np.allclose(logits_NC[0], np.log([0.75, 0.25])) and np.isnan(logits_NC[1:]).any(axis=1).all()
 
@@ -108,7 +108,7 @@ def test_columns_that_are_inputs_are_the_features_by_name(tmp_path: Path) -> Non
     model = Linear(columns=("age", "income", "debt"), features=3)
     x = vectors(ROWS, 3)
     swapped = rows(x[:, [2, 0, 1]], features=("debt", "age", "income"))
-    converted = convert(model.write(tmp_path / "m.onnx"), swapped, Options())
+    converted = convert(model.write(tmp_path / "m.onnx"), swapped, ImportOptions())
     kind: Input = converted.kind
     assert kind.kind == "vector" and kind.features == ["age", "income", "debt"]
     assert np.allclose(scored(converted, x), model.logits(x), atol=1e-4)
@@ -116,7 +116,7 @@ def test_columns_that_are_inputs_are_the_features_by_name(tmp_path: Path) -> Non
 
 def test_features_can_be_normalised(tmp_path: Path) -> None:
     model, x = Linear(), vectors(ROWS)
-    options = Options(preprocessing=Preprocessing.parse("{mean: [1, 2, 3, 4, 5], std: 2}"))
+    options = ImportOptions(preprocessing=Preprocessing.parse("{mean: [1, 2, 3, 4, 5], std: 2}"))
     converted = convert(model.write(tmp_path / "m.onnx"), rows(x), options)
     assert np.allclose(scored(converted, x), model.logits((x - [1, 2, 3, 4, 5]) / 2), atol=1e-4)
     assert converted.kind.kind == "vector" and converted.kind.features == ["x0", "x1", "x2", "x3", "x4"]
@@ -124,14 +124,14 @@ def test_features_can_be_normalised(tmp_path: Path) -> None:
 
 def test_an_output_is_chosen_among_several(tmp_path: Path) -> None:
     model, x = Linear(head="probabilities", more_outputs={"scores": ["N", 3]}), vectors(ROWS)
-    converted = convert(model.write(tmp_path / "m.onnx"), rows(x), Options(output="scores"))
+    converted = convert(model.write(tmp_path / "m.onnx"), rows(x), ImportOptions(output="scores"))
     assert np.allclose(scored(converted, x), model.logits(x), atol=1e-4) and not converted.notes
     assert "'scores' float32" in str(converted.origin["output"])
 
 
 def test_equal_files_make_equal_models(tmp_path: Path) -> None:
     model, x = Linear("NCHW", 1).write(tmp_path / "m.onnx"), images(ROWS)
-    options = Options(preprocessing=Preprocessing.parse("unit"))
+    options = ImportOptions(preprocessing=Preprocessing.parse("unit"))
     assert convert(model, rows(x), options).data == convert(model, rows(x), options).data
 
 
@@ -146,4 +146,4 @@ def test_shapes_that_hold_the_batch_follow_the_rows(batch: int, rest: list[int],
     taken, given = float_tensor("x", [batch, 5]), float_tensor("y", [batch, 5])
     (tmp_path / "m.onnx").write_bytes(graph_of(nodes, [taken], [given], [] if as_node else [shape]))
     x = vectors(ROWS)
-    assert np.array_equal(scored(convert(tmp_path / "m.onnx", rows(x), Options()), x), x)
+    assert np.array_equal(scored(convert(tmp_path / "m.onnx", rows(x), ImportOptions()), x), x)

@@ -35,7 +35,7 @@ def test_a_class_swap_is_found(tmp_path: Path, capsys: pytest.CaptureFixture[str
     np.save(tmp_path / "p.npy", p_NC[:, [2, 0, 1]])  # the maker's columns: of its classes a, b, c
     assert imported(tmp_path) == 1
     error = capsys.readouterr().err
-    assert "its columns are those of the outputs in another order. If they are 'a', 'b', 'c', say --cl" in error
+    assert "its columns are those of the outputs in another order. If they are 'a', 'b', 'c', use --cl" in error
     assert "--classes b,c,a, the order of the model's outputs, and give --expected as a table whose header" in error
     (tmp_path / "p.csv").write_text("\n".join(["a,c,b", *(f"{a},{c},{b}" for b, c, a in p_NC)]) + "\n")
     table = ["--expected", str(tmp_path / "p.csv")]
@@ -47,18 +47,20 @@ def test_a_class_swap_is_found(tmp_path: Path, capsys: pytest.CaptureFixture[str
     assert "p.npz has 79 rows, and " in capsys.readouterr().err
     np.savez(tmp_path / "p.npz", p=np.log(p_NC + 1e-3))
     assert imported(tmp_path, "--expected", str(tmp_path / "p.npz")) == 1
-    assert "no probabilities; give what the model's maker computes for these rows" in capsys.readouterr().err
+    assert (
+        "not probabilities; give the probabilities that the model's maker computes for these" in capsys.readouterr().err
+    )
 
 
 def test_another_preprocessing_is_found(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     x = images(80, 3)
     written(tmp_path, Linear("NCHW", 3), x, ((x / 255 - 0.5) / 0.5).transpose(0, 3, 1, 2))
     assert imported(tmp_path, "--preprocess", "unit") == 1
-    assert "the preprocessing is another. Say: --preprocess '{mean: 0.5, std: 0.5}'" in capsys.readouterr().err
+    assert "the preprocessing differs. Use --preprocess '{mean: 0.5, std: 0.5}'" in capsys.readouterr().err
     assert imported(tmp_path, "--preprocess", "{mean: 0.5, std: 0.5}") == 0, capsys.readouterr().err
     np.save(tmp_path / "p.npy", np.load(tmp_path / "p.npy")[::-1])
     assert imported(tmp_path, "--preprocess", "unit") == 1
-    assert "no order of the classes explains it; compare the preprocessing" in capsys.readouterr().err
+    assert "no order of the classes explains it; check the preprocessing" in capsys.readouterr().err
 
 
 def test_logits_that_look_like_probabilities(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -69,4 +71,4 @@ def test_logits_that_look_like_probabilities(tmp_path: Path, capsys: pytest.Capt
     np.savez(tmp_path / "rows.npz", x=x, y=np.arange(80) % 3)
     np.save(tmp_path / "p.npy", softmax(x.astype(float)))
     assert imported(tmp_path) == 1
-    assert "the output holds logits that were taken for probabilities. Cure: append a soft" in capsys.readouterr().err
+    assert "logits were read as probabilities: append a soft" in capsys.readouterr().err

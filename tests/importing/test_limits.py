@@ -66,7 +66,9 @@ def test_a_loop_that_does_not_end(place: Path, capfd: pytest.CaptureFixture[str]
     endless(place / "m.onnx")
     assert command(*WORDS, "--seconds", 0.6, trusted=False) == 1
     refused = capfd.readouterr()
-    assert "running m.onnx on some of the rows made no progress in 0.6 s, the limit; nothing was" in refused.err
+    assert (
+        "running m.onnx on some of the rows made no progress in 0.6 s, which is the limit; nothing was" in refused.err
+    )
     assert "allow more time: --seconds N" in refused.err and "answers now" not in refused.out
     assert sorted(path.name for path in place.iterdir()) == ["m.onnx", "rows.npz"]
 
@@ -75,7 +77,10 @@ def test_a_model_that_takes_too_much_memory(place: Path, capfd: pytest.CaptureFi
     greedy(place / "m.onnx")
     assert command(*WORDS, "--memory", 0.7, trusted=False) == 1
     refused = capfd.readouterr()
-    assert "running m.onnx on some of the rows took more than 0.7 GB of memory, the limit; nothing was" in refused.err
+    assert (
+        "running m.onnx on some of the rows took more than 0.7 GB of memory, which is the limit; nothing was"
+        in refused.err
+    )
     assert sorted(path.name for path in place.iterdir()) == ["m.onnx", "rows.npz"]
 
 
@@ -91,6 +96,6 @@ def test_files_as_they_should_be_and_garbage(place: Path, capfd: pytest.CaptureF
     (place / "m.onnx").write_bytes(np.random.default_rng(0).bytes(5000))
     before = (place / "imported/m/bundle/card.json").read_bytes()
     assert command(*WORDS, trusted=False) == 1
-    assert "m.onnx is no ONNX model: export the model to ONNX first" in capfd.readouterr().err
+    assert "m.onnx is not an ONNX model: export the model to ONNX first" in capfd.readouterr().err
     assert (place / "imported/m/bundle/card.json").read_bytes() == before
     assert [path.name for path in Path("imported").iterdir()] == ["m"]

@@ -17,7 +17,7 @@ from trueodds.bundle.bundle import same_answers
 from trueodds.calibrators import Temperature
 from trueodds.importing import folding
 from trueodds.importing.errors import ModelFileError
-from trueodds.importing.options import Options
+from trueodds.importing.options import ImportOptions
 from trueodds.importing.rewriting import convert, session
 
 X = vectors(40)
@@ -54,7 +54,7 @@ def boosted(path: Path, names: tuple[str, ...] = ("b", "c", "a")) -> None:
 @pytest.mark.parametrize(("ir", "opset"), [(3, 7), (3, 8), (4, 9), (6, 11), (7, 13)])
 def test_an_old_file_answers_as_before(ir: int, opset: int, batch: Any, tmp_path: Path) -> None:
     model = old(tmp_path / "m.onnx", ir, opset, batch=batch)
-    converted = convert(tmp_path / "m.onnx", rows(X), Options())
+    converted = convert(tmp_path / "m.onnx", rows(X), ImportOptions())
     assert np.allclose(softmax(scored(converted, X).astype(float)), softmax(model.logits(X)), atol=1e-5)
     assert onnx.ModelProto.FromString(converted.data).ir_version >= 8
     assert not any("compared" in note for note in converted.notes)
@@ -62,7 +62,7 @@ def test_an_old_file_answers_as_before(ir: int, opset: int, batch: Any, tmp_path
 
 def test_a_zip_map_is_compared_by_its_labels(tmp_path: Path) -> None:
     boosted(tmp_path / "m.onnx")
-    converted = convert(tmp_path / "m.onnx", rows(X), Options())
+    converted = convert(tmp_path / "m.onnx", rows(X), ImportOptions())
     assert converted.labels == ("b", "c", "a") and not any("compared" in note for note in converted.notes)
 
 
@@ -76,7 +76,7 @@ def test_what_conversion_changes_is_refused(tmp_path: Path, monkeypatch: pytest.
 
     monkeypatch.setattr(onnx.version_converter, "convert_version", wrong)
     with pytest.raises(ModelFileError, match=r"after conversion to a current format its answers differ by 0\.\d+; exp"):
-        convert(tmp_path / "m.onnx", rows(X), Options())
+        convert(tmp_path / "m.onnx", rows(X), ImportOptions())
 
 
 def test_an_old_file_takes_a_calibrator(tmp_path: Path) -> None:
@@ -109,12 +109,14 @@ def test_rows_are_compared_in_probabilities(tmp_path: Path) -> None:
     """The logarithm of 1e-6 moves by 0.1 with the last digit of a sum: the row's answer is the same."""
     x = np.tile(np.array([[0, 12, 12]], np.float32), (40, 1)) + vectors(40, 3) / 10
     noisy(tmp_path / "m.onnx", 1e-6)
-    converted = convert(tmp_path / "m.onnx", rows(x), Options())
+    converted = convert(tmp_path / "m.onnx", rows(x), ImportOptions())
     alone_NC, together_NC = scored(converted, x[:1]), scored(converted, x)[:1]
     assert np.abs(alone_NC - together_NC).max() > 0.05 and same_answers(alone_NC, together_NC)
     noisy(tmp_path / "m.onnx", 0.05)
-    with pytest.raises(ModelFileError, match=r"the probabilities of a row depend on the rows beside it \(by 0.03"):
-        convert(tmp_path / "m.onnx", rows(x), Options())
+    with pytest.raises(
+        ModelFileError, match=r"the probabilities of a row depend on the other rows of its batch \(by 0.03"
+    ):
+        convert(tmp_path / "m.onnx", rows(x), ImportOptions())
 
 
 def test_logits_stay_compared_as_such() -> None:

@@ -15,13 +15,13 @@ from onnx import TensorProto, helper, numpy_helper
 from tests.importing.models import Linear, float_tensor, graph_of, images, labels_of, vectors
 from trueodds.errors import UserError
 from trueodds.importing import importer, rows
-from trueodds.importing.options import Options, Preprocessing
+from trueodds.importing.options import ImportOptions, Preprocessing
 from trueodds.importing.rewriting import convert, session
-from trueodds.importing.rows import LabelledRows
+from trueodds.importing.rows import ImportRows
 
 
-def preprocessed(how: str) -> Options:
-    return Options(preprocessing=Preprocessing.parse(how))
+def preprocessed(how: str) -> ImportOptions:
+    return ImportOptions(preprocessing=Preprocessing.parse(how))
 
 
 UNIT = preprocessed("unit")
@@ -88,52 +88,57 @@ def labels_alone(path: Path) -> None:
 
 X, PIXELS = vectors(40), images(40, 3)
 FILES = [
-    (save(b""), X, Options(), "m.onnx is empty; export the model to ONNX first"),
-    (save(b"hello"), X, Options(), "is no ONNX model: export the model to ONNX first"),
-    (save(b"PK\x03\x04 archive"), X, Options(), "a zip archive, as torch.save writes; export the model with"),
-    (save(b"\x80\x04 pickle"), X, Options(), "a Python pickle; convert the model, scikit-learn's with skl2onnx"),
-    (external, X, Options(), "keeps weights in weights.bin, which is not beside it; copy weights.bin into"),
-    (save(graph_of([relu(domain="acme")], [NAMES["x"]], [NAMES["y"]], opsets={"": 17, "acme": 1})), X, Options(),
-     "has operators of its own that onnxruntime does not bring: acme.Relu; export the model with ONNX's own"),
+    (save(b""), X, ImportOptions(), "m.onnx is empty; export the model to ONNX first"),
+    (save(b"hello"), X, ImportOptions(), "is not an ONNX model: export the model to ONNX first"),
+    (save(b"PK\x03\x04 archive"), X, ImportOptions(), "a zip archive, as torch.save writes; export the model with"),
+    (save(b"\x80\x04 pickle"), X, ImportOptions(), "a Python pickle; convert the model, scikit-learn's with skl2onnx"),
+    (external, X, ImportOptions(),
+     "stores weights in weights.bin, which is not in the same folder; copy weights.bin into"),
+    (save(graph_of([relu(domain="acme")], [NAMES["x"]], [NAMES["y"]], opsets={"": 17, "acme": 1})), X, ImportOptions(),
+     "has custom operators that onnxruntime does not support: acme.Relu; export the model with ONNX's own"),
     (save(graph_of([relu(domain="ai.onnx.contrib", operator="StringUpper")], [NAMES["x"]], [NAMES["y"]],
-                   opsets={"": 17, "ai.onnx.contrib": 1})), X, Options(),
+                   opsets={"": 17, "ai.onnx.contrib": 1})), X, ImportOptions(),
      "has operators of the package onnxruntime-extensions, which no service loads: ai.onnx.contrib.StringUpper;"),
-    (save(graph_of([relu(operator="Foo")], [NAMES["x"]], [NAMES["y"]])), X, Options(), "Foo"),
-    (Linear(opset=99).write, X, Options(), "is of opset 99; the installed onnxruntime"),
-    (Linear(ir=99).write, X, Options(), "is of IR version 99; the installed onnxruntime"),
-    (two_inputs, X, Options(), "takes 2 inputs: 'x' float32 [?, 5]; 'z' float32 [?, 5]; a served model takes one"),
-    (texts, X, Options(), "takes 'x' string [?, 1]; allowed are numbers"),
-    (Linear().write, X, Options(input="image"), "image is expected (by --input, or as the kind of the rows), but"),
-    (Linear(more_outputs={"raw": ["N", 3]}).write, X, Options(),
+    (save(graph_of([relu(operator="Foo")], [NAMES["x"]], [NAMES["y"]])), X, ImportOptions(), "Foo"),
+    (Linear(opset=99).write, X, ImportOptions(), "has opset 99; the installed onnxruntime"),
+    (Linear(ir=99).write, X, ImportOptions(), "has IR version 99; the installed onnxruntime"),
+    (two_inputs, X, ImportOptions(),
+     "takes 2 inputs: 'x' float32 [?, 5]; 'z' float32 [?, 5]; a served model takes one input"),
+    (texts, X, ImportOptions(), "takes 'x' string [?, 1]; allowed are numbers"),
+    (Linear().write, X, ImportOptions(input="image"),
+     "image is expected (by --input, or as the kind of the rows), but"),
+    (Linear(more_outputs={"raw": ["N", 3]}).write, X, ImportOptions(),
      "has 2 outputs that may be logits or probabilities: 'z' float32 [32, 3]; 'raw' float32 [32, 3]; choose one: --ou"),
-    (Linear(more_outputs={"raw": ["N", 3]}).write, X, Options(output="row"), "no output 'row'; it has 'z' float32"),
-    (labels_alone, X, Options(), "has no output of float numbers, but 'y' int64 [?]; export its"),
-    (sigmoids, X, Options(), "each value of 'y' lies in [0, 1], and rows sum to"),
-    (expanding, X, Options(), "its batch of 1 is fixed inside the graph too: export it with a dynamic batch"),
-    (mixing, X, Options(), "the logits of a row depend on the rows beside it"),
-    (Linear("NCHW", 3).write, PIXELS, Options(), "say what makes the one of the other: --preprocess imagenet, unit"),
+    (Linear(more_outputs={"raw": ["N", 3]}).write, X, ImportOptions(output="row"),
+     "no output 'row'; it has 'z' float32"),
+    (labels_alone, X, ImportOptions(), "has no output of float numbers, but 'y' int64 [?]; export its"),
+    (sigmoids, X, ImportOptions(), "each value of 'y' lies in [0, 1], and rows sum to"),
+    (expanding, X, ImportOptions(), "its batch of 1 is also fixed inside the graph: export it with a dynamic batch"),
+    (mixing, X, ImportOptions(), "the logits of a row depend on the other rows of its batch"),
+    (Linear("NCHW", 3).write, PIXELS, ImportOptions(), "give the preprocessing: --preprocess imagenet, unit"),
     (Linear("NCHW", 3).write, PIXELS[:, :3], UNIT, "takes rows of shape (4, 4, 3)"),
     (Linear("NCHW", 3).write, PIXELS / 255, UNIT, "allowed are whole numbers 0..255. Send pixels as they"),
     (Linear("NCHW", 3).write, X, UNIT, "expected images, N x height x width x channels (1 or 3), pixels"),
-    (Linear("NCHW", 3).write, PIXELS, preprocessed("{size: 8}"), "size is 8, and"),
+    (Linear("NCHW", 3).write, PIXELS, preprocessed("{size: 8}"), "size is 8, but"),
     (Linear("NCHW", 3).write, PIXELS, preprocessed("{mean: [0, 0]}"), "mean has 2 numbers"),
     (Linear("NHWC", 3, type="uint8").write, PIXELS, preprocessed("imagenet"),
-     "uint8 [?, 4, 4, 3], whole numbers, and --preprocess makes fractions, which would be cut off: leave --preprocess"),
-    (Linear("NHWC", 3, type="uint8").write, PIXELS, preprocessed("{crop: 0.9}"), "say {scale: 1} in it where"),
+     "uint8 [?, 4, 4, 3], whole numbers, and --preprocess makes fractions, which would be cut off: remove --preprocess"),
+    (Linear("NHWC", 3, type="uint8").write, PIXELS, preprocessed("{crop: 0.9}"),
+     "if it has only a size or a crop, add {scale: 1}"),
     (Linear(type="int64").write, np.rint(X), preprocessed("{mean: 0.5}"), "and --preprocess makes fractions, which"),
-    (Linear(type="int64").write, X, Options(), "whole numbers, and rows holds"),
-    (Linear().write, vectors(40, 4), Options(), "has 4 features in each row, and"),
-    (Linear().write, PIXELS, Options(), "takes vectors, 'x' float32 [?, 5]; rows holds an array of shape"),
+    (Linear(type="int64").write, X, ImportOptions(), "whole numbers, and rows holds"),
+    (Linear().write, vectors(40, 4), ImportOptions(), "has 4 features in each row, and"),
+    (Linear().write, PIXELS, ImportOptions(), "takes vectors, 'x' float32 [?, 5]; rows holds an array of shape"),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize(("write", "x", "options", "message"), FILES, ids=range(len(FILES)))
 def test_a_file_that_cannot_be_imported(
-    write: Callable[[Path], object], x: npt.NDArray[np.generic], options: Options, message: str, tmp_path: Path
+    write: Callable[[Path], object], x: npt.NDArray[np.generic], options: ImportOptions, message: str, tmp_path: Path
 ) -> None:
     write(path := tmp_path / "m.onnx")
     with pytest.raises(UserError) as refusal:
-        convert(path, LabelledRows("rows", x, np.zeros(len(x), np.int64)), options)
+        convert(path, ImportRows("rows", x, np.zeros(len(x), np.int64)), options)
     assert message in str(refusal.value)
 
 
@@ -174,14 +179,14 @@ COLUMNS = "a,b,label\n"
         (
             "t.csv",
             COLUMNS + "1,x,0\n",
-            "row 2, column 'b' holds 'x'; allowed are numbers, and nothing for a missing one",
+            "row 2, column 'b' holds 'x'; allowed are numbers, and an empty cell for a missing one",
         ),
         ("t.csv", COLUMNS + "1,2,0\n1,2,\n", "row 3 has no label; take out rows without one"),
         ("t.csv", "a,a,label\n1,2,0\n", "has the column 'a' twice"),
         ("t.csv", "label\n1\n", "has no column but 'label'"),
         ("t.csv", COLUMNS, "holds no rows"),
         ("t.txt", "", "ends in .txt; allowed are an .npz with x and y, a folder of class folders, a .csv"),
-        ("t.npz", "zip", "is not a whole .npz file"),
+        ("t.npz", "zip", "is not a complete .npz file"),
     ],
 )
 def test_tables_that_hold_no_rows(name: str, text: str, message: str, tmp_path: Path) -> None:
@@ -214,38 +219,38 @@ def test_a_folder_without_images(tmp_path: Path) -> None:
     (tmp_path / "cat").mkdir()
     with pytest.raises(UserError, match="holds no images in class folders"):
         rows.read(tmp_path)
-    with pytest.raises(FileNotFoundError, match=r"does not exist; --labelled names an \.npz"):
+    with pytest.raises(FileNotFoundError, match=r"does not exist; --labelled takes an \.npz"):
         rows.read(tmp_path / "nothing.npz")
 
 
 def test_columns_that_the_model_does_not_name_are_named(tmp_path: Path) -> None:
     """A graph of one input takes a table's columns in the table's order, and says so; one of several takes names."""
     names, x, y = ("b", "a", "c"), np.rint(vectors(40, 3)), np.zeros(40, np.int64)
-    rows_of = LabelledRows("t.csv", x, y, features=names)
-    whole = convert(Linear(features=3, type="int64").write(tmp_path / "m.onnx"), rows_of, Options())
-    order = "The model does not name its features; the columns of t.csv are taken in their order there: 'b', 'a', 'c'."
-    assert (
-        order in whole.notes and "The model takes whole numbers: the fraction of a feature is cut off." in whole.notes
-    )
+    rows_of = ImportRows("t.csv", x, y, features=names)
+    whole = convert(Linear(features=3, type="int64").write(tmp_path / "m.onnx"), rows_of, ImportOptions())
+    order = "The model does not name its features; the columns of t.csv are used in their order: 'b', 'a', 'c'."
+    assert order in whole.notes and "The model takes whole numbers: fractions of features are cut off." in whole.notes
     named = Linear(columns=("a", "b", "c"), features=3).write(tmp_path / "named.onnx")
-    assert not any("does not name" in note for note in convert(named, rows_of, Options()).notes)
+    assert not any("does not name" in note for note in convert(named, rows_of, ImportOptions()).notes)
 
 
 def test_pixels_that_preprocessing_leaves_alone(tmp_path: Path) -> None:
     model = Linear("NHWC", 3, type="uint8").write(tmp_path / "m.onnx")
-    rows_of = LabelledRows("rows", PIXELS, np.zeros(40, np.int64))
-    plain, raw = (convert(model, rows_of, options) for options in (Options(), preprocessed("{scale: 1, crop: 0.9}")))
+    rows_of = ImportRows("rows", PIXELS, np.zeros(40, np.int64))
+    plain, raw = (
+        convert(model, rows_of, options) for options in (ImportOptions(), preprocessed("{scale: 1, crop: 0.9}"))
+    )
     logits = [session(one.data, model).run(None, {"images": PIXELS})[0] for one in (plain, raw)]
     assert np.array_equal(*logits)
 
 
-def labelled(count: int = 200, **names: tuple[str, ...]) -> LabelledRows:
+def labelled(count: int = 200, **names: tuple[str, ...]) -> ImportRows:
     x = vectors(count)
-    return LabelledRows("rows", x, labels_of(Linear().logits(x)), **names)
+    return ImportRows("rows", x, labels_of(Linear().logits(x)), **names)
 
 
-def of(y: npt.NDArray[np.generic], **names: tuple[str, ...]) -> LabelledRows:
-    return LabelledRows("rows", vectors(len(y)), y, **names)
+def of(y: npt.NDArray[np.generic], **names: tuple[str, ...]) -> ImportRows:
+    return ImportRows("rows", vectors(len(y)), y, **names)
 
 
 ABC = ("a", "b", "c")
@@ -254,17 +259,17 @@ ABC = ("a", "b", "c")
 @pytest.mark.parametrize(
     ("given", "classes", "message"),
     [
-        (of(np.array([0, 1, 2, 3] * 20)), (), "has the label '3', which is no class; the classes are '0', '1', '2'"),
-        (of(np.array([0, 1, 2, 3] * 20)), ABC, "has the label 3, and the model has 3 classes; allowed are 0..2"),
-        (of(np.array([0, 1, 2] * 20)), ("10", "20", "30"), "has the label '0', which is no class"),
-        (of(np.array([-1, 0, 1] * 20)), ABC, "has the label -1, and the model has 3 classes"),
-        (of(np.array([*"abcd"] * 20)), ABC, "has the label 'd', which is no class; the classes are 'a', 'b', 'c'"),
-        (of(np.array([*"xyz"] * 20)), ABC, "has the label 'x', which is no class"),
+        (of(np.array([0, 1, 2, 3] * 20)), (), "has the label '3', which is not a class; the classes are '0', '1', '2'"),
+        (of(np.array([0, 1, 2, 3] * 20)), ABC, "has the label 3, but the model has 3 classes; allowed are 0..2"),
+        (of(np.array([0, 1, 2] * 20)), ("10", "20", "30"), "has the label '0', which is not a class"),
+        (of(np.array([-1, 0, 1] * 20)), ABC, "has the label -1, but the model has 3 classes"),
+        (of(np.array([*"abcd"] * 20)), ABC, "has the label 'd', which is not a class; the classes are 'a', 'b', 'c'"),
+        (of(np.array([*"xyz"] * 20)), ABC, "has the label 'x', which is not a class"),
         (of(np.array([*"abc"] * 20)), (), "labels its rows 'a', 'b', 'c', and nothing says which output of"),
-        (of(np.array([0, 1] * 20)), (), "has no row of 1 of 3 classes: '2'; add rows of them, or say --allow-unseen"),
+        (of(np.array([0, 1] * 20)), (), "has no row of 1 of 3 classes: '2'; add rows of them, or use --allow-unseen"),
         (labelled(classes=("a", "b")), (), "rows names 2 classes ('a', 'b'), and"),
         (labelled(), ("a", "b"), "--classes names 2 classes ('a', 'b'), and"),
-        (labelled(30), (), "holds 30 rows; at least 40 are needed: 20 a split"),
+        (labelled(30), (), "holds 30 rows; at least 40 are needed, 20 in each split"),
         (
             of((labels_of(Linear().logits(vectors(200)), 0.1) + 1) % 3),
             (),
@@ -273,23 +278,23 @@ ABC = ("a", "b", "c")
     ],
 )
 def test_labels_that_are_not_the_models(
-    given: LabelledRows, classes: tuple[str, ...], message: str, tmp_path: Path
+    given: ImportRows, classes: tuple[str, ...], message: str, tmp_path: Path
 ) -> None:
     with pytest.raises(UserError) as refusal:
-        importer.score(Linear().write(tmp_path / "m.onnx"), given, None, Options(classes=classes))
+        importer.score(Linear().write(tmp_path / "m.onnx"), given, None, ImportOptions(classes=classes))
     assert message in str(refusal.value)
 
 
 def test_an_order_that_was_stated_is_taken(tmp_path: Path) -> None:
     given = of((labels_of(Linear().logits(vectors(200)), 0.1) + 1) % 3)
-    scored = importer.score(Linear().write(tmp_path / "m.onnx"), given, None, Options(classes=("0", "1", "2")))
+    scored = importer.score(Linear().write(tmp_path / "m.onnx"), given, None, ImportOptions(classes=("0", "1", "2")))
     assert scored.classes == ("0", "1", "2")
 
 
 def test_classes_without_rows_are_allowed_where_it_is_said(tmp_path: Path) -> None:
     given = of(np.array([0, 1] * 40))
     scored = importer.score(
-        Linear().write(tmp_path / "m.onnx"), given, None, Options(classes=("a", "b", "c"), allow_unseen=True)
+        Linear().write(tmp_path / "m.onnx"), given, None, ImportOptions(classes=("a", "b", "c"), allow_unseen=True)
     )
     assert scored.splits["val"].logits_NC.shape == (40, 3)
 
@@ -298,8 +303,10 @@ def test_logits_that_are_not_finite_name_the_row(tmp_path: Path) -> None:
     given = labelled()
     assert not isinstance(given.x, tuple)
     given.x[57, 2] = np.nan
-    with pytest.raises(UserError, match="logits of 1 of 200 rows are not finite, the first of row 57; look for miss"):
-        importer.score(Linear().write(tmp_path / "m.onnx"), given, None, Options(classes=ABC))
+    with pytest.raises(
+        UserError, match="logits of 1 of 200 rows are not finite, beginning with row 57; check the row for miss"
+    ):
+        importer.score(Linear().write(tmp_path / "m.onnx"), given, None, ImportOptions(classes=ABC))
 
 
 def test_names_in_another_order_are_put_in_the_models(tmp_path: Path) -> None:
@@ -309,8 +316,8 @@ def test_names_in_another_order_are_put_in_the_models(tmp_path: Path) -> None:
     y = labels_of(model.logits(x))
 
     def scored(columns: list[int], *names: str) -> importer.ScoredModel:
-        given = LabelledRows("table", x[:, columns], y, features=names)
-        return importer.score(path, given, None, Options(classes=ABC))
+        given = ImportRows("table", x[:, columns], y, features=names)
+        return importer.score(path, given, None, ImportOptions(classes=ABC))
 
     straight, swapped = scored([0, 1, 2], "age", "income", "debt"), scored([2, 0, 1], "debt", "age", "income")
     assert np.array_equal(straight.splits["val"].logits_NC, swapped.splits["val"].logits_NC)
@@ -318,21 +325,21 @@ def test_names_in_another_order_are_put_in_the_models(tmp_path: Path) -> None:
         UserError, match=r"table has no column 'income', which the model takes; .* Did you mean 'incom'"
     ):
         scored([0, 1, 2], "age", "incom", "debt")
-    with pytest.raises(UserError, match="table has the column 'id', which the model does not take; take it out"):
+    with pytest.raises(UserError, match="table has the column 'id', which the model does not take; remove it"):
         scored([0, 1, 2, 0], "age", "income", "debt", "id")
     with pytest.raises(UserError, match="table has no column 'debt'"):
         scored([0, 1], "age", "income")
 
 
 def test_a_name_that_is_no_folders(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"the name '\.\./up' cannot be a model's"):
+    with pytest.raises(UserError, match=r"the name '\.\./up' is not allowed"):
         importer.import_model(tmp_path / "m.onnx", labelled(), tmp_path / "out", name="../up")
 
 
 def test_labels_with_blanks_and_underscores_are_classes_where_nothing_else_is_meant() -> None:
-    given = rows.LabelledRows("t.csv", np.zeros((3, 1)), np.array(["New York", "new_york", "Rome"]))
+    given = rows.ImportRows("t.csv", np.zeros((3, 1)), np.array(["New York", "new_york", "Rome"]))
     assert given.numbers(["Rome", "New_York"]).tolist() == [1, 1, 0]
-    with pytest.raises(UserError, match="the label 'new_york', which is no class"):
+    with pytest.raises(UserError, match="the label 'new_york', which is not a class"):
         given.numbers(["Rome", "New York", "New.York"])
 
 
@@ -345,9 +352,9 @@ def test_a_quantity_beside_texts_is_no_class(tmp_path: Path) -> None:
 
 def test_names_with_blanks_and_underscores_are_one_where_nothing_else_is_meant() -> None:
     """Issue: "Sepal Length" was not the input sepal_length."""
-    table = rows.LabelledRows("t.csv", np.array([[1.0, 2.0]]), np.array(["a"]), features=("Sepal Length", "age"))
-    assert np.asarray(table.ordered(["age", "sepal_length"]).x).tolist() == [[2, 1]]
+    table = rows.ImportRows("t.csv", np.array([[1.0, 2.0]]), np.array(["a"]), features=("Sepal Length", "age"))
+    assert np.asarray(table.reorder(["age", "sepal_length"]).x).tolist() == [[2, 1]]
     assert table.notes(["age", "sepal_length"]) == ("The column 'Sepal Length' of t.csv is the input 'sepal_length'.",)
     twice = replace(table, features=("Sepal Length", "sepal.length"))
     with pytest.raises(UserError, match="has no column 'sepal_length', 'age', which the model"):
-        twice.ordered(["sepal_length", "age"])
+        twice.reorder(["sepal_length", "age"])

@@ -131,7 +131,7 @@ def test_a_model_of_fewer_positions_than_tokens_is_refused(place: Path, capsys: 
     assert command("bag.onnx", *BESIDE, "--max-tokens", 512, "--publish", "models") == 1
     refused = capsys.readouterr()
     assert "cannot be run on a text of 512 tokens" in refused.err
-    assert "it answers up to 32: say --max-tokens 32" in refused.err and "answers now" not in refused.out
+    assert "it answers up to 32 tokens: use --max-tokens 32" in refused.err and "answers now" not in refused.out
     assert not Path("models").exists() and not Path("imported").exists()
     assert command("bag.onnx", *BESIDE, "--max-tokens", 32, "--classes", "no,yes") == 0, capsys.readouterr().err
 
@@ -139,11 +139,11 @@ def test_a_model_of_fewer_positions_than_tokens_is_refused(place: Path, capsys: 
 @pytest.mark.parametrize(
     ("cut", "tokenizer", "config", "words"),
     [
-        (None, None, None, "neither tokenizer.json nor a tokenizer_config.json or config.json beside it says how many"),
+        (None, None, None, "neither tokenizer.json nor a tokenizer_config.json or config.json beside it states how"),
         (None, {"model_max_length": 1e30}, {}, "how many tokens the model reads; say it: --max-tokens N"),
         (64, None, {"max_position_embeddings": 32},
-         "tokenizer.json cuts texts at 64 tokens; config.json gives the model positions for 32 tokens: these "),
-        (None, {"model_max_length": 512}, {"n_positions": 32}, "Say how many tokens it reads: --max-tokens 32"),
+         "tokenizer.json truncates texts at 64 tokens; config.json gives the model positions for 32 tokens: these "),
+        (None, {"model_max_length": 512}, {"n_positions": 32}, "Give the number of tokens that it reads: --max-tok"),
         (8, {"model_max_length": 512}, {"max_position_embeddings": 514, "model_type": "roberta"}, 8),
         (None, {"model_max_length": 512}, {"max_position_embeddings": 514, "model_type": "roberta"}, 512),
         (None, {"model_max_length": 513}, {"max_position_embeddings": 514, "model_type": "esm", "pad_token_id": 1},
@@ -163,7 +163,7 @@ def test_the_length_is_that_of_the_files_or_asked_for(
         length, notes = files.max_tokens(None, place / "tokenizer.json", cut)
         assert length == words
         assert [note[:76] for note in notes] == (
-            ["tokenizer.json cuts texts at 8 tokens, and the model may read 512 (--max-tok"] if cut else []
+            ["tokenizer.json truncates texts at 8 tokens, and the model may read 512 (--max-tok"] if cut else []
         )
         return
     with pytest.raises(ModelFileError, match=re.escape(words)):
@@ -228,10 +228,10 @@ def test_max_characters_goes_into_the_card(place: Path, capsys: pytest.CaptureFi
         (
             {"mask": True},
             ("--labelled", "rows.npz"),
-            "that is one of texts; give its tokenizer too",
+            "it is a text model; give its tokenizer as well",
         ),
-        ({"dtype": TensorProto.FLOAT}, BESIDE, "of texts it takes whole numbers"),
-        ({}, (*BESIDE[:2], "--tokenizer", "rows.csv"), "is none of Hugging Face's tokenizer.json"),
+        ({"dtype": TensorProto.FLOAT}, BESIDE, "a text model takes whole numbers"),
+        ({}, (*BESIDE[:2], "--tokenizer", "rows.csv"), "is not in Hugging Face's tokenizer.json format"),
         ({}, (*BESIDE[:2], "--tokenizer", "none.json"), "none.json cannot be read: No such file"),
         ({}, (*BESIDE, "--max-characters", "0"), "--max-characters is 0; allowed are 1 to 524,288"),
         ({}, (*BESIDE, "--max-tokens", "9000"), "--max-tokens is 9000; allowed are 1 to 8,192"),

@@ -119,7 +119,7 @@ FORMS: dict[str, Callable[[npt.NDArray[np.uint8]], npt.NDArray[Any]]] = {
     "npy by columns": lambda x: GREY.read(npy(np.asfortranarray(x.astype(float))), "npy", ANY),
     "raw": lambda x: GREY.read(x.tobytes(), "bytes", ANY),
     "tensor as JSON": lambda x: GREY.from_values(x.ravel().tolist(), len(x), "images"),
-    "tensor": lambda x: GREY.checked(x.astype(np.float16), "x"),
+    "tensor": lambda x: GREY.check_rows(x.astype(np.float16), "x"),
 }
 
 

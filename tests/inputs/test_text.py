@@ -87,11 +87,11 @@ def test_bytes_and_values_give_the_row_back_and_all_examples_one_text() -> None:
     assert all(np.array_equal(PLAIN.from_json([one], ANY), made_up) for one in PLAIN.examples().values())
     assert len(PLAIN.encode(PLAIN.from_json(["one"], ANY)[0])) == 8
     for data in (b"", b"\0" * 3, b"\0" * 20):
-        with pytest.raises(InputError, match=rf"x has {len(data)} bytes, no tokens of a text"):
+        with pytest.raises(InputError, match=rf"x has {len(data)} bytes, which are not the tokens of a text"):
             PLAIN.decode(data, "x")
     with pytest.raises(InputError, match=r"x holds 6 at \[0, 1\]; allowed are the number of its tokens, then"):
-        PLAIN.checked(np.array([[1, 6, 0, 0]]), "x")
-    assert PLAIN.checked(np.array([[9.0, 5, 5, 5]]), "x").tolist() == [[9, 5, 5, 5]]
+        PLAIN.check_rows(np.array([[1, 6, 0, 0]]), "x")
+    assert PLAIN.check_rows(np.array([[9.0, 5, 5, 5]]), "x").tolist() == [[9, 5, 5, 5]]
 
 
 def test_limits_of_texts() -> None:
@@ -149,7 +149,7 @@ def test_a_tokenizer_of_another_vocabulary(size: int, words: str) -> None:
 
 @pytest.mark.parametrize("data", [b"{}", b"\xff", b"", b"not json"])
 def test_what_is_no_tokenizer(data: bytes) -> None:
-    with pytest.raises(UnreadableError, match=r"is none of Hugging Face's tokenizer\.json: .*; write it by"):
+    with pytest.raises(UnreadableError, match=r"is not in Hugging Face's tokenizer\.json format: .*; write it with"):
         Tokens(data)
 
 

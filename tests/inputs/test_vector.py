@@ -56,7 +56,7 @@ FORMS: dict[str, Callable[[Rows], Rows]] = {
     "csv": lambda x: GAPS.read(table(x), "csv", ANY),
     "csv in another order": lambda x: GAPS.read(table(x[:, ::-1], NAMES[::-1], ";"), "csv", ANY),
     "tensor as JSON": lambda x: GAPS.from_values(flat(x), len(x), "features"),
-    "tensor": lambda x: GAPS.checked(x, "x"),
+    "tensor": lambda x: GAPS.check_rows(x, "x"),
     "one by one": lambda x: GAPS.join([GAPS.decode(GAPS.encode(row), "x") for row in x]),
 }
 NUMBERS = st.floats(width=32, allow_infinity=False) | st.just(0.1)
@@ -85,7 +85,7 @@ def test_other_numbers_are_rounded_to_float32_in_every_form(values: Rows) -> Non
 
 def test_every_nan_is_the_same_input() -> None:
     odd = np.array([[0x7FC00001, 0, 0, 0xFFC00000]], np.uint32).view(np.float32)
-    found = GAPS.checked(odd, "x")
+    found = GAPS.check_rows(odd, "x")
     assert GAPS.encode(found[0]) == GAPS.encode(GAPS.from_json([[None, 0, 0, None]], ANY)[0])
 
 

@@ -95,7 +95,7 @@ def test_it_learns_from_the_validation_rows_and_a_checkpoint_keeps_it() -> None:
 
 
 def test_a_search_without_a_strength_to_find_is_refused() -> None:
-    with pytest.raises(ConfigError, match=r"search of method consistency is for variant official.*leave search out"):
+    with pytest.raises(ConfigError, match=r"search of method consistency needs variant official.*leave search out"):
         methods.build("consistency", search="grid")
 
 

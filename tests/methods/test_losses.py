@@ -298,7 +298,7 @@ def test_focal_loss_weighs_each_class(options: dict[str, Any]) -> None:
 def test_a_number_for_each_class_must_fit_the_classes() -> None:
     with pytest.raises(ConfigError, match="alpha of focal has 2 numbers, and the data has 3 classes; give one"):
         methods.build("focal", nets.build("mlp", 4, 3), alpha=[1.0, 2.0])
-    with pytest.raises(ValueError, match="2 numbers are given for 3 classes"):
+    with pytest.raises(ValueError, match="got 2 numbers for 3 classes"):
         methods.build("focal", alpha=[1.0, 2.0]).loss(*batch(3))
     with pytest.raises(ConfigError, match=r"alpha = -1 .*allowed is 0 to 100"):
         methods.build("focal", alpha=[1.0, -1])

@@ -15,11 +15,11 @@ from pipeline.methods import penalties
 from pipeline.methods.batch import ForwardPass
 from pipeline.methods.looking_ahead import Descent, outer_penalty
 from pipeline.methods.meta.gamma_net import POSITIVE, GammaNet
-from pipeline.methods.meta.histogram import LearnedHistogram
-from pipeline.methods.meta.learner import MetaLearner
+from pipeline.methods.meta.learned_histogram import LearnedHistogram
+from pipeline.methods.meta.learned_weights import LearnedWeights
 from pipeline.methods.meta.lookahead import logit_tangent
+from pipeline.methods.meta.meta_learner import MetaLearner
 from pipeline.methods.meta.outer import OuterLoss
-from pipeline.methods.meta.weights import LearnedWeights
 from pipeline.methods.method import Method
 from pipeline.nets.net import Net
 from tests.reference_meta import outer_after
@@ -338,19 +338,27 @@ def test_an_outer_losss_penalty_has_its_options(
 @pytest.mark.parametrize(
     ("spec", "options", "message"),
     [
-        ("ce+gamma_net", {}, "gamma_net gives each row a gamma, and ce has none .* allowed are focal, inverse_focal"),
-        ("focal+gamma_net", {"gamma": 2.0}, "gamma_net gives each row its gamma; leave the option gamma out"),
+        ("ce+gamma_net", {}, "gamma_net sets gamma for each row, and ce has no gamma; use focal, inverse_focal"),
+        ("focal+gamma_net", {"gamma": 2.0}, "gamma_net sets gamma for each row; leave the option gamma out"),
         ("focal+gamma_net+unit_l2", {}, "gamma_net and unit_l2 both look a step ahead; name one of them"),
         ("flg", {"outer": "focal"}, "unknown value of option outer .*'focal'; allowed: ce, avuc"),
         ("flg", {"outer": "ce+sec"}, r"unknown value of option outer .*Did you mean 'ce\+sece'"),
-        ("flg", {"variant": "official", "lookahead": "all"}, "through the last layer, as the public code does"),
-        ("flg_sece", {"outer_weight": 0.1}, "is for an outer loss of two terms, such as outer: ce.dece; leave"),
-        ("consistency+unit_l2", {"gra": False}, "the look-ahead of unit_l2 does not follow; leave gra out"),
+        ("flg", {"variant": "official", "lookahead": "all"}, "through the last layer only, as the public code does"),
+        ("flg_sece", {"outer_weight": 0.1}, "needs an outer loss of two terms, such as outer: ce.dece; leave"),
+        ("consistency+unit_l2", {"gra": False}, "the look-ahead of unit_l2 does not support this; leave gra out"),
         ("flg", {"sece.bandwidth": 0.1}, "unknown option of method 'flg': 'sece.bandwidth'"),
         ("flg_sece", {"sece.bandwidth": 0.0}, "option bandwidth = 0.0 of method 'flg_sece': allowed is 1e-06 to"),
         ("flg_sece", {"sece.beta": 1.0}, "unknown option of method 'flg_sece': 'sece.beta'"),
-        ("ce+learned_weights", {}, "learned_weights learns the weights of joint penalties, and there is none; add one"),
-        ("ce+mmce+learned_weights", {"when": "separate"}, "weights of joint penalties, and there is none; add one"),
+        (
+            "ce+learned_weights",
+            {},
+            "learned_weights learns the weights of joint penalties, and the method has none; add one",
+        ),
+        (
+            "ce+mmce+learned_weights",
+            {"when": "separate"},
+            "weights of joint penalties, and the method has none; add one",
+        ),
         ("flg", {"lookahead": "tail"}, "unknown value of option lookahead .* allowed: head, all"),
         ("flg", {"every": 0}, "option every = 0 .* allowed is 1 to"),
     ],
@@ -363,9 +371,9 @@ def test_what_does_not_fit_is_explained(spec: str, options: dict[str, Any], mess
 def test_a_part_without_a_net_or_features_says_so() -> None:
     logits, labels = torch.zeros(2, 3), torch.zeros(2, dtype=torch.int64)
     for spec in ("ce+unit_l2", "ce+learned_smoothing", "ce+mmce+learned_weights", "ce+learned_histogram"):
-        with pytest.raises(ValueError, match=r"build the method with (one|it): Composition.build\(net\)"):
+        with pytest.raises(ValueError, match=r"build the method with a net: Composition.build\(net\)"):
             methods.build(spec).loss(logits, labels)
-    with pytest.raises(ValueError, match="reads the features before the last layer"):
+    with pytest.raises(ValueError, match="needs the features before the last layer"):
         methods.build("flg").loss(logits, labels)
 
 

@@ -12,11 +12,11 @@ import torch
 from pipeline import data
 from pipeline.config import Data, OptionValue, Training
 from pipeline.data import DataSet
-from pipeline.data.splitting.parts import OF_RECIPES
+from pipeline.data.splitting.sampling import OF_RECIPES
 from pipeline.figures.training import draw
 from pipeline.methods.meta import GammaNet
 from pipeline.training.measuring.epoch import TrainingError, spread
-from pipeline.training.trained import write_epochs
+from pipeline.training.training_result import write_epochs
 from tests.training_runs import stopped, train
 from trueodds.errors import ConfigError
 from trueodds.files import write_npz
@@ -75,7 +75,7 @@ def test_what_was_learned_is_told(digits: DataSet, workspace: Path, tmp_path: Pa
     assert meta["part"] == "gamma_net" and meta["parameters"] == 16 * 10 + 16 and 0 < meta["share_of_net"] < 0.2
     assert 0 <= meta["share_at_cap"] <= 1 and 0 < first["outer_before"] < 1 and 0 < first["outer_after"] < 1
     assert first["outer_before"] != last["outer_before"]
-    assert "Training learned from the 100 held-out rows, too." in result.settings["notes"]
+    assert "Training also used the 100 held-out rows." in result.settings["notes"]
     assert not any("heads" in name for name in result.net.state_dict())
     assert run(digits, tmp_path / "d", "ce").settings["meta"] is None
     layers = run(digits, tmp_path / "e", "ce_meta_sece", lookahead="all").history[-1]
@@ -97,7 +97,7 @@ def test_what_went_wrong_is_told(
         run(data.load(Data(train_size=200)), tmp_path / "d", "ce_meta_sece")
     x, y = digits.arrays["held_out"]
     single = {**digits.arrays, "held_out": (x[y == 3], y[y == 3])}
-    with pytest.raises(ConfigError, match=r"held-out rows are of one class, .* raise data.held_out_size"):
+    with pytest.raises(ConfigError, match=r"held-out rows have one class, .* raise data.held_out_size"):
         run(DataSet(single, digits.card), tmp_path / "e", "flg")
 
 
@@ -114,7 +114,7 @@ def test_held_out_rows_are_training_rows_where_that_is_asked_for(
     plain = train(DataSet(joined, {**digits.card, "splits": {}}), Training(**SMALL), tmp_path / "b")
     assert [row["val_nll"] for row in plain.history] == [row["val_nll"] for row in result.history]
     meta = train(digits, official.model_copy(update={"method": "flg"}), tmp_path / "c")
-    assert "Training learned from the 100 held-out rows, too." in meta.settings["notes"]
+    assert "Training also used the 100 held-out rows." in meta.settings["notes"]
     with pytest.raises(ConfigError, match="there are no held-out rows; leave it null, or set data"):
         train(DataSet(joined, {**digits.card, "splits": {}}), official, tmp_path / "d")
 

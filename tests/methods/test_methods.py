@@ -43,7 +43,7 @@ def test_every_name_builds_and_trains_a_step(name: str) -> None:
         (
             "fl3",
             {"first_change": 0.3},
-            r"option first_change of method 'fl3' has an effect with gamma: fls531 or fls532 only, and gamma of focal"
+            r"option first_change of method 'fl3' has an effect only with gamma: fls531 or fls532, and gamma of focal"
             r" is 3\.0; set gamma: fls531 or fls532, or leave first_change out",
         ),
         ("fls531", {"second_change": 1.5}, r"second_change = 1\.5 .*allowed is 0 to 1"),
@@ -110,7 +110,7 @@ def test_an_option_without_effect_is_refused_where_it_is_set_and_not_where_a_pre
     assert fixed == methods.build("focal", gamma=3).loss(logits, labels)
     with pytest.raises(ConfigError, match=r"first_change .* and gamma of focal is 3; set gamma"):
         methods.build("fls531_tiny", gamma=3, first_change=0.2)
-    with pytest.raises(ConfigError, match=r"alpha2 .* with variant: survey only, and variant of dual_focal is paper"):
+    with pytest.raises(ConfigError, match=r"alpha2 .* only with variant: survey, and variant of dual_focal is paper"):
         methods.build("dual_focal", alpha2=0.5)
 
 

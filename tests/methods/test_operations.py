@@ -9,7 +9,7 @@ import torch
 
 from pipeline.data.vision import torchvision
 from pipeline.methods.augmix import AugMix
-from pipeline.methods.operations import IDENTITY, Drawn, Policy
+from pipeline.methods.operations import IDENTITY, Draws, Policy
 
 
 def policy(name: str) -> Policy:
@@ -40,7 +40,7 @@ def test_each_image_of_a_batch_is_as_torchvision_makes_it(name: str, channels: i
         assert differs.float().mean() < 0.03, (made.names[operation], magnitude)
         if name == "AugMix":
             assert (one.int() - alone.int()).abs().max() <= 1, (made.names[operation], magnitude)
-    assert torch.equal(made.apply(images, Drawn(torch.full((150,), len(made.names) - 1), torch.zeros(150))), images)
+    assert torch.equal(made.apply(images, Draws(torch.full((150,), len(made.names) - 1), torch.zeros(150))), images)
     assert made.names[-1] == IDENTITY
 
 

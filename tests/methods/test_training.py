@@ -49,7 +49,7 @@ def test_a_look_at_the_validation_rows_between_two_steps_changes_nothing_but_wha
 
 def test_a_part_that_would_never_learn_is_refused(digits: DataSet, tmp_path: Path) -> None:
     training = Training(method="adafocal", method_options={"every": 9}, epochs=2, width=4)
-    with pytest.raises(ConfigError, match=r"after every 9 steps, and this run has 8: it .*every to 8 at most, or 0"):
+    with pytest.raises(ConfigError, match=r"after every 9 steps, and this run has 8, so it .*every to 8 at most, or 0"):
         train(digits, training, tmp_path / "c")
     assert not (tmp_path / "c").exists()
 
@@ -67,7 +67,7 @@ def test_the_notes_say_that_validation_rows_were_learned_from(
     name: str, options: dict[str, OptionValue], from_validation: bool, digits: DataSet, tmp_path: Path
 ) -> None:
     result = train(digits, Training(method=name, method_options=options, epochs=1, width=4), tmp_path / "c")
-    note = f"Training learned from the validation rows (method {name}), so the calibrator was fitted on rows"
+    note = f"Training used the validation rows (method {name}), and the calibrator was fitted on the same"
     assert [text.startswith(note) for text in result.settings["notes"]] == ([True] if from_validation else [])
 
 
@@ -107,7 +107,7 @@ def test_held_out_rows_that_nothing_learns_from_are_said(
     digits: DataSet, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     train(digits, Training(epochs=1, width=4), tmp_path / "c")
-    assert "method ce does not learn from the held-out rows" in caplog.text
+    assert "method ce does not use the held-out rows" in caplog.text
 
 
 FAST = ("bsce_gra", "dfl", "flsd53", "ls05", "brier")

@@ -14,7 +14,7 @@ from pipeline import data, methods, nets
 from pipeline.config import Data, OptionValue, Training
 from pipeline.methods import penalties
 from pipeline.methods.gradients import backward
-from pipeline.methods.weighted import Weighted, When
+from pipeline.methods.weighted_penalty import WeightedPenalty, When
 from pipeline.training.batches import Batches
 from pipeline.training.recipes import resolve
 from tests.methods.batches import batch
@@ -104,7 +104,7 @@ def test_interleaved_steps_are_those_of_a_plain_loop(
         return orders[-1][0]
 
     monkeypatch.setattr(torch, "randperm", recorded)
-    monkeypatch.setattr("pipeline.training.batches.Augmentation._moved", lambda _self, images, _generator: images)
+    monkeypatch.setattr("pipeline.training.batches.Augmentation._move", lambda _self, images, _generator: images)
     result = train(digits, training, tmp_path / "c")
     held_out_orders = [order for (order,) in orders if len(order) == 100]
     train_orders = [order for (order,) in orders if len(order) == 200]
@@ -146,7 +146,7 @@ def test_interleaved_steps_are_those_of_a_plain_loop(
         (
             "ce+mmce",
             {"every": 2},
-            "option every of .* with when: interleaved only, and when of mmce is joint; set when: interleaved, or",
+            "option every of .* only with when: interleaved, and when of mmce is joint; set when: interleaved, or",
         ),
         ("ce+mmce", {"when": "interleaved", "every": 0}, r"every = 0 .* allowed is 1 to"),
         ("ce+augmix+mixup", {}, "mixup mixes images that augmix has views of; leave one out"),
@@ -190,7 +190,7 @@ def test_a_penalty_that_never_acted_is_said(
     of_parts = [notes[line] for line in expected if line in notes]
     assert settings["notes"][-len(of_parts) or len(settings["notes"]) :] == of_parts
     assert settings["notes"][: len(settings["notes"]) - len(of_parts)] == (
-        ["Training learned from the 100 held-out rows, too."] if "interleaved" in name else []
+        ["Training also used the 100 held-out rows."] if "interleaved" in name else []
     )
     assert all(note in caplog.text for note in of_parts)
     for part, steps, acted in expected:
@@ -199,7 +199,7 @@ def test_a_penalty_that_never_acted_is_said(
 
 def test_a_tally_counts_what_is_not_0_where_gradients_are_on() -> None:
     values = iter([0.0, 0.5, 0.0, -2.0, 1.0])
-    term = Weighted(lambda logits, labels: torch.tensor(next(values)))
+    term = WeightedPenalty(lambda logits, labels: torch.tensor(next(values)))
     for _ in range(4):
         term.value(torch.zeros(2, 2), torch.zeros(2, dtype=torch.int64))
     with torch.no_grad():
@@ -237,10 +237,10 @@ def test_a_relative_weight_makes_the_scale_of_a_penalty_no_matter() -> None:
     assert losses[0].item() == pytest.approx(2 * methods.build("ce").loss(logits, labels).item())
     slopes = [torch.autograd.grad(loss, logits)[0] for loss in losses]
     assert torch.allclose(slopes[0], slopes[1], rtol=1e-10)
-    term = Weighted(lambda z, y: z.sum() * 0, 1.0, relative=True)
-    assert term.joined(logits, labels, 0.0, torch.tensor(2.0), counted=True).item() == 0
+    term = WeightedPenalty(lambda z, y: z.sum() * 0, 1.0, relative=True)
+    assert term.joint_term(logits, labels, 0.0, torch.tensor(2.0), is_step=True).item() == 0
 
 
 def test_a_relative_weight_is_for_joint_penalties() -> None:
-    with pytest.raises(ConfigError, match=r"option relative .* has an effect with when: joint only"):
+    with pytest.raises(ConfigError, match=r"option relative .* has an effect only with when: joint"):
         methods.build("mmce_separate", relative=True)

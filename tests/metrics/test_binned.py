@@ -45,7 +45,7 @@ from trueodds.metrics import (
     weighted_ece,
 )
 from trueodds.metrics.binned import NORMS, Norm
-from trueodds.metrics.ranked import BINNINGS, binned, mass_bins, rank, ranked
+from trueodds.metrics.ranked import BINNINGS, assign_bins, mass_bins, rank, rank_predictions
 from trueodds.sums.bins import EDGES, Binning
 
 Array = npt.NDArray[np.float64]
@@ -104,7 +104,7 @@ def test_binned_errors_equal_their_twins(rows: Rows, bins: int, norm: Norm, binn
 @given(rows_of, st.sampled_from([1, 2, 3, 7, 40]))
 def test_both_ways_to_bins_of_equal_mass_agree(rows: Rows, bins: int) -> None:
     groups = rank([c for c, _ in rows], [a for _, a in rows])
-    fast, slow = mass_bins(groups, bins), binned(groups, bins, "mass").bins
+    fast, slow = mass_bins(groups, bins), assign_bins(groups, bins, "mass").bins
     for name in ("lo_B", "hi_B", "count_B", "confidence_B", "correct_B", "variance_B"):
         np.testing.assert_allclose(getattr(fast, name), getattr(slow, name), atol=1e-12, err_msg=name)
     assert np.array_equal(fast.count_B, [len(b) for b in twin.mass_bins(rows, bins)])
@@ -324,9 +324,9 @@ def test_a_cell_whose_mean_rounds_to_its_lower_edge_keeps_its_bin() -> None:
     confidence = float(np.nextafter(1000 / 3000, 1))
     many = (CalibrationSums.from_top([confidence] * n, [1] * n) for n in range(2, 50))
     sums = next(s for s in many if s.cells[1, 1000] / s.n <= 1 / 3)
-    rows = ranked(sums)
+    rows = rank_predictions(sums)
     assert rows.confidence_G.tolist() == [confidence]
-    assert binned(rows, 15, "width").bin_G.tolist() == [5]
+    assert assign_bins(rows, 15, "width").bin_G.tolist() == [5]
 
 
 def test_sweep_of_rising_rows_goes_to_one_row_a_bin() -> None:

@@ -19,7 +19,7 @@ from trueodds.metrics import (
     noise_floor_per_class,
     softmax,
 )
-from trueodds.metrics.intervals.classwise import ClassCells, interval_of_cells
+from trueodds.metrics.intervals.classwise_ece import ClassCells, interval_of_cells
 
 Array = npt.NDArray[np.float64]
 

@@ -104,9 +104,9 @@ def test_the_outermost_costs_and_thresholds() -> None:
         (([0.2, float("nan")], [0, 1]), r"p\(positive\)"),
         (([0.2, 0.7], [0]), "vectors of one length"),
         (([[0.2, 0.8]], [0]), "that of the positive class"),
-        (([], []), "no rows"),
-        ((CalibrationSums.zero(),), "no rows"),
-        ((CalibrationSums.zero(), [1]), "no labels beside them"),
+        (([], []), "there are no labelled rows"),
+        ((CalibrationSums.zero(),), "there are no labelled rows"),
+        ((CalibrationSums.zero(), [1]), "pass no labels with them"),
     ],
 )
 def test_bad_input_is_named(arguments: tuple[object, ...], words: str) -> None:

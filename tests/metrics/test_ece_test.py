@@ -8,7 +8,7 @@ from scipy.stats import binomtest, false_discovery_control
 
 from tests import reference_metrics as twin
 from trueodds.metrics import CELLS, CalibrationSums, cell_of, ece, ece_test, noise_floor
-from trueodds.reports import Options, slices_of
+from trueodds.reports import ReportOptions, slices_of
 from trueodds.reports.slices import FALSE_DISCOVERY_RATE, benjamini_hochberg
 from trueodds.sums.answers import AnswerSums
 
@@ -78,7 +78,7 @@ def test_sound_rows_are_marked_in_few_tables() -> None:
     rng = np.random.default_rng(0)
     marked = alone = 0
     for _ in range(50):
-        rows = slices_of({str(k): group(rng, 40) for k in range(20)}, Options())
+        rows = slices_of({str(k): group(rng, 40) for k in range(20)}, ReportOptions())
         marked += any(row.more_than_chance for row in rows)
         alone += any((row.ece or 0) > (row.floor_p95 or 0) for row in rows)
     assert alone > 20 and marked <= 7  # 5% of 50; 8 or more have a probability of .4%
@@ -88,7 +88,7 @@ def test_rows_that_are_off_are_found_among_many() -> None:
     """5 of 100 rows off by .1 with 500 labels each; a row without labels has no p-value and no part in it."""
     rng = np.random.default_rng(1)
     named = {str(k): group(rng, 500, 0.1 if k < 5 else 0.0) for k in range(100)}
-    rows = slices_of({**named, "new": AnswerSums.zero()}, Options())
+    rows = slices_of({**named, "new": AnswerSums.zero()}, ReportOptions())
     marked = {row.name for row in rows if row.more_than_chance}
     assert len(marked & set("01234")) >= 4 and len(marked - set("01234")) <= 1
     assert rows[-1].p_value is None and not rows[-1].more_than_chance

@@ -41,7 +41,7 @@ def test_chi_square_by_hand() -> None:
     tail = 2 * sum(math.comb(20, k) * math.comb(20, 8 - k) for k in (7, 8)) / math.comb(40, 8)
     assert choice.p_value == pytest.approx(tail, abs=0.01)
     assert not choice.warning
-    assert "fair choice" in choice.reading
+    assert "random choice" in choice.reading
 
 
 @pytest.mark.parametrize("labels", [(0, 2, 3, 0), (1, 1, 1, 2), (0, 0, 5, 0)])
@@ -137,7 +137,7 @@ def test_delays_that_are_harmless_and_not(truth: str) -> None:
         delay = rng.exponential(1, 5_000) / np.where(a, 1, factor)
         fast = delay <= np.median(delay)
         result = label_delay(CalibrationSums.from_top(c[fast], a[fast]), CalibrationSums.from_top(c[~fast], a[~fast]))
-        assert ("wrong answers come sooner" in result.reading) == (result.warning and result.difference < 0)
+        assert ("wrong answers arrive sooner" in result.reading) == (result.warning and result.difference < 0)
         return result.warning
 
     assert sum(warned(1) for _ in range(100)) <= 4
@@ -148,7 +148,7 @@ def test_delay_without_doubt() -> None:
     certain = CalibrationSums.from_top([1.0] * 3, [1] * 3)
     delay = label_delay(certain, certain)
     assert (delay.z, delay.p_value, delay.warning) == (0, 1, False)
-    assert delay.reading == "No more than chance has shown between labels that came fast and labels that came slowly."
+    assert delay.reading == "Fast and slow labels show no significant difference."
 
 
 def test_sensitivity_by_hand() -> None:
@@ -160,7 +160,7 @@ def test_sensitivity_by_hand() -> None:
     assert plain.reading == "If labels do not depend on whether the answer was right, the ECE is 0.133."
     assert doubled.reading == (
         "If wrong answers are 2 times as likely to be labelled, accuracy is 80.0% and the ECE 0.000. Whatever the"
-        " answers without labels are, accuracy lies between 6.7% (all wrong) and 96.7% (all right)."
+        " missing labels are, accuracy lies between 6.7% (all wrong) and 96.7% (all right)."
     )
 
 

@@ -9,10 +9,10 @@ from trueodds import metrics
 from trueodds.errors import ConfigError
 from trueodds.evaluation.measurement import positive_values
 from trueodds.importing.importer import Judging
-from trueodds.reports import Options, report_of
+from trueodds.reports import ReportOptions, report_of
 from trueodds.reports.figures import positive_figures, scores_of_positive
 from trueodds.sums.answers import AnswerSums
-from trueodds.sums.positive import PositiveClass, PositiveSums, folded
+from trueodds.sums.positive import PositiveClass, PositiveSums, sums_of_top
 
 CLASSES = ("benign", "malignant")
 
@@ -94,7 +94,7 @@ def test_limits_of_its_scores_are_those_of_both_classes_and_hold(a: float, b: fl
         assert 0 <= lower <= ((p_N - labels_N) ** 2).mean() <= upper <= 1
         held += lower <= truth <= upper
     assert held >= 200 * 0.91
-    one = positive_figures(of_rows(p_N, labels_N == 1), Options())
+    one = positive_figures(of_rows(p_N, labels_N == 1), ReportOptions())
     nll = metrics.score_interval(np.column_stack([1 - p_N, p_N]), labels_N)
     assert one.nll_lower == pytest.approx(nll.lower, rel=1e-6)
     assert one.nll_upper is None or one.nll_upper == pytest.approx(nll.upper, rel=1e-6)
@@ -107,14 +107,14 @@ def of_rows(p_N: np.ndarray, positive_N: np.ndarray) -> PositiveSums:
 
 @pytest.mark.parametrize("p", [0.0, 0.5, 1.0])
 def test_a_single_row_says_nothing_of_its_score_but_its_range(p: float) -> None:
-    one = positive_figures(of_rows(np.array([p]), np.array([True])), Options())
+    one = positive_figures(of_rows(np.array([p]), np.array([True])), ReportOptions())
     assert (one.brier_lower, one.brier_upper) == (0, 1)
 
 
 def test_folding_gives_the_sums_of_both_classes() -> None:
     p_NC, labels_N = rows()
     p_NC = np.clip(p_NC, 1e-9, 1)
-    folds = folded(PositiveClass("malignant", 1).sums(p_NC, labels_N))
+    folds = sums_of_top(PositiveClass("malignant", 1).sums(p_NC, labels_N))
     both = metrics.CalibrationSums.from_probabilities(p_NC, labels_N)
     assert np.allclose(folds.cells, both.cells, rtol=1e-9, atol=1e-9)
 
@@ -154,7 +154,7 @@ def test_a_report_has_figures_of_p_positive() -> None:
     by_p = AnswerSums(np.bincount(metrics.cell_of(p_N), minlength=metrics.CELLS), positive.sums(p_NC, labels_N))
     top = metrics.CalibrationSums.from_probabilities(p_NC, labels_N)
     sums = AnswerSums(np.bincount(metrics.cell_of(p_NC.max(axis=1)), minlength=metrics.CELLS), top)
-    options = Options(bins=10, binning_of_positive="width")
+    options = ReportOptions(bins=10, binning_of_positive="width")
     report = report_of("tumours", "1", sums, options, positive=PositiveSums("malignant", by_p))
     figures = report.positive
     assert figures is not None and figures.label == "malignant"

@@ -80,7 +80,7 @@ def test_about_the_stated_number_of_labels_finds_a_break() -> None:
     assert past.labels_to_notice(0.1) > expected  # little capital is laid on a label that comes so late
     with pytest.raises(ValueError, match="an error rate above the promised one"):
         RiskEProcess.start(0.05).labels_to_notice(0.05)
-    with pytest.raises(ValueError, match="too near"):
+    with pytest.raises(ValueError, match="too close"):
         RiskEProcess.start(0.05).labels_to_notice(0.0501)
 
 

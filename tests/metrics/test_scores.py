@@ -264,7 +264,7 @@ REFUSED: list[tuple[object, object, str]] = [
     (GOOD, [0], r"labels has shape \(1,\); expected \(2,\)"),
     (GOOD, [[1, 0], [0, 1]], r"labels has shape \(2, 2\); expected \(2,\), one class index for each row"),
     (GOOD, None, "probabilities need labels"),
-    (CalibrationSums.from_top([0.5], [1]), [1], "labels given beside CalibrationSums"),
+    (CalibrationSums.from_top([0.5], [1]), [1], "CalibrationSums already hold their labels"),
     (CalibrationSums.zero(), None, "no labelled rows"),
 ]
 

@@ -159,9 +159,9 @@ def test_what_cannot_be_compared() -> None:
     net = drawn(np.random.default_rng(1), 10, (0.3, 0.9))
     short = (net[0][:5], net[1][:5])
     for one, other, words in (
-        ([], [], "0 and 0 seeds; give as many of both, one or more"),
+        ([], [], "0 and 0 seeds; give one or more, and as many for both"),
         ([net, net], [net], "2 and 1 seeds"),
-        ([net], [short], "10 and 5 rows; give the same rows of both"),
+        ([net], [short], "10 and 5 rows; give the same rows for both"),
         ([net, short], [net, net], r"the seeds have \[5, 10\] rows; allowed is one number for all, 3 or more"),
         ([(net[0] + 1, net[1])], [net], r"allowed is \[0, 1\]"),
     ):

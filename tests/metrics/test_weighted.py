@@ -25,7 +25,7 @@ from trueodds.metrics import (
 )
 from trueodds.metrics.intervals.calibration_error import EceInterval, interval_of
 from trueodds.metrics.intervals.inversion import GapTerms
-from trueodds.metrics.labelling import weighted
+from trueodds.metrics.labelling import weighted_ece as weighted_ece_module
 from trueodds.metrics.labelling.strata import Strata
 from trueodds.sums.bins import cell_of
 
@@ -62,8 +62,8 @@ def test_two_strata_by_hand() -> None:
     assert (estimate.heaviest, estimate.unlabelled, estimate.crowded) == pytest.approx((0.05, 0, 0.5))
     assert ece(sums) == pytest.approx((10 * 0.1 + 50 * 0.2) / 60)  # what the labels alone would say
     assert estimate.reading == (
-        "These labels say as much as 33 chosen at random would. 50% of the answers share one cell, inside which a"
-        " choice cannot be mended."
+        "These labels are as informative as 33 randomly chosen ones. 50% of the answers share one cell, in which no"
+        " selection can be corrected."
     )
 
 
@@ -106,7 +106,7 @@ def test_terms_equal_their_twin(data: list[tuple[float, int, float]]) -> None:
 
     rows, probability = [(c, a) for c, a, _ in data], [p for _, _, p in data]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(weighted, "interval_of", kept)
+        patch.setattr(weighted_ece_module, "interval_of", kept)
         estimate = inverse_probability_ece([c for c, _ in rows], [a for _, a in rows], probability)
     terms, expected = captured[0], twin.weighted_terms(rows, [1 / p for p in probability], 15)
     columns = (terms.gap_B, terms.weight_B, terms.variance_B, terms.skew_B, terms.square_B)
@@ -143,7 +143,7 @@ def test_answers_too_unlikely_to_be_chosen_may_outweigh_the_others() -> None:
     estimate = inverse_probability_ece(*rows, one)
     assert (estimate.interval.lower, estimate.heavy) == (0, True)
     assert estimate.heaviest == pytest.approx(10 / 109)
-    assert "One of them alone has 9% of the weight" in estimate.reading
+    assert "One label has 9% of the weight" in estimate.reading
     assert inverse_probability_ece(*rows, one, counts([0.9] * 500 + [0.95] * 500)).interval.lower > 0.2
 
 
@@ -153,7 +153,7 @@ def test_strata_without_labels_are_spoken_for_by_their_neighbours() -> None:
     estimate = weighted_ece(sums, counts(answers))
     assert estimate.unlabelled == pytest.approx(2 / 8)
     assert estimate.interval.ece == pytest.approx(3 / 8 * 0.39 + 5 / 8 * 0.91)  # .65 joins .61, .85 joins .91
-    assert "25% of the answers have confidences of which no label is known." in estimate.reading
+    assert "25% of the answers have confidences without any label." in estimate.reading
     assert sorted(many for _, many in twin.spoken_for(answers, [0.61, 0.91])) == [3, 5]
 
 

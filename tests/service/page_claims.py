@@ -56,11 +56,11 @@ def _ratio_holds(r: Report) -> bool:
 COUNTS: list[tuple[str, Claim]] = [
     (rf"{N} of {N} answers? (?:has a label|have labels)\.", lambda r, t: all_show(t, r.labelled, r.answers)),
     (
-        rf"{N} answers?, none with a label yet, so nobody knows how often the model is right\.",
+        rf"{N} answers?, none with a label yet, so the accuracy is unknown\.",
         lambda r, t: all_show(t, r.answers) and not r.labelled,
     ),
-    (r"Nothing has been asked yet\.", lambda r, t: not r.answers and r.window.is_everything),
-    (r"There are no answers .*?: widen the window, or ask for another class or tag\.", lambda r, t: not r.answers),
+    (r"The model has given no answers yet\.", lambda r, t: not r.answers and r.window.is_everything),
+    (r"There are no answers .*?: choose a longer window, or another class or tag\.", lambda r, t: not r.answers),
     (rf"The {N} labels? that arrived last\.", lambda r, t: all_show(t, r.labelled) and r.window.last is not None),
     (
         rf"On them the model claims {P} on average and is right {P} of the time\.",
@@ -86,12 +86,12 @@ COUNTS: list[tuple[str, Claim]] = [
         ),
     ),
     (
-        rf"That expected / observed lies between {E} and {E} is not known yet: it takes about {N} more (.*?), some {N}"
-        r" labels\.",
+        rf"It is not known yet whether expected / observed is between {E} and {E}: this needs about {N} more (.*?),"
+        rf" about {N} labels\.",
         lambda r, t: r.positive is not None and t[3] == r.positive.label and not _ratio_holds(r),
     ),
     (
-        rf"That expected / observed lies between {E} and {E} is not known yet; more labels will tell\.",
+        rf"It is not known yet whether expected / observed is between {E} and {E}; more labels will show it\.",
         lambda r, t: r.positive is not None and r.positive.positives_to_come is None and not _ratio_holds(r),
     ),
     (
@@ -144,7 +144,7 @@ ERRORS: list[tuple[str, Claim]] = [
         ),
     ),
     (
-        r"but at some time there was an error: the alarm's evidence, label by label as they came, shows it\.",
+        r"but there was an error at some time: the alarm's evidence, label by label, shows it\.",
         lambda r, t: refuted(r),
     ),
     (
@@ -162,7 +162,7 @@ ERRORS: list[tuple[str, Claim]] = [
 ]
 WORDS: list[tuple[str, Claim]] = [
     (
-        r"The model is over-confident: trust its percentages less than they say\.",
+        r"The model is over-confident: it is right less often than it says\.",
         lambda r, t: says_less(r) and refuted(r),
     ),
     (
@@ -176,18 +176,21 @@ WORDS: list[tuple[str, Claim]] = [
     (r"It leans to being over-confident\.", lambda r, t: says_less(r)),
     (r"It leans to being under-confident\.", lambda r, t: says_more(r)),
     (r"It leans to being too sure in some ranges and not sure enough in others\.", lambda r, t: is_uneven(r)),
-    (r"At 1 look in 20 chance alone passes that limit, and who looks often will meet one:", lambda r, t: is_more(r)),
+    (r"Chance alone passes that limit at 1 look in 20, so with many looks it will:", lambda r, t: is_more(r)),
     (r"only the alarm's evidence settles it\.", lambda r, t: r.window.is_everything and not refuted(r)),
     (
         r"only the alarm's evidence settles such a question, and it is about all labels so far\.",
         lambda r, t: not r.window.is_everything,
     ),
     (
-        r"The alarm had found an error before it was re-armed: only evidence of the labels since settles whether it"
+        r"The alarm had found an error before it was re-armed: only the evidence of later labels settles whether it"
         r" lasts\.",
         lambda r, t: bool(r.alarm and any(past.fired_at for past in r.alarm.rearmings)) and not refuted(r),
     ),
-    (r"Scored one by one as they came, the labels say so\.", lambda r, t: helps(r, "yes") and not is_more(r)),
+    (
+        r"Scored in the order of their arrival, the labels show that recalibrating helps\.",
+        lambda r, t: helps(r, "yes") and not is_more(r),
+    ),
 ]
 
 
@@ -257,29 +260,29 @@ OF_POSITIVE: list[tuple[str, Claim]] = [
 ]
 STATES: list[tuple[str, Claim]] = [
     (
-        r"Alarm Do not trust this model's percentages until somebody has looked into it\.",
+        r"Alarm Do not trust this model's percentages until somebody has found the cause\.",
         lambda r, t: r.alarm is not None and r.alarm.state == "fired",
     ),
     (
-        r"Alarm, acknowledged Its percentages were found to be off; somebody knows and has said why\.",
+        r"Alarm, acknowledged Its percentages are off\. Somebody has acknowledged it and given a reason\.",
         lambda r, t: r.alarm is not None and r.alarm.state == "acknowledged",
     ),
-    (r"Nothing asked yet There is nothing to judge until the model has been asked\.", lambda r, t: not r.answers),
+    (r"No answers yet There is nothing to judge until the model has given answers\.", lambda r, t: not r.answers),
     (
-        r"No labels yet Only true labels can tell whether the model's percentages hold\.",
+        r"No labels yet Only true labels can show whether the model's percentages hold\.",
         lambda r, t: bool(r.answers) and not r.labelled,
     ),
     (
-        r"Cannot tell yet No more than chance has shown, which is not enough to be sure\.",
+        r"Cannot tell yet The labels show no more than chance, which is not enough to be sure\.",
         lambda r, t: bool(r.labelled) and not is_more(r) and upper(r) > r.tolerance,
     ),
     (
-        r"Not yet known Of p\((.*)\) no more than chance has shown, which is not enough to be sure\.",
+        r"Not yet known For p\((.*)\), the labels show no more than chance, which is not enough to be sure\.",
         lambda r, t: r.positive is not None and not is_more(r) and t[0] == r.positive.label,
     ),
     (
-        rf"Within {E} and a factor of {E} At 95%, for this one look, p\((.*)\) is off by {E} at most on average, and as"
-        rf" many are (.*) as it says, up to a factor of {E}\.",
+        rf"Within {E} and a factor of {E} With 95% confidence, for this one look, p\((.*)\) is off by at most {E} on"
+        rf" average, and the number of (.*) is as expected up to a factor of {E}\.",
         lambda r, t: (
             r.positive is not None
             and t[2] == t[4] == r.positive.label
@@ -306,11 +309,12 @@ STATES: list[tuple[str, Claim]] = [
         lambda r, t: is_of_positive(r, t, 0),
     ),
     (
-        r"Off at times At some time its percentages were off; p\((.*)\) of all labels together does not show it\.",
+        r"Off at times At some time its percentages were off, although p\((.*)\) of all labels together does not"
+        r" show it\.",
         lambda r, t: refuted(r) and not is_more(r) and r.positive is not None,
     ),
     (
-        rf"Within {E} At 95%, for this one look, its percentages are off by {E} at most on average\.",
+        rf"Within {E} With 95% confidence, for this one look, its percentages are off by at most {E} on average\.",
         lambda r, t: all_show(t, r.tolerance, r.tolerance),
     ),
     (
@@ -333,43 +337,43 @@ STATES: list[tuple[str, Claim]] = [
         lambda r, t: is_uneven(r) and refuted(r),
     ),
     (
-        r"Off at times At some time its percentages were off; all labels together do not show it\.",
+        r"Off at times At some time its percentages were off, although all labels together do not show it\.",
         lambda r, t: refuted(r) and not is_more(r),
     ),
 ]
 TODO: list[tuple[str, Claim]] = [
     (
-        r"What to do now|What it says|How that is known|Keep in mind|Show only these|Show all|Which tag\?|Which"
-        r" class\?|Since when\?",
+        r"What to do now|Details of the alarm|Evidence for this advice|Keep in mind|Show only these|Show all|Which"
+        r" tag\?|Which class\?|Since when\?",
         lambda r, t: True,
     ),
     (
-        r"Nothing has to be done\. Keep sending true labels, so that it stays known\.",
+        r"Nothing has to be done\. Keep sending true labels to stay informed\.",
         lambda r, t: r.window.is_everything and not refuted(r) and upper(r) <= r.tolerance,
     ),
     (r"Recalibrating would help\.", lambda r, t: helps(r, "yes")),
     (
-        r"Other confidences would fit the labels better: a recalibration needs the probabilities of all classes\.",
+        r"Other confidences would fit the labels better, but recalibration needs the probabilities of all classes\.",
         lambda r, t: helps(r, "yes") and r.advice is not None and r.advice.command is None and r.nll is None,
     ),
     (r"It is good enough as it is\.", lambda r, t: helps(r, "yes") and upper(r) <= r.tolerance),
     (
-        r"So far recalibrating the confidence of the more probable class would not have helped\. Errors of p\((.*)\)"
-        r" that cancel in it do not show there\.",
+        r"So far recalibrating the confidence of the more probable class would not have helped\. This does not show"
+        r" errors of p\((.*)\) that cancel out in that confidence\.",
         lambda r, t: helps(r, "no") and r.positive is not None,
     ),
     (
-        r"What is shown here needs nothing\.",
+        r"Nothing has to be done for the answers shown here\.",
         lambda r, t: not r.window.is_everything and upper(r) <= r.tolerance,
     ),
     (
-        r"It is good enough as it is: recalibrating would make it better still\.",
+        r"It is good enough as it is: recalibrating would improve it further\.",
         lambda r, t: helps(r, "yes") and upper(r) <= r.tolerance,
     ),
     (r"So far recalibrating would not have helped\.", lambda r, t: helps(r, "no")),
-    (r"It cannot be told yet whether recalibrating would help\.", lambda r, t: helps(r, "not_known")),
+    (r"It is not clear yet whether recalibrating would help\.", lambda r, t: helps(r, "not_known")),
     (
-        r"Nobody knows yet whether recalibrating would help: it takes labels to tell, at least some dozens\.",
+        r"It is not known yet whether recalibrating would help\. This needs at least a few dozen labels\.",
         lambda r, t: r.advice is not None and not r.advice.labels,
     ),
     (
@@ -378,36 +382,36 @@ TODO: list[tuple[str, Claim]] = [
         lambda r, t: helps(r, "yes") and t[-1] == r.version,
     ),
     (
-        r"curl -s http://127\.0\.0\.1:8000/predict .*|Send an input to POST /predict \(all ways to do"
-        r" it\); a picture, for instance:|Send inputs to POST /predict; every answer has an id\.",
+        r"curl -s http://127\.0\.0\.1:8000/predict .*|Send an input to POST /predict \(all"
+        r" formats\)\. For example, an image:|Send inputs to POST /predict\. Every answer has an id\.",
         lambda r, t: not r.answers,
     ),
     (
         r"curl -s http://127\.0\.0\.1:8000/feedback .*|Send the true labels to POST /feedback with the ids of"
-        r" the answers\.|Send the true class of an answer, with the id that came with it, as soon as somebody"
-        r" knows it \(also in bulk\):",
+        r" the answers\.|Send the true class of an answer with the answer's id, as soon as you know it"
+        r" \(also in bulk\):",
         lambda r, t: bool(r.answers) and not r.labelled,
     ),
-    (r"What follows is of all labels so far, not only of those shown\.", lambda r, t: not r.window.is_everything),
+    (r"The following is about all labels so far, not only those shown\.", lambda r, t: not r.window.is_everything),
     (
         r"Keep sending true labels: with four times as many, the interval is about half as wide\.",
         lambda r, t: bool(r.labelled),
     ),
     (
-        r"Take its percentages for less exact than they look, and see below where they are off\.",
+        r"Treat its percentages as less exact than they look\. See below where they are off\.",
         lambda r, t: r.advice is None,
     ),
     (
         rf"The alarm fired on [^.]* UTC, after {N} labels?\.",
-        lambda r, t: at(r, t) and bool(r.alarm and r.alarm.refuted and r.alarm.refuted.pages),
+        lambda r, t: at(r, t) and bool(r.alarm and r.alarm.refuted_null and r.alarm.refuted_null.pages),
     ),
     (
-        rf"A notice, which calls nobody, was given on [^.]* UTC, after {N} labels?\.",
+        rf"A notice was given, which calls nobody, on [^.]* UTC, after {N} labels?\.",
         lambda r, t: at(r, t) and bool(r.alarm and r.alarm.state == "notice"),
     ),
     (
-        r"Look into it, then say that you know, so that nobody else has to\. The alarm stays on this page, with"
-        r" your words\.",
+        r"Investigate the alarm, then acknowledge it, so that others know that you take care of it\. The alarm stays on"
+        r" this page, with your text\.",
         lambda r, t: bool(r.alarm and r.alarm.state == "fired"),
     ),
     (
@@ -415,46 +419,46 @@ TODO: list[tuple[str, Claim]] = [
         lambda r, t: bool(r.alarm and (r.alarm.rearmings or any(null.acknowledged for null in r.alarm.nulls))),
     ),
     (
-        r"Nobody knows yet whether recalibrating would help: it takes labels that come after the re-arming, at least"
-        r" some dozens\.",
+        r"It is not known yet whether recalibrating would help\. This needs at least a few dozen labels that arrive"
+        r" after the re-arming\.",
         lambda r, t: bool(r.advice and not r.advice.labels and r.alarm and r.alarm.rearmings),
     ),
     (
-        rf"Of each of {N} labels? a recalibration on the ones before it would have been surprised by {E} nats"
-        rf" on average, the served confidences were by {E} \(log loss: less is better\)\.",
+        rf"Over {N} labels?, the log loss of the served confidences is {E} nats\. If each answer had been recalibrated"
+        rf" on the labels before it, it would be {E} \(less is better\)\.",
         surprise,
     ),
     (
-        r"Recalibrating has gained (-?\d+\.\d{4}) nats a label on average at the least \(in 95% of versions, however"
-        r" often one looks\); above 0 it counts as shown\.",
+        r"Recalibrating has gained at least (-?\d+\.\d{4}) nats per label on average \(a bound that holds in 95% of"
+        r" versions, however often you look\)\. Above 0 the gain counts as shown\.",
         shown_gain,
     ),
     (
-        rf"Some labels were corrected; these are the last {N}, as they are now: one look at them, while what is"
-        rf" said without corrections holds however often one looks\.",
+        rf"Some labels were corrected, so these numbers use the last {N} labels with their current values\. They hold"
+        rf" for a single look; without corrections they hold however often you look\.",
         lambda r, t: r.advice is not None and all_show(t, r.advice.labels),
     ),
     (
-        r"No (?:minute|hour|day|month) stands out as the one from which on it is off\.",
+        r"The error does not begin at any particular (?:minute|hour|day|month)\.",
         lambda r, t: bool(r.checks) and r.checks[0].window is None,
     ),
     (
         rf"Answers from ([^.]*?) UTC(?: on)? are right {E} points (less|more) often than they say \({N} labels?\),"
-        rf" those before {E} points (less|more) often \({N}\)(?:, those since {E} points (less|more) often \({N}\))?:"
-        r" the (minute|hour|day|month)s? that tells? them apart best, at one look\.",
+        rf" those before {E} points (less|more) often \({N}\)(?:, those since {E} points (less|more) often \({N}\))?\."
+        r" They are split at the (minute|hour|day|month)s? that separates? them best, at one look\.",
         since,
     ),
     (
         rf"(Both|All \d+|{N} of \d+) (tags|predicted classes) (?:is|are) off by more than chance(?:, the clearest)?:"
-        rf" (.*), right {P} of the time where it says {P} \({N} labels?\)\.",
+        rf" (.*), right {P} of the time while it says {P} \({N} labels?\)\.",
         marked,
     ),
     (
         rf"(Both|All \d+|{N} of \d+) (tags|predicted classes) (?:is|are) off by more than chance(?:, the clearest)?:"
-        rf" (.*), whose calibration error is {E}, where chance shows up to {E} \({N} labels?\)\.",
+        rf" (.*), whose calibration error is {E}, while chance alone shows up to {E} \({N} labels?\)\.",
         marked,
     ),
-    (r"(Neither of both|None of \d+) (tags|predicted classes) alone is off by more than chance\.", unmarked),
+    (r"(Neither of the 2|None of \d+) (tags|predicted classes) is off by more than chance on its own\.", unmarked),
 ]
 ALARM: list[tuple[str, Claim]] = [
     (
@@ -468,28 +472,28 @@ ALARM: list[tuple[str, Claim]] = [
         lambda r, t: bool(r.positive and r.alarm and r.alarm.nulls[0].state != "quiet"),
     ),
     (
-        r"(?:Notice: i|I)n some range and at some time, the more probable class was right more or less often than it"
-        r" says, by more than [\d.]+\.",
+        r"(?:Notice: i|I)n some range and at some time, the accuracy of the more probable class differed from its"
+        r" confidence by more than [\d.]+\.",
         lambda r, t: bool(r.positive and r.alarm and r.alarm.nulls[2].state != "quiet"),
     ),
     (
-        r"(?:Notice: i|I)n some range and at some time, this version was right more or less often than it says,"
+        r"(?:Notice: i|I)n some range and at some time, the accuracy of this version differed from its confidence"
         r" by more than [\d.]+\.",
         lambda r, t: bool(r.alarm and r.alarm.nulls[1].state != "quiet"),
     ),
     (
-        rf"(?:ALARM: i|Notice: i|I)n the answers that get labels p\((.*?)\) was wrong on the whole at some time:"
-        rf" expected / observed (.*?) was not between {E} and {E}, or the mean of p\((.*?)\) more than {E} off their"
-        rf" share\.",
-        lambda r, t: bool(r.positive and r.alarm and r.alarm.of_positive_fired and t[0] == r.positive.label),
+        rf"(?:ALARM: a|Notice: a|A)t some time p\((.*?)\) was wrong overall in the answers that get labels:"
+        rf" expected / observed (.*?) was not between {E} and {E}, or the mean of p\((.*?)\) differed from their share"
+        rf" by more than {E}\.",
+        lambda r, t: bool(r.positive and r.alarm and r.alarm.is_positive_refuted and t[0] == r.positive.label),
     ),
     (
-        r"Had (?:its ECE|every range|it) been within that at every label, given what came before, at most 1 of [24]0"
-        r" versions would ever show as much, however long one looks\.",
+        r"If (?:its ECE|every range|it) had been within that at every label, given the labels before it, at most 1 of"
+        r" [24]0 versions would ever show this much evidence, however long you look\.",
         lambda r, t: refuted(r),
     ),
     (rf"It fired on \S+ \S+ UTC, after {N} labels?\.", at),
-    (r"It stays until somebody acknowledges it\.", lambda r, t: bool(r.alarm and r.alarm.state == "fired")),
+    (r"The alarm stays until somebody acknowledges it\.", lambda r, t: bool(r.alarm and r.alarm.state == "fired")),
     (
         r"\S+ acknowledged it on \S+ \S+ UTC: [^.]*\.",
         lambda r, t: bool(r.alarm and r.alarm.state == "acknowledged"),
@@ -499,54 +503,55 @@ ALARM: list[tuple[str, Claim]] = [
         lambda r, t: bool(r.alarm and r.alarm.nulls[0].state != "quiet"),
     ),
     (
-        r"Nobody is called: the test that would, of the calibration error \(ECE\) of all these answers"
-        r" together, has not shown as much\.",
+        r"Nobody is called\. The test that calls people is about the calibration error \(ECE\) of all these answers"
+        r" together, and has not shown this much\.",
         lambda r, t: bool(r.alarm and r.alarm.nulls[0].state == "quiet"),
     ),
     (
-        r"The answers that get labels are not as confident as all answers are: what is said here is about the"
-        r" labelled traffic, not about all traffic\.",
+        r"The answers that get labels differ in confidence from all answers\. So the alarm is about the labelled"
+        r" traffic, not about all traffic\.",
         lambda r, t: True,
     ),
     (
-        r"Some labels were corrected later: the other numbers are of labels as they are now, this evidence is"
-        r" of labels as they first came, for what was once shown cannot be taken back\.",
+        r"Some labels were corrected later\. This evidence uses labels as they first arrived, because evidence that was"
+        r" once reported must not change\. The other numbers use the current labels\.",
         lambda r, t: True,
     ),
 ]
 CAUTIONS: list[tuple[str, Claim]] = [
     (
-        r"Two alarms watch: one the number of (.*?) that p\((.*?)\) expects, the other the more probable class\. Errors"
-        r" of p\((.*?)\) that cancel in both do not show there\.",
+        r"There are two alarms: one is about the number of (.*?) that p\((.*?)\) expects, the other about the more"
+        r" probable class\. Errors of p\((.*?)\) that cancel in both remain unseen\.",
         lambda r, t: r.alarm is not None and r.positive is not None and set(t) == {r.positive.label},
     ),
     (
-        r"Fewer than 500 labels: the interval's coverage was measured from 500 on, so take it as a rough guide\.",
+        r"Fewer than 500 labels: the interval's coverage was measured for 500 and more, so treat it as a rough guide\.",
         lambda r, t: r.labelled < 500,
     ),
     (
-        r"The interval is for one look at this many labels: watching it after every label will cry wolf\.",
+        r"The interval is for one look at this many labels: checked after every label, it will miss the true value at"
+        r" some time\.",
         lambda r, t: bool(r.labelled),
     ),
     (
-        rf"The other {N} answers? (?:is|are) unknown: if wrong answers get their labels more often, or sooner,"
-        rf" than right ones, these numbers mislead\.",
+        rf"The other {N} answers? (?:is|are) unknown: if wrong answers get labels more often, or sooner,"
+        rf" than right ones, these numbers are biased\.",
         lambda r, t: all_show(t, r.answers - r.labelled),
     ),
     (
-        rf"Were they labelled twice as often, (?:as far as there are answers without labels, )?the accuracy"
+        rf"If they were labelled twice as often, (?:as far as there are answers without labels, )?the accuracy"
         rf" would be {P} and the calibration error(?: of the more probable class)? {E}\.",
         doubled,
     ),
     (
-        r"The labelled answers are not as confident as all answers are, by more than chance at 99 looks in 100:"
-        r" they may not stand for them \(p [=<] ([\d.e-]+)\)\.",
+        r"The labelled answers may not represent all answers: their confidences differ, significantly at the 1% level"
+        r" \(p [=<] ([\d.e-]+)\)\.",
         lambda r, t: bool(r.labelling.choice and r.labelling.choice.p_value < 0.01),
     ),
     (
-        rf"{P} of the answers have confidences from {E} to {E}, one cell: their number does not tell which of them got"
-        r" labels, so nothing can be weighted by it\. Give each answer's chance of getting a label \(its propensity\),"
-        r" or choose at random which get one\.",
+        rf"{P} of the answers have confidences from {E} to {E}, one cell: counts do not tell which of them have"
+        r" labels, so weighting by counts is impossible\. Give each answer's probability of getting a label \(its"
+        r" propensity\), or choose at random which get one\.",
         crowded,
     ),
     (
@@ -555,24 +560,24 @@ CAUTIONS: list[tuple[str, Claim]] = [
         weighted,
     ),
     (
-        r"Labels of (wrong|right) answers come sooner, by more than chance at 99 looks in 100: what is known"
-        r" today may not be the whole truth\. At equal confidence, .* points (more|less) often than the others"
+        r"The labels so far may not represent all labels: labels of (wrong|right) answers arrive sooner, significantly"
+        r" at the 1% level\. At equal confidence, .* points (more|less) often than the others"
         r" \([\d,]+ labels, p [=<] [\d.e-]+\)\.",
         lambda r, t: (t[0] == "right") == (t[1] == "more"),
     ),
     (
         rf"Of {N} (classes|tags), {N} (?:is|are) off by more than chance \(false discovery rate 5%: if all were"
-        r" calibrated, any would be marked at 1 look in 20 at most\)\.",
+        r" calibrated, any would be marked in at most 1 look in 20\)\.",
         groups,
     ),
     (
-        r"Confidences are not those of the [\d,]+ validation rows: .*",
+        r"Confidences differ from those on the [\d,]+ validation rows: .*",
         lambda r, t: bool(r.labelling.drift and r.labelling.drift.warning),
     ),
 ]
 CONFIRMATION: list[tuple[str, Claim]] = [
     (
-        rf"In {N} of {N} (?:minutes?|hours?|days?|months?) with labels, as many answers were right as confidences"
+        rf"In {N} of {N} (?:minutes?|hours?|days?|months?) with labels, the accuracy was as the confidences"
         rf" promised \({P} range(?:; {N} outside, p [=<] [\d.e-]+)?\)\.",
         promised,
     ),
@@ -581,28 +586,29 @@ CONFIRMATION: list[tuple[str, Claim]] = [
         together,
     ),
     (
-        rf"Labels confirm what was expected: the gap is within {E} points, ([+−\d.]+) to ([+−\d.]+) points at {P}\.",
+        rf"Labels confirm the expected accuracy: the gap is within {E} points, ([+−\d.]+) to ([+−\d.]+) points at"
+        rf" {P}\.",
         confirms,
     ),
-    (r"So far labels do not contradict what was expected\.", lambda r, t: undecided(r)),
+    (r"So far labels do not contradict the expected accuracy\.", lambda r, t: undecided(r)),
     (
         r"With a chance of 80% they would have shown it if answers were right ([\d.]+) points (less|more) often"
-        r"(?: or ([\d.]+) points (more) often)?, not if by less\.",
+        r"(?: or ([\d.]+) points (more) often)?; smaller gaps could stay unseen\.",
         would_show,
     ),
-    (r"So few would have shown no gap at all\.", lambda r, t: would_show(r, [])),
+    (r"So few labels could not have shown any gap\.", lambda r, t: would_show(r, [])),
     (
-        r"Of answers without one it holds as long as the model stays calibrated and what the inputs mean stays the same"
-        r" \(no concept drift\)\.",
+        r"For answers without a label this holds as long as the model stays calibrated and the meaning of the inputs"
+        r" stays the same \(no concept drift\)\.",
         lambda r, t: not contradicts(r),
     ),
     (
-        r"Labels contradict what was expected: do not rely on what is expected of answers without one\.",
+        r"Labels contradict the expected accuracy: do not rely on it for answers without a label\.",
         lambda r, t: contradicts(r),
     ),
     (
-        rf"This is one look: of looks at calibrated answers, {P} contradict at most, and who looks again and again will"
-        r" meet one\.",
+        rf"This is one look: at most {P} of looks at calibrated answers contradict, so with many looks one of them"
+        r" will\.",
         lambda r, t: all_show(t, 1 - r.level),
     ),
 ]

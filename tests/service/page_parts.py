@@ -11,7 +11,7 @@ import numpy as np
 
 from trueodds import metrics
 from trueodds.metrics import CalibrationSums
-from trueodds.reports.options import Options
+from trueodds.reports.options import ReportOptions
 from trueodds.reports.schemas import (
     Bin,
     Drift,
@@ -91,7 +91,7 @@ def trend(truth: Callable[[Any], Any] = over, days: int = 22, *, rows: int = 180
         answers_C = (12 * rows * labels.cells[0] / labels.n).round().astype(np.int64)
         start_ms = int((START + timedelta(days=day)).timestamp() * 1000)
         periods.append((start_ms, AnswerSums(answers_C, labels if labelled else CalibrationSums.zero())))
-    return trend_of("day", periods, Options())
+    return trend_of("day", periods, ReportOptions())
 
 
 def history(drift: float, blocks: int, seed: int, change: int = 90) -> list[EvidencePoint]:
@@ -153,7 +153,7 @@ def acknowledged(alarm: Alarm) -> Alarm:
 ADVICE = {
     "yes": "Recalibrating would help.",
     "no": "So far recalibrating would not have helped.",
-    "not_known": "It cannot be told yet whether recalibrating would help.",
+    "not_known": "It is not clear yet whether recalibrating would help.",
 }
 
 

@@ -26,14 +26,14 @@ from tests.service.page_parts import (
 )
 from trueodds import metrics
 from trueodds.metrics import CalibrationSums
-from trueodds.reports import Options, first_checks, report_of
+from trueodds.reports import ReportOptions, first_checks, report_of
 from trueodds.reports.options import TOLERANCE
 from trueodds.reports.schemas import Ece, KnownVersion, Report, Trend, TrendPoint, Window, WorstBin
 from trueodds.reports.schemas.alarm import Alarm, EvidencePoint
 from trueodds.reports.verdict.headline import headline
 from trueodds.reports.verdict.rules import verdict_of
 from trueodds.sums.answers import AnswerSums
-from trueodds.sums.positive import PositiveClass, PositiveSums, folded
+from trueodds.sums.positive import PositiveClass, PositiveSums, sums_of_top
 
 KNOWN = [
     KnownVersion(model="street", version="4f1c09aa", role="default"),
@@ -44,8 +44,8 @@ KNOWN = [
 
 
 def without_labels(answers: int = 0) -> Report:
-    words = "Nothing has been asked yet. Send inputs to POST /predict; every answer has an id."
-    waiting = f"{answers:,} answers, none with a label yet, so nobody knows how often the model is right."
+    words = "The model has given no answers yet. Send inputs to POST /predict. Every answer has an id."
+    waiting = f"{answers:,} answers, none with a label yet, so the accuracy is unknown."
     return Report(
         model="street",
         version="4f1c09aa",
@@ -75,8 +75,11 @@ def report(labels: CalibrationSums, *, answers: int | None = None, bins: int = 1
     answers_C[0] += answers - labels.n
     stored, within = AnswerSums(answers_C, labels), bool(named["ece_upper"] <= TOLERANCE)
     verdict = verdict_of(stored, named, parts.get("alarm"), parts.get("advice"), within=within)
-    first = headline(verdict, stored, {**named, "bins": table}, Options(), TOLERANCE)
-    cautions = ["The interval is for one look at this many labels: watching it after every label will cry wolf."]
+    first = headline(verdict, stored, {**named, "bins": table}, ReportOptions(), TOLERANCE)
+    cautions = [
+        "The interval is for one look at this many labels: checked after every label, it will miss the true value at"
+        " some time."
+    ]
     fields: dict[str, Any] = {
         **named,
         "model": "street",
@@ -201,7 +204,7 @@ def long_positive_class() -> Report:
     p_N = rng.uniform(0, 1, 2000)
     positive_N = rng.random(2000) < p_N / 2
     by_p = PositiveClass.sums_of(p_N, positive_N)
-    top, of_p = (AnswerSums(sums.cells[0].astype(np.int64), sums) for sums in (folded(by_p), by_p))
+    top, of_p = (AnswerSums(sums.cells[0].astype(np.int64), sums) for sums in (sums_of_top(by_p), by_p))
     positive = PositiveSums(LONG, of_p)
     return report_of("street", "4f1c09aa", top, positive=positive, alarm=alarm(0.0), advice=advice("no"))
 

@@ -66,7 +66,7 @@ def check_page(html: str, report: Report) -> None:
     colour = part.classes.split()[-1]
     assert COLOURS[colour](report), (colour, report.verdict, report.alarm and report.alarm.state)
     shown = " ".join(part.blocks)
-    advised = "Recalibrating would help." in shown or "recalibrating would make it better still." in shown
+    advised = "Recalibrating would help." in shown or "recalibrating would improve it further." in shown
     assert advised == ("trueodds recalibrate" in shown)
     assert not ("Nothing has to be done" in shown and advised), "do it, or do nothing?"
 

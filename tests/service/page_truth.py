@@ -180,7 +180,7 @@ def unmarked(r: Report, texts: list[str]) -> bool:
 
 def surprise(r: Report, texts: list[str]) -> bool:
     a = r.advice
-    return a is not None and all_show(texts, a.labels, a.recalibrated_log_loss, a.served_log_loss)
+    return a is not None and all_show(texts, a.labels, a.served_log_loss, a.recalibrated_log_loss)
 
 
 def shown_gain(r: Report, texts: list[str]) -> bool:
@@ -215,7 +215,7 @@ def totals(points: Sequence[TrendPoint]) -> tuple[int, float]:
 
 
 def at(r: Report, texts: list[str]) -> bool:
-    null = r.alarm.refuted if r.alarm else None
+    null = r.alarm.refuted_null if r.alarm else None
     return null is not None and null.fired_at is not None and shows(texts[0], null.fired_after)
 
 

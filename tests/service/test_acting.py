@@ -155,7 +155,7 @@ def test_an_observed_version_keeps_the_promise_of_its_first_answer(serve: Serve)
     observe(client, rows([0.9]), act_alone=TEXT)
     other = {"model": "mail", "version": "7", "act_alone": "threshold=.5,risk=.05,confidence=.95"}
     answer = client.post("/observe", json={"observations": rows([0.9], 1)}, params=other)
-    assert answer.status_code == 422 and "a version keeps what its first answer said" in answer.text
+    assert answer.status_code == 422 and "a version keeps what its first answer gave" in answer.text
     same = {**HALF.model_dump(), "labels": 90, "acted": 80, "wrong": 1}  # the same promise, and what it rests on
     body = {"observations": rows([0.9], 2), "model": "mail", "version": "7", "act_alone": same}
     assert client.post("/observe", json=body).json()["stored"] == 1

@@ -97,7 +97,7 @@ def test_a_webhook_is_tried_until_it_takes_the_news(serve: Callable[..., Client]
     hook.answers, hook.seconds = [500, 500, *[302] * 100], 0.05
     client = serve({"alarm_webhook": hook.url})
     fire(client)
-    until(lambda: "A webhook has not taken the news yet" in alarm(client)["reading"])
+    until(lambda: "A webhook has not accepted the message yet" in alarm(client)["reading"])
     until(lambda: len(hook.calls) >= 3)
     hook.answers.clear()
     until(lambda: "webhook" not in alarm(client)["reading"])
@@ -193,7 +193,7 @@ def test_what_is_wrong_with_a_webhook_is_said_without_its_secrets(hook: Hook) ->
     base = hook.url.removesuffix("/hook").replace("http://", "http://user:word@")
     (prefect,) = read_webhooks(f"prefect+{base}/api/deployments/name/recalibrate/live")
     (plain,) = read_webhooks(f"{base}/token")
-    for one, words in ((prefect, "does not answer as a Prefect server"), (plain, "answered 403 to POST"),
+    for one, words in ((prefect, "does not answer like a Prefect server"), (plain, "answered 403 to POST"),
                        (Webhook("http://127.0.0.1:1/token", False), "cannot be reached")):  # fmt: skip
         with pytest.raises(WebhookError, match=words) as error:
             asyncio.run(send(one, {"type": "", "id": "x", "model": "m", "version": "v", "reading": "r"}))
@@ -205,8 +205,8 @@ def test_what_is_wrong_with_a_webhook_is_said_without_its_secrets(hook: Hook) ->
 @pytest.mark.parametrize(
     ("setting", "value", "words"),
     [
-        ("alarm_webhook", "https://x/ok,ftp://x/secret", "webhook 2 is no URL"),
-        ("alarm_webhook", "http://x:port/secret", "webhook 1 is no URL"),
+        ("alarm_webhook", "https://x/ok,ftp://x/secret", "webhook 2 is not a URL"),
+        ("alarm_webhook", "http://x:port/secret", "webhook 1 is not a URL"),
         ("alarm_webhook", "prefect+https://x/api/secret", "webhook 1 names no deployment"),
         ("alarm_url", "odds.example.org", "expected an address such as"),
         ("alarm_tolerance", 0.5, "less than 0.5"),
@@ -223,7 +223,7 @@ def test_bad_settings(setting: str, value: Any, words: str) -> None:
 def test_a_webhook_that_is_refused_is_not_repeated(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--alarm-webhook", "ftp://x/secret"]) == 2
     output = capsys.readouterr().err
-    assert "alarm_webhook: " in output and "webhook 1 is no URL" in output and "secret" not in output
+    assert "alarm_webhook: " in output and "webhook 1 is not a URL" in output and "secret" not in output
 
 
 def test_two_workers_never_call_at_once_and_a_dead_ones_claim_ends(
@@ -312,7 +312,7 @@ def test_a_call_ends_with_its_claim(tmp_path: Path, hook: Hook, monkeypatch: pyt
         store = await open_store(str(tmp_path / "store.sqlite"))
         await answered_wrong(store, "m")
         watch = Watch(store, Settings(alarm_webhook=hook.url), Telemetry())
-        while "was not told within the 0.2 s of a try" not in json.dumps(await store.read_state("m", "v1", ALARM)):
+        while "did not accept the message within 0.2 s" not in json.dumps(await store.read_state("m", "v1", ALARM)):
             await watch.poll()
             await asyncio.sleep(0.01)
         hook.gate.set()

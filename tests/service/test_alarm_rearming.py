@@ -34,23 +34,21 @@ def test_it_watches_anew_and_may_fire_again(serve: Callable[..., Client], hook: 
     all_wrong(client, 10)
     body = {"model": "tiny", "version": client.report()["version"], **ADA}
     early = client.post(REARM, json=body)
-    assert (
-        early.status_code == 409 and "nothing has fired" in early.text and "after 10 labels; its alarm is" in early.text
-    )
+    assert early.status_code == 409 and "has not fired after 10 labels; it is still armed" in early.text
     fire(client)
     until(lambda: alarm(client)["nulls"][1]["state"] == "fired")
     unseen = client.post(REARM, json=body)
-    assert unseen.status_code == 409 and "(ece, point) is not acknowledged; POST /admin/alarm/ack" in unseen.text
+    assert unseen.status_code == 409 and "(ece, point) is not acknowledged; send POST /admin/alarm/ack" in unseen.text
     assert client.post(ACKNOWLEDGE, json=body).status_code == 200
     before = alarm(client)["nulls"][0]
     armed = client.post(REARM, json=body).json()
     assert armed["state"] == "quiet" and [null["labels"] for null in armed["nulls"]] == [0, 0]
     assert armed["reading"].startswith(
-        "No alarm: no label has been weighed since it was re-armed. Ada re-armed it on 2"
+        "No alarm: no label has been evaluated since it was re-armed. Ada re-armed it on 2"
     )
     assert (
-        "UTC: the camera is replaced. The evidence is of the labels since. Each watch has its own chance of a false"
-        " alarm: over 2 of them, at most 10% of sound versions alarm falsely."
+        "UTC: the camera is replaced. The evidence uses the labels since then. Each watch has its own false alarm"
+        " rate: over 2 watches, at most 10% of calibrated versions alarm falsely."
     ) in armed["reading"]
     (ended,) = armed["rearmings"]
     assert (ended["who"], ended["labels"], ended["fired_at"]) == ("Ada", 90, before["fired_at"])
@@ -115,4 +113,4 @@ def test_a_watch_is_that_of_a_fresh_start_on_its_labels() -> None:
     anew = watched.anew(70)
     assert anew is not None and anew.take(later) == watched
     reading = alarm_of(watched, second, model="m", sums=AnswerSums.zero()).reading
-    assert "over 2 of them, at most 6% of sound versions alarm falsely" in reading
+    assert "over 2 watches, at most 6% of calibrated versions alarm falsely" in reading

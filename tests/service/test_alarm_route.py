@@ -33,7 +33,7 @@ def test_damaged_evidence_leaves_the_rest_of_the_report(client: Client) -> None:
     client.run(store.update_state("tiny", name, ALARM, lambda tree, block: {**tree, "labels": -1}))
     report = client.report()
     assert report["alarm"] is None and report["labelled"] == 30
-    assert "There is no word on the alarm" in report["cautions"][-1] and report["cautions"][-1] in report["reading"]
+    assert "The alarm is unavailable" in report["cautions"][-1] and report["cautions"][-1] in report["reading"]
     assert f'trueodds_calibration_alarm{{model="tiny",version="{name}"}} NaN' in client.get("/metrics").text
     body = {"model": "tiny", "version": name, "who": "Ada", "why": "seen"}
     answer = client.post(ACKNOWLEDGE, json=body)
@@ -44,7 +44,7 @@ def test_acknowledging(client: Client) -> None:
     quiet = client.predict(pictures(1)) and client.report()["version"]
     body = {"model": "tiny", "version": quiet, "who": " Ada ", "why": "recalibrating"}
     nothing = client.post(ACKNOWLEDGE, json=body)
-    assert nothing.status_code == 409 and "nothing has fired of tiny/" in nothing.text
+    assert nothing.status_code == 409 and "the alarm of tiny/" in nothing.text and "has not fired" in nothing.text
     name = fire(client)
     until(lambda: alarm(client)["nulls"][1]["state"] == "fired")
     refusals: list[tuple[dict[str, Any], int, str]] = [
@@ -74,7 +74,7 @@ def test_acknowledging(client: Client) -> None:
     assert both["nulls"][1]["acknowledged"]["who"] == "Ada"
     assert alarm(client) == both
     again = client.post(ACKNOWLEDGE, json=body)
-    assert again.status_code == 409 and "Bob has acknowledged the alarm" in again.text
+    assert again.status_code == 409 and "Bob has already acknowledged the alarm" in again.text
     assert f'trueodds_calibration_alarm{{model="tiny",version="{name}"}} 3.0' in client.get("/metrics").text
 
 

@@ -103,7 +103,7 @@ def test_the_quicker_rule_fires_sooner_and_is_named() -> None:
     soon = AlarmState.start(Settings(alarm_run_length=20_000)).take(
         labels(confidence_N[: quick.after], correct_N[: quick.after])
     )
-    assert "accepts one false alarm in 20,000 labels" in alarm_of(soon, Settings(), model="m", sums=NONE).reading
+    assert "allows one false alarm in 20,000 labels" in alarm_of(soon, Settings(), model="m", sums=NONE).reading
 
 
 def test_history_is_thin_and_keeps_its_ends(bad: AlarmState) -> None:
@@ -137,7 +137,7 @@ def test_readings(bad: AlarmState) -> None:
     quiet = alarm_of(AlarmState.start(Settings()), Settings(), model="m", sums=NONE)
     assert (quiet.state, quiet.reading) == ("quiet", "No alarm: no labels have arrived yet.")
     few = alarm_of(AlarmState.start(Settings()).take(labels(*drawn(30))), Settings(), model="m", sums=NONE)
-    assert "No alarm after 30 labels" in few.reading and "at most 1 of 20 sound versions" in few.reading
+    assert "No alarm after 30 labels" in few.reading and "at most 1 of 20 calibrated versions" in few.reading
     fired = alarm_of(bad, Settings(), model="m", sums=NONE)
     ece, point = fired.nulls
     assert (ece.null, ece.pages, ece.state, ece.threshold) == ("ece", True, "fired", 20.0)
@@ -145,7 +145,7 @@ def test_readings(bad: AlarmState) -> None:
     assert ece.p_value <= 0.05 and ece.fired_at is not None and ece.fired_at.year == 2023
     for words in (
         "ALARM: the calibration error (ECE) of the answers that get labels was above 0.02 at some time",
-        "Had its ECE been within that at every label, given what came before, at most 1 of 20 versions would ever show",
+        "If its ECE had been within that at every label, given the labels before it, at most 1 of 20 versions would",
         "The ECE of all answers, or over the whole time, may be smaller",
         f"after {ece.fired_after:,} labels",
         "until somebody acknowledges",
@@ -164,9 +164,9 @@ def test_with_a_positive_class_the_evidence_is_said_to_be_of_the_other_quantity(
     assert fired.reading.startswith(
         "ALARM: the calibration error (ECE) of the more probable class, of the answers that get labels, was above 0.02"
     )
-    assert "the more probable class was right more or less often" in fired.nulls[1].statement
+    assert "the accuracy of the more probable class differed" in fired.nulls[1].statement
     quiet = alarm_of(AlarmState.start(Settings()).take(labels(*drawn(30))), Settings(), **about)
-    assert "Nor has it shown that expected / observed fraud is not between 0.83 and 1.2." in quiet.reading
+    assert "Nor is there evidence that expected / observed fraud is not between 0.83 and 1.2." in quiet.reading
 
 
 def test_labels_that_are_there_and_not_weighed_yet_are_not_said_to_be_missing() -> None:
@@ -174,7 +174,7 @@ def test_labels_that_are_there_and_not_weighed_yet_are_not_said_to_be_missing() 
     five = CalibrationSums.from_top(confidence_N, correct_N)
     sums = AnswerSums(five.cells[0].astype(np.int64), five)
     assert alarm_of(start, Settings(), model="m", sums=sums).reading == (
-        "No alarm: the 5 labels that came last will be weighed within seconds."
+        "No alarm: the last 5 labels will be evaluated within seconds."
     )
 
 
@@ -194,7 +194,7 @@ def test_advice(bad: AlarmState) -> None:
     assert (none.helps, none.labels, none.served_log_loss) == ("not_known", 0, None)
     yes = advice_of(bad, **where)
     assert yes.reading == "Recalibrating would help."
-    assert yes.helps == "yes" and yes.log_e > math.log(20) and "above 0 it counts as shown" in yes.basis
+    assert yes.helps == "yes" and yes.log_e > math.log(20) and "Above 0 the gain counts as shown" in yes.basis
     assert yes.command == "trueodds recalibrate --service http://x --model 'a b' --version v"
     assert yes.recalibrated_log_loss is not None and yes.served_log_loss is not None
     seen = bad.prequential
@@ -209,7 +209,7 @@ def test_advice(bad: AlarmState) -> None:
     late = advice_of(calibrated.take(labels(*drawn(5_000, seed=6))), **where)
     assert (early.helps, late.helps, late.command) == ("not_known", "no", None)
     of_p = advice_of(calibrated.take(labels(*drawn(5_000, seed=6))), **where, positive="fraud")
-    assert of_p.helps == "no" and "Errors of p(fraud) that cancel in it do not show there." in of_p.reading
+    assert of_p.helps == "no" and "This does not show errors of p(fraud) that cancel out" in of_p.reading
 
 
 def _set(tree: Any, path: str, value: Any) -> Any:

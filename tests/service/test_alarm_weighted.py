@@ -51,7 +51,7 @@ def test_a_corner_labelled_more_often_alarms_of_the_labelled_traffic_only() -> N
     assert alarm.state == "fired" and alarm.weighted is not None and alarm.weighted.state == "quiet"
     assert alarm.weighted.labels == state.labels and alarm.weighted.left_out == 0
     words = f"Weighted by the propensities of {state.labels:,} labels: it has not been shown that the calibration error"
-    assert f"{words} (ECE) of all answers so far, those of a propensity of 0.1 or more, was above 0.02" in alarm.reading
+    assert f"{words} (ECE) of all answers so far with a propensity of 0.1 or more was above 0.02" in alarm.reading
 
 
 def test_weighted_evidence_is_kept_fires_once_and_is_a_notice() -> None:
@@ -77,8 +77,10 @@ def test_the_floor_is_kept_and_what_is_below_it_is_said() -> None:
     state = after(corner(2_000), [], Settings(alarm_propensity_floor=0.5))
     assert state.weighted is not None and state.weighted.process.left_out == (corner(2_000)[2] < 0.5).sum() > 100
     reading = alarm_of(state, Settings(), model="m", sums=NONE).reading
-    assert f"{state.weighted.process.left_out:,} labels are left out: their propensities are below 0.5" in reading
-    assert "this version keeps propensity floor 0.5" in reading
+    assert (
+        f"{state.weighted.process.left_out:,} labels are left out, because their propensities are below 0.5" in reading
+    )
+    assert "This version keeps propensity floor 0.5" in reading
     changed = {**state.tree(), "propensity_floor": 0.1}
     with pytest.raises(StoreError, match="damaged"):
         AlarmState.read(changed, Settings())

@@ -160,7 +160,7 @@ def test_full_queue_answers_503_and_recovers() -> None:
     async def run() -> None:
         doubler = Doubler()
         tasks = await submitted(doubler, images(0), images(*range(1, 10)))
-        with pytest.raises(ServiceError, match="9 images are waiting, the limit is 10") as refused:
+        with pytest.raises(ServiceError, match="9 images are waiting; the limit is 10") as refused:
             await doubler.batcher.submit(images(1, 2))
         assert (refused.value.status, refused.value.headers) == (503, {"retry-after": "1"})
         doubler.go.set()
@@ -194,7 +194,7 @@ def test_a_caller_who_hung_up_after_a_long_wait_is_not_scored(monkeypatch: pytes
     async def run() -> None:
         doubler = Doubler()
         (first,) = await submitted(doubler, images(1))
-        second = asyncio.create_task(doubler.batcher.submit(images(2), gone=hung_up))
+        second = asyncio.create_task(doubler.batcher.submit(images(2), is_gone=hung_up))
         third = asyncio.create_task(doubler.batcher.submit(images(3)))
         await asyncio.sleep(0.02)
         doubler.go.set()
@@ -289,7 +289,7 @@ def test_the_event_loop_scores_nothing_more_while_too_much_is_not_stored() -> No
         await asyncio.sleep(0.02)
         assert (len(counter.sizes), counter.batcher.waiting) == (batching.UNSTORED, 9 - batching.UNSTORED)
         tasks[5].cancel()  # it is not scored any more
-        with pytest.raises(ServiceError, match="6 images are waiting, the limit is 20"):
+        with pytest.raises(ServiceError, match="6 images are waiting; the limit is 20"):
             await counter.batcher.submit(images(*range(15)))
         closing = asyncio.create_task(counter.batcher.close())
         await asyncio.sleep(0)

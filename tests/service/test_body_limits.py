@@ -36,7 +36,7 @@ def read(size: int, count: int, *, streamed: bool = True, storing: float = 0.0, 
 
 
 def test_a_body_that_trickles_is_refused() -> None:
-    with pytest.raises(ServiceError, match=r"came at [\d.]+ bytes/s for 0\.\d+ s; the least is 1,000") as caught:
+    with pytest.raises(ServiceError, match=r"arrived at [\d.]+ bytes/s for 0\.\d+ s; the least is 1,000") as caught:
         read(1, 1000)
     assert (caught.value.status, caught.value.code) == (408, "body_too_slow")
 

@@ -117,7 +117,7 @@ def test_csv_as_spreadsheets_write_it(
         (7, "invalid_row"),
         (9, "unknown_id"),
     ]
-    assert "a quote is opened and closed in the same cell" in report["problems"][2]["message"]
+    assert "close each quote in the cell that opens it" in report["problems"][2]["message"]
     lines = client.post("/feedback", content=body.encode(), headers=CSV | {"accept": "application/x-ndjson"}).text
     assert [json.loads(line)["row"] for line in lines.splitlines()] == [2, 3, 5, 6, 7, 8, 9]
 
@@ -159,7 +159,7 @@ def test_a_whole_number_with_a_point_is_the_class_of_that_name(serve: Callable[.
     ids = ids_of(client, 2)
     report = client.post("/feedback", content=f"id,label\n{ids[0]},8.0\n{ids[1]},8.5".encode(), headers=CSV).json()
     assert (report["stored"], report["failed"]) == (1, 1)
-    assert "no class '8.5'" in report["problems"][0]["message"]
+    assert "unknown class '8.5'" in report["problems"][0]["message"]
 
 
 def blocks_of(lines: int) -> Callable[..., AsyncIterator[bytes]]:
@@ -218,7 +218,7 @@ def test_a_long_stream_is_taken_block_by_block(client: Client, monkeypatch: pyte
         (b"id,label,index\n", "expected a header"),
         (b"id,id,label\n", "expected a header"),
         (b"id,label,colour\n", "'id,label,colour'"),
-        (b"\xff,label\n", "not UTF-8; from a spreadsheet save it as 'CSV UTF-8'"),
+        (b"\xff,label\n", "not UTF-8; in a spreadsheet, save it as 'CSV UTF-8'"),
         (b"id;label,index\n", "separated by commas, semicolons, tabs or |"),
         (b"id:label\n", "the CSV begins with 'id:label'"),
         ("id,label\n".encode("utf-16"), "the CSV is UTF-16; save it as UTF-8"),
@@ -264,7 +264,7 @@ def test_a_store_that_fails_midway_says_how_far_it_came(client: Client, monkeypa
     answer = client.run(client.http.post("/feedback", content=pieces(), headers=CSV))
     error = answer.json()["error"]
     assert (answer.status_code, error["code"], answer.headers["retry-after"]) == (503, "store_unavailable", "1")
-    assert error["message"].startswith(f"the disk is full. {error['rows']} rows were taken before")
+    assert error["message"].startswith(f"the disk is full. {error['rows']} rows were processed before")
     assert client.report()["labelled"] == counted(client)["stored"] == error["stored"] > 0
 
 

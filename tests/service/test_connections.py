@@ -15,7 +15,7 @@ import pytest
 import uvicorn
 from starlette.types import Receive, Scope, Send
 
-from service.http.connections import TOLD, TURN_REQUESTS, Addresses, Limits, Turns
+from service.http.connections import ANSWERED_EXCESS, TURN_REQUESTS, Addresses, Limits, Turns
 from service.http.server import ACCEPTS
 from tests.service.echo_server import GET, Address, echo, received, running
 from tests.service.hooks import until
@@ -73,7 +73,7 @@ def test_one_address_has_its_own_limit() -> None:
         first, second, third = (connected(stack, server.address) for _ in range(3))
         refused = received(third)
         assert refused.startswith(b"HTTP/1.1 503 ") and b"\r\nretry-after: 1\r\n" in refused
-        assert b"127.0.0.1 has more than 2 connections open, the limit of one address; close some" in refused
+        assert b"127.0.0.1 has more than 2 open connections, the limit per address; close some" in refused
         other = connected(stack, server.address, ADDRESSES[1])
         for client in (first, second, other):
             client.sendall(GET)
@@ -89,9 +89,9 @@ def test_one_address_has_its_own_limit() -> None:
 
 def test_far_beyond_the_limit_nobody_is_told_why() -> None:
     with running(limits=Limits(connections=1)) as server, ExitStack() as stack:
-        clients = [connected(stack, server.address) for _ in range(1 + TOLD + 3)]
+        clients = [connected(stack, server.address) for _ in range(1 + ANSWERED_EXCESS + 3)]
         told = [received(client) for client in clients[1:]]
-        assert [answer[9:12] for answer in told] == [b"503"] * TOLD + [b""] * 3
+        assert [answer[9:12] for answer in told] == [b"503"] * ANSWERED_EXCESS + [b""] * 3
 
 
 @pytest.mark.parametrize(

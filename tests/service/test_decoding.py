@@ -16,7 +16,7 @@ import pytest
 
 from service.errors import CallerGoneError, ServiceError
 from service.predict import decoding
-from service.predict.decoding import Answering
+from service.predict.decoding import AnswerTimer
 from tests.service.app_client import Client
 from trueodds.inputs.checkpoint import checkpoint
 
@@ -48,8 +48,8 @@ class Work:
             self.ended.set()
 
 
-def answering(caller: Caller, seconds: float = 10.0) -> Answering:
-    return Answering(caller, seconds, "text")  # type: ignore[arg-type]
+def answering(caller: Caller, seconds: float = 10.0) -> AnswerTimer:
+    return AnswerTimer(caller, seconds, "text")  # type: ignore[arg-type]
 
 
 def run(work: Coroutine[Any, Any, None]) -> None:
@@ -120,7 +120,7 @@ def test_work_of_a_caller_who_hung_up_is_given_up_or_never_begun(one: ThreadPool
 
 
 def test_only_so_many_bytes_are_decoded_at_once(one: ThreadPoolExecutor, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(decoding, "held", decoding.Held("decoded", 100))
+    monkeypatch.setattr(decoding, "held", decoding.ByteBudget("decoded", 100))
 
     async def full() -> None:
         work = Work()
@@ -140,7 +140,7 @@ def test_an_error_of_the_work_is_the_callers(one: ThreadPoolExecutor) -> None:
     async def fails() -> None:
         with pytest.raises(ZeroDivisionError):
             await answering(Caller()).run(one, 1, lambda: 1 // 0)
-        assert not decoding.held.bytes
+        assert not decoding.budget.bytes
 
     run(fails())
 

@@ -45,7 +45,7 @@ def test_a_gzip_body_is_the_body_that_it_holds(client: Client) -> None:
         (gzip.compress(bytes(2_000_000)), ["gzip"], 413, "unpacks to more than 100,000 bytes"),
         (gzip.compress(b" " * 100_000), ["gzip"], 400, "not JSON"),
         (gzip.compress(b" " * 100_001), ["gzip"], 413, "unpacks to more than 100,000 bytes"),
-        (b"{}", ["br"], 415, "the content encoding is 'br'; a body comes as gzip or deflate"),
+        (b"{}", ["br"], 415, "the content encoding is 'br'; allowed are gzip or deflate"),
         (gzip.compress(b"{}"), ["deflate"], 400, "zlib's format, RFC 1950"),
         (zlib.compress(b"{}")[:-1], ["deflate"], 400, "it ends too early"),
         (zlib.compress(bytes(2_000_000)), ["deflate"], 413, "unpacks to more than 100,000 bytes"),
@@ -97,7 +97,7 @@ def test_unpacking_leaves_others_their_turn_and_memory() -> None:
 
     async def read() -> None:
         beside = asyncio.create_task(others())
-        unpacked = encodings.decoded(receive, {"headers": [(b"content-encoding", b"gzip")]}, sys.maxsize)
+        unpacked = encodings.decode_body(receive, {"headers": [(b"content-encoding", b"gzip")]}, sys.maxsize)
         more = True
         while more:
             message = await unpacked()
@@ -122,4 +122,4 @@ def test_unpacking_leaves_others_their_turn_and_memory() -> None:
     ],
 )
 def test_the_coding_of_an_answer_is_what_its_caller_takes(header: str, coding: str | None) -> None:
-    assert encodings.accepted(header) == coding
+    assert encodings.preferred_coding(header) == coding

@@ -107,7 +107,7 @@ def test_duplicates_in_one_batch(client: Client) -> None:
     conflict = [{"id": id_, "label": "cat", "correct": True}, {"id": id_, "label": "dog", "correct": True}]
     answer = client.post("/feedback", json={"labels": conflict})
     assert answer.status_code == 409
-    assert "one label for each id" in answer.text
+    assert "one label per id" in answer.text
     same = client.label([{"id": id_, "label": "cat"}, {"id": id_, "index": 0}])
     assert same == {"stored": 1, "already_known": 1, "corrected": 0, "held": 0}
     assert client.post("/feedback", json={"labels": [{"id": id_, "index": 0}, *conflict[1:]]}).status_code == 409
@@ -144,11 +144,11 @@ def test_unknown_classes_name_the_near_and_the_allowed(client: Client) -> None:
     id_ = client.predict(pictures(1))[0]["id"]
     cases: list[tuple[dict[str, Any], str]] = [
         ({"label": "harre"}, "Did you mean 'hare'?"),
-        ({"label": "0"}, "sent as index"),
-        ({"label": 0}, "sent as index"),
+        ({"label": "0"}, "use index"),
+        ({"label": 0}, "use index"),
         ({"index": 4}, "allowed are 0..3"),
         ({"index": 2**60}, "allowed are 0..3"),
-        ({"index": -1}, "expected a whole number from 0 on"),
+        ({"index": -1}, "expected a whole number, 0 or more"),
     ]
     for label, words in cases:
         answer = client.post("/feedback", json={"id": id_, **label})

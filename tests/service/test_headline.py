@@ -17,7 +17,7 @@ from tests.service.alarms import labels
 from tests.service.page_sentences import check_page
 from trueodds import metrics
 from trueodds.metrics import CalibrationSums
-from trueodds.reports import Options, Window, report_of
+from trueodds.reports import ReportOptions, Window, report_of
 from trueodds.reports.page.state import state_of
 from trueodds.reports.schemas import Bin, Finding, Labelling, Report, WeightedFigures
 from trueodds.reports.schemas.alarm import Advice, Alarm
@@ -53,7 +53,7 @@ class Stream:
 
     def look(self, **options: Any) -> Report:
         stored, alarm, advice = self.parts()
-        return report_of("m", "v", stored, Options(**options), alarm=alarm, advice=advice)
+        return report_of("m", "v", stored, ReportOptions(**options), alarm=alarm, advice=advice)
 
     def verdict(self) -> str:
         """As of `look`, from the few numbers that it takes; never green."""
@@ -146,7 +146,7 @@ def test_an_error_that_has_passed() -> None:
     report = stream.look()
     check_agreement(report)
     assert report.verdict == "off_at_times" and (report.ece_upper or 1) <= 0.02
-    assert "at some time there was an error" in report.headline and state_of(report).name == "alarm"
+    assert "there was an error at some time" in report.headline and state_of(report).name == "alarm"
 
 
 def test_an_error_that_has_just_begun() -> None:
@@ -171,7 +171,7 @@ def test_the_word_leans_where_recalibrating_is_known_to_help() -> None:
     assert report_of("m", "v", stored, alarm=alarm, advice=advice).verdict == "cannot_tell"
     report = report_of("m", "v", stored, alarm=alarm, advice=advice.model_copy(update={"helps": "yes"}))
     assert report.verdict.startswith("leans_")
-    assert "this is not." in report.headline and "Scored one by one as they came" in report.headline
+    assert "this is not." in report.headline and "Scored in the order of their arrival" in report.headline
 
 
 def bin_of(lo: float, hi: float, count: int, claimed: float, right: float) -> Bin:

@@ -26,14 +26,14 @@ def test_they_are_counted_and_said(client: Client) -> None:
     assert 'trueodds_held_label_age_seconds{model="tiny"}' in text
     shown = Report.model_validate(client.report()).held
     assert shown is not None and shown.labels == 3 and 1000 * shown.oldest.timestamp() == held["tiny"].oldest_ms
-    assert not any("that no prediction has" in caution for caution in client.report()["cautions"])
+    assert not any("without a prediction" in caution for caution in client.report()["cautions"])
 
 
 def test_the_report_waits_an_hour() -> None:
     held = HeldLabels(1200, HOUR_MS)
     assert held_note(None, 9 * HOUR_MS) == held_note(held, 2 * HOUR_MS - 1) == ""
     assert held_note(held, 2 * HOUR_MS) == (
-        "1,200 labels of this model have come for ids that no prediction has so far, the oldest on 1970-01-01 01:00:00"
-        " UTC: send predictions and labels under the same ids."
+        "1,200 labels of this model have arrived for ids without a prediction so far, the oldest on 1970-01-01 01:00:00"
+        " UTC. Send predictions and labels with the same ids."
     )
-    assert held_note(HeldLabels(1, 0), HOUR_MS).startswith("1 label of this model has come")
+    assert held_note(HeldLabels(1, 0), HOUR_MS).startswith("1 label of this model has arrived")

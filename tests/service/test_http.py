@@ -179,7 +179,7 @@ def test_what_is_no_http_is_answered_after_the_requests_before_it(address: Addre
         client.sendall((HEAD + b"abc") * 3 + b"\x16\x03\x01 no HTTP")
         answer = received(client)
     assert answer.count(b"HTTP/1.1 200 ") == 3
-    assert answer.rpartition(b"HTTP/1.1 ")[2].startswith(b"400 ") and b"this port takes http://" in answer
+    assert answer.rpartition(b"HTTP/1.1 ")[2].startswith(b"400 ") and b"the port accepts http://" in answer
 
 
 def test_an_answer_that_has_begun_is_cut_and_not_followed_by_another(address: Address) -> None:

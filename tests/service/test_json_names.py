@@ -61,14 +61,14 @@ def test_large_bodies_are_counted_as_short_ones(body: bytes) -> None:
     for fill in (b"1", b"1" * (json_names._CHUNK - 9), b"1" * json_names._CHUNK * 2):
         large = body.replace(b"%s", b'"' + fill + b'"' if body.startswith(b'{"a"') else fill)
         problem = repeated_name(large, orjson.loads(large))
-        assert "has the name 'd' twice; leave one of its values out" in problem
+        assert "has the name 'd' twice; remove one of them" in problem
         once = large.replace(b'"d"', b'"e"', 1)
         assert repeated_name(once, orjson.loads(once)) == ""
 
 
 def test_the_place_is_named() -> None:
     for body, words in (
-        (b'{"a": 1, "\\u0061": 2}', "the body has the name 'a' twice; leave one of its values out"),
+        (b'{"a": 1, "\\u0061": 2}', "the body has the name 'a' twice; remove one of them"),
         (b'{"rows": [{}, {"x": {"b": 1, "b": 2}}]}', "rows[1].x has the name 'b' twice"),
         (b"[" * 900 + b'{"a": 1, "a": 2}' + b"]" * 900, "has a name twice"),
     ):
@@ -106,4 +106,4 @@ def test_every_door_refuses_it(service: Client, path: str, media_type: str, body
         assert answer.json()["failed"] == 1
     else:
         assert answer.status_code == 422, answer.text
-    assert f"has the name {name!r} twice; leave one of its values out" in answer.text
+    assert f"has the name {name!r} twice; remove one of them" in answer.text

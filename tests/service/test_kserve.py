@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from service.observe import kserve
+from service.observe import kserve_route
 from service.observe.cloud_event import STRUCTURED
 from tests.service.app_client import Client
 
@@ -110,7 +110,7 @@ def test_structured_events(client: Client, encoded: bool) -> None:
 def test_an_answer_without_probabilities_is_refused_with_the_cure(client: Client, body: Any) -> None:
     error = send(client, "response", body, status=422)["error"]
     assert error["code"] == "no_probabilities"
-    assert "looked for are probabilities," in error["message"] and "?output=NAME" in error["message"]
+    assert "searched for probabilities," in error["message"] and "?output=NAME" in error["message"]
     assert events(client) == {("response", "no_probabilities"): 1}
     assert send(client, "response", V1, status=422, output="other")["error"]["code"] == "no_probabilities"
 
@@ -118,9 +118,9 @@ def test_an_answer_without_probabilities_is_refused_with_the_cure(client: Client
 @pytest.mark.parametrize(
     ("changes", "body", "status", "words"),
     [
-        ({"Ce-Type": "other"}, b"{}", 422, "the event's type (ce-type) is 'other'; of KServe's inference logger come"),
+        ({"Ce-Type": "other"}, b"{}", 422, "the event's type (ce-type) is 'other'; expected an inference event:"),
         ({"Ce-Id": ""}, b"{}", 422, "the event's id (ce-id) is ''"),
-        ({}, b"\x00\x01", 400, "binary tensors cannot be read from the log"),
+        ({}, b"\x00\x01", 400, "the log does not contain binary tensors"),
         ({"Content-Type": STRUCTURED}, b"[]", 422, "the event is []; expected an object"),
         ({"Content-Type": STRUCTURED}, b'{"type": 3}', 422, "the event's type (ce-type) is 3"),
     ],
@@ -145,7 +145,7 @@ def test_pairs_come_in_either_order(client: Client, first: str, protocol: str) -
     few = {"instances": [{"key": "b"}]} if protocol == "V1" else {"inputs": [{"name": "key", "data": ["b"]}]}
     send(client, "request", few, "other", ids="key")
     error = send(client, "response", bodies["response"], "other", status=422, ids="key")["error"]
-    assert error["message"] == "the request has 1 ids and the response 2 rows; expected one for each"
+    assert error["message"] == "the request has 1 ids and the response 2 rows; expected one id per row"
     send(client, "request", bodies["request"], "other", ids="key")
     assert send(client, "response", bodies["response"], "other", ids="key")["already_known"] == 2, (
         "the pair was forgotten"
@@ -165,14 +165,14 @@ def test_a_half_that_stays_alone_is_dropped_and_counted(client: Client, monkeypa
     send(client, "response", V1, "found", ids="key")
 
     async def look() -> None:
-        task = asyncio.create_task(kserve.keep_pairs(store, telemetry, seconds=0.005))
+        task = asyncio.create_task(kserve_route.keep_pairs(store, telemetry, seconds=0.005))
         await asyncio.sleep(0.1)
         task.cancel()
 
     client.run(look())
     assert ("request", "unpaired") not in events(client), "ten minutes have not gone by"
     now = time.time_ns
-    monkeypatch.setattr("service.observe.kserve.time.time_ns", lambda: now() + 601 * 10**9)
+    monkeypatch.setattr("service.observe.kserve_route.time.time_ns", lambda: now() + 601 * 10**9)
     client.run(look())
     assert events(client)["request", "unpaired"] == events(client)["response", "unpaired"] == 1
     monkeypatch.undo()

@@ -13,7 +13,7 @@ from pydantic import ValidationError
 from service.app import create_app
 from service.report.notes import maturing_of, window_note
 from service.settings import Settings
-from service.store.rows import Matured, Version
+from service.store.rows import MaturedCounts, Version
 from tests.service.app_client import Client
 from tests.service.conftest import Serve
 from tests.service.tiny_bundle import pictures
@@ -39,9 +39,9 @@ def test_the_setting_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("45d", "'45d' is no window; expected MODEL=WINDOW"),
+        ("45d", "'45d' is not a window; expected MODEL=WINDOW"),
         ("fraud=45", "units are s, m, h and d"),
-        ("fraud=45d:fine", "no label means 'fine'; allowed are ok and unknown"),
+        ("fraud=45d:fine", "gives a missing label the meaning 'fine'; allowed are ok and unknown"),
         ("fraud=0d", "a window of 0d; allowed are 1s to 3653d"),
         ("fraud=9999d", "a window of 9999d"),
         ("fraud=45d,fraud=30d", "fraud has two windows"),
@@ -80,11 +80,11 @@ def test_an_observed_model_is_judged_by_what_has_matured(serve: Serve) -> None:
     assert (before["answers"], before["labelled"], before["maturing"]["maturing"]) == (ROWS, 0, ROWS)
     assert before["alarm"]["nulls"][0]["labels"] == 0 and labelled(client) == "no_labels"
     assert f"{ROWS} answers of this version are maturing" in before["maturing"]["reading"]
-    assert "no label means ok" in before["maturing"]["reading"]
+    assert "A missing label means ok" in before["maturing"]["reading"]
     assert before["maturing"]["reading"] in before["cautions"]
-    assert before["headline"].endswith("A label counts when the window of its answer closes, 45d after it was given.")
+    assert before["headline"].endswith("A label counts when the window of its answer closes, 45d after the answer.")
     none = client.get("/admin/labelled.npz", params=WHOSE).json()["error"]["message"]
-    assert none.endswith("Each counts when the window of its answer closes, 45d after it was given")
+    assert none.endswith("A label counts when the window of its answer closes, 45d after the answer")
     page = client.get("/calibration-report", params=WHOSE, headers={"accept": "text/html"}).text
     assert "answers of this version are maturing" in page
     text = client.get("/metrics").text
@@ -125,7 +125,7 @@ def test_an_observed_model_is_judged_by_what_has_matured(serve: Serve) -> None:
     late = client.report(**WHOSE)
     assert late["maturing"]["after_window"] == late["corrected"] == 1
     assert late["positive"]["prevalence"] == pytest.approx(7 / ROWS)
-    assert "1 label came after the window." in late["maturing"]["reading"]
+    assert "1 label arrived after the window." in late["maturing"]["reading"]
 
 
 def test_where_silence_is_a_label_no_chance_of_getting_one_weighs(serve: Serve) -> None:
@@ -145,12 +145,12 @@ def test_where_silence_is_a_label_no_chance_of_getting_one_weighs(serve: Serve) 
         assert time.monotonic() < deadline, part
         time.sleep(0.1)
     assert (part["wrong"], part["left_out"], part["escalated_labels"]) == (0, 0, ROWS)
-    assert "as they first came" not in part["reading"]
+    assert "as they first arrived" not in part["reading"]
     client.label([{"id": "0-0", "label": "fraud"}])
     part = client.report(**WHOSE)["acting"]
     assert (
         part["wrong"] == 0
-        and "Some labels were corrected later: this is of labels as they first came." in part["reading"]
+        and "Some labels were corrected later. This part uses labels as they first arrived." in part["reading"]
     )
 
 
@@ -167,7 +167,7 @@ def test_a_served_model_waits_too_and_others_do_not(serve: Serve) -> None:
     wait(client, 30.1)
     report = client.report()
     assert (report["labelled"], report["maturing"]["unlabelled_means"]) == (1, "unknown")
-    assert "no label means nothing" in report["maturing"]["reading"]
+    assert "A missing label means nothing" in report["maturing"]["reading"]
 
 
 def test_a_version_is_given_a_window_by_a_command(
@@ -181,15 +181,15 @@ def test_a_version_is_given_a_window_by_a_command(
         ids = observed(client)
         assert client.report(**WHOSE)["labelled"] == 6
         assert run("--matures", "fraud=45d:ok") == 1
-        assert "end every service" in capsys.readouterr().err
+        assert "stop every service" in capsys.readouterr().err
     assert run("--matures", "fraud=45") == 2
-    assert "no window" in capsys.readouterr().err
+    assert "is not a window" in capsys.readouterr().err
     monkeypatch.setenv("TRUEODDS_MATURES", "fraud=45d:ok")
     assert run() == 0
-    words = f"fraud/7 has the window 45d:ok now: {ROWS} answers with 6 labels count when it closes."
+    words = f"fraud/7 now has the window 45d:ok: {ROWS} answers with 6 labels count when it closes."
     assert words in capsys.readouterr().out
     assert run() == 0
-    assert "No version without a window" in capsys.readouterr().out
+    assert "no version without a window" in capsys.readouterr().out
     with Client(create_app(settings)) as again:
         report = again.report(**WHOSE)
         assert (report["labelled"], report["maturing"]["maturing"]) == (0, ROWS)
@@ -198,19 +198,19 @@ def test_a_version_is_given_a_window_by_a_command(
         assert (report["labelled"], report["maturing"]["assumed"]) == (ROWS, ROWS - 6)
         assert again.get(f"/predictions/{ids[0]}").json()["label"] == "fraud"
         # The setting is not given here, and the version keeps its window.
-        assert "(now: none); it keeps 45d:ok" in report["maturing"]["reading"]
+        assert "(now: none). This version keeps 45d:ok" in report["maturing"]["reading"]
 
 
 def test_a_window_that_has_changed_is_said() -> None:
     version = Version("m", "v", ("a", "b"), Temperature(1.0), {}, maturity=Maturity(DAY_MS, "ok"))
     same = (("m", Maturity(DAY_MS, "ok")),)
     assert window_note(version, same) == ""
-    found = maturing_of(version, Matured(1200, 1000, 0), 1201, same)
+    found = maturing_of(version, MaturedCounts(1200, 1000, 0), 1201, same)
     assert found is not None and found.reading == (
         "1 answer of this version is maturing: an answer counts 1d after it was given, with the label that it has by"
-        " then; no label means that the answer was right. 1,200 have matured, 1,000 of them without a label."
+        " then. A missing label means that the answer was right. 1,200 have matured, 1,000 of them without a label."
     )
-    assert "(now: none); it keeps 1d:ok" in window_note(version, ())
+    assert "(now: none). This version keeps 1d:ok" in window_note(version, ())
     plain = Version("m", "v", ("a", "b"), Temperature(1.0), {})
     assert maturing_of(plain, None, 9, same) is None
-    assert "(now: 1d:ok); its labels count when they come" in window_note(plain, same)
+    assert "(now: 1d:ok). This version counts labels as they arrive" in window_note(plain, same)

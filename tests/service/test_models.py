@@ -92,9 +92,9 @@ def test_models_of_other_shapes_side_by_side(client: Client, publish: Callable[.
 
 
 def test_what_is_not_there(client: Client) -> None:
-    assert refusal(client, model="none") == (404, "there is no model 'none'; published are tiny")
+    assert refusal(client, model="none") == (404, "unknown model 'none'; published are tiny")
     status, words = refusal(client, version="0")
-    assert status == 404 and words.startswith("there is no version '0' of tiny; published are ")
+    assert status == 404 and words.startswith("unknown version '0' of tiny; published are ")
 
 
 def test_a_bad_bundle_is_refused_reported_and_tried_again_when_it_changes(
@@ -152,7 +152,7 @@ def test_a_bundle_altered_on_disk_is_noticed_and_goes_on_answering(
         until(lambda: state()[0] == "altered")
         reason = state()[1] or ""
         assert reason.startswith(
-            "was altered on disk since it was loaded; it goes on answering, a restart would refuse"
+            "was altered on disk after it was loaded; it still answers, but a restart would refuse"
         )
         assert words in reason and str(folder) in reason
         assert client.get("/models").json()["problems"] == [f"tiny/{version} {reason}"]
@@ -192,7 +192,7 @@ def test_a_folder_under_another_name_is_refused(client: Client, publish: Callabl
     shutil.copytree(models / "tiny" / first, models / "tiny" / "renamed")
     until(lambda: len(listed(client)["versions"]) == 2)
     status, words = refusal(client, version="renamed")
-    assert status == 503 and f"the folder is tiny/renamed, its content is tiny/{first}" in words
+    assert status == 503 and f"the folder is tiny/renamed, but its content is tiny/{first}" in words
 
 
 def test_a_default_that_names_nothing_changes_nothing(client: Client, models: Path) -> None:
@@ -317,7 +317,7 @@ def test_a_calibrator_is_judged_beside_a_net_on_the_served_logits(
     roles = {v["version"]: v["role"] for v in client.report()["known"] if v["model"] in names}
     assert roles == {net: "shadow", calibrator: "recalibrated"}
     open_models(models).shadow("tiny", net, slot="recalibrated")
-    until(lambda: f"{net} is no recalibration of {first}: it has another net" in client.get("/models").text)
+    until(lambda: f"{net} is not a recalibration of {first}: it has another net" in client.get("/models").text)
     assert listed(client)["recalibrated"] is None
 
 

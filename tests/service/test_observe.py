@@ -14,7 +14,7 @@ import pytest
 from pyarrow import parquet
 
 import trueodds
-from service.observe.formats import header_of
+from service.observe.observation_formats import header_of
 from service.observe.parquet import PARQUET
 from tests.service.app_client import Client
 from tests.service.hooks import until
@@ -145,7 +145,7 @@ def test_names_in_another_writing_are_the_classes_that_alone_are_meant(client: C
     other = {"id": "r2", "probabilities": {"new_york": 0.7, "los_angele": 0.2, "a.b": 0.1}, **WHOSE}
     assert "not 'los_angele'" in (words := refusal(client, 422, other)) and "Did you mean 'los_angeles'?" in words
     twice = {"id": "r2", "probabilities": {"new_york": 0.7, "New York": 0.2, "a.b": 0.1}, **WHOSE}
-    assert "'los_angeles' too" in refusal(client, 422, twice)
+    assert "'los_angeles' is missing" in refusal(client, 422, twice)
 
 
 @pytest.mark.parametrize(
@@ -198,7 +198,7 @@ def test_logits_too_far_apart_for_float32_are_refused_by_row(
     }
     answer = client.post("/observe", params=WHOSE | {"form": "logits", "classes": "ham,spam"}, **calls[how])
     tree = answer.json() if how != "json" else answer.json()["error"]
-    assert "stored as float32, 3.4e+38 apart at most" in tree["problems"][0]["message"]
+    assert "as float32 they may differ by at most 3.4e+38" in tree["problems"][0]["message"]
     assert (answer.status_code, tree.get("stored")) == ((422, None) if how == "json" else (200, 1)), answer.text
 
 
@@ -220,7 +220,7 @@ def test_the_same_again_changes_nothing_and_another_answer_is_a_conflict(client:
         message = refusal(
             client, 409, {"observations": [{"id": "new", "probabilities": [0.5, 0.5], **WHOSE}, row | change]}
         )
-        assert "'a' came before, of version 7, with another answer" in message and "row 1" in message
+        assert "the id 'a' was used for another answer, time or tag of version 7" in message and "row 1" in message
     assert client.report(**WHOSE)["answers"] == 1, "a JSON call is all or nothing"
     lines = [{"id": "new", "probabilities": [0.5, 0.5]}, row | {"tag": None}, {"id": "n2", "probabilities": [0.4, 0.7]}]
     body = "\n".join(map(json.dumps, lines)).encode()
@@ -244,27 +244,27 @@ def test_the_same_again_changes_nothing_and_another_answer_is_a_conflict(client:
         ({"probabilities": [1.5, -0.5]}, "probabilities holds 1.5; allowed is [0, 1]"),
         ({"probabilities": [0.5, "0.5"]}, "probabilities holds '0.5'; allowed are numbers"),
         ({"probabilities": [0.5, True]}, "probabilities holds True; allowed are numbers"),
-        ({"probabilities": {"": 0.5, "x": 0.5}, "version": "8"}, "expected two names or more, each once"),
-        ({"probabilities": [1.0]}, "probabilities is 1 number; expected a list with a number for each class"),
-        ({"probabilities": [0.2, 0.3, 0.5]}, "probabilities has 3 numbers, mail/7 has 2 classes ('0', '1')"),
+        ({"probabilities": {"": 0.5, "x": 0.5}, "version": "8"}, "expected at least two different names"),
+        ({"probabilities": [1.0]}, "probabilities is 1 number; expected a list with a number per class"),
+        ({"probabilities": [0.2, 0.3, 0.5]}, "probabilities has 3 numbers, but mail/7 has 2 classes ('0', '1')"),
         ({"probabilities": {"0": 0.5, "2": 0.5}}, "mail/7 has the classes '0', '1', not '2'"),
         ({"probabilities": 0.5}, "probabilities is 0.5; expected a list"),
         ({"probabilities": [0.5, 0.5], "logits": [1, 2]}, "the row has probabilities and logits; a row has"),
         ({}, "the row has no answer; a row has probabilities, or logits, or confidence and predicted"),
-        ({"confidence": 0.5, "predicted": "1"}, "mail/7 has probabilities of all classes, this row confidence"),
+        ({"confidence": 0.5, "predicted": "1"}, "mail/7 has probabilities of all classes, but this row has confidence"),
         ({"confidence": 1.5, "predicted": "1"}, "confidence is 1.5; allowed is a number in [0, 1]"),
-        ({"confidence": 0.5}, "predicted is None; expected the name of the class"),
-        ({"probabilities": [0.5, 0.5], "label": "1"}, "true labels go to POST /feedback"),
+        ({"confidence": 0.5}, "predicted is None; expected the name of the predicted class"),
+        ({"probabilities": [0.5, 0.5], "label": "1"}, "send true labels to POST"),
         ({"probabilities": [0.5, 0.5], "tme": 3}, "unknown key 'tme'; allowed are id, .* Did you mean 'time'?"),
         ({"probabilities": [0.5, 0.5], "time": "soon"}, "time is 'soon'; allowed is ISO 8601"),
         ({"probabilities": [0.5, 0.5], "time": "1969-12-31"}, "from 1970 until now"),
         ({"probabilities": [0.5, 0.5], "time": "9998-01-01"}, "from 1970 until now"),
         ({"probabilities": [0.5, 0.5], "time": 1_700_000_000_0000}, "or milli-, micro- or nanoseconds"),
-        ({"probabilities": [0.5, 0.5], "id": "0" * 36}, "36 hex digits are kept for the service's own ids"),
+        ({"probabilities": [0.5, 0.5], "id": "0" * 36}, "ids of 36 hex digits are reserved for the service"),
         ({"probabilities": [0.5, 0.5], "id": None}, "id is None; allowed is a text"),
         ({"probabilities": [0.5, 0.5], "model": "a/b"}, "model is 'a/b'; allowed are letters"),
         ({"probabilities": [0.5, 0.5], "model": "mail~shadow"}, "model is 'mail~shadow'; allowed are letters"),
-        ({"probabilities": [0.5, 0.5], "version": None}, "nothing says which version answered"),
+        ({"probabilities": [0.5, 0.5], "version": None}, "the version is missing"),
         ({"probabilities": [0.5, 0.5], "tag": ""}, "tag is ''; allowed"),
         ({"probabilities": [0.5, 0.5], "propensity": 2}, "propensity is 2; allowed"),
     ],
@@ -289,11 +289,11 @@ def test_refusals_say_what_was_sent_and_the_cure(watched: Client, row: dict[str,
         (b"[]", {"content-type": "application/json"}, 422, "expected an observation"),
         (b'{"observations": []}', {"content-type": "application/json"}, 422, "at least one row"),
         (b'{"observations": [{}], "labels": 1}', {"content-type": "application/json"}, 422, "unknown key 'labels'"),
-        (b"id,label,ham,spam\n", CSV, 422, "The true label goes to POST /feedback"),
-        (b"id,ham\n", CSV, 422, "a column for each class"),
+        (b"id,label,ham,spam\n", CSV, 422, "Send true labels to POST /feedback"),
+        (b"id,ham\n", CSV, 422, "a column per class"),
         (b"id,confidence,predicted,ham,spam\n", CSV, 422, "expected a header"),
-        (b"PAR1", {"content-type": PARQUET}, 400, "no Parquet file that can be read"),
-        (b"x", {"content-type": "text/plain"}, 415, "takes application/json, application/x-ndjson, text/csv and"),
+        (b"PAR1", {"content-type": PARQUET}, 400, "not a readable Parquet file"),
+        (b"x", {"content-type": "text/plain"}, 415, "accepts application/json, application/x-ndjson, text/csv and"),
     ],
 )
 def test_bodies_of_another_shape(
@@ -306,7 +306,7 @@ def test_bodies_of_another_shape(
 @pytest.mark.parametrize(
     ("columns", "words"),
     [
-        ({"id": ["a"], "ham": ["x"], "spam": ["y"]}, "the column 'ham' holds 'string'; expected numbers, for it"),
+        ({"id": ["a"], "ham": ["x"], "spam": ["y"]}, "the column 'ham' holds 'string'; expected numbers, because it"),
         ({"id": ["a"], "probabilities": [[0.5, 0.5]], "ham": [1.0]}, "expected a header"),
         ({"name": ["a"], "probabilities": [[0.5, 0.5]]}, "expected a header"),
     ],
@@ -348,7 +348,9 @@ def test_of_confidences_alone_nll_and_brier_score_stay_unknown(client: Client) -
         {"id": f"r{n}", "confidence": c, **({"predicted": CLASSES[k]} if n % 2 else {"index": int(k)})}
         for n, (c, k) in enumerate(zip(confidence_N.tolist(), predicted_N, strict=True))
     ]
-    assert "name its classes in the call: ?classes=a,b,c" in refusal(client, 422, {"observations": rows, **WHOSE})
+    assert "give the names of its classes in the call: ?classes=a,b,c" in refusal(
+        client, 422, {"observations": rows, **WHOSE}
+    )
     observe(client, {"observations": rows, "classes": CLASSES, **WHOSE})
     csv = "id,confidence,predicted\nx,0.5,news\n"
     assert client.post("/observe", params=WHOSE, content=csv.encode(), headers=CSV).json()["stored"] == 1
@@ -367,7 +369,7 @@ def test_of_confidences_alone_nll_and_brier_score_stay_unknown(client: Client) -
     assert client.report(**WHOSE)["nll"] is None
     answer = client.get("/admin/labelled.npz", params=WHOSE)
     assert (
-        answer.status_code == 422 and "recalibrating takes probabilities or logits" in answer.json()["error"]["message"]
+        answer.status_code == 422 and "recalibration needs probabilities or logits" in answer.json()["error"]["message"]
     )
     assert client.get("/metrics").status_code == 200
 
@@ -382,12 +384,12 @@ def test_labels_may_come_first_and_tags_and_times_are_kept(client: Client) -> No
 
 
 def test_a_name_is_of_one_origin(client: Client, models: Any, tmp_path: Any) -> None:
-    model, version = client.app.state.runtime.registry.served()
+    model, version = client.app.state.runtime.registry.served_version()
     row = {"id": "a", "probabilities": [0.25] * 4, "model": model, "version": version}
-    assert "is a version that this service answers for itself" in refusal(client, 409, row)
+    assert "this service serves" in refusal(client, 409, row)
     observe(client, row | {"version": "elsewhere"})
     answer = client.post("/predict", params={"model": model, "version": "elsewhere"}, json={"instances": pictures(1)})
-    assert answer.status_code == 404 and "Another server answers for it" in answer.json()["error"]["message"]
+    assert answer.status_code == 404 and "It runs on another server" in answer.json()["error"]["message"]
     answer = client.post("/predict", params={"model": "mail"}, json={"instances": pictures(1)})
     assert answer.status_code == 404
     assert {"model": model, "versions": ["elsewhere"]} in client.get("/models").json()["observed"]
@@ -438,7 +440,7 @@ def test_a_name_for_each_answer_does_not_make_versions_without_end(serve: Callab
     rows = [{"id": f"r{n}", "probabilities": [0.5, 0.5], "model": "mail", "version": f"v{n}"} for n in range(4)]
     answer = client.post("/observe", content="\n".join(map(json.dumps, rows)).encode(), headers=LINES).json()
     assert (answer["stored"], answer["failed"]) == (2, 2)
-    assert "mail/v2 would be one version more than the 2 of other servers" in answer["problems"][0]["message"]
+    assert "mail/v2 would exceed the limit of 2 versions from other servers" in answer["problems"][0]["message"]
     assert "raise TRUEODDS_MAX_OBSERVED" in refusal(client, 409, rows[3])
     assert observe(client, rows[0] | {"id": "more"})["stored"] == 1
 
@@ -485,16 +487,18 @@ def test_the_positive_class_of_a_version_is_named_with_its_first_answer(client: 
     for name, value in values.items():
         assert report["positive"][name] == pytest.approx(value, rel=1e-5)
     words = refusal(client, 422, {"observations": rows[:1], **WHOSE}, positive="ham")
-    assert "mail/7 has the positive class 'spam', the call names 'ham': a version keeps what its first answer" in words
+    assert (
+        "mail/7 has the positive class 'spam', but the call gives 'ham'; a version keeps what its first answer" in words
+    )
 
 
 def test_three_classes_have_no_positive_one(client: Client) -> None:
     body = {"observations": rows_of(answers(2)), **WHOSE, "classes": CLASSES}
     assert "there are 3 classes; a positive class is one of two" in refusal(client, 422, body, positive="spam")
-    assert "positive is 1.5; allowed is the name" in refusal(client, 422, {**body, "positive": 1.5})
+    assert "positive is 1.5; expected the name" in refusal(client, 422, {**body, "positive": 1.5})
     observe(client, body)
     assert client.report(**WHOSE)["positive"] is None
-    assert "mail/7 has no positive class, the call names 'spam'" in refusal(client, 422, body, positive="spam")
+    assert "mail/7 has no positive class, but the call gives 'spam'" in refusal(client, 422, body, positive="spam")
 
 
 @pytest.mark.parametrize("how", ["json", "csv", "parquet"])

@@ -105,7 +105,7 @@ def send(running: Client, case: schemathesis.Case[Any]) -> httpx.Response:
 def served(running: Client) -> dict[str, Any]:
     """The documentation, in which only the model and version that are there can be asked: else all would be 404."""
     document: dict[str, Any] = json.loads(json.dumps(running.app.openapi()))
-    model, version = running.app.state.runtime.registry.served()
+    model, version = running.app.state.runtime.registry.served_version()
     for path in document["paths"].values():
         for operation in path.values():
             for parameter in operation.get("parameters", ()):

@@ -119,12 +119,12 @@ def test_what_the_process_takes_from_the_machine(client: Client) -> None:
 @pytest.mark.parametrize(
     ("method", "path", "status", "words"),
     [
-        ("GET", "/nothing", 404, "there is no /nothing"),
+        ("GET", "/nothing", 404, "the path /nothing does not exist"),
         (
             "POST",
             "/predict/",
             404,
-            "No path ends with a slash: try /predict",
+            "Paths do not end with a slash: try /predict",
         ),
         ("GET", "/predict", 405, "use OPTIONS, POST"),
         ("PUT", "/metrics", 405, ""),

@@ -134,8 +134,8 @@ def test_an_id_in_a_header_is_utf_8_and_there_is_one(client: Client) -> None:
     assert client.label([{"id": "Übung/日本", "label": "dog"}])["stored"] == 1
     for ids, words in (
         (["Übung".encode("latin-1")], "is b'\\\\xdcbung', which is not UTF-8; send it in UTF-8, or JSON with ids"),
-        ([b"a", b"b"], "there are 2 headers x-prediction-id; an image has one id"),
-        ([b"a", b"a"], "there are 2 headers"),
+        ([b"a", b"b"], "the header x-prediction-id is sent 2 times; an image has one id"),
+        ([b"a", b"a"], "is sent 2 times"),
         ([b""], "x-prediction-id is ''; allowed is a text of 1 to 128 printable characters"),
         (["a\u202eb".encode()], "printable characters"),
     ):
@@ -148,7 +148,7 @@ def test_an_id_in_a_header_is_utf_8_and_there_is_one(client: Client) -> None:
     ("lists", "query", "headers", "words"),
     [
         ({"ids": ["a"]}, {}, {"x-prediction-id": "b"}, "the body has ids, and there is the header x-prediction-id"),
-        ({"tags": ["a"]}, {"tag": "a"}, {}, "the body has tags, and there is tag in the query; send one of both"),
+        ({"tags": ["a"]}, {"tag": "a"}, {}, "the body has tags, and there is tag in the query; send only one of them"),
         ({"propensities": [0.5]}, {"propensity": 0.1}, {}, "the body has propensities, and there is propensity in"),
     ],
 )
@@ -190,13 +190,13 @@ def test_a_stored_answer_is_that_of_the_version_that_gave_it(client: Client, set
 
 
 BAD_LISTS: list[tuple[dict[str, Any], str]] = [
-    ({"ids": ["a"]}, "ids is 1 entry; expected a list with one entry for each instance, 2 in all"),
+    ({"ids": ["a"]}, "ids is 1 entry; expected a list with one entry per instance, 2 in all"),
     ({"ids": "ab"}, "ids is 'ab'"),
     ({"ids": ["a", ""]}, "ids[1] is ''; allowed is a text of 1 to 128 printable characters"),
     ({"ids": ["a", "b" * 129]}, "ids[1]"),
     ({"ids": ["a", "\n"]}, "ids[1]"),
     ({"ids": ["a", None]}, "ids[1] is None"),
-    ({"ids": ["0" * 36, "a"]}, "36 hex digits are kept for the service's own ids"),
+    ({"ids": ["0" * 36, "a"]}, "ids of 36 hex digits are reserved for the service"),
     ({"tags": ["x" * 65, None]}, "tags[0]"),
     ({"propensities": [0, 1]}, "propensities[0] is 0; allowed is a number in (0, 1]"),
     ({"propensities": [True, 1]}, "propensities[0] is True"),
@@ -241,7 +241,7 @@ def test_abstaining_says_what_it_risks(serve: Callable[..., Client], tmp_path: A
     abstention = answer["abstention"]
     assert abstention["coverage"] == (confidence_N > 0.8).mean()
     assert abstention["risk_lower"] < abstention["risk"] < abstention["risk_upper"]
-    assert "Of 500 test rows the model answers" in abstention["reading"]
+    assert "On 500 test rows the model answers" in abstention["reading"]
 
 
 @pytest.mark.parametrize(

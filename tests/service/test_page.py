@@ -130,11 +130,11 @@ def altered(report: Report, **changes: Any) -> Report:
 @pytest.mark.parametrize(
     ("name", "state", "word", "advice"),
     [
-        ("no answers", "waiting", "Nothing asked yet", "POST /predict"),
+        ("no answers", "waiting", "No answers yet", "POST /predict"),
         ("no labels", "waiting", "No labels yet", "http://127.0.0.1:8000/feedback"),
         ("few labels", "waiting", "Cannot tell yet", "Keep sending true labels"),
         ("calibrated", "fine", "Within 0.02", "Nothing has to be done"),
-        ("bare", "leans", "Leans over-confident", "see below where they are off"),
+        ("bare", "leans", "Leans over-confident", "See below where they are off"),
         ("over-confident", "alarm", "Alarm", 'action="/admin/alarm/acknowledge"'),
         ("acknowledged", "acknowledged", "Alarm, acknowledged", "Ada, 14 Mar 2026, 09:30 UTC"),
         ("notice", "off", "Over-confident", "Somewhere the confidence is off"),
@@ -182,12 +182,12 @@ def test_the_table_holds_what_the_report_holds() -> None:
             row = f"<td>{b.count:,}</td><td>{b.mean_confidence:.1%}</td><td>{b.accuracy:.1%}</td>"
             assert row in html
     assert html.count("<tbody>") == 6
-    warnings, rest = html.index("Labels are not spread"), html.index("What else was looked at (4)")
+    warnings, rest = html.index("Labels are not spread"), html.index("Other checks (4)")
     assert warnings < rest < html.index("Fast and slow labels agree") < html.index("If they hold, 85.6%")
-    assert "What was looked at, without a warning (6)" in render(altered(whole, labelling=page_parts.labelling(False)))
+    assert "Checks without a warning (6)" in render(altered(whole, labelling=page_parts.labelling(False)))
     one_cell = Crowded(share=0.75, lower=0.9997, upper=1, refused=True, warning=True, reading="75% share one cell.")
     crowded = render(altered(whole, labelling=page_parts.labelling(True).model_copy(update={"crowded": one_cell})))
-    assert crowded.index("75% share one cell.") < crowded.index("What else was looked at (4)")
+    assert crowded.index("75% share one cell.") < crowded.index("Other checks (4)")
     assert "on the test set 0.012" in html
     assert "on the test set 0.012" not in render(report(sums(2000, right), bins=30))
     assert page_parts.ESTIMANDS["accuracy"] in html.split('id="glossary"')[1]
@@ -238,7 +238,7 @@ def test_a_sliding_window_is_recognised_and_slides(window: str) -> None:
 
 
 def test_the_window_shown_is_said() -> None:
-    def words_of(**window: Any) -> addresses.Choice:
+    def words_of(**window: Any) -> addresses.WindowChoice:
         return addresses.choice_of(report(sums(50, right), window=Window(**window)), NOW)
 
     assert words_of().words == "all predictions so far"
@@ -263,7 +263,7 @@ def test_links_and_forms_keep_what_was_asked() -> None:
     gone = render(altered(full(), version="gone"), version="gone")
     assert '<option value="street/gone" selected>' in gone
     following = render(full())
-    assert '<option value="" selected>the one that answers' in following
+    assert '<option value="" selected>the served version' in following
     assert '<option value="street/4f1c09aa">' in following
 
 

@@ -226,7 +226,7 @@ def test_the_keyboard_reaches_everything_and_sees_where_it_is(tab: Chromium, tmp
         if order[-1].startswith("Metrics"):
             break
     wanted = [
-        "To the result",
+        "Skip to the result",
         "Shown: all predictions so far; with 95% intervals. Choose",
         "which",
         "window",

@@ -35,42 +35,43 @@ FOG = slice_of("fog", 0.8, 0.79, 0.3, marked=True)
 
 
 def test_the_clearest_of_those_off_by_more_than_chance() -> None:
-    night = "night, right 61% of the time where it says 83% (420 labels)."
+    night = "night, right 61% of the time while it says 83% (420 labels)."
     assert readings(DAY, NIGHT) == [f"1 of 2 tags is off by more than chance: {night}"]
     assert readings(DAY, NIGHT, DUSK) == [f"2 of 3 tags are off by more than chance, the clearest: {night}"]
     assert readings(NIGHT, DUSK) == [f"Both tags are off by more than chance, the clearest: {night}"]
-    assert readings(DAY, DAY) == ["Neither of both tags alone is off by more than chance."]
+    assert readings(DAY, DAY) == ["Neither of the 2 tags is off by more than chance on its own."]
     assert readings(DAY) == [] and readings(DAY, Slice(name="new", answers=3, labelled=0)) == []
     (fog,) = first_checks(classes=[FOG, DAY])
-    assert "fog, whose calibration error is 0.300, where chance shows up to 0.050 (420 labels)." in fog.reading
+    assert "fog, whose calibration error is 0.300, while chance alone shows up to 0.050 (420 labels)." in fog.reading
     assert fog.window is not None and fog.window.predicted_class == "fog"
 
 
 def test_since_when() -> None:
     (since,) = first_checks(trend(change=12))
     assert since.window is not None and since.window.since == START + timedelta(days=12)
-    before = (
-        r"those before \d\.\d points (more|less) often \([\d,]+\): the day that tells them apart best, at one look\."
-    )
+    before = r"those before \d\.\d points (more|less) often \([\d,]+\)\."
+    before += r" They are split at the day that separates them best, at one look\."
     after = r"Answers from 4 Mar 2026 UTC on are right 1\d\.\d points less often than they say \([\d,]+ labels\), "
     assert re.fullmatch(after + before, since.reading), since.reading
     back = [p.model_copy(update={"start": p.start + timedelta(days=22)}) for p in trend(right).points]
     minutes = [p.model_copy(update={"start": NOW + k * timedelta(minutes=1)}) for k, p in enumerate(trend().points)]
     (within,) = first_checks(Trend(unit="minute", points=minutes))
-    assert within.reading.endswith(": the minute that tells them apart best, at one look.") and within.window is None
+    assert (
+        within.reading.endswith(" They are split at the minute that separates them best, at one look.")
+        and within.window is None
+    )
     (passed,) = first_checks(Trend(unit="day", points=[*trend(change=12).points, *back]))
     assert passed.window is not None and (passed.window.since, passed.window.until) == (
         START + timedelta(days=12),
         START + timedelta(days=22),
     )
-    episode = (
-        r"Answers from 4 Mar 2026 to 14 Mar 2026 UTC are right 1.*, those before .*, those since \d\.\d points .*: the"
-    )
-    assert re.fullmatch(episode + r" days that tell them apart best, at one look\.", passed.reading), passed.reading
+    episode = r"Answers from 4 Mar 2026 to 14 Mar 2026 UTC are right 1.*, those before .*, those since"
+    episode += r" \d\.\d points .* at the"
+    assert re.fullmatch(episode + r" days that separate them best, at one look\.", passed.reading), passed.reading
     (over,) = first_checks(Trend(unit="day", points=[*trend(change=0).points, *back]))
     assert over.window is not None and (over.window.since, over.window.until) == (None, START + timedelta(days=22))
     (sound,) = first_checks(trend(right))
-    assert sound.window is None and sound.reading == "No day stands out as the one from which on it is off."
+    assert sound.window is None and sound.reading == "The error does not begin at any particular day."
     one = Trend(unit="hour", points=[trend().points[0], TrendPoint(start=NOW, answers=3, labelled=0)])
     assert first_checks(one) == []
 

@@ -18,7 +18,7 @@ from tests.service.page_reports import full
 from trueodds.drawing import axis
 from trueodds.reports import page, times, words
 from trueodds.reports.figures import diagram_of
-from trueodds.reports.page.evidence import ROWS, evidence_diagram, thinned
+from trueodds.reports.page.evidence import ROWS, evidence_diagram, thin_out
 from trueodds.reports.page.trend import trend_diagram
 from trueodds.reports.schemas import Trend, TrendPoint
 from trueodds.texts import plural
@@ -49,7 +49,7 @@ def test_gaps_single_periods_and_thin_ones() -> None:
 def test_the_moment_of_the_alarm() -> None:
     """Where its last label arrived, on the axis of predictions; labels may arrive after all of that."""
     days, fired = page_parts.trend(), page_parts.alarm(0.14)
-    null = fired.refuted
+    null = fired.refuted_null
     assert null is not None and null.fired_at is not None
     first, last = days.points[0].start, days.points[-1].start
     d = trend_diagram(days, fired)
@@ -130,9 +130,9 @@ def test_a_line_leaves_out_what_nobody_sees() -> None:
 
 def test_thinning_keeps_both_ends() -> None:
     points = page_parts.history(0.1, 200, 3)
-    kept = thinned(points, 10)
+    kept = thin_out(points, 10)
     assert (kept[0], kept[-1], len(kept)) == (points[0], points[-1], 10)
-    assert thinned(points[:10], 10) == points[:10]
+    assert thin_out(points[:10], 10) == points[:10]
 
 
 @pytest.mark.parametrize("bins", [1, 15, 60, 1000])

@@ -21,7 +21,7 @@ from tests.service.page_sentences import check_page
 from tests.service.test_headline import SETTINGS, Stream
 from tests.service.tiny_bundle import CLASSES, pictures
 from trueodds.metrics import CalibrationSums
-from trueodds.reports import Options, report_of
+from trueodds.reports import ReportOptions, report_of
 from trueodds.reports.schemas import Report, Window
 from trueodds.sums.answers import AnswerSums
 
@@ -80,10 +80,10 @@ def test_good_enough_and_better_still() -> None:
     changes = {"helps": "yes", "reading": "Recalibrating would help.", "command": "trueodds recalibrate"}
     advice = report.advice.model_copy(update=changes)
     html = pages.render(report.model_copy(update={"advice": advice}))
-    assert "recalibrating would make it better still" in html and "Nothing has to be done" not in html
+    assert "recalibrating would improve it further" in html and "Nothing has to be done" not in html
     part = stream.look(window=Window(since=datetime(2023, 11, 14, tzinfo=UTC))).model_copy(update={"advice": advice})
     html = pages.render(part)
-    assert part.verdict == "within_tolerance" and "What is shown here needs nothing." in html
+    assert part.verdict == "within_tolerance" and "Nothing has to be done for the answers shown here." in html
     assert "good enough" not in html and "Recalibrating would help." in html, "of all labels so far"
 
 
@@ -117,7 +117,7 @@ def test_after_re_arming_the_page_says_what_is_settled_and_what_is_not() -> None
     html = pages.render(report)
     check_page(html, report)
     assert "had found an error before it was re-armed" in report.headline and "chance alone passes" not in html
-    assert report.alarm is not None and report.alarm.reading.startswith("No alarm: no label has been weighed since")
+    assert report.alarm is not None and report.alarm.reading.startswith("No alarm: no label has been evaluated since")
 
 
 def test_a_window_without_labels_says_what_the_alarm_is_about() -> None:
@@ -125,10 +125,10 @@ def test_a_window_without_labels_says_what_the_alarm_is_about() -> None:
     confidence_N = rng.uniform(0.5, 0.9, 600)
     stream.add(confidence_N, rng.random(600) < confidence_N - 0.2)
     _, alarm, advice = stream.parts()
-    nothing = report_of("m", "v", AnswerSums.zero(), Options(Window(tag="night")), alarm=alarm, advice=advice)
+    nothing = report_of("m", "v", AnswerSums.zero(), ReportOptions(Window(tag="night")), alarm=alarm, advice=advice)
     html = pages.render(nothing)
     check_page(html, nothing)
-    assert "What follows is of all labels so far" in html and "The alarm fired on" in html
+    assert "The following is about all labels so far" in html and "The alarm fired on" in html
 
 
 def test_a_wrong_number_is_noticed() -> None:
@@ -162,4 +162,4 @@ def test_labels_that_are_no_fair_choice() -> None:
     report = report_of("m", "v", AnswerSums(cells.astype(np.int64), labelled))
     html = pages.render(report)
     check_page(html, report)
-    assert "they may not stand for them (p &lt; 0.0001)." in html and "p = 0)" not in html
+    assert "significantly at the 1% level (p &lt; 0.0001)." in html and "p = 0)" not in html

@@ -51,7 +51,7 @@ def test_a_panic_is_answered_as_any_fault_is(path: str) -> None:
     assert start["status"] == 500 and (b"content-type", b"application/json") in start["headers"]
     error = json.loads(body["body"])["error"]
     message = error if path.startswith("/v2") else error["message"]
-    assert "quote request id" in message and "bounds" not in message
+    assert "report it with the request id" in message and "bounds" not in message
 
 
 @pytest.mark.parametrize("ending", [KeyboardInterrupt, SystemExit, asyncio.CancelledError])

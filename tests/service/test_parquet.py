@@ -16,7 +16,7 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
-from service.observe.formats import TABLE
+from service.observe.observation_formats import TABLE
 from service.observe.parquet import LISTS, MEMORY, PARQUET
 from tests.service.app_client import Client
 from trueodds.processes.confined import Readers

@@ -73,10 +73,10 @@ def test_each_of_both_alarms_has_half_the_level() -> None:
 def test_it_pages_is_acknowledged_re_armed_and_said() -> None:
     state = taken(*drawn(2000, 4))
     alarm = alarm_of(state, Settings(), model="cards", sums=AnswerSums.zero(), positive="fraud")
-    assert alarm.state == "fired" and alarm.refuted is not None and alarm.refuted.null == "positive"
-    assert alarm.refuted.pages and alarm.refuted.threshold == 40 and alarm.ratio_tolerance == 1.2
-    assert alarm.reading.startswith("ALARM: in the answers that get labels p(fraud) was wrong on the whole at some")
-    assert "at most 1 of 40 versions would ever show as much" in alarm.reading
+    assert alarm.state == "fired" and alarm.refuted_null is not None and alarm.refuted_null.null == "positive"
+    assert alarm.refuted_null.pages and alarm.refuted_null.threshold == 40 and alarm.ratio_tolerance == 1.2
+    assert alarm.reading.startswith("ALARM: at some time p(fraud) was wrong overall")
+    assert "at most 1 of 40 versions would ever show this much" in alarm.reading
     assert standing(state, "cards~shadow") == "notice"
     known = state.acknowledge(("ece", "positive", "point"), BY)
     assert standing(known, "cards") == "acknowledged"
@@ -96,7 +96,7 @@ def test_a_calibrated_one_stays_quiet_and_a_damaged_one_is_an_error() -> None:
     changed = alarm_of(
         state, Settings(alarm_ratio_tolerance=1.5), model="cards", sums=AnswerSums.zero(), positive="fraud"
     )
-    assert "this version keeps ratio tolerance 1.2" in changed.reading
+    assert "This version keeps ratio tolerance 1.2" in changed.reading
 
 
 @pytest.mark.parametrize("factor", [1.0, 4.0])

@@ -19,7 +19,7 @@ from tests.service.tiny_bundle import pictures
 from trueodds import metrics
 from trueodds.metrics import CELLS, CalibrationSums, cell_of
 from trueodds.metrics.alarms.sequential import BLOCK
-from trueodds.reports import Options, Report, report_of
+from trueodds.reports import Report, ReportOptions, report_of
 from trueodds.reports.page.state import state_of
 from trueodds.reports.schemas import Finding, Labelling, WeightedFigures
 from trueodds.sums.answers import AnswerSums
@@ -48,7 +48,7 @@ class BinaryStream(Stream):
         positive = PositiveSums("malignant", by_p)
         alarm = alarm_of(self.state, SETTINGS, model="m", sums=stored, positive="malignant")
         advice = advice_of(self.state, model="m", version="v", address="http://127.0.0.1:8000", positive="malignant")
-        return report_of("m", "v", stored, Options(**options), positive=positive, alarm=alarm, advice=advice)
+        return report_of("m", "v", stored, ReportOptions(**options), positive=positive, alarm=alarm, advice=advice)
 
 
 def tempered(temperature: float) -> Callable[[Any], Any]:
@@ -131,7 +131,7 @@ def test_words_of_one_look_at_a_table() -> None:
         "table",
         "",
         AnswerSums(top.cells[0].astype(np.int64), top),
-        Options(one_look=True),
+        ReportOptions(one_look=True),
         positive=PositiveSums("malignant", AnswerSums(by_p.cells[0].astype(np.int64), by_p)),
     )
     assert report.verdict == "too_high" and "On them p(malignant) is " in report.headline

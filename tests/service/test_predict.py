@@ -95,7 +95,7 @@ def test_pixels_are_limited_over_all_images_of_a_call(serve: Callable[..., Clien
     assert len(client.predict([b64(png(40, 50)), b64(png(50, 40))])) == 2
     answer = client.post("/predict", json={"instances": [b64(png(40, 50)), b64(png(50, 41))]})
     assert answer.status_code == 413
-    assert "instances[1] takes the images of this call to 4,050 pixels; the limit is 4,000" in answer.text
+    assert "instances[1] brings the images of this call to 4,050 pixels; the limit is 4,000" in answer.text
 
 
 def test_images_of_several_requests_follow_each_other_however_they_lie_in_memory() -> None:

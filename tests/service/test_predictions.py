@@ -53,7 +53,7 @@ def test_one_prediction_and_its_label(client: Client) -> None:
     assert (after["label"], after["corrected"], after["import_id"]) == (CLASSES[1], True, "second")
     assert after["label_time"] >= after["time"] == before["time"]
     for url, words in [
-        ("/predictions/none", "no prediction has the id 'none'; send an id that /predict answered"),
+        ("/predictions/none", "no prediction has the id 'none'; use an id that /predict returned"),
         ("/predictions/%00", "no prediction has the id"),
         ("/predictions/none?model=other", "no prediction of 'other' has the id 'none'"),
     ]:
@@ -70,7 +70,7 @@ def test_an_id_of_several_models_and_of_a_shadow(client: Client, tmp_path: Any) 
     answered(client, 1, body=body)
     answered(client, 1, model="other", body=body)
     several = client.get("/predictions/mine")
-    assert several.status_code == 409 and "several models (other, tiny); add model" in several.text
+    assert several.status_code == 409 and "several models have the id 'mine' (other, tiny)" in several.text
     assert client.run(client.http.delete("/predictions/mine")).status_code == 409
     removed = client.run(client.http.delete("/predictions/mine?model=other"))
     assert removed.json() == {"predictions": 1, "labels": 0, "held": 0}
@@ -170,8 +170,13 @@ def test_refusals(client: Client, serve: Callable[..., Client], monkeypatch: pyt
         (client, {"since": "2020-01-02", "until": "2020-01-01"}, 422, "is not before until"),
         (client, {"model": "none"}, 404, "there is no none/*; known are tiny/"),
         (client, {"limit": 3}, 422, "/predictions has no parameter 'limit'"),
-        (client, {"format": "parquet"}, 422, "no pyarrow (pip install 'trueodds[serve,table]'). Ask for format=csv"),
-        (clash, {"probabilities": True}, 422, "the class 'label' has the name of a column"),
+        (
+            client,
+            {"format": "parquet"},
+            422,
+            "pyarrow is missing (pip install 'trueodds[serve,table]'). Use format=csv",
+        ),
+        (clash, {"probabilities": True}, 422, "the class 'label' has the same name as a column"),
     ]:
         refused = service.get("/predictions", params=query)
         assert (refused.status_code, words in refused.json()["error"]["message"]) == (status, True), refused.text

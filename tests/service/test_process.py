@@ -272,7 +272,7 @@ def test_folders_of_metrics_that_killed_services_left_are_removed(
     ("options", "words"),
     [
         (["--port", "70000"], "port = '70000'"),
-        (["--url-file", "/nowhere/url"], "there is no folder /nowhere"),
+        (["--url-file", "/nowhere/url"], "the folder /nowhere does not exist"),
         (["--host", "203.0.113.1"], "cannot listen on 203.0.113.1:0"),
         (["--store", "/proc/none/x.sqlite"], "the store /proc/none/x.sqlite cannot be opened"),
     ],

@@ -84,13 +84,13 @@ def test_what_is_lacking_is_said() -> None:
     assert f"it takes about {lacking:,} more labels of acting answers" in part.reading
     assert "Only escalated answers get labels" in part.reading and "--audit-share .02" in part.reading
     audited = acting_alone(state, Settings(audit_share=0.02), answers=100, acted=40)
-    assert f"with an audit of 2%, those of {lacking / 0.02:,.0f} of them" in audited.reading
+    assert f"An audit of 2% needs about {lacking / 0.02:,.0f} acting answers" in audited.reading
 
 
 def test_labels_with_propensities_of_unlike_sizes_are_of_the_labelled() -> None:
     state = PromiseState.start(HALF, Settings()).take(block([0.9] * 20, [True] * 20, 0, [0.1, 0.9] * 10), 0.0)
     part = acting_alone(state, Settings(), answers=20, acted=20)
-    assert "Callers state propensities from 0.1 to 0.9" in part.reading and part.labels == 20
+    assert "Callers gave propensities from 0.1 to 0.9" in part.reading and part.labels == 20
 
 
 def test_evidence_of_another_promise_or_a_damaged_one_is_refused() -> None:

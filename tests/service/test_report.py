@@ -18,7 +18,7 @@ from tests.service.tiny_bundle import OFFLINE, pictures, write_bundle
 from trueodds import metrics
 from trueodds.bundle import open_models
 from trueodds.metrics import CalibrationSums
-from trueodds.reports import Options, report_of
+from trueodds.reports import ReportOptions, report_of
 from trueodds.reports.schemas import Report
 from trueodds.reports.words import whole_percent
 from trueodds.sums.answers import AnswerSums
@@ -35,7 +35,7 @@ def labelled(rows: int, truth: Callable[[Any], Any], seed: int = 0) -> Calibrati
 
 
 def make(sums: CalibrationSums, answers: int | None = None, **options: Any) -> Any:
-    return report_of("m", "v", stored(sums, answers), Options(**options), offline=OFFLINE)
+    return report_of("m", "v", stored(sums, answers), ReportOptions(**options), offline=OFFLINE)
 
 
 def stored(sums: CalibrationSums, answers: int | None = None) -> AnswerSums:
@@ -159,8 +159,8 @@ def test_json_or_page_as_accept_says(client: Client) -> None:
         ("clas=cat", "/calibration-report has no parameter 'clas'. Known are model, version, since, "),
         ("clas=cat", "Did you mean 'class'?"),
         ("predicted_class=cat", "has no parameter 'predicted_class'"),
-        ("class=cat&class=dog", "class stands twice in the query; give it once"),
-        ("tag=&tag=x", "tag stands twice"),
+        ("class=cat&class=dog", "class is sent twice in the query; send it once"),
+        ("tag=&tag=x", "tag is sent twice"),
     ],
 )
 def test_bad_parameters(client: Client, query: str, words: str) -> None:
@@ -173,10 +173,10 @@ def test_bad_parameters(client: Client, query: str, words: str) -> None:
     ("method", "path", "words"),
     [
         ("GET", "/calibration-report/choose?windw=24h", "Did you mean 'window'?"),
-        ("GET", "/calibration-report/choose?window=24h&window=7d", "window stands twice"),
+        ("GET", "/calibration-report/choose?window=24h&window=7d", "window is sent twice"),
         ("GET", "/admin/labelled.npz?until=2030-01-01", "Known are model, version, since, last"),
-        ("GET", "/admin/labelled.npz?last=1&last=2", "last stands twice"),
-        ("GET", "/models?model=tiny", "/models has no parameter 'model'. It takes none"),
+        ("GET", "/admin/labelled.npz?last=1&last=2", "last is sent twice"),
+        ("GET", "/models?model=tiny", "/models has no parameter 'model'. It has no parameters"),
         ("GET", "/metrics?model=tiny", "/metrics has no parameter"),
         ("GET", "/health/ready?model=other", "/health/ready has no parameter"),
         ("POST", "/feedback?correct=true", "/feedback has no parameter 'correct'"),

@@ -12,8 +12,8 @@ import pytest
 from trueodds import metrics
 from trueodds.bundle import Reference
 from trueodds.metrics import CELLS, CalibrationSums, cell_of
-from trueodds.reports import LabelledRows, Options, Window, labelling_of, report_of
-from trueodds.reports.data import memoised
+from trueodds.reports import LabelledRows, ReportOptions, Window, labelling_of, report_of
+from trueodds.reports.data import memoise
 from trueodds.sums.answers import AnswerSums
 
 
@@ -41,7 +41,7 @@ def answered(
 
 def test_labels_chosen_at_random_raise_no_doubt() -> None:
     sums, _ = answered()
-    labelling = labelling_of(sums, Options())
+    labelling = labelling_of(sums, ReportOptions())
     assert labelling.coverage == sums.labelled.n / sums.answers
     assert labelling.choice and not labelling.choice.warning
     assert labelling.choice.p_value == metrics.choice_of_labels(sums.labelled, sums.answers_C).p_value
@@ -54,7 +54,9 @@ def test_labels_chosen_at_random_raise_no_doubt() -> None:
     assert expected and expected.accuracy == pytest.approx(0.75, abs=0.01)
     assert expected.answers == sums.answers - sums.labelled.n and expected.lower < expected.accuracy < expected.upper
     gap = metrics.signed_gap(sums.labelled)
-    assert expected.reading.endswith(f"if the others are as well, {expected.accuracy + gap:.1%} of them are.")
+    assert expected.reading.endswith(
+        f"If the same holds for the others, {expected.accuracy + gap:.1%} of them are right."
+    )
     assert labelling.delay is None and labelling.drift is None
 
 
@@ -62,7 +64,7 @@ def test_labels_chosen_by_confidence_are_weighted_back() -> None:
     """Rows with low confidence are labelled ten times as often; all answers are right at c - .1, so the accuracy of
     all is .65, that of the labelled ones below .6."""
     sums, rows = answered(60_000, lambda c, right: np.where(c < 0.6, 0.3, 0.03), -0.1)
-    report = report_of("m", "v", sums, labelling=labelling_of(sums, Options(), rows))
+    report = report_of("m", "v", sums, labelling=labelling_of(sums, ReportOptions(), rows))
     about = report.labelling
     assert about.choice and about.choice.warning
     assert report.accuracy and report.accuracy < 0.6
@@ -78,7 +80,7 @@ def test_labels_chosen_by_confidence_are_weighted_back() -> None:
         rows.confidence_L, rows.correct_L, rows.propensity_L, sums.answers_C
     ).interval
     assert about.weighted[1].ece_estimate == counted.estimate
-    some = labelling_of(sums, Options(), some_of(rows, slice(1, None))).weighted[1]
+    some = labelling_of(sums, ReportOptions(), some_of(rows, slice(1, None))).weighted[1]
     assert some.ece_estimate != counted.estimate
 
 
@@ -108,13 +110,13 @@ def test_one_cell_with_most_of_the_answers() -> None:
     assert (labelling.crowded.share, labelling.crowded.lower, labelling.crowded.upper) == (0.501, 2999 / 3000, 1)
     assert (labelling.weighted, labelling.sensitivity) == ([], [])
     cautions = report_of("m", "v", crowded(501, 20)).cautions
-    assert any("nothing can be weighted" in caution and "(its propensity)" in caution for caution in cautions)
+    assert any("weighting by counts is impossible" in caution and "(its propensity)" in caution for caution in cautions)
     fair = report_of("m", "v", crowded(501, 100)).labelling.crowded
     assert fair and (fair.refused, fair.warning) == (True, False)
     half = report_of("m", "v", crowded(499, 20)).labelling
-    assert half.crowded and not half.crowded.refused and "neither seen nor mended" in half.crowded.reading
+    assert half.crowded and not half.crowded.refused and "neither detected nor corrected" in half.crowded.reading
     assert len(half.weighted) == 1 and len(half.sensitivity) == 2
-    group = labelling_of(crowded(499, 20), Options(Window(predicted_class="a"), cells=60)).crowded
+    group = labelling_of(crowded(499, 20), ReportOptions(Window(predicted_class="a"), cells=60)).crowded
     assert group and (group.lower, group.upper) == (59 / 60, 1)  # of a class 60 cells are kept
 
 
@@ -134,12 +136,12 @@ def test_what_the_unlabelled_could_be_is_asked_from_one_percent_on(answers: int,
 
 def test_wrong_answers_that_are_told_sooner_are_noticed() -> None:
     sums, rows = answered()
-    about = labelling_of(sums, Options(), rows)
+    about = labelling_of(sums, ReportOptions(), rows)
     assert about.delay and about.delay.warning and about.delay.statistic < -2.58
-    assert "wrong answers come sooner" in about.delay.reading
+    assert "wrong answers arrive sooner" in about.delay.reading
     assert about.delay.reading in report_of("m", "v", sums, labelling=about).cautions
     for few in (99, 0):
-        assert labelling_of(sums, Options(), some_of(rows, slice(few))).delay is None
+        assert labelling_of(sums, ReportOptions(), some_of(rows, slice(few))).delay is None
 
 
 def test_confidences_that_left_the_validation_rows() -> None:
@@ -147,13 +149,13 @@ def test_confidences_that_left_the_validation_rows() -> None:
     rng = np.random.default_rng(1)
     for reference, warns in [(rng.uniform(0.5, 1, 3000), False), (rng.uniform(0.7, 1, 3000), True)]:
         known = Reference.of(reference)
-        report = report_of("m", "v", sums, labelling=labelling_of(sums, Options(), reference=known))
+        report = report_of("m", "v", sums, labelling=labelling_of(sums, ReportOptions(), reference=known))
         drift = report.labelling.drift
         assert drift and drift.warning is warns
         assert drift.validation_mean_confidence == pytest.approx(reference.mean())
         assert drift.distance == pytest.approx(0.4 if warns else 0.0, abs=0.04)
         assert (drift.reading in report.cautions) is warns
-        of_class = Options(Window(predicted_class="a"))
+        of_class = ReportOptions(Window(predicted_class="a"))
         assert labelling_of(sums, of_class, reference=known).drift is None
 
 
@@ -161,12 +163,12 @@ def test_everything_labelled_leaves_nothing_to_guess() -> None:
     sums, _ = answered(1000, 1.0)
     part = report_of("m", "v", sums).labelling
     assert part.coverage == 1 and part.choice is None and part.weighted == [] and part.sensitivity == []
-    assert "nothing is left to guess" in part.coverage_reading
+    assert "all with labels" in part.coverage_reading
 
 
 def test_every_number_of_equal_mass() -> None:
     sums, _ = answered(truth=-0.1)
-    report = report_of("m", "v", sums, Options(binning="mass", bins=10))
+    report = report_of("m", "v", sums, ReportOptions(binning="mass", bins=10))
     interval = metrics.ece_interval(sums.labelled, bins=10, binning="mass")
     assert (report.ece, report.ece_lower, report.ece_upper) == (interval.ece, interval.lower, interval.upper)
     assert report.ece_by_binning["width"].ece == metrics.ece(sums.labelled, bins=10)
@@ -179,7 +181,7 @@ def test_every_number_of_equal_mass() -> None:
     assert report.nll_lower is not None and report.nll_lower == pytest.approx(0.3)
     gap = metrics.gap_sequence(sums.labelled)
     assert (report.signed_gap_lower, report.signed_gap_upper) == (gap.lower, gap.upper)
-    window = report_of("m", "v", sums, Options(Window(since=datetime(2023, 11, 14, tzinfo=UTC))))
+    window = report_of("m", "v", sums, ReportOptions(Window(since=datetime(2023, 11, 14, tzinfo=UTC))))
     assert window.signed_gap_lower is not None and window.accuracy_lower is not None
     assert window.signed_gap_lower - window.accuracy_lower == pytest.approx(-(window.mean_confidence or 0))
     assert "one look" in window.estimands["signed_gap"] and "every label" in report.estimands["signed_gap"]
@@ -191,7 +193,9 @@ def test_few_labels_do_not_break_a_number() -> None:
     for n in (1, 2, 3):
         sums = CalibrationSums.from_top([0.9] * n, [1] * n, nll_N=[0.1] * n, brier_N=[0.02] * n)
         for binning in ("width", "mass"):
-            report = report_of("m", "v", AnswerSums(sums.cells[0].astype(int) * 2, sums), Options(binning=binning))
+            report = report_of(
+                "m", "v", AnswerSums(sums.cells[0].astype(int) * 2, sums), ReportOptions(binning=binning)
+            )
             assert report.accuracy == 1 and report.verdict == "cannot_tell"
             assert (report.nll_upper is None) == (n == 1)
             assert "would fit these labels as well" in report.headline
@@ -200,7 +204,7 @@ def test_few_labels_do_not_break_a_number() -> None:
 def test_the_same_sums_are_computed_once() -> None:
     calls = []
 
-    @memoised(2)
+    @memoise(2)
     def work(sums: CalibrationSums, option: int) -> int:
         calls.append(option)
         return sums.n + option

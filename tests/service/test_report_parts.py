@@ -14,7 +14,7 @@ import pytest
 from service.alarm import ALARM
 from service.alarm.watch import taking
 from service.app import create_app
-from service.report.recent import Recent
+from service.report.recent import RecentLabels
 from service.settings import Settings
 from service.store import open_store
 from service.store.rows import Label
@@ -93,7 +93,7 @@ def test_a_class_and_a_tag_together(filled: Client) -> None:
     query = {"class": one["label"], "tag": NO_TAG}
     refused = client.get("/calibration-report", params=query)
     message = refused.json()["error"]["message"]
-    assert refused.status_code == 422 and "are still stored" in message and "one of both alone" in message
+    assert refused.status_code == 422 and "are still stored" in message and "only one of the two" in message
 
 
 def test_the_labels_that_arrived_last(filled: Client) -> None:
@@ -161,7 +161,7 @@ def test_a_trend_has_the_finest_unit_of_few_points(client: Client) -> None:
 
 def test_recent_labels_are_read_once(tmp_path: Path) -> None:
     async def main() -> None:
-        store, recent, of = await open_store(str(tmp_path / "s.sqlite")), Recent(20), version()
+        store, recent, of = await open_store(str(tmp_path / "s.sqlite")), RecentLabels(20), version()
         await store.put_version(of)
         assert len(await recent.labels(store, of)) == 0
         for count in (3, 4, 25, 8, 0):
@@ -209,10 +209,10 @@ def test_corrections_reach_every_number_but_the_evidence(client: Client, setting
     assert not right["labelling"]["delay"]["warning"]
     assert weighted["propensity"]["accuracy"] == pytest.approx(right["accuracy"], abs=0.03)
     assert (right["advice"]["helps"], right["advice"]["labels"]) != ("yes", 800)
-    assert "as they are now" in right["advice"]["basis"] and right["advice"]["log_e"] < 1
+    assert "with their current values" in right["advice"]["basis"] and right["advice"]["log_e"] < 1
     # evidence in the order of arrival is another thing, and says so
     assert [null["log_e"] for null in right["alarm"]["nulls"]] == [null["log_e"] for null in wrong["alarm"]["nulls"]]
-    assert "this evidence is of labels as they first came" in right["alarm"]["reading"]
+    assert "This evidence uses labels as they first arrived" in right["alarm"]["reading"]
     assert client.report(last=80)["corrected"] == sum(
         one.label != other.label for one, other in zip(first[-80:], now[-80:], strict=True)
     )
@@ -252,7 +252,7 @@ def test_roles_of_what_can_be_asked_for(client: Client, settings: Settings, tmp_
         ("trend=week", 422, "'minute', 'hour', 'day', 'month'"),
         ("class=dig", 404, "tiny has no class 'dig'; it has cat, dog, 3, hare. Did you mean 'dog'?"),
         ("class=cat&tag=nope", 404, "has the tag 'nope'"),
-        ("tag=nope", 404, f"has the tag 'nope'; there are {NO_TAG}"),
+        ("tag=nope", 404, f"has the tag 'nope'; its tags are {NO_TAG}"),
     ],
 )
 def test_refusals_name_the_cure(client: Client, query: str, status: int, words: str) -> None:

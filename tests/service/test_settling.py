@@ -32,10 +32,10 @@ def test_a_report_says_how_many_labels_wait_and_what_to_do(store: Path, capsys: 
     assert f"then run: trueodds store upgrade --store {store}" in capsys.readouterr().err
     assert main(["store", "upgrade", "--store", str(store)]) == 0
     out = capsys.readouterr().out
-    assert f"A copy of the store before the upgrade is {store}.schema-6" in out
-    assert "9 labels of stars/v1 are in doubt" in out and "pets" not in out
+    assert f"The store before the upgrade is kept as {store}.schema-6" in out
+    assert "9 labels of stars/v1 are doubtful" in out and "pets" not in out
     assert main(["store", "upgrade", "--store", str(store)]) == 0
-    assert "nothing to do" in capsys.readouterr().out
+    assert "Nothing was changed" in capsys.readouterr().out
     with client_of(store) as client:
         query = {"model": "stars", "version": "v1"}
         report = client.get("/calibration-report", params=query).json()
@@ -56,7 +56,7 @@ def test_a_report_says_how_many_labels_wait_and_what_to_do(store: Path, capsys: 
         report = client.get("/calibration-report", params=query).json()
         assert report["labelled"] == 8
         (note,) = [n for n in report["cautions"] if "in no number here" in n]
-        assert note.startswith("1 label of") and "Ada settled 8 labels that had been in doubt" in note
+        assert note.startswith("1 label of") and "Ada settled 8 labels that had been doubtful" in note
     assert main(["store", "settle", "void", "--who", "Ada", "--why", "unknown", "--store", str(store)]) == 0
     assert "stars/v1: Settled: 1 label voided." in capsys.readouterr().out
 
@@ -75,6 +75,6 @@ def test_what_cannot_be_settled_is_refused(store: Path, capsys: pytest.CaptureFi
         assert client.post(SETTLE, json={"decision": "void", **SIGNED, "model": "none"}).status_code == 404
     capsys.readouterr()
     assert main(["store", "upgrade", "--store", str(store.parent / "none")]) == 1
-    assert "there is no store" in capsys.readouterr().err
+    assert "does not exist" in capsys.readouterr().err
     with pytest.raises(SystemExit):
         main(["store", "settle", "perhaps", "--who", "Ada", "--why", "x"])

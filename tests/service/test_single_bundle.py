@@ -36,7 +36,7 @@ def test_a_folder_that_is_no_bundle_yet(tmp_path: Path, monkeypatch: pytest.Monk
     folder = tmp_path / "models"
     with Client(create_app(Settings(bundle=folder, store=tmp_path / "s.sqlite"))) as client:
         status, message = refusal(client)
-        assert status == 503 and f"{folder / CARD} is missing: {folder} is not a whole bundle" in message
+        assert status == 503 and f"{folder / CARD} is missing: {folder} is not a complete bundle" in message
         write_bundle(folder)
         until(lambda: ready(client) == 200)
 
@@ -47,4 +47,4 @@ def ready(client: Client) -> int:
 
 def test_one_bundle_or_many(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--bundle", str(tmp_path), "--models", str(tmp_path)]) == 2
-    assert "--bundle and --models are both given" in capsys.readouterr().err
+    assert "--bundle and --models exclude each other" in capsys.readouterr().err

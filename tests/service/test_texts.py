@@ -147,8 +147,8 @@ def test_refused_instances(texts: Client, instances: list[Any], status: int, wor
         (b"text,label\ntea,1\n", "text/csv", 422, "the header has 'text', 'label'"),
         (b"text\ntea\n\n", "text/csv", 422, "row 3 is an empty text"),
         (b'text\n"tea\n', "text/csv", 400, "row 2 is not CSV"),
-        (b"tea", "application/octet-stream", 415, "takes application/json and text/csv"),
-        (b"tea", "text/plain", 415, "takes application/json and text/csv"),
+        (b"tea", "application/octet-stream", 415, "accepts application/json and text/csv"),
+        (b"tea", "text/plain", 415, "accepts application/json and text/csv"),
     ],
 )
 def test_refused_bodies(texts: Client, body: bytes, kind: str, status: int, words: str) -> None:
@@ -161,8 +161,8 @@ def test_refused_bodies(texts: Client, body: bytes, kind: str, status: int, word
     [
         ({"datatype": "INT64"}, "datatype is 'INT64'; allowed are BYTES"),
         ({"name": "input_ids"}, "named 'texts'"),
-        ({"shape": [4, 2]}, "the model takes [N]"),
-        ({"shape": [3]}, "the input's data has 4 values; [3] needs 3"),
+        ({"shape": [4, 2]}, "expected [N]"),
+        ({"shape": [3]}, "the input's data has 4 values, but [3] needs 3"),
         ({"shape": [1], "data": [7]}, "the input 'texts' at [0] is 7"),
         ({"shape": [1], "data": [""]}, "the input 'texts' at [0] is an empty text"),
     ],
@@ -176,7 +176,7 @@ def test_refused_tensors(texts: Client, changes: dict[str, Any], words: str) -> 
     ("data", "count", "words"),
     [
         ([b"tea", b"caf\xe9"], 2, "text 1 is not UTF-8: byte 3 is 0xe9"),
-        ([b"tea"], 2, "the tensor holds 1 texts; its shape says 2"),
+        ([b"tea"], 2, "the tensor holds 1 texts, but its shape says 2"),
     ],
 )
 def test_refused_binary_tensors(texts: Client, data: list[bytes], count: int, words: str) -> None:
@@ -195,4 +195,4 @@ def test_a_text_that_ends_behind_its_tensor(texts: Client) -> None:
     whole, headers = binary([b"tea"])
     head = int(headers["inference-header-content-length"])
     answer = texts.post(INFER, content=whole[:head] + struct.pack("<I", 9) + b"tea", headers=headers)
-    assert "text 0 ends behind the 7 bytes" in answer.json()["error"], answer.text
+    assert "text 0 extends beyond the 7 bytes" in answer.json()["error"], answer.text

@@ -74,7 +74,7 @@ def changes(ours: type, theirs: type) -> list[str]:
     [
         (limits.LimitedHTTP, HttpToolsProtocol),
         (transport.Flow, FlowControl),
-        (connections.State, ServerState),
+        (connections.ConnectionsState, ServerState),
         (server.Config, uvicorn.Config),
         (server.Server, uvicorn.Server),
         (serve.Worker, multiprocess.Process.__mro__[1]),

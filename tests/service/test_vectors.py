@@ -152,7 +152,7 @@ def test_numbers_that_overflow_in_the_model_are_refused_and_nobody_else_is(vecto
     huge = [3e38] * len(NAMES)
     answer = vectors.post("/predict", json={"instances": [LISTS[0], huge]})
     assert answer.status_code == 422 and answer.json()["error"]["code"] == "not_finite"
-    assert "row 1: the model gives no finite logits for it" in answer.json()["error"]["message"]
+    assert "row 1: the model's logits are not finite" in answer.json()["error"]["message"]
     with ThreadPoolExecutor(8) as pool:
         rows = [huge if k % 4 == 0 else LISTS[0] for k in range(40)]
         states = list(pool.map(lambda row: vectors.post("/predict", json={"instances": [row]}).status_code, rows))
@@ -172,7 +172,7 @@ BAD: list[tuple[Any, str, int, str, str]] = [
     ({"instances": [[1, 2, None, 4, 5]]}, "json", 422, "invalid_instances", "takes no missing values"),
     ({"instances": [{"b64": "AAAA"}]}, "json", 422, "invalid_instances", "has the unknown feature 'b64'"),
     ({"instances": LISTS * 3}, "json", 413, "too_many_instances", "12 vectors in one call; the limit is 8"),
-    ({"vectors": LISTS}, "json", 422, "invalid_instances", 'or {"<feature>": number, ...}; beside it ids'),
+    ({"vectors": LISTS}, "json", 422, "invalid_instances", 'or {"<feature>": number, ...}; beside it, optionally, ids'),
     (b'{"instances": [[NaN, 1, 2, 3, 4]]}', "application/json", 400, "invalid_json", "NaN and Infinity are not JSON"),
     (npy([[np.nan] * 5]), "application/x-npy", 422, "invalid_instances", "the array at [0, 0] ('age') is NaN"),
     (npy(np.zeros((9, 5))), "application/x-npy", 413, "too_many_instances", "9 vectors in one call"),
@@ -182,7 +182,7 @@ BAD: list[tuple[Any, str, int, str, str]] = [
     (b"\xff", "text/csv", 400, "invalid_csv", "CSV UTF-8"),
     (table().encode() * 300, "text/csv", 413, "body_too_large", "20,000 bytes"),
     (b"\0" * 20, "application/octet-stream", 415, "unsupported_media_type", "application/json, application/x-npy and"),
-    (b"--b", "multipart/form-data; boundary=b", 415, "unsupported_media_type", "takes application/json"),
+    (b"--b", "multipart/form-data; boundary=b", 415, "unsupported_media_type", "accepts application/json"),
 ]
 
 
@@ -199,7 +199,7 @@ def test_a_name_that_stands_twice_is_refused(vectors: Client) -> None:
     good = json.dumps(OBJECTS[0])
     twice = good[:-1] + ', "age": 2}'
     for body, words in [
-        (f'{{"instances": [{good}, {twice}]}}', "instances[1] has the name 'age' twice; leave one of its values out"),
+        (f'{{"instances": [{good}, {twice}]}}', "instances[1] has the name 'age' twice; remove one of them"),
         (f'{{"ids": ["a:b"], "instances": [{twice}]}}', "instances[0] has the name 'age' twice"),
         (f'{{"instances": [], "instances": [{good}]}}', "the body has the name 'instances' twice"),
     ]:
@@ -209,8 +209,8 @@ def test_a_name_that_stands_twice_is_refused(vectors: Client) -> None:
 
 
 BAD_TENSORS: list[tuple[dict[str, Any], int, str]] = [
-    (tensor(name="images"), 422, "['images']; the model takes one, named 'features'"),
-    (tensor(shape=[4, 4]), 422, "the model takes [N, 5]"),
+    (tensor(name="images"), 422, "['images']; expected one input, named 'features'"),
+    (tensor(shape=[4, 4]), 422, "expected [N, 5]"),
     (tensor(shape=[9, 5], data=[0] * 45), 413, "9 vectors in one call"),
     (tensor(data=[*LISTS[:3], LISTS[0][1:]]), 422, "axis 1 has 4 values, not 5"),
     (tensor(data=["x"] * 20), 422, "the input 'features' at [0, 0] ('age') is 'x'; allowed are numbers"),

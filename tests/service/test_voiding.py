@@ -52,11 +52,15 @@ def test_an_import_has_a_name(client: Client) -> None:
     assert client.post("/feedback", content=line, headers={**bulk, **header}).headers["x-import-id"] == "mine"
     assert client.post("/feedback", json={**rows[0], "import_id": "mine"}, headers=header).status_code == 200
     refusals: list[tuple[dict[str, Any], Any, str]] = [
-        ({"import_id": "two words"}, {}, "import_id is 'two words'; allowed are 1 to 128 letters"),
+        ({"import_id": "two words"}, {}, "import_id is 'two words'; allowed are 1 to 128 printable"),
         ({"import_id": 7}, {}, "import_id is 7"),
-        ({"import_id": "other"}, header, "import_id is 'other' and the header x-import-id 'mine'; send one of both"),
+        (
+            {"import_id": "other"},
+            header,
+            "import_id is 'other', but the header x-import-id is 'mine'; send only one of them",
+        ),
         ({}, {"x-import-id": b"\xc3\xa9"}, "the header x-import-id is"),
-        ({}, [("x-import-id", "a"), ("x-import-id", "b")], "there are 2 headers x-import-id"),
+        ({}, [("x-import-id", "a"), ("x-import-id", "b")], "the header x-import-id is sent 2 times"),
     ]
     for body, headers, words in refusals:
         refused = client.post("/feedback", json={**rows[0], **body}, headers=headers)
@@ -84,7 +88,7 @@ def test_what_an_import_did_is_undone(client: Client) -> None:
     counted = {"model": "tiny", "version": before["version"], "removed": 30, "restored": 5, "kept": 0}
     assert (trial["dry_run"], trial["labels"], trial["held"], trial["versions"]) == (True, 35, 1, [counted])
     assert trial["reading"] == (
-        "36 labels to void: 30 answers without any other label, 5 answers whose earlier label comes back,"
+        "36 labels to void: 30 answers without any other label, 5 answers whose earlier label is restored,"
         " 1 held label without a prediction."
     )
     assert client.report()["bins"] == spoilt["bins"]
@@ -96,9 +100,9 @@ def test_what_an_import_did_is_undone(client: Client) -> None:
     assert after["nll"] == pytest.approx(before["nll"])
     note = after["cautions"][-1]
     assert note.startswith("Ada voided 35 labels of this version on 2")
-    assert "(of the import bad): the file of another day. Every number is of the labels that remain" in note
+    assert "(of the import bad): the file of another day. Every number uses the remaining labels" in note
     again = client.post(VOID, json={"import_id": "bad", **SIGNED})
-    assert again.status_code == 200 and again.json()["reading"] == "There is nothing to void: no label is selected."
+    assert again.status_code == 200 and again.json()["reading"] == "No label is selected, so there is nothing to void."
     assert client.report()["cautions"][-1] == note
     sent(client, bad)  # they may have labels again
     assert client.report()["labelled"] == 60
@@ -107,9 +111,13 @@ def test_what_an_import_did_is_undone(client: Client) -> None:
 def test_refusals(client: Client) -> None:
     sent(client, rows_of(client, 2))
     refusals: list[tuple[dict[str, Any], int, str]] = [
-        ({}, 422, "neither import_id nor since says which labels are void; expected who, why, and import_id or since"),
-        ({"until": "2026-01-01"}, 422, "neither import_id nor since"),
-        ({"import_id": "none"}, 404, "no label has the import id 'none'; the answer to POST /feedback names it"),
+        (
+            {},
+            422,
+            "import_id and since are both missing, so no labels are selected; expected who, why, and",
+        ),
+        ({"until": "2026-01-01"}, 422, "import_id and since are both missing"),
+        ({"import_id": "none"}, 404, "no label has the import id 'none'; use the id that POST /feedback returned"),
         ({"import_id": "no ne"}, 422, "import_id is 'no ne'"),
         ({"import_id": "x", "model": "other"}, 404, "there is no other/*; known are tiny/"),
         ({"since": "yesterday"}, 422, "since: Input should be a valid datetime"),

@@ -17,7 +17,7 @@ from pipeline.data import DataSet
 from pipeline.training.plan import Plan
 from pipeline.training.start import features
 from pipeline.training.start.freezing import freeze
-from pipeline.training.trained import Trained
+from pipeline.training.training_result import TrainingResult
 from tests.training_runs import plan, stopped, train
 from trueodds.errors import ConfigError
 
@@ -41,7 +41,7 @@ def short(path: Path, **leaves: Any) -> Training:
     return Training(**{"epochs": 2, "width": 4, "start": str(path), **leaves})
 
 
-def changed(trained: Trained, start: Path) -> set[str]:
+def changed(trained: TrainingResult, start: Path) -> set[str]:
     """The modules of which some weight or statistic is no longer the start's."""
     from safetensors.torch import load_file
 
@@ -157,9 +157,12 @@ def test_features_are_computed_once(
             {"start": None, "freeze": "body"},
             r"freeze is body, head_epochs 0: some layers .*set training\.start",
         ),
-        ({"start": None, "head_epochs": 1}, r"freeze is nothing, head_epochs 1: .*set training\.start to the weights"),
+        (
+            {"start": None, "head_epochs": 1},
+            r"freeze is nothing, head_epochs 1: .*set training\.start to initial weights",
+        ),
         ({"freeze": "body", "head_epochs": 1}, r"head_epochs is 1, and freeze is body: .*; set head_epochs: 0"),
-        ({"head_epochs": 2}, r"head_epochs is 2 of 2 epochs; set it below, or freeze: body"),
+        ({"head_epochs": 2}, r"head_epochs is 2 of 2 epochs; set it lower, or set freeze: body"),
         ({"freeze": "head"}, r"freeze is 'head'; allowed are nothing, body, and the stages"),
         ({"freeze": "stages.9"}, r"freeze is 'stages\.9'; allowed are .* stages\.2"),
         ({"net": "resnet8", "resize": 64}, r"training\.resize is 64, and net 'resnet8' has no resize"),
@@ -172,9 +175,7 @@ def test_what_does_not_go_together(leaves: dict[str, Any], message: str, digits:
 
 @pytest.mark.parametrize("recipe", ["finetune", "finetune-head"])
 def test_the_recipes_begin_with_given_weights(recipe: str, digits: DataSet) -> None:
-    with pytest.raises(
-        ConfigError, match=r"set training\.start to the weights to begin with, such as torchvision:resnet18"
-    ):
+    with pytest.raises(ConfigError, match=r"set training\.start to initial weights, such as torchvision:resnet18"):
         plan(digits, Training(recipe=recipe))
     planned = plan(digits, Training(recipe=recipe, start="torchvision:resnet18"))
     assert planned.head_alone == (recipe == "finetune-head")

@@ -16,7 +16,7 @@ from pipeline import data, nets
 from pipeline.config import Data, Training
 from pipeline.data import DataSet
 from pipeline.data.vision import torchvision
-from pipeline.training.plan import Start
+from pipeline.training.plan import InitialWeights
 from pipeline.training.start import pretrained
 from pipeline.training.start.beginning import Beginning
 from pipeline.training.start.pretrained import WeightsError, find, load, read
@@ -56,8 +56,8 @@ def test_a_file_of_ones_own(form: str, digits: DataSet, tmp_path: Path) -> None:
     digest = sha256(path.read_bytes()).hexdigest()
     assert started.settings == {"start": {"source": str(path), "sha256": digest}}
     licence, head = started.notes
-    assert digest in licence and "licence is not known" in licence
-    assert head == "The last layer began as that of the weights, which has 10 classes, too."
+    assert digest in licence and "licence is unknown" in licence
+    assert head == "The last layer began with the weights of the file, which also has 10 classes."
 
 
 def test_another_number_of_classes_has_a_new_head(digits: DataSet, tmp_path: Path) -> None:
@@ -68,11 +68,11 @@ def test_another_number_of_classes_has_a_new_head(digits: DataSet, tmp_path: Pat
     for name, tensor in started.net.state_dict().items():
         assert torch.equal(tensor, state[name]) != name.startswith("head.")
     assert not torch.equal(started.net.head.weight, fresh.net.head.weight)
-    assert started.notes[1] == "The last layer is new: that of the weights is of 7 classes, the data's of 10."
+    assert started.notes[1] == "The last layer is new: the file has 7 classes, the data have 10."
     save_file({name: tensor for name, tensor in state.items() if "head" not in name}, tmp_path / "body.safetensors")
     assert (
         begin(digits, tmp_path / "body.safetensors", tmp_path).notes[1]
-        == "The last layer is new: the weights have none."
+        == "The last layer is new: the file has no weights for it."
     )
 
 
@@ -81,7 +81,7 @@ def test_weights_of_another_net(tmp_path: Path) -> None:
     words = r"w\.pt does not hold weights of this net \(\d+ names differ: stem\.weight is 8 x 1 x 3 x 3, here 4 x 1 x 3"
     with pytest.raises(WeightsError, match=words + r".* and \d+ more\); set training\.net, width and depth"):
         load(drawn(), wide, "w.pt")
-    with pytest.raises(WeightsError, match=r"shortcut\.1\.weight is missing; .*; stages\.3\.conv1\.weight is none of"):
+    with pytest.raises(WeightsError, match=r"shortcut\.1\.weight is missing; .*; stages\.3\.conv1\.weight is not a"):
         load(drawn(), deep, "d.pt")
     with pytest.raises(
         WeightsError, match=r"10 names differ: .*stem\.weight is missing.*a is none of its own|names differ"
@@ -89,7 +89,7 @@ def test_weights_of_another_net(tmp_path: Path) -> None:
         load(drawn(), {"a": torch.zeros(3)}, "a.pt")
     broken = drawn().state_dict()
     broken["stages.0.conv1.weight"][0, 0, 0, 0] = torch.nan
-    with pytest.raises(WeightsError, match=r"b\.pt: stages\.0\.conv1\.weight holds values that are not finite"):
+    with pytest.raises(WeightsError, match=r"b\.pt: stages\.0\.conv1\.weight contains values that are not finite"):
         load(drawn(), broken, "b.pt")
     narrow = drawn().state_dict()
     narrow["head.weight"] = torch.zeros(10, 3)
@@ -104,13 +104,13 @@ def test_what_is_not_a_file_of_weights(tmp_path: Path) -> None:
         find("none.pt")
     pickled, cut, listed = (tmp_path / name for name in ("pickled.pt", "cut.safetensors", "listed.pt"))
     torch.save(drawn(), pickled)
-    with pytest.raises(WeightsError, match=r"pickled\.pt holds more than weights, which is not .*state_dict alone"):
+    with pytest.raises(WeightsError, match=r"pickled\.pt contains more than weights, which is .*state_dict alone"):
         read(find(str(pickled)))
     cut.write_bytes(b"\x00" * 30)
-    with pytest.raises(WeightsError, match=r"cut\.safetensors is not a whole file of weights"):
+    with pytest.raises(WeightsError, match=r"cut\.safetensors is not a complete file of weights"):
         read(find(str(cut)))
     torch.save([1, 2], listed)
-    with pytest.raises(WeightsError, match=r"listed\.pt does not hold names with tensors"):
+    with pytest.raises(WeightsError, match=r"listed\.pt does not contain named tensors"):
         read(find(str(listed)))
     planned = find(str(listed))
     torch.save({}, listed)
@@ -120,7 +120,7 @@ def test_what_is_not_a_file_of_weights(tmp_path: Path) -> None:
 
 def test_torchvisions_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     full = "torchvision:ResNet18_Weights.IMAGENET1K_V1"
-    assert find("torchvision:resnet18") == find(full) == Start(full, "f37072fd")
+    assert find("torchvision:resnet18") == find(full) == InitialWeights(full, "f37072fd")
     with pytest.raises(ConfigError, match=r"'torchvision:resnet81', and torchvision has no .* mean 'resnet18'"):
         find("torchvision:resnet81")
     with pytest.raises(ConfigError, match="torchvision has no such weights"):
@@ -151,7 +151,7 @@ def test_torchvisions_in_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert weights.normalise == {"mean": [0.485, 0.456, 0.406], "std": [0.229, 0.224, 0.225]}
     assert re.search(rf"ResNet18_Weights\.IMAGENET1K_V1 \(SHA-256 {digest}\): .*non-commercial research", weights.note)
     net = nets.build("torchvision_resnet18", 3, 10).eval()
-    assert "is of 1,000 classes, the data's of 10" in load(net, dict(weights.state), "resnet18")
+    assert "the file has 1,000 classes, the data have 10" in load(net, dict(weights.state), "resnet18")
     theirs.fc = torch.nn.Identity()
     images = torch.randn(2, 3, 64, 64)
     with torch.no_grad():

@@ -78,7 +78,7 @@ def test_each_of_several_data_sets_has_its_choice_and_what_failed_has_none() -> 
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"choose": {"least": "ece"}}, "ece is of the test rows, by which nothing is chosen; use val_ece"),
+        ({"choose": {"least": "ece"}}, "ece is a column of the test rows; choose by val_ece instead"),
         ({"choose": {"least": "val_ecc"}}, r"unknown column 'val_ecc'; .* Did you mean 'val_ece'\?"),
         ({"choose": {"within": 0.01}}, "it needs either least or pareto"),
         ({"choose": {"pareto": ["val_ece"]}}, "pareto has 1 columns; allowed are two or three"),

@@ -91,7 +91,9 @@ def test_the_page_holds_all_that_a_study_found(tmp_path: Path) -> None:
     assert "<td>fl3, identity</td>" in page and "| ce, identity | " in said and "| clean | severity 1 |" in said
     assert not re.search(r"https?://|<script|<link", page), "the page needs nothing from elsewhere"
     assert (
-        "Chosen: least val_ece, of 2 settings" in page and "Chosen: least val_ece" in said and "rows are drawn" in said
+        "Chosen: lowest val_ece, of 2 settings" in page
+        and "Chosen: lowest val_ece" in said
+        and "rows are drawn" in said
     )
     for k in range(1, COUNT + 1):
         picture = np.asarray(Image.open(tmp_path / "out" / f"figure{k}.png").convert("L"))
@@ -102,7 +104,7 @@ def test_the_page_holds_all_that_a_study_found(tmp_path: Path) -> None:
 
 
 def test_a_study_without_runs_writes_nothing(tmp_path: Path) -> None:
-    assert reporting.report(parse(STUDY), Done((), (), ()), tmp_path / "out") == "small: no run is done"
+    assert reporting.report(parse(STUDY), Done((), (), ()), tmp_path / "out") == "small: no run is finished"
     assert not (tmp_path / "out").exists()
 
 

@@ -52,7 +52,7 @@ def test_runs_are_the_product_of_the_axes() -> None:
         ({"vary": {"epochs": ["many"]}}, "training.epochs = 'many': allowed is a whole number"),
         (
             {"published": {"rows": [{"method": "ce", "ece": 1.5}, {"method": "fl3", "ece": 2}], "sums": {"ece": 3}}},
-            "the published ece add up to 3.5, and sums says 3; mend one",
+            "the published ece add up to 3.5, but sums gives 3; correct one",
         ),
         ({"published": {"rows": [{"method": "ce", "mce": 1}]}}, "published row 0: unknown key 'mce'"),
         (

@@ -116,7 +116,7 @@ def test_chance_explains_what_differs_by_chance_alone(tmp_path: Path) -> None:
         assert detectable is not None and d.lower is not None
         assert detectable > d.mean - d.lower, "more than the half width"
         assert " would have been seen in 80% of repetitions (p " in one.sentence()
-        assert "one seed, which speaks of two nets, not of two methods)." in one.sentence()
+        assert "one seed, which compares two nets, not two methods)." in one.sentence()
     measures = [one.tested.measure for one in compared]
     assert measures.count("error_rate") == 1, "which temperature scaling leaves as it is"
     assert not [name for name in measures if is_plug_in(name)]
@@ -148,13 +148,10 @@ def test_times_are_judged_as_differences_are(tmp_path: Path) -> None:
         return line
 
     assert said(5.0, 4.0, 4.4).startswith("method=fl3: 1.10 times the baseline's time [0.")
-    assert "], not told from the baseline's: chance explains it; 1." in said(5.0, 4.0, 4.4)
+    assert "], not significantly different from the baseline's; a ratio of 1." in said(5.0, 4.0, 4.4)
     assert "times would have been seen in 80% of repetitions (p " in said(5.0, 4.0, 4.4)
     assert "], slower than the baseline (p " in said(8.1, 8.3, 7.7) and "faster" in said(2.1, 2.0, 1.9)
-    assert (
-        said(8.0, None, None)
-        == "method=fl3: 2.00 times the baseline's time (one seed, which says nothing of other runs)."
-    )
+    assert said(8.0, None, None) == "method=fl3: 2.00 times the baseline's time (one seed; other runs may differ)."
     assert said(8.0, 8.0, 8.0, device="gpu") == "", "times of two devices are not compared"
     assert comparison.times(parse(STUDY), table) == []
     said(4.0, 4.2, 3.9)

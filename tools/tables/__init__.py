@@ -1,1 +1,1 @@
-"""The tables of README.md and docs/**/*.md that come from results and code: `make docs` writes them."""
+"""Writes the tables of README.md and docs that come from results and code; `make docs` calls it."""

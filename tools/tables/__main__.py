@@ -1,4 +1,4 @@
-"""python -m tools.tables: write the generated tables of README.md and docs/**/*.md anew."""
+"""`python -m tools.tables`: updates the generated tables of README.md and docs."""
 
 from tools.tables.pages import PAGES, refreshed
 

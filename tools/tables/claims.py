@@ -1,7 +1,7 @@
-"""Claims that a benchmark proves: each with its condition, its figure, its command, and where it fails.
+"""Claims that a benchmark proves, each with its condition, its figure, its command, and where it fails.
 
-claims.yaml has their texts. No figure is typed there: a text names it in braces, and `figures` says where in the
-result file it stands.
+claims.yaml has their texts. It contains no numbers: a text has a figure's name in braces, and `figures` has the path to
+the figure in the result file.
 """
 
 from __future__ import annotations
@@ -20,33 +20,33 @@ FILE = Path(__file__).parent / "claims.yaml"
 
 @dataclass(frozen=True)
 class Claim:
-    """One claim. `condition`, `figure` and `failure` are formatted with its figures."""
+    """One claim. `condition`, `figure` and `failure` are templates for its figures."""
 
     claim: str
     condition: str
     figure: str
     failure: str
     result: str
-    """The file in benchmarks/results, without its suffix."""
+    """File in benchmarks/results, without its suffix."""
     figures: Mapping[str, Key]
-    """The way to each figure in the result file."""
+    """Path to each figure in the result file."""
     section: str
-    """The anchor in docs/explanation/results.md under which the whole table stands."""
+    """Anchor in docs/explanation/results.md of the section with the whole table."""
     short: bool = False
     """Whether README.md shows it."""
 
     @property
     def command(self) -> str:
-        """The command that makes the result anew."""
+        """Return the command that reproduces the result."""
         return COMMANDS[self.result]
 
     @cached_property
     def values(self) -> dict[str, float]:
-        """The figures by name, from the result file."""
+        """Return the figures by name, from the result file."""
         return {name: figure(self.result, key) for name, key in self.figures.items()}
 
     def text(self, template: str) -> str:
-        """Return a text of this claim with its figures."""
+        """Return a text of this claim with its figures filled in."""
         return template.format(**self.values)
 
 

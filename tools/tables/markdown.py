@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[str]], *, code: Sequence[int] = ()) -> str:
-    """Rows under a header; the columns that `code` lists are set as code, and `-` in them is an empty cell."""
+    """Return rows under a header. Columns in `code` are set as code, in which `-` is an empty cell."""
     lines = [f"| {' | '.join(header)} |", "|---" * len(header) + "|"]
     for row in rows:
         cells = [cell.replace("|", "\\|") for cell in row]
@@ -16,4 +16,5 @@ def table(header: Sequence[str], rows: Iterable[Sequence[str]], *, code: Sequenc
 
 
 def _code(cell: str) -> str:
+    """Return a cell as code."""
     return "" if cell in ("", "-") else f"`{cell}`"

@@ -1,7 +1,7 @@
-"""The pages, and the blocks of them that are generated.
+"""The generated blocks of the pages.
 
-A block stands between `<!-- name -->` and `<!-- end -->`. `python -m tools.tables` (`make docs`) writes every block of
-every page anew, from benchmarks/results/ and from the code; tests/docs/test_generated.py fails when one is stale.
+A block stands between `<!-- name -->` and `<!-- end -->`. `python -m tools.tables` (`make docs`) rewrites every block
+of every page from benchmarks/results/ and from the code. tests/docs/test_generated.py fails if one is out of date.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")))
 
 
 def claims_table() -> str:
-    """The claims of docs/explanation/claims.md."""
+    """Return the claims of docs/explanation/claims.md."""
     rows = [
         (
             claim.claim,
@@ -36,7 +36,7 @@ def claims_table() -> str:
 
 
 def short_claims() -> str:
-    """The claims of README.md, a line each."""
+    """Return the claims of README.md, one line each."""
     return "\n".join(
         f"- {claim.claim}: [{claim.text(claim.figure)}](docs/explanation/results.md#{claim.section})"
         f" ({claim.text(claim.condition)})."
@@ -47,7 +47,7 @@ def short_claims() -> str:
 
 CODE: dict[str, Callable[[], str]] = {
     "methods": lambda: table(("name", "options, or parts and their settings", "source"), methods_table(), code=(0, 1)),
-    "recipes": lambda: table(("recipe", "how", "for"), recipes_table(), code=(0,)),
+    "recipes": lambda: table(("recipe", "settings", "purpose"), recipes_table(), code=(0,)),
     "nets": lambda: table(HEADER, nets_table(), code=(0,)),
     "calibrators-list": lambda: table(("name", "options", "formula"), calibrators_table(), code=(0, 1)),
     "service-settings": settings.service,
@@ -59,15 +59,15 @@ CODE: dict[str, Callable[[], str]] = {
     "claims": claims_table,
     "measured": short_claims,
 }
-"""Blocks made from the code, or from several results."""
+"""Blocks that come from the code, or from several results."""
 BLOCK = re.compile(r"<!-- ([\w-]+) -->\n.*?<!-- end -->", re.DOTALL)
 
 
 def refreshed(text: str) -> str:
-    """The text with every marked block made anew.
+    """Return the text with every marked block rewritten.
 
     Raises:
-        KeyError: a block whose name is not that of a table.
+        KeyError: A block's name is not that of a table.
     """
 
     def block(match: re.Match[str]) -> str:

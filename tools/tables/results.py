@@ -1,4 +1,4 @@
-"""The committed results of the benchmarks, and single figures out of them."""
+"""The committed results of the benchmarks, and access to single figures."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tools import ROOT
 FOLDER = ROOT / "benchmarks" / "results"
 Result = dict[str, Any]
 Key = Sequence[str | dict[str, object]]
-"""The way to a figure: names, and for a list the values that single out one of its rows."""
+"""Path to a figure: names, and for a list the values that select one of its rows."""
 
 COMMANDS = {
     "cifar100-resnet8-cpu": "python -m benchmarks.training.pipeline_run cifar100-resnet8-cpu cifar100",
@@ -56,36 +56,36 @@ COMMANDS = {
     "partitions": "python -m benchmarks.scaling.partitions --write",
     "table_report": "python -m benchmarks.library.table_report --write",
 }
-"""The command that makes a result anew. Its module's `markdown` lays the result out as a table."""
+"""Commands that reproduce the results. The module's `markdown` formats the result as a table."""
 OVERHEAD = "flow-overhead-digits"
-"""Result of a plain run beside a deployment, which has a table of its own."""
+"""Result that compares a deployment with a plain run, which has a table of its own."""
 
 
 @functools.cache
 def read(name: str) -> Result:
-    """The result that benchmarks/results/`name`.json holds."""
+    """Return the result in benchmarks/results/`name`.json."""
     result: Result = json.loads((FOLDER / f"{name}.json").read_text(encoding="utf-8"))
     return result
 
 
 def module_of(name: str) -> str:
-    """Return the module that the command of a result runs: of a package, its `__main__`."""
+    """Return the module that the command of a result runs; for a package, its `__main__`."""
     module = COMMANDS[name].split()[2]
     return f"{module}.__main__" if (ROOT / module.replace(".", "/")).is_dir() else module
 
 
 def shown(name: str) -> str:
-    """Return a result as its benchmark lays it out in Markdown."""
+    """Return a result as Markdown, formatted by its benchmark."""
     module = importlib.import_module(module_of(name))
     table: str = (module.overhead if name == OVERHEAD else module.markdown)(read(name))
     return table
 
 
 def figure(name: str, key: Key) -> float:
-    """The number at `key` in the result `name`.
+    """Return the number at `key` in the result `name`.
 
     Raises:
-        KeyError: no such name, not exactly one such row, or no number there.
+        KeyError: There is no such name, not exactly one such row, or no number.
     """
     place: Any = read(name)
     for step in key:
@@ -97,5 +97,5 @@ def figure(name: str, key: Key) -> float:
                 raise KeyError(f"{name}.json: {len(rows)} rows with {step}; exactly one is needed")
             place = rows[0]
     if isinstance(place, bool) or not isinstance(place, int | float):
-        raise KeyError(f"{name}.json: {key} is no number but {place!r}")
+        raise KeyError(f"{name}.json: {key} is not a number but {place!r}")
     return place

@@ -1,4 +1,4 @@
-"""The tables of docs/reference/settings.md: every setting of the service, every parameter of the pipeline."""
+"""The tables of docs/reference/settings.md: every setting of the service, and every parameter of the pipeline."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tools.tables.markdown import table
 
 
 def service() -> str:
-    """One row a setting: its option, its variable, its default, its meaning."""
+    """Return one row per setting: its option, variable, default and meaning."""
     rows = [
         (
             f"--{name.replace('_', '-')}",
@@ -25,7 +25,7 @@ def service() -> str:
 
 
 def params() -> str:
-    """One row a leaf of params.yaml: its section, the value in the repository, its meaning."""
+    """Return one row per parameter of params.yaml: its name, its value in the repository and its meaning."""
     values = load(ROOT / "params.yaml")
     rows = [
         (f"{section}.{name}", json.dumps(getattr(getattr(values, section), name)), leaf.description or "")

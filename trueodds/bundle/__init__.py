@@ -1,40 +1,40 @@
-"""Servable models: one bundle (`Bundle`) and the folder, or the bucket, in which many are published
-(`PublishedModels`).
+"""Servable models: a single bundle (`Bundle`), and the folder or bucket of published bundles (`PublishedModels`).
 
-A bundle is written once, by `Bundle.write`, and loaded by its hashes. Published, it answers or shadows:
+`Bundle.write` writes a bundle once. Loading checks its hashes. A published bundle answers requests or is a shadow.
 
->>> import tempfile
->>> from pathlib import Path
->>> import numpy as np
->>> from trueodds.bundle import Bundle, Description, open_models
->>> from trueodds.calibrators import Temperature
->>> from trueodds.inputs import ImageInput
->>> temporary = tempfile.TemporaryDirectory()
->>> folder = Path(temporary.name)
->>> _ = (folder / "graph.onnx").write_bytes(b"the graph that your framework exported")
->>> bundle = Bundle.write(
-...     folder / "bundle",
-...     folder / "graph.onnx",
-...     Temperature(1.5),
-...     Description(
-...         name="pets",
-...         classes=["cat", "dog"],
-...         input=ImageInput(height=2, width=2, channels=1),
-...         method="ce",
-...         training={},
-...         metrics={},
-...         data_sha256="",
-...         code_sha256="",
-...     ),
-...     golden_input=np.zeros((2, 2, 1), np.uint8),
-...     golden_logits=[0.5, -0.5],
-... )
->>> models = open_models(folder / "models")
->>> models.publish(bundle.directory).name == bundle.version
-True
->>> models.default_model(), [change.action for change in models.changes("pets")]
-('pets', ['publish'])
->>> temporary.cleanup()
+Examples:
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> import numpy as np
+    >>> from trueodds.bundle import Bundle, Description, open_models
+    >>> from trueodds.calibrators import Temperature
+    >>> from trueodds.inputs import ImageInput
+    >>> temporary = tempfile.TemporaryDirectory()
+    >>> folder = Path(temporary.name)
+    >>> _ = (folder / "graph.onnx").write_bytes(b"the graph that your framework exported")
+    >>> bundle = Bundle.write(
+    ...     folder / "bundle",
+    ...     folder / "graph.onnx",
+    ...     Temperature(1.5),
+    ...     Description(
+    ...         name="pets",
+    ...         classes=["cat", "dog"],
+    ...         input=ImageInput(height=2, width=2, channels=1),
+    ...         method="ce",
+    ...         training={},
+    ...         metrics={},
+    ...         data_sha256="",
+    ...         code_sha256="",
+    ...     ),
+    ...     golden_input=np.zeros((2, 2, 1), np.uint8),
+    ...     golden_logits=[0.5, -0.5],
+    ... )
+    >>> models = open_models(folder / "models")
+    >>> models.publish(bundle.directory).name == bundle.version
+    True
+    >>> models.default_model(), [change.action for change in models.changes("pets")]
+    ('pets', ['publish'])
+    >>> temporary.cleanup()
 """
 
 from trueodds.bundle.act_alone import ActAlone, Decision

@@ -1,4 +1,4 @@
-"""The promise of a version that acts alone: from which confidence on, and how often it is wrong there at most."""
+"""The promise of a version that acts alone: a confidence threshold, and a bound on the errors above it."""
 
 from __future__ import annotations
 
@@ -20,11 +20,13 @@ from trueodds.texts import short
 Decision = Literal["act", "escalate"]
 Confidence = Annotated[float, Field(ge=0, le=1)]
 EXAMPLE = "threshold=.93,risk=.05,confidence=.95"
+"""Example of a promise, for messages."""
 UNTAGGED, UNTAGGED_GROUP = "", "(no tag)"
-"""Answers without a tag: among the thresholds of tags, and among the groups of `trueodds threshold --by tag`."""
+"""Names of answers without a tag: among thresholds of tags, and among groups of `trueodds threshold --by tag`."""
 STATED = ("threshold", "risk", "confidence")
-"""The parts of a promise that a text states."""
+"""Required parts of a promise."""
 _COUNTS = ("labels", "acted", "wrong", "share", "share_lower", "share_upper")
+"""Optional parts of a promise: the evidence that `trueodds threshold` found."""
 _BESIDE = (
     *("answers", "loss", "reason", "more_labels", "tried", "tried_wrong", "group", "groups"),
     *("by", "costs", "made_from", "made_at"),
@@ -33,61 +35,66 @@ _BESIDE = (
 
 
 class ActAlone(BaseModel):
-    """A promise: of the answers with at least the threshold's confidence, at most the share `risk` is wrong.
+    """Promise of a version: of the answers with at least the threshold's confidence, at most the share `risk` is wrong.
 
-    It belongs to one version, and never changes. The counts are its evidence, from `trueodds threshold`.
+    It belongs to one version and never changes. The counts are its evidence, from `trueodds threshold`.
 
-    >>> promise = trueodds.bundle.ActAlone.of_text("threshold=.93,risk=.05,confidence=.95")
-    >>> promise.decision(0.95), promise.decision(0.9)
-    ('act', 'escalate')
+    Examples:
+        >>> promise = trueodds.bundle.ActAlone.of_text("threshold=.93,risk=.05,confidence=.95")
+        >>> promise.decision(0.95), promise.decision(0.9)
+        ('act', 'escalate')
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     threshold: Confidence | None
-    """The answer acts from this confidence on; None: it never acts, unless `tags` has a threshold for it."""
+    """Confidence from which on an answer acts. None: it never acts, unless `tags` has a threshold for it."""
     risk: float = Field(gt=0, lt=1)
-    """The largest share of wrong answers among those that act."""
+    """Largest share of wrong answers among those that act."""
     confidence: float = Field(gt=0, lt=1)
-    """The probability, over the labels of the choice, that the promise holds."""
+    """Probability, over the labels that the threshold was chosen on, that the promise holds."""
     labels: int | None = Field(None, ge=0)
-    """Labelled answers that the threshold was chosen on; None: not stated."""
+    """Number of labelled answers that the threshold was chosen on. None: not stated."""
     acted: int | None = Field(None, ge=0)
-    """Those of them at or above the threshold."""
+    """Number of these answers at or above the threshold."""
     wrong: int | None = Field(None, ge=0)
-    """Wrong ones among these."""
+    """Number of wrong answers at or above the threshold."""
     share: float | None = Field(None, ge=0, le=1)
-    """Share of all answers there, labelled or not, that would have acted, with its interval."""
+    """Share of all answers, labelled or not, that would have acted."""
     share_lower: float | None = Field(None, ge=0, le=1)
+    """Lower end of the share's interval."""
     share_upper: float | None = Field(None, ge=0, le=1)
+    """Upper end of the share's interval."""
     tags: dict[str, Confidence | None] = Field(default_factory=dict)
-    """Thresholds of tags in place of `threshold`, under "" that of answers without a tag; None: they never act."""
+    """Thresholds of tags, which replace `threshold`. "" stands for answers without a tag. None: answers never act."""
 
     @model_validator(mode="after")
     def _acts_somewhere(self) -> Self:
         if self.threshold is None and all(threshold is None for threshold in self.tags.values()):
             raise ValueError(
-                "no threshold is certified, so nothing could act; label more answers or accept a larger risk"
+                "no threshold is certified, so no answer could act; label more answers or accept a larger risk"
             )
         if self.wrong is not None and not self.wrong <= (self.acted or 0) <= (self.labels or 0):
-            raise ValueError(f"wrong {self.wrong}, acted {self.acted}, labels {self.labels} must rise in this order")
+            raise ValueError(
+                f"wrong {self.wrong}, acted {self.acted}, labels {self.labels} must increase in this order"
+            )
         return self
 
     @classmethod
-    def read(cls, given: str) -> Self:
-        """Read what `--act-alone` takes: a file that `trueodds threshold --out FILE` wrote, or a text.
+    def read(cls, source: str) -> Self:
+        """Read the value of `--act-alone`: a file that `trueodds threshold --out FILE` wrote, or a text.
 
         Raises:
-            ConfigError: neither a promise nor a file that holds one.
+            ConfigError: The value is neither a promise nor a file that holds one.
         """
-        return cls.of_text(given) if "=" in given and not Path(given).exists() else cls.of_file(Path(given))
+        return cls.of_text(source) if "=" in source and not Path(source).exists() else cls.of_file(Path(source))
 
     @classmethod
     def of_text(cls, text: str) -> Self:
-        """Read a promise such as `threshold=.93,risk=.05,confidence=.95`.
+        """Parse a promise such as `threshold=.93,risk=.05,confidence=.95`.
 
         Raises:
-            ConfigError: another form, a part that is missing or given twice, or a number out of range.
+            ConfigError: The text has another form, a part is missing or given twice, or a number is out of range.
         """
         parts: dict[str, str] = {}
         for part in filter(None, re.split(r"[,\s]+", text.strip())):
@@ -103,39 +110,42 @@ class ActAlone(BaseModel):
     def of_file(cls, path: Path) -> Self:
         """Read the JSON that `trueodds threshold --out FILE` wrote.
 
-        Groups become thresholds of tags only where the file says that they are tags (`"by": "tag"`).
+        Groups become thresholds of tags only if the file says that they are tags (`"by": "tag"`).
 
         Raises:
-            ConfigError: no such file, another form, or no threshold that is certified.
+            ConfigError: There is no such file, it has another form, or no threshold is certified.
         """
         try:
             tree = read_json(path)
         except (OSError, ValueError) as error:
             raise ConfigError(
-                f"--act-alone {path} cannot be read ({error}); name a file that `trueodds threshold --out FILE` wrote,"
+                f"--act-alone {path} cannot be read ({error}); give a file that `trueodds threshold --out FILE` wrote,"
                 f" or say {EXAMPLE}"
             ) from None
         return cls.of_tree(tree, str(path))
 
     @classmethod
-    def of_tree(cls, tree: Any, what: str = "the promise") -> Self:
-        """Read the keys of a promise from a tree that may have others too.
+    def of_tree(cls, tree: Any, source: str = "the promise") -> Self:
+        """Read the keys of a promise from a parsed JSON object, which may have other keys too.
 
         Raises:
-            ConfigError: a key that is missing, or a value out of range.
+            ConfigError: A key is missing, or a value is out of range.
         """
         if not isinstance(tree, Mapping) or (missing := [name for name in STATED if name not in tree]):
             costs = isinstance(tree, Mapping) and "mean_cost" in tree
             if costs:
-                raise ConfigError(f"{what} bounds a mean cost; a promise bounds errors: choose it without --costs")
-            lacks = "is no object" if not isinstance(tree, Mapping) else f"lacks {' and '.join(missing)}"
+                raise ConfigError(
+                    f"{source} bounds a mean cost, but a promise bounds the share of errors; choose the threshold"
+                    " without --costs"
+                )
+            lacks = "is not an object" if not isinstance(tree, Mapping) else f"lacks {' and '.join(missing)}"
             raise ConfigError(
-                f"{what} {lacks}; expected threshold, risk and confidence, as `trueodds threshold` writes"
+                f"{source} {lacks}; expected threshold, risk and confidence, as `trueodds threshold` writes"
             )
         if strange := [name for name in tree if name not in (*STATED, *_COUNTS, *_BESIDE, "tags")]:
             raise ConfigError(
-                f"{what} has the key {short(strange[0])}, which is unknown; allowed are threshold, risk, confidence and"
-                " tags, and what `trueodds threshold` of this release writes"
+                f"{source} has the key {short(strange[0])}, which is unknown; allowed are threshold, risk, confidence"
+                " and tags, and what `trueodds threshold` of this release writes"
             )
         kept = {name: tree[name] for name in (*STATED, *_COUNTS) if tree.get(name) is not None}
         tags = tree.get("tags") or {}
@@ -145,33 +155,39 @@ class ActAlone(BaseModel):
                 if by == "question":
                     cure += ", or send each answer's question as its tag and choose it with --by tag"
                 raise ConfigError(
-                    f"{what} has thresholds by {by}; allowed are one of all answers, and those by tag: {cure}"
+                    f"{source} has thresholds by {by}; allowed are one threshold for all answers, or one for each tag;"
+                    f" {cure}"
                 )
             try:
                 groups = {row["group"]: row["threshold"] for row in tree["groups"]}
             except (LookupError, TypeError):
                 raise ConfigError(
-                    f"{what} is by tag, and its groups have no names or thresholds; make it anew"
+                    f"{source} is by tag, and its groups have no names or thresholds; run `trueodds threshold` again"
                 ) from None
             tags = {UNTAGGED if name == UNTAGGED_GROUP else name: threshold for name, threshold in groups.items()}
-        return cls._of({"threshold": None, **kept, "tags": tags}, what)
+        return cls._of({"threshold": None, **kept, "tags": tags}, source)
 
     @classmethod
-    def _of(cls, parts: Mapping[str, Any], what: str) -> Self:
+    def _of(cls, parts: Mapping[str, Any], source: str) -> Self:
+        """Validate the parts of a promise.
+
+        Raises:
+            ConfigError: A part is not valid.
+        """
         try:
             return cls.model_validate(parts)
         except ValidationError as error:
             first = error.errors(include_url=False)[0]
             where = ".".join(map(str, first["loc"]))
-            raise ConfigError(f"{what}: {f'{where}: ' if where else ''}{first['msg']}; expected {EXAMPLE}") from None
+            raise ConfigError(f"{source}: {f'{where}: ' if where else ''}{first['msg']}; expected {EXAMPLE}") from None
 
     def decision(self, confidence: float, tag: str | None = None) -> Decision:
-        """Decide on one answer by its confidence and its tag."""
+        """Return the decision on one answer by its confidence and its tag."""
         threshold = self.tags.get(tag or UNTAGGED, self.threshold)
         return "act" if threshold is not None and confidence >= threshold else "escalate"
 
     def acts(self, confidence_N: Array, tags_N: Sequence[str | None] | None = None) -> npt.NDArray[np.bool_]:
-        """Say of each answer whether it acts, as `decision` does."""
+        """Return whether each answer acts, as `decision` does."""
         threshold = np.inf if self.threshold is None else self.threshold
         if not self.tags or tags_N is None:
             acts_N: npt.NDArray[np.bool_] = confidence_N >= threshold
@@ -184,7 +200,7 @@ class ActAlone(BaseModel):
         return {tag: np.inf if threshold is None else threshold for tag, threshold in self.tags.items()}
 
     def states_as(self, other: Self) -> bool:
-        """Whether the other states the same thresholds, risk and confidence, whatever either rests on."""
+        """Return whether the other promise has the same thresholds, risk and confidence, whatever the evidence."""
         return all(getattr(self, name) == getattr(other, name) for name in (*STATED, "tags"))
 
     @property
@@ -208,7 +224,7 @@ class ActAlone(BaseModel):
     def evidence(self) -> str:
         """Name the evidence of the promise in one sentence."""
         if self.labels is None or self.acted is None or self.wrong is None:
-            return "It was stated by hand: what it rests on, this version does not know."
+            return "It was stated by hand, without evidence."
         share = ""
         if self.share is not None:
             share = f" {100 * self.share:.3g}% of all answers acted"

@@ -1,7 +1,7 @@
-"""Audit logs of roles: each line is a change, with its time, its reason and its author. A log only grows.
+"""Audit logs of roles. Each line is a change with its time, reason and author. A log only grows.
 
-MODELS/<name>/history.jsonl is of a model's versions, MODELS/history.jsonl of the model that answers calls that name
-none. Nothing here reads or writes a file: a log is its bytes.
+MODELS/<name>/history.jsonl is about a model's versions. MODELS/history.jsonl is about the default model, which answers
+requests that name none. This module does no I/O: a log is a byte string.
 """
 
 from __future__ import annotations
@@ -20,23 +20,24 @@ from trueodds.texts import line_problem
 FILE = "history.jsonl"
 
 Action = Literal["publish", "promote", "rollback", "shadow", "recalibrated", "waiting", "default"]
+"""Kinds of changes."""
 
 
 def role_of(action: Action) -> Role:
-    """Return the role that an action gives or takes: `default`, unless the action is called as its role is."""
+    """Return the role that an action is about: the role of its name, else `default`."""
     return action if action in ROLES else DEFAULT
 
 
 class AuditLogError(UserError, ValueError):
-    """A log that cannot be read, a line that must not be written, or a way back that the log does not know."""
+    """The log is damaged, a line is not allowed, or the log does not know an earlier version to return to."""
 
 
 @dataclass(frozen=True)
 class Reason:
-    """Why something is changed, and who changes it.
+    """Reason and author of a change.
 
     Raises:
-        AuditLogError: one of them is not a plain line.
+        AuditLogError: One of them is not a single line of text.
     """
 
     why: str
@@ -49,17 +50,17 @@ class Reason:
 
     @classmethod
     def of(cls, why: str, who: str | None) -> Self:
-        """`who` is the user of this process where it is None or empty."""
+        """Return the reason with its author; the default author is the user of this process."""
         return cls(why, who or user())
 
 
 @dataclass(frozen=True)
 class Change:
-    """One line. `shadow`, `recalibrated` and `waiting` are about these roles, the others about who answers.
+    """A line of the log.
 
-    None: none did, or does.
+    The actions `shadow`, `recalibrated` and `waiting` are about these roles, all others about the default.
 
-    `before` and `after` are versions, in MODELS/history.jsonl models.
+    `before` and `after` are versions; in MODELS/history.jsonl they are models. None means no version.
     """
 
     action: Action
@@ -68,17 +69,16 @@ class Change:
     why: str
     who: str
     when: str
-    """ISO 8601, UTC."""
+    """Time in ISO 8601, UTC."""
     since_ms: int | None = None
-    """Time from which answers were not known to the fit of a version to be judged (Unix milliseconds, the service's
-    clock)."""
+    """Time from which on answers were unknown to the fit of the judged version (Unix ms, the service's clock)."""
 
     @classmethod
     def parse(cls, line: str) -> Self:
-        """Parse the change of a line.
+        """Parse a line.
 
         Raises:
-            ValueError, TypeError, KeyError, AttributeError: the line is no change.
+            ValueError, TypeError, KeyError, AttributeError: The line is not a change.
         """
         tree: dict[str, Any] = json.loads(line)
         change = cls(**{"action": tree.pop("what"), "before": tree.pop("from"), "after": tree.pop("to"), **tree})
@@ -87,7 +87,7 @@ class Change:
         return change
 
     def line(self) -> str:
-        """Write the change as a line, without its end."""
+        """Return the change as a line, without a line break."""
         tree = {"when": self.when, "what": self.action, "from": self.before, "to": self.after}
         tree |= {"why": self.why, "who": self.who}
         since = {} if self.since_ms is None else {"since_ms": self.since_ms}
@@ -95,20 +95,20 @@ class Change:
 
 
 def log_of(model: str | None) -> str:
-    """Name the log of a model's versions, or of the model that answers calls without a model."""
+    """Return the name of a model's log, or of the log of the default model."""
     return FILE if model is None else f"{model}/{FILE}"
 
 
-def mended(log: bytes) -> bytes:
-    """End the last line of a log, or remove it if its writer died within it, so that lines can be appended."""
+def repair(log: bytes) -> bytes:
+    """End the last line of a log, or remove it if its writer died while writing it. Then lines can be appended."""
     end = log.rfind(b"\n") + 1
     if end == len(log):
         return log
     return log + b"\n" if _is_change(log[end:]) else log[:end]
 
 
-def recorded(log: bytes, action: Action, unknown: str | None) -> str | None:
-    """Return the version with the role of an action, by the last line about it; `unknown` if the log is damaged."""
+def last_recorded(log: bytes, action: Action, unknown: str | None) -> str | None:
+    """Return the version that the last line about an action's role gives to it; `unknown` if the log is damaged."""
     try:
         changes = parse(log, FILE)
     except AuditLogError:
@@ -118,6 +118,7 @@ def recorded(log: bytes, action: Action, unknown: str | None) -> str | None:
 
 
 def _is_change(line: bytes) -> bool:
+    """Return whether a line is a change."""
     try:
         Change.parse(line.decode())
     except (ValueError, TypeError, KeyError, AttributeError):
@@ -126,31 +127,39 @@ def _is_change(line: bytes) -> bool:
 
 
 def parse(log: bytes, place: str) -> list[Change]:
-    """Parse all changes of a log in their order. `place` names it in errors.
+    """Parse all changes of a log, in their order. `place` names the log in errors.
 
-    A last line without an end is being written, or was when its writer died.
+    A last line without a line break is still being written, or its writer died.
 
     Raises:
-        AuditLogError: a line that is no change.
+        AuditLogError: A line is not a change.
     """
     try:
-        lines = mended(log).decode().split("\n")  # splitlines would also split a reason at U+2028
+        lines = repair(log).decode().split("\n")  # splitlines would also split a reason at U+2028
     except UnicodeDecodeError as error:
-        cure = "move it away and promote what shall answer"
+        cure = "move the file away and promote the version that should answer"
         raise AuditLogError(f"{place} is not text ({error}); {cure}") from None
-    return [_parsed(line, f"{place}, line {number}") for number, line in enumerate(lines, 1) if line]
+    return [_parse_line(line, f"{place}, line {number}") for number, line in enumerate(lines, 1) if line]
 
 
-def _parsed(line: str, place: str) -> Change:
+def _parse_line(line: str, place: str) -> Change:
+    """Parse a line. `place` names it in errors.
+
+    Raises:
+        AuditLogError: The line is not a change.
+    """
     try:
         return Change.parse(line)
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         cure = "repair the line, or move the file away"
-        raise AuditLogError(f"{place} is no change ({error}); {cure}") from None
+        raise AuditLogError(f"{place} is not a change ({error}); {cure}") from None
 
 
 def previous(changes: list[Change], current: str | None) -> str | None:
-    """Return the version that answered before `current`. A rollback takes back what it undid. None: it is not known."""
+    """Return the version that answered before `current`, or None if it is not known.
+
+    A rollback undoes an earlier change.
+    """
     stack: list[str] = []
     for change in changes:
         if role_of(change.action) != DEFAULT:
@@ -165,7 +174,7 @@ def previous(changes: list[Change], current: str | None) -> str | None:
 
 
 def began_ms(changes: list[Change], role: Role, version: str | None) -> int | None:
-    """Return when a version got the role that it has (Unix milliseconds). None: the log does not say."""
+    """Return when a version got its current role (Unix milliseconds), or None if the log does not say."""
     for change in reversed(changes):
         if role_of(change.action) == role:
             if change.after != version:
@@ -175,7 +184,7 @@ def began_ms(changes: list[Change], role: Role, version: str | None) -> int | No
 
 
 def user() -> str:
-    """Return the user of this process; in a container without a name for it, its number."""
+    """Return the name of this process's user, or its number if it has no name, as in some containers."""
     try:
         return getpass.getuser()
     except (KeyError, OSError):

@@ -1,8 +1,8 @@
-"""A servable model: a folder with model.onnx (logits), calibrator.json and card.json, of texts tokenizer.json, and
-MODEL_CARD.md for people, checked before it is trusted.
+"""Bundle: a servable model in a folder, checked before it is used.
 
-The card holds the sha256 of the other files, so the card's own hash names the whole content: that is the
-bundle's version.
+A bundle has model.onnx (logits), calibrator.json, card.json and MODEL_CARD.md; text models also have tokenizer.json.
+The card holds the SHA-256 of the other files. So the card's own hash identifies the whole content: it is the bundle's
+version.
 """
 
 from __future__ import annotations
@@ -31,44 +31,54 @@ from trueodds.sums.inputs import Array
 
 MODEL, CALIBRATOR, CARD, MODEL_CARD = "model.onnx", "calibrator.json", "card.json", "MODEL_CARD.md"
 NO_BUNDLE = "NO_BUNDLE.txt"
-"""The file that says, in a folder for a bundle, why there is none."""
+"""File that explains why a folder for a bundle is empty."""
 GOLDEN_TOLERANCE = 1e-3
-"""Of a logit, absolute and relative, or of a probability: processors differ in the last bits, wrong models more."""
+"""Tolerance of a logit, absolute and relative, or of a probability.
+
+Processors differ in the last bits, wrong models by more.
+"""
 
 Infer = Callable[[Inputs], npt.NDArray[np.floating]]
-"""Logits (N, classes) of inputs (N, ...)."""
+"""Function from inputs (N, ...) to logits (N, C)."""
 
 
 class BundleError(UserError, ValueError):
-    """A bundle that must not be served; the message says what is wrong and where."""
+    """The bundle must not be served. The message says what is wrong and where."""
 
 
 @dataclass(frozen=True)
 class Bundle:
-    """A loaded, hash-checked bundle. `check_golden` needs something that runs the model.
+    """A loaded bundle whose hashes are checked.
 
-    `trueodds.bundle` has an example that writes one.
+    `check_golden` also checks its answers; it needs a function that runs the model. The example in `trueodds.bundle`
+    writes a bundle.
 
-    >>> try:
-    ...     trueodds.Bundle.load("no/such/folder")
-    ... except trueodds.UserError as error:
-    ...     print(error)
-    no/such/folder/card.json is missing: no/such/folder is not a whole bundle
+    Examples:
+        >>> try:
+        ...     trueodds.Bundle.load("no/such/folder")
+        ... except trueodds.UserError as error:
+        ...     print(error)
+        no/such/folder/card.json is missing: no/such/folder is not a complete bundle
     """
 
     directory: Path
+    """Folder of the bundle."""
     card: Card
+    """Card of the bundle."""
     calibrator: calibrators.Calibrator
+    """Calibrator that turns logits into probabilities."""
     version: str
+    """Version: the first 12 hex digits of the card's SHA-256."""
 
     @property
     def model_path(self) -> Path:
+        """Path of the ONNX file."""
         return self.directory / MODEL
 
     @property
     def files(self) -> tuple[str, ...]:
-        """The names of its files, the card's last."""
-        return (*_hashed(self.card), CARD)
+        """Names of the files, the card last."""
+        return (*_required_files(self.card), CARD)
 
     @classmethod
     def write(
@@ -83,27 +93,30 @@ class Bundle:
         reference: Reference | None = None,
         trial: Callable[[Bundle], object] | None = None,
     ) -> Bundle:
-        """Write a bundle to the folder `out`, the card last, and load what was written.
+        """Write a bundle to the folder `out`, the card last, and load it.
 
-        A bundle in `out` is replaced once the new one is whole and has passed its checks. Equal arguments give equal
-        bytes, so an equal version.
+        A bundle in `out` is replaced only after the new one is complete and has passed its checks. Equal arguments give
+        equal bytes, and so an equal version.
 
         Args:
-            out: Made where it does not exist.
-            model: The ONNX graph, from inputs (N, ...) of the description's kind to logits (N, classes); it is copied.
-            calibrator: What makes probabilities of its logits.
-            description: The card's parts that are not computed here. A card serves as one: its hashes, golden
-                prediction and reference, which are of other files, are left out.
-            golden_input: One input, of the shape and dtype of its kind.
-            golden_logits: What the model answers for it, (classes,); whoever loads the bundle reproduces it.
-            reference: Confidences that live ones are compared with.
-            trial: Called with the bundle before it takes its place; where it raises, `out` stays as it was.
+            out: Folder of the bundle. It is created if it does not exist.
+            model: ONNX graph from inputs (N, ...) of the description's kind to logits (N, C). It is copied.
+            calibrator: Calibrator that turns the logits into probabilities.
+            description: Parts of the card that are not computed here. A card can be passed too; its hashes, golden
+                prediction and reference are ignored, because they belong to other files.
+            golden_input: One input, with the shape and dtype of its kind.
+            golden_logits: The model's logits (C,) for it. Every later load of the model must reproduce them.
+            reference: Confidences that live confidences are compared with.
+            trial: Called with the bundle before it takes its place. If it raises, `out` is unchanged.
+
+        Returns:
+            The loaded bundle.
 
         Raises:
-            BundleError: a golden input or logits of another shape than the description says.
-            InputError: a golden input of another dtype.
-            ValueError: a calibrator of other classes, numbers that are not finite.
-            OSError: the model cannot be read, or `out` not be written.
+            BundleError: The golden input or logits do not have the description's shape.
+            InputError: The golden input has another dtype.
+            ValueError: The calibrator has other classes, or numbers are not finite.
+            OSError: The model cannot be read, or `out` cannot be written.
         """
         out = Path(out)
         out.parent.mkdir(parents=True, exist_ok=True)
@@ -136,10 +149,10 @@ class Bundle:
             whole.check_golden(lambda _: logits_NC)
             if trial is not None:
                 trial(whole)
-            return whole.moved(out)
+            return whole.move_to(out)
 
-    def moved(self, out: Path) -> Bundle:
-        """Moves the files to the folder `out` on the same file system, the card last, and loads them there.
+    def move_to(self, out: Path) -> Bundle:
+        """Move the files to the folder `out` on the same file system, the card last, and load them there.
 
         Raises:
             OSError: `out` cannot be written.
@@ -151,13 +164,13 @@ class Bundle:
         return self.load(out)
 
     def promising(self, promise: ActAlone | None, out: Path) -> Bundle:
-        """Write the bundle to the folder `out` with a promise to act alone, or without one; all else stays.
+        """Write a copy of the bundle to the folder `out` with a promise to act alone, or without one.
 
-        A published version never changes, so a promise makes a new version: its rollback, its evidence and its alarm
-        are its own.
+        A published version never changes. So a new promise makes a new version, with its own rollback, evidence and
+        alarm.
 
         Raises:
-            BundleError: the bundle is damaged.
+            BundleError: The bundle is damaged.
             OSError: `out` cannot be written.
         """
         return Bundle.write(
@@ -172,19 +185,21 @@ class Bundle:
 
     @classmethod
     def load(cls, directory: str | Path, place: str | None = None) -> Bundle:
-        """Read and check the card, the files' sha256 and the calibrator.
+        """Read a bundle, and check its card, the SHA-256 of its files and its calibrator.
 
-        `place`: the folder's name in messages, where its files come from elsewhere.
+        Args:
+            directory: Folder of the bundle.
+            place: Name of the folder in messages, if its files come from elsewhere.
 
         Raises:
-            BundleError: a missing or altered file, a card that does not validate.
+            BundleError: A file is missing or altered, or the card is not valid.
         """
         directory = Path(directory)
         place = place or str(directory)
         try:
             raw = (directory / CARD).read_bytes()
             card = Card.model_validate_json(raw)
-            for name in _hashed(card):
+            for name in _required_files(card):
                 actual, stated = sha256(directory / name), card.files.get(name)
                 if actual != stated:
                     raise BundleError(f"{place}/{name} has sha256 {actual}, its card says {stated}: altered or damaged")
@@ -193,7 +208,7 @@ class Bundle:
             if reason := why_none(directory):
                 raise BundleError(f"{place} holds no bundle: {reason}") from None
             file = f"{place}/{Path(error.filename).name}"
-            raise BundleError(f"{file} is missing: {place} is not a whole bundle") from None
+            raise BundleError(f"{file} is missing: {place} is not a complete bundle") from None
         except ValidationError as error:
             first = error.errors()[0]
             where = ".".join(map(str, first["loc"])) or "the file"
@@ -208,15 +223,15 @@ class Bundle:
         except (InputError, MissingExtraError) as error:
             raise BundleError(f"{place}: {error}") from None
         if calibrator.classes not in (None, len(card.classes)):
-            problem = f"{place}/{CALIBRATOR} was fitted on {calibrator.classes} classes, and {CARD} names"
+            problem = f"{place}/{CALIBRATOR} was fitted on {calibrator.classes} classes, but {CARD} names"
             raise BundleError(f"{problem} {len(card.classes)}: put back the calibrator of this model")
         return cls(directory, card, calibrator, hashlib.sha256(raw).hexdigest()[:12])
 
     def golden_input(self) -> Inputs:
-        """The stored input as a batch of one.
+        """Return the stored input as a batch of one.
 
         Raises:
-            BundleError: it is none that the card's input takes.
+            BundleError: The card's input kind cannot decode it.
         """
         try:
             data = base64.b64decode(self.card.golden.input_b64, validate=True)
@@ -227,32 +242,37 @@ class Bundle:
             raise BundleError(f"{self.directory / CARD}: {error}") from None
 
     def check_golden(self, infer: Infer) -> None:
-        """Run the stored input and compare with the stored answer.
+        """Run the stored input, and compare the result with the stored answer.
 
         Raises:
-            BundleError: another number of classes, or a logit or probability off by more than the tolerance.
+            BundleError: The number of classes differs, or a logit or probability is off by more than the tolerance.
         """
         logits_NC = infer(self.golden_input())
         if logits_NC.shape != (1, len(self.card.classes)):
             shape = f"{logits_NC.shape}, expected (1, {len(self.card.classes)}), one logit per class"
             raise BundleError(f"{self.model_path} answers with shape {shape}")
         self._check_near("logits", logits_NC[0].astype(np.float64), self.card.golden.logits)
-        # Of the stored logits: a step of an isotonic fit may lie between them and today's, which differ in last bits.
+        # Calibrate the stored logits: today's differ in the last bits, and an isotonic fit may step between them.
         probabilities_C = self.calibrator([self.card.golden.logits])[0]
         self._check_near("probabilities", probabilities_C, self.card.golden.probabilities)
 
-    def _check_near(self, name: str, actual_C: Array, stored: list[float]) -> None:
-        if len(stored) != len(actual_C):  # allclose would broadcast a single number
-            raise BundleError(f"{self.directory / CARD}: {len(stored)} golden {name}, expected {len(actual_C)}")
-        if not same_answers(actual_C, stored):
-            off = float(np.abs(actual_C - np.asarray(stored)).max())
+    def _check_near(self, name: str, actual_C: Array, expected: list[float]) -> None:
+        """Compare numbers with the stored ones.
+
+        Raises:
+            BundleError: They differ.
+        """
+        if len(expected) != len(actual_C):  # allclose would broadcast a single number
+            raise BundleError(f"{self.directory / CARD}: {len(expected)} golden {name}, expected {len(actual_C)}")
+        if not same_answers(actual_C, expected):
+            off = float(np.abs(actual_C - np.asarray(expected)).max())
             raise BundleError(f"{self.directory}: golden {name} differ by {off:.2g}: not the model that was exported")
 
 
 def same_answers(one: npt.ArrayLike, other: npt.ArrayLike) -> bool:
-    """Whether logits (..., C) are near each other; of logarithms of probabilities, whether the probabilities are.
+    """Return whether logits (..., C) are nearly equal, or, for log-probabilities, whether the probabilities are.
 
-    The logarithm of a probability of 1e-6 moves by 0.1 when the last digit of its float32 sum does.
+    The logarithm of a probability of 1e-6 changes by 0.1 if the last digit of its float32 sum changes.
     """
     if np.allclose(one, other, rtol=GOLDEN_TOLERANCE, atol=GOLDEN_TOLERANCE):
         return True
@@ -262,19 +282,19 @@ def same_answers(one: npt.ArrayLike, other: npt.ArrayLike) -> bool:
     return are_probabilities and np.allclose(p, q, rtol=0, atol=GOLDEN_TOLERANCE)
 
 
-def _hashed(card: Card) -> list[str]:
-    """The files that a bundle must have besides its card. One of before MODEL_CARD.md has none."""
+def _required_files(card: Card) -> list[str]:
+    """Return the files that a bundle must have besides its card. Old bundles have no MODEL_CARD.md."""
     return [MODEL, CALIBRATOR, *([MODEL_CARD] if MODEL_CARD in card.files else []), *card.input.beside]
 
 
 def write_none(folder: Path, why: str) -> None:
-    """Empty a folder for a bundle, but for the reason why there is none."""
+    """Empty a folder for a bundle, and write the reason why there is none."""
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     write_text(folder / NO_BUNDLE, f"{why}\n")
 
 
 def why_none(folder: Path) -> str:
-    """The reason why a folder holds no bundle; "" where none is stated."""
+    """Return the reason why a folder holds no bundle; "" if none is given."""
     path = folder / NO_BUNDLE
     return path.read_text(encoding="utf-8").strip() if path.is_file() else ""

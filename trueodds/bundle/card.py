@@ -1,4 +1,4 @@
-"""The card of a bundle: what its model takes and answers, how it was made and measured, and how to know it again."""
+"""Card of a bundle: inputs and outputs of its model, its training and evaluation, and the hashes of its files."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from trueodds.sums.bins import COARSE_CELLS, coarse_counts
 from trueodds.sums.positive import PositiveClass
 
 METRICS = ("n", "bins", "level", "before", "after")
-"""The parts of an evaluation's table that a card keeps."""
+"""Parts of an evaluation's table that a card keeps."""
 
 
 class _Part(BaseModel):
@@ -26,20 +26,20 @@ class _Part(BaseModel):
 
 
 class Golden(_Part):
-    """A stored input and what the model answered when it was exported."""
+    """A stored input, and the model's answer to it at export."""
 
     input_b64: str
-    """The row as its kind encodes it, base64."""
+    """The row as its kind of input encodes it, in base64."""
     logits: list[float]
     probabilities: list[float]
 
 
 class Reference(_Part):
-    """Confidences of the validation rows after the calibrator: what live ones are compared with."""
+    """Confidences of the validation rows after the calibrator. Live confidences are compared with them."""
 
     rows: int = Field(ge=1)
     counts: list[int] = Field(min_length=COARSE_CELLS, max_length=COARSE_CELLS)
-    """On 60 equal cells (lo, hi] of [0, 1]; 0 lies in the first."""
+    """Counts on 60 equal cells (lo, hi] of [0, 1]; 0 is in the first cell."""
     mean: float = Field(ge=0, le=1)
 
     @model_validator(mode="after")
@@ -50,23 +50,24 @@ class Reference(_Part):
 
     @classmethod
     def of(cls, confidence_N: npt.ArrayLike) -> Self:
-        """From the confidence of each row, the calibrated probability of its top label.
+        """Build the reference from the confidence of each row, the calibrated probability of its top label.
 
         Raises:
-            ValueError: no rows, or a confidence outside [0, 1].
+            ValueError: There are no rows, or a confidence is outside [0, 1].
 
-        >>> Reference.of([0.25, 0.75]).mean
-        0.5
+        Examples:
+            >>> Reference.of([0.25, 0.75]).mean
+            0.5
         """
         counts_C = np.bincount(cell_of(confidence_N), minlength=CELLS)
         confidence = np.minimum(np.asarray(confidence_N, np.float64), 1.0)
         if not len(confidence):
-            raise ValueError("no rows, so there are no confidences to compare later ones with")
+            raise ValueError("no rows, so there are no confidences for later comparisons")
         return cls._of_cells(counts_C, float(confidence.mean()))
 
     @classmethod
     def of_sums(cls, sums: CalibrationSums) -> Self:
-        """From the calibration sums of at least one row."""
+        """Build the reference from the calibration sums of at least one row."""
         return cls._of_cells(sums.cells[0], mean_confidence(sums))
 
     @classmethod
@@ -76,20 +77,20 @@ class Reference(_Part):
 
 
 class Description(_Part):
-    """The parts of a card that the maker of a bundle states; `Bundle.write` computes the others."""
+    """Parts of a card that the maker of a bundle states. `Bundle.write` computes the others."""
 
     format: Literal[1] = 1
     name: str = Field(pattern=f"^{NAME}$")
     classes: list[str] = Field(min_length=1)
     positive: str | None = None
-    """The one of two classes that the model is asked about."""
+    """Positive one of two classes."""
     input: Input
     method: str
     training: dict[str, Any]
     metrics: dict[str, Any]
     risk_coverage: RiskCoverage | None = None
     act_alone: ActAlone | None = None
-    """The promise of this version to act alone, if it has one."""
+    """Promise of this version to act alone, if it has one."""
     notes: list[str] = Field(default_factory=list)
     data_sha256: str
     code_sha256: str
@@ -98,7 +99,7 @@ class Description(_Part):
     @classmethod
     def _different(cls, classes: list[str]) -> list[str]:
         if twice := [name for name, count in Counter(classes).items() if count > 1]:
-            raise ValueError(f"the class {twice[0]!r} stands twice; a label by name would be ambiguous")
+            raise ValueError(f"the class {twice[0]!r} occurs twice; a label by name would be ambiguous")
         return classes
 
     @model_validator(mode="after")
@@ -107,14 +108,14 @@ class Description(_Part):
         return self
 
     def positive_class(self) -> PositiveClass | None:
-        """The positive class with its place among the classes; None where there is none."""
+        """Return the positive class with its position among the classes; None if there is none."""
         return None if self.positive is None else PositiveClass.of(self.positive, self.classes)
 
 
 class Card(Description):
-    """All that is known about a model. It holds no dates: equal runs give equal cards."""
+    """All facts about a model. A card has no dates, so that equal runs give equal cards."""
 
     files: dict[str, str]
-    """The sha256 of model.onnx, calibrator.json and what the kind of input has beside them."""
+    """SHA-256 of model.onnx, calibrator.json and the other files of the bundle."""
     golden: Golden
     reference: Reference | None = None

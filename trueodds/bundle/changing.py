@@ -13,32 +13,31 @@ from trueodds.bundle.audit_log import (
     Change,
     Reason,
     began_ms,
+    last_recorded,
     log_of,
-    mended,
     parse,
     previous,
-    recorded,
+    repair,
 )
 from trueodds.bundle.bundle import BundleError
 from trueodds.bundle.contents import DEFAULT, IDENTITY, RECALIBRATED, SHADOW, WAITING, Key, Listing, Slot, Step
 
 
 class Draft:
-    """A listing with the changes that a verb of `PublishedModels` has made to it.
+    """A listing with the changes that a method of `PublishedModels` makes to it.
 
-    Each role's file comes before its line in the log. Where a writer dies between the two, the next change of the same
-    role appends the line.
+    Each role's file is written before its line in the log. If a writer dies between the two, the next change of the
+    same role appends the line.
     """
 
     def __init__(self, before: Listing, reason: Reason) -> None:
         self._before, self._reason, self._texts = before, reason, dict[str, bytes | None]()
         self.steps: list[Step] = []
-        """Changes, in the order of their writing."""
         self._now = replace(before, read=self._read)
         """Listing with all changes so far."""
 
     def appoint(self, key: Key, role: Literal["default", "shadow"] | None, *, displace: bool, unnamed: bool) -> None:
-        """Give a version that was just published its role."""
+        """Give a newly published version its role. `unnamed`: its model becomes the default model."""
         name, version = key
         answering, shadow = self._now.present(name, DEFAULT), self._now.present(name, SHADOW)
         if role == DEFAULT or (role and answering is None):
@@ -49,28 +48,42 @@ class Draft:
             self.set_default(name)
 
     def promote(self, key: Key, beside: str | None) -> None:
-        """Let a version answer for its model, unless another than `beside` does by now."""
+        """Let a version answer for its model.
+
+        Raises:
+            BundleError: `beside` is given, and another version answers by now.
+        """
         self._check(key, beside)
         self._take_over(key, "promote")
 
     def roll_back(self, name: str) -> str:
-        """Let the version answer that did before. Returns it."""
+        """Let the version answer that answered before, and return it.
+
+        Raises:
+            AuditLogError: The log knows no earlier version.
+        """
         check_model(self._now, name)
         current = self._now.version_of(name, DEFAULT)
         version = previous(changes(self._now, name), current)
         if version is None:
-            cure = "name it: trueodds promote"
-            raise AuditLogError(f"nothing is known to have answered for {name} before {current}; {cure}")
+            cure = "choose one: trueodds promote"
+            raise AuditLogError(f"the log knows no version that answered for {name} before {current}; {cure}")
         check_published(self._now, (name, version))
         self._take_over((name, version), "rollback")
         return version
 
     def shadow(self, key: Key, slot: Slot, since_ms: int | None, beside: str | None) -> None:
-        """Let a version be judged beside what answers, unless another than `beside` does by now."""
+        """Let a version be judged beside the served version.
+
+        Raises:
+            BundleError: The version answers itself, or `beside` is given and another version answers by now.
+        """
         self._check(key, beside)
         name, version = key
         if self._now.version_of(name, DEFAULT) == version:
-            raise BundleError(f"{name}/{version} answers; allowed is another version, to be judged beside it")
+            raise BundleError(
+                f"{name}/{version} is the version that answers; choose another one to be judged beside it"
+            )
         self._set(name, slot, version, since_ms=since_ms)
 
     def withdraw(self, name: str, slot: Slot) -> None:
@@ -79,31 +92,33 @@ class Draft:
         self._set(name, slot, None)
 
     def set_default(self, name: str, action: Action = "default") -> str:
-        """Let a model answer calls that name none, by the version that answers for it. Returns that version."""
+        """Let a model answer requests that name none. Return the version that answers for it."""
         check_model(self._now, name)
         if (version := self._now.present(name, DEFAULT)) is None:
-            raise BundleError(f"no version answers for {name} in {self._now.place}; name one: trueodds promote")
+            raise BundleError(f"no version answers for {name} in {self._now.place}; choose one: trueodds promote")
         self._name_default((name, version), action)
         return version
 
     def roll_back_default(self) -> str:
-        """Let the model answer calls that name none that did before. Returns its name."""
+        """Let the previous default model be the default model again, and return its name."""
         current = self._now.default_model()
         name = previous(changes(self._now, None), current)
         if name is None:
             raise AuditLogError(
-                f"no other model is known to have answered calls that name none before {current or 'now'}; name it:"
+                f"the log knows no model that answered requests without a model before {current or 'now'}; choose one:"
                 " trueodds default MODEL"
             )
         self.set_default(name, "rollback")
         return name
 
     def _check(self, key: Key, beside: str | None) -> None:
+        """Check that a version is published and that the served version is still `beside`."""
         check_published(self._now, key)
         if beside is not None and (now := self._now.version_of(key[0], DEFAULT)) != beside:
-            raise BundleError(f"{key[0]}/{beside} no longer answers, {now} does: somebody else decided. Start again")
+            raise BundleError(f"{key[0]}/{beside} no longer answers, {now} does: somebody else changed it. Start again")
 
     def _take_over(self, key: Key, action: Action) -> None:
+        """Let a version answer for its model, and take its other roles away."""
         name, version = key
         before = self._now.version_of(name, DEFAULT)
         self._write(f"{name}/{DEFAULT}", version)
@@ -113,7 +128,7 @@ class Draft:
                 self._set(name, role, None, "it answers now")
         if before != version and self._now.version_of(name, RECALIBRATED) is not None:
             self._set(name, RECALIBRATED, None, f"{version} answers now; its calibrator was fitted beside {before}")
-        # MODELS/default follows the version that answers for its model; without a default, this model becomes it.
+        # MODELS/default follows the version that answers for its model. Without a default, this model becomes it.
         if self._now.default_model() in (None, name):
             self._name_default(key, "default", "the first model here")
 
@@ -125,7 +140,10 @@ class Draft:
         why: str | None = None,
         since_ms: int | None = None,
     ) -> None:
-        """Give a version a role that does not answer, or empty the role; a free shadow's place goes to who waits."""
+        """Give a version a role that does not answer, or empty the role.
+
+        A waiting version takes the place of a free shadow.
+        """
         before = self._now.version_of(name, role)
         self._write(f"{name}/{role}", version)
         self._record(name, role, before, version, why, since_ms)
@@ -150,18 +168,18 @@ class Draft:
         why: str | None = None,
         since_ms: int | None = None,
     ) -> None:
-        """Append a change to a log. The line of a change whose process died before it is appended now.
+        """Append a change to a log. If a process died before its line was written, the line is appended now.
 
-        `why`: in place of the verb's own reason.
+        `why` replaces the method's own reason.
         """
         log = self._now.read(log_of(model)) or b""
         if before == after:
-            before = recorded(log, action, after)
+            before = last_recorded(log, action, after)
         if before != after:
             when = datetime.now(UTC).isoformat(timespec="milliseconds")
             reason = self._reason if why is None else Reason(why, self._reason.who)
             change = Change(action, before, after, reason.why, reason.who, when, since_ms)
-            self._step(log_of(model), mended(log) + change.line().encode() + b"\n")
+            self._step(log_of(model), repair(log) + change.line().encode() + b"\n")
 
     def _write(self, name: str, line: str | None) -> None:
         self._step(name, None if line is None else f"{line}\n".encode())
@@ -175,7 +193,7 @@ class Draft:
 
 
 def identify(listing: Listing) -> tuple[str, list[Step]]:
-    """Return the identity of a place. It is made now if there is none."""
+    """Return the identity of a place. It is created now if there is none."""
     if identity := listing.identity():
         return identity, []
     identity = secrets.token_hex(8)
@@ -183,17 +201,17 @@ def identify(listing: Listing) -> tuple[str, list[Step]]:
 
 
 def changes(listing: Listing, model: str | None) -> list[Change]:
-    """Read the audit log of a model's versions, or of the model that answers calls without a model.
+    """Read the audit log of a model's versions, or of the default model.
 
     Raises:
-        AuditLogError: a line that is no change.
+        AuditLogError: A line is not a change.
     """
     name = log_of(model)
     return parse(listing.read(name) or b"", f"{listing.place}/{name}")
 
 
 def since_ms(listing: Listing, name: str, slot: Slot) -> int:
-    """Return the time from which answers count for a slot's version; see `PublishedModels.since_ms`."""
+    """Return the time from which on answers count for a slot's version (see `PublishedModels.since_ms`)."""
     if (version := listing.version_of(name, slot)) is None:
         return 0
     log = changes(listing, name)
@@ -204,13 +222,21 @@ def since_ms(listing: Listing, name: str, slot: Slot) -> int:
 
 
 def check_model(listing: Listing, name: str) -> None:
-    """Raise BundleError where there is no such model."""
+    """Check that a model exists.
+
+    Raises:
+        BundleError: There is no such model.
+    """
     if name not in listing.models:
-        raise BundleError(f"there is no model {name!r} in {listing.place}; trueodds versions lists them")
+        raise BundleError(f"there is no model {name!r} in {listing.place}; `trueodds versions` lists them")
 
 
 def check_published(listing: Listing, key: Key) -> None:
-    """Raise BundleError where there is no such published version."""
+    """Check that a version is published.
+
+    Raises:
+        BundleError: There is no such version.
+    """
     if key not in listing:
         path = "/".join((listing.place, *key))
         raise BundleError(f"there is no folder {path}; publish the bundle first: trueodds publish")

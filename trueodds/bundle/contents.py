@@ -1,10 +1,10 @@
-"""Roles of published versions, and the models of a place as they are at one moment.
+"""Roles of published versions, and the state of a place for models at one moment.
 
-Small files name a version for a role: a line with the version, in MODELS/default with the model before it.
+A small file for each role holds one line with the version; in MODELS/default the model stands before it.
 
-A shadow is a version that is scored on a model's inputs without being answered: a net is stored as `digits~shadow`, a
-calibrator for the net that answers as `digits~recalibrated`. Its rows have the ids of the answers, and their labels. No
-bundle's name has a ~.
+A shadow is a version that is scored on a model's inputs without answering. The store calls a net's shadow
+`digits~shadow`, and a calibrator for the served net `digits~recalibrated`. Its rows have the ids of the answers, and
+their labels. No bundle's name contains a ~.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Literal, get_args
 
 NAME = "[A-Za-z0-9][A-Za-z0-9._-]*"
-"""Pattern of a model or a version: the name of a folder that cannot climb out."""
+"""Pattern of a model or version: a folder name that cannot leave its parent folder."""
 DEFAULT: Literal["default"] = "default"
 SHADOW: Literal["shadow"] = "shadow"
 RECALIBRATED: Literal["recalibrated"] = "recalibrated"
@@ -23,21 +23,24 @@ WAITING: Literal["waiting"] = "waiting"
 IDENTITY = ".id"
 
 Role = Literal["default", "shadow", "recalibrated", "waiting"]
-"""default: it answers. shadow: a net under judgement. recalibrated: a calibrator under judgement, for the net that
-answers. waiting: the net that becomes the shadow when the place is free."""
+"""Role of a version.
+
+default: it answers. shadow: a net under judgement. recalibrated: a calibrator for the served net, under judgement.
+waiting: the net that becomes the shadow when that place is free.
+"""
 ROLES: tuple[Role, ...] = get_args(Role)
 Slot = Literal["shadow", "recalibrated"]
 """Roles that are judged beside the served version."""
 SLOTS: tuple[Slot, ...] = get_args(Slot)
 Key = tuple[str, str]
-"""Model, version."""
+"""Model and version."""
 Step = tuple[str, bytes | None]
-"""Name of a small file below a place, and its new content. None: it is removed. A log only grows."""
+"""Name of a small file below a place, and its new content. None removes the file. A log only grows."""
 
 
 @dataclass(frozen=True)
-class PublishedModel:
-    """Versions and roles of a model. A role whose version does not exist is None, and `Contents.problems` says so."""
+class ModelRoles:
+    """Versions and roles of a model. A role whose version does not exist is None; `Contents.problems` reports it."""
 
     versions: frozenset[str]
     default: str | None = None
@@ -48,14 +51,14 @@ class PublishedModel:
 
 @dataclass(frozen=True)
 class Contents:
-    """Models of a place, with their versions and roles."""
+    """All models of a place, with their versions and roles."""
 
     default: Key | None = None
-    models: dict[str, PublishedModel] = field(default_factory=dict)
+    models: dict[str, ModelRoles] = field(default_factory=dict)
     identity: str | None = None
-    """Tells this place from others, wherever it is mounted; None before the first publication."""
+    """Id of this place, the same wherever it is mounted. None before the first publication."""
     problems: tuple[str, ...] = ()
-    """Models and versions that are named and not there; the first says why there is no default, if there is none."""
+    """Models and versions that are named but missing. If there is no default, the first entry says why."""
 
     def __contains__(self, key: Key) -> bool:
         return key[0] in self.models and key[1] in self.models[key[0]].versions
@@ -63,23 +66,23 @@ class Contents:
 
 @dataclass(frozen=True)
 class Listing:
-    """Everything that lies in a place at one moment. A small file is read when it is asked for."""
+    """Content of a place at one moment. A small file is read when it is needed."""
 
     place: str
-    """Name of the place in messages: what `--models` was given."""
+    """Name of the place in messages: the value of `--models`."""
     models: Mapping[str, frozenset[str]]
     """Published versions of each model."""
     read: Callable[[str], bytes | None]
-    """Reads a small file by its name; None where there is none. Raises OSError for one that cannot be read."""
+    """Reads a small file by its name; returns None if there is none. Raises OSError if it cannot be read."""
     modified: Callable[[str], float]
-    """Tells when a small file or a version, `digits/3f2a`, was last written (Unix seconds)."""
+    """Returns when a small file or a version such as `digits/3f2a` was last written (Unix seconds)."""
     exists: bool = True
     problem: str = ""
-    """Reason why the place could not be looked at now; "" where it could."""
+    """Reason why the place could not be read now; "" if it could."""
 
     @property
     def names(self) -> list[str]:
-        """Names of the models, sorted."""
+        """Sorted names of the models."""
         return sorted(self.models)
 
     def contents(self) -> Contents:
@@ -113,7 +116,7 @@ class Listing:
         return name if name in self.models and re.fullmatch(NAME, version) else None
 
     def identity(self) -> str | None:
-        """Read the identity that tells this place from others. None: nothing was ever published."""
+        """Read the identity of this place. None: nothing has been published yet."""
         try:
             text = _text(self.read(IDENTITY)) or ""
         except OSError:
@@ -121,7 +124,7 @@ class Listing:
         return text if re.fullmatch("[0-9a-f]{16}", text) else None
 
     def _default(self, problems: list[str]) -> Key | None:
-        """Read the default of the place. Without one, `problems` grows."""
+        """Read the default of the place. Without one, the reason is added to `problems`."""
         file = f"{self.place}/{DEFAULT}"
         try:
             data = self.read(DEFAULT)
@@ -133,20 +136,21 @@ class Listing:
             return None
         text = _text(data)
         name, _, version = (text or "").partition("/")
-        if (name, version) in self:  # a name that leads out of the place is none of these
+        if (name, version) in self:  # this also excludes names that lead out of the place
             return name, version
         shown = "(not text)" if text is None else text
         problems.append(f"{file} names {shown!r}, which is not a folder <name>/<version> in {self.place}")
         return None
 
-    def _model(self, name: str, default: Key | None, problems: list[str]) -> PublishedModel:
+    def _model(self, name: str, default: Key | None, problems: list[str]) -> ModelRoles:
+        """Read versions and roles of a model."""
         roles: dict[str, str | None] = {role: self._role(name, role, problems) for role in ROLES}
         if roles[DEFAULT] is None and default and default[0] == name:
             roles[DEFAULT] = default[1]
-        return PublishedModel(self.models[name], **roles)
+        return ModelRoles(self.models[name], **roles)
 
     def _role(self, name: str, role: Role, problems: list[str]) -> str | None:
-        """Read the version of a role. Where it does not exist, `problems` grows."""
+        """Read the version of a role. If it does not exist, this is added to `problems`."""
         file = f"{self.place}/{name}/{role}"
         try:
             data = self.read(f"{name}/{role}")
@@ -169,12 +173,12 @@ def _text(data: bytes | None) -> str | None:
 
 
 def shadow_of(model: str, slot: Slot = "shadow") -> str:
-    """Name a model's shadow, or its recalibrated version."""
+    """Return the name of a model's shadow, or of its recalibrated version."""
     return f"{model}~{slot}"
 
 
 def shadows_of(model: str) -> list[str]:
-    """Name all versions that are judged beside a model's answers."""
+    """Return the names of all versions that are judged beside a model's answers."""
     return [shadow_of(model, slot) for slot in SLOTS]
 
 
@@ -188,12 +192,12 @@ def slot_of(name: str) -> Slot | None:
 
 
 def is_shadow(name: str) -> bool:
-    """Say whether a name is that of a shadow, in either slot."""
+    """Return whether a name is that of a shadow, in either slot."""
     return slot_of(name) is not None
 
 
 def shadowed_by(name: str) -> str:
-    """Return the model of a shadow's name. The name of a model stays as it is.
+    """Return the model of a shadow's name. The name of a model is returned unchanged.
 
     >>> shadowed_by("digits~shadow"), shadowed_by("digits")
     ('digits', 'digits')

@@ -1,4 +1,4 @@
-"""MODEL_CARD.md: the card in words, in the format of Hugging Face's model cards. It says no more than the card.
+"""MODEL_CARD.md: the card in words, in the format of Hugging Face's model cards. It contains no more than the card.
 
 https://huggingface.co/docs/hub/model-cards (YAML front matter, then sections)
 """
@@ -15,9 +15,9 @@ from trueodds.bundle.card import Description, Reference
 from trueodds.calibrators import Calibrator
 
 SHOWN = 20
-"""Classes that are listed; the card has all."""
+"""Largest number of classes that are listed. The card has all of them."""
 THRESHOLDS = (0.5, 0.8, 0.9, 0.95, 0.99)
-"""Confidences for which selective prediction is tabled."""
+"""Confidences in the table of selective prediction."""
 NAMES = {
     "accuracy": "accuracy",
     "nll": "NLL",
@@ -31,13 +31,13 @@ NAMES = {
     "mean_confidence": "mean confidence",
     "signed_gap": "signed gap, accuracy less mean confidence",
 }
-"""The metrics that the card speaks of, by their names in the table of an evaluation."""
+"""Metrics in the card, by their names in the table of an evaluation."""
 
 Numbers = Mapping[str, Any]
 
 
 def model_card(description: Description, calibrator: Calibrator, reference: Reference | None) -> str:
-    """The text of the file; equal arguments give equal texts."""
+    """Return the text of the file. Equal arguments give equal texts."""
     sections = {
         "Intended use": _use(description),
         "Training data and method": _training(description),
@@ -79,10 +79,10 @@ def _use(description: Description) -> str:
     lines = [
         f"Gives each {kind.noun} ({_code(kind.size)}) a calibrated probability for each of {len(classes)} classes:"
         f" {listed}{more}.",
-        "The probabilities add up to 1 over these classes: an input that is of none of them gets them all the same.",
+        "The probabilities add up to 1 over these classes, also for an input that belongs to none of them.",
     ]
     if description.positive is not None:
-        lines.insert(1, f"It is asked about {_code(description.positive)}, the positive class.")
+        lines.insert(1, f"The positive class is {_code(description.positive)}.")
     return "\n".join(lines)
 
 
@@ -102,7 +102,7 @@ def _training(description: Description) -> str:
 
 
 def _acting(description: Description) -> dict[str, str]:
-    """The section of a promise to act alone; no section without one."""
+    """Return the section on a promise to act alone; no section without one."""
     promise = description.act_alone
     if promise is None:
         return {}
@@ -116,8 +116,8 @@ def _acting(description: Description) -> dict[str, str]:
         lines += ["", _markdown(("tag", "acts from"), rows)]
     lines += [
         "",
-        "It holds as long as confidences above the threshold, and how often they are wrong, stay as they were. The"
-        " service watches this by the labels of answers that acted.",
+        "It holds as long as the confidences above the threshold and their error rate stay the same. The service"
+        " watches this with the labels of answers that acted.",
     ]
     return {"Acting alone": "\n".join(lines)}
 
@@ -125,7 +125,7 @@ def _acting(description: Description) -> dict[str, str]:
 def _metrics(description: Description) -> str:
     before, after = (_table(description, moment) for moment in ("before", "after"))
     if not after:
-        return "None were stated when the bundle was written: how good it is, this card does not know."
+        return "No metrics were given when the bundle was written."
     level = description.metrics.get("level")
     interval = f" with intervals of {level:.0%}" if isinstance(level, float) else ""
     bins = description.metrics.get("bins")
@@ -134,13 +134,13 @@ def _metrics(description: Description) -> str:
         (NAMES[name], _value(name, before), _value(name, after)) for name in NAMES if name in before or name in after
     ]
     table = _markdown(("metric", "before calibration", "after"), rows)
-    return f"On {_rows(description)}{interval}.{binned}\n\n{table}"
+    return f"Measured on {_rows(description)}{interval}.{binned}\n\n{table}"
 
 
 def _calibration(description: Description, calibrator: Calibrator, reference: Reference | None) -> str:
     after = _table(description, "after")
     lines = [
-        f"Calibrator: {_code(calibrator.name)}, in `calibrator.json`; it is applied to the logits of `model.onnx`."
+        f"Calibrator: {_code(calibrator.name)}, in `calibrator.json`. It is applied to the logits of `model.onnx`."
     ]
     of_positive, label = _numbers(description.metrics.get("after"), "positive"), description.positive
     if label is not None and {"mean_probability", "prevalence"} <= of_positive.keys():
@@ -150,7 +150,7 @@ def _calibration(description: Description, calibrator: Calibrator, reference: Re
     lines += _against_chance(after, " of the more probable class" if of_positive else "")
     if reference is not None:
         lines.append(
-            f"Mean confidence on the {reference.rows:,} rows that live ones are compared with: {reference.mean:.4f}."
+            f"Mean confidence on the {reference.rows:,} rows that live answers are compared with: {reference.mean:.4f}."
         )
     if (curve := description.risk_coverage) is not None:
         points = [curve.at(threshold) for threshold in THRESHOLDS]
@@ -162,20 +162,28 @@ def _calibration(description: Description, calibrator: Calibrator, reference: Re
             )
             for point in points
         ]
-        head = ("confidence above", "answered", "of these wrong, 95% interval")
-        lines += ["", f"Answering only where it is sure enough ({curve.split} rows):", "", _markdown(head, rows)]
+        head = ("confidence above", "answered", "wrong answers, 95% interval")
+        lines += [
+            "",
+            f"Selective prediction: answers only above a confidence ({curve.split} rows):",
+            "",
+            _markdown(head, rows),
+        ]
     return "\n".join(lines)
 
 
 def _against_chance(numbers: Numbers, whose: str) -> list[str]:
-    """The ECE beside what chance shows, and the test of calibration; `whose`: words on the quantity, or none."""
+    """Compare the ECE with its noise floor, and state the test of calibration.
+
+    `whose` names the quantity, or is empty.
+    """
     lines = []
     if {"ece", "floor_mean", "floor_p95"} <= numbers.keys():
         where = "within" if numbers["ece"] <= numbers["floor_p95"] else "above"
         lines.append(
-            f"On as many rows a perfectly calibrated model would show an ECE{whose} of {numbers['floor_mean']:.4f} on"
-            f" average, and above {numbers['floor_p95']:.4f} at one time in 20. This one's, {numbers['ece']:.4f}, is"
-            f" {where} that."
+            f"On the same number of rows, a perfectly calibrated model would show an ECE{whose} of"
+            f" {numbers['floor_mean']:.4f} on average, and more than {numbers['floor_p95']:.4f} in 1 of 20 cases. This"
+            f" model's ECE, {numbers['ece']:.4f}, is {where} that."
         )
     if "calibration_p_value" in numbers:
         lines.append(f"A test of calibration{whose} has p = {numbers['calibration_p_value']:.3g}.")
@@ -186,16 +194,16 @@ def _limitations(description: Description, calibrator: Calibrator) -> str:
     lines = list(dict.fromkeys([*description.notes, *calibrator.warnings]))
     if _table(description, "after"):
         lines.append(
-            f"The metrics are of {_rows(description)}; of inputs from elsewhere, or of later ones, they say nothing."
-            " A service with labels does: `/calibration-report`."
+            f"The metrics are those of {_rows(description)}. They say nothing about inputs from elsewhere or"
+            " later ones. A service with labels reports on these: `/calibration-report`."
         )
-    lines.append("Nothing here was measured by group of people or by subgroup of the inputs.")
+    lines.append("No metric was measured by group of people or by subgroup of the inputs.")
     return "\n".join(f"- {' '.join(line.split())}" for line in lines)
 
 
 def _loading() -> str:
     return """\
-`FOLDER` is where this file lies.
+`FOLDER` is the folder of this file.
 
 ```python
 import onnxruntime
@@ -211,12 +219,12 @@ To serve it: `trueodds publish --bundle FOLDER`, then `trueodds serve`."""
 
 
 def _table(description: Description, moment: str) -> Numbers:
-    """The numbers of the evaluation before or after the calibrator; what is no number is left out."""
+    """Return the numbers of the evaluation before or after the calibrator, without values that are not numbers."""
     return _numbers(description.metrics, moment)
 
 
 def _numbers(tree: Any, name: str) -> Numbers:
-    """The numbers of a part of a tree; empty where there is none of that name."""
+    """Return the numbers of a part of a tree; empty if there is no part of this name."""
     table = tree.get(name) if isinstance(tree, Mapping) else None
     if not isinstance(table, Mapping):
         return {}
@@ -244,5 +252,5 @@ def _markdown(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 
 def _code(text: str) -> str:
-    """Inline code, whatever the text holds."""
+    """Return inline code, whatever the text contains."""
     return f"`{' '.join(text.replace('`', chr(39)).split())}`"

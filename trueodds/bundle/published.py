@@ -1,9 +1,9 @@
-"""Published models: which version answers, which is a shadow, how it came to that, and how it changes.
+"""Published models: the version that answers, the shadows, the log of changes, and the methods that change them.
 
-Published bundles lie in MODELS/<name>/<version>/. Small files say who does what: MODELS/default (<name>/<version>)
-answers when nothing is named, MODELS/<name>/default (<version>) when only the model is. Two are scored on the same
-inputs without being answered: MODELS/<name>/shadow, a net, and MODELS/<name>/recalibrated, a calibrator for the net
-that answers. MODELS/<name>/waiting becomes the shadow when that place is free. MODELS/.id tells one place from another,
+Published bundles are in MODELS/<name>/<version>/. Small files hold the roles. MODELS/default (<name>/<version>) answers
+requests that name no model; MODELS/<name>/default (<version>) answers those that name only the model. Two versions are
+scored on the same inputs without answering: MODELS/<name>/shadow, a net, and MODELS/<name>/recalibrated, a calibrator
+for the served net. MODELS/<name>/waiting becomes the shadow when that place is free. MODELS/.id identifies the place,
 wherever it is mounted. Each change of a role is a line of an audit log (`trueodds.bundle.audit_log`).
 """
 
@@ -42,21 +42,26 @@ from trueodds.bundle.storage.storage import Storage
 from trueodds.calibrators import Calibrator
 
 VARIABLE = "TRUEODDS_MODELS"
+"""Environment variable with the default place of the models."""
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True)
 class PublishedModels:
-    """Models in a place, with the verbs that change them. `open_models` opens a place.
+    """Models in a place, and the methods that change them. `open_models` opens a place.
 
-    Every verb that changes something takes `why` and `who` for the audit log; `who` is the user of this process by
-    default. Several processes may use one place at once. The first `publish` makes the folder.
+    Every method that changes something takes `why` and `who` for the audit log; `who` defaults to the user of this
+    process. Several processes may use one place at once. The first `publish` creates the folder.
 
     Raises:
-        BundleError: by every call, where it names a model or a version that is not published.
-        AuditLogError: by every verb, where `why` or `who` is not a plain line; a log with a line that is no change.
-        OSError: by every call, where the place cannot be read or written.
+        BundleError: In every method: the named model or version is not published.
+        AuditLogError: In every method that changes something: `why` or `who` is not a single line of text, or a line of
+            the log is not a change.
+        OSError: In every method: the place cannot be read or written.
+
+    Examples:
+        See `trueodds.bundle`.
     """
 
     storage: Storage
@@ -68,24 +73,28 @@ class PublishedModels:
 
     @property
     def place(self) -> str:
-        """Name of the place that `--models` takes from any folder."""
+        """Value of `--models` for this place, valid in any folder."""
         return self.storage.place
 
     @property
-    def given(self) -> str:
-        """Name of the place that `--models` takes in the current folder."""
-        return self.storage.given
+    def given_place(self) -> str:
+        """Value of `--models` for this place, as it was given in the current folder."""
+        return self.storage.given_place
 
     def address(self, name: str, version: str) -> str:
-        """Name the place of a published version, for people."""
-        return f"{self.given}/{name}/{version}"
+        """Return the address of a published version for people."""
+        return f"{self.given_place}/{name}/{version}"
 
     def exists(self) -> bool:
-        """Say whether the folder exists, or the bucket holds something: it has no empty folders."""
+        """Return whether the folder exists, or whether the bucket holds an object; a bucket has no empty folders."""
         return self.storage.list().exists
 
     def check_writable(self) -> None:
-        """Raise OSError where nothing can be published."""
+        """Check that something can be published.
+
+        Raises:
+            OSError: The place cannot be written.
+        """
         self.storage.check_writable()
 
     def contents(self) -> Contents:
@@ -102,7 +111,7 @@ class PublishedModels:
         return sorted(listing.models[name], key=lambda version: (listing.modified(f"{name}/{version}"), version))
 
     def version_folder(self, name: str, version: str) -> Path:
-        """Return the folder of a published version, which is fetched if need be."""
+        """Return the folder of a published version. It is fetched if necessary."""
         check_published(self.storage.list(), (name, version))
         return self.storage.fetch((name, version))
 
@@ -111,10 +120,12 @@ class PublishedModels:
         return self._listing(name).version_of(name, role)
 
     def default(self) -> Path:
-        """Return the folder of the version that answers calls without a model. That of a bucket may not be fetched yet.
+        """Return the folder of the default version, which answers requests without a model.
+
+        In a bucket it may not be fetched yet.
 
         Raises:
-            BundleError: there is no default, or it names a folder that is not there.
+            BundleError: There is no default, or it names a missing folder.
         """
         contents = self.contents()
         if contents.default is None:
@@ -122,34 +133,34 @@ class PublishedModels:
         return self.storage.folder(contents.default)
 
     def default_model(self) -> str | None:
-        """Return the model that answers calls without a model, whether or not its version exists."""
+        """Return the default model, which answers requests without a model, whether or not its version exists."""
         return self.storage.list().default_model()
 
     def changes(self, name: str | None = None) -> list[Change]:
-        """Read the audit log of a model's versions, or of the model that answers calls without a model."""
+        """Read the audit log of a model's versions, or of the default model."""
         return changing.changes(self.storage.list() if name is None else self._listing(name), name)
 
     def since_ms(self, name: str, slot: Slot) -> int:
-        """Return the time from which answers count for a slot's version (Unix milliseconds); 0 without a version.
+        """Return the time from which on answers count for a slot's version (Unix milliseconds); 0 without a version.
 
-        The fit of the version knows none of these answers. The served version gave all of them, since it last began to
-        answer: earlier ones decided which version is served.
+        The version's fit does not know these answers. The currently served version gave all of them, since it last
+        began to answer. Earlier answers are excluded, because they decided which version is served.
         """
         return changing.since_ms(self._listing(name), name, slot)
 
     def summary(self, name: str, version: str) -> tuple[Card, Calibrator]:
-        """Read the card and the calibrator of a published version. A local version is checked as a whole.
+        """Read the card and the calibrator of a published version. A local version is checked completely.
 
         Raises:
-            BundleError: it is damaged.
+            BundleError: The version is damaged.
         """
         check_published(self.storage.list(), (name, version))
         return self.storage.read((name, version))
 
     def standing(self, name: str, version: str) -> str:
-        """Describe, for people, the role of a published version and how to ask it."""
+        """Describe, for people, the role of a published version and how to send requests to it."""
         this = f"{name}/{version}"
-        option = "" if self.given == (os.environ.get(VARIABLE) or "models") else f" --models {self.given}"
+        option = "" if self.given_place == (os.environ.get(VARIABLE) or "models") else f" --models {self.given_place}"
         default, default_model = self.version_of(name, DEFAULT), self.default_model()
         if default == version:
             if default_model == name:
@@ -158,23 +169,24 @@ class PublishedModels:
                 f"{this} answers now: calls with ?model={name}. Calls that name no model are answered by"
                 f" {default_model or 'none'}; to change that: trueodds default {name}{option}"
             )
-        query = f"It is asked with ?model={name}&version={version}."
+        query = f"Send requests to it with ?model={name}&version={version}."
         promote = f"Let it answer: trueodds promote {name} {version}{option}"
         judge = f"Its evidence: trueodds judge --model {name}{option}"
         if (shadow := self.version_of(name, SHADOW)) == version:
             return (
-                f"{this} is the shadow of {default}, which answers for {name}: it is scored on the same inputs and not"
-                f" answered (/calibration-report?model={shadow_of(name)}). {query} {judge}. {promote}"
+                f"{this} is the shadow of {default}, which answers for {name}: it is scored on the same inputs without"
+                f" answering (/calibration-report?model={shadow_of(name)}). {query} {judge}. {promote}"
             )
         if self.version_of(name, RECALIBRATED) == version:
             return (
-                f"{this} is a calibrator for {default}, which answers for {name}: it is applied to the same logits and"
-                f" not answered (/calibration-report?model={shadow_of(name, RECALIBRATED)}). {query} {judge}. {promote}"
+                f"{this} is a calibrator for {default}, which answers for {name}: it is applied to the same logits"
+                f" without answering (/calibration-report?model={shadow_of(name, RECALIBRATED)}). {query} {judge}."
+                f" {promote}"
             )
         if self.version_of(name, WAITING) == version:
             return (
-                f"{this} waits behind {shadow}, the shadow of {name}, whose evidence goes on: it becomes the shadow"
-                f" when that is decided. {query} Now, at the cost of that evidence: trueodds shadow {name}"
+                f"{this} waits behind {shadow}, the shadow of {name}: it becomes the shadow"
+                f" when the evidence on {shadow} is decided. {query} To end that evidence now: trueodds shadow {name}"
                 f" {version}{option}. {promote}"
             )
         return f"{this} has no role; {default or 'nothing'} answers for {name}. {query}"
@@ -191,24 +203,31 @@ class PublishedModels:
     ) -> Path:
         """Copy a bundle to MODELS/<name>/<version>/, and give it a role for its own model.
 
-        `default`: it answers for its model. `shadow`: it is scored beside what answers for its model; where nothing
-        does, it answers; where another net is the shadow, it waits until that place is free, in place of what waited
-        before, unless it is to `displace` the shadow. None: it can only be asked by its version. Calls that name no
-        model go on to be answered by the model that answers them now, unless there is none or `unnamed` says that this
-        one shall.
+        Publishing the same content again copies nothing. If the call fails or the process is killed, roles and logs are
+        as before or as after. A complete copy without a role may remain; publish again.
 
-        Publishing the same content again copies nothing. Returns the published folder, of a bucket the one in the
-        cache. Where it fails, or is killed, roles and logs are as before, or as after; a copy that is whole may stay,
-        without a role: publish again.
+        Args:
+            bundle: Folder of the bundle.
+            role: `default`: the version answers for its model. `shadow`: it is scored beside the served version. If no
+                version answers yet, it answers. If another net is the shadow, it waits until that place is free and
+                replaces a version that waited. None: it answers only requests that name its version.
+            displace: Replace the current shadow instead of waiting.
+            unnamed: The model becomes the default model, which answers requests without a model. Otherwise the
+                default model does not change, unless there is none.
+            why: Reason, for the log.
+            who: Author, for the log.
+
+        Returns:
+            The published folder; for a bucket, the folder in the cache.
 
         Raises:
-            BundleError: the bundle, or an already published folder of this version, is damaged.
+            BundleError: The bundle is damaged, or the published folder of this version is.
         """
         reason = Reason.of(why, who)
         source = Bundle.load(bundle)
         if source.card.name == DEFAULT:
             raise BundleError(
-                f"{source.directory / CARD}: the name '{DEFAULT}' is taken by the file that names the default"
+                f"{source.directory / CARD}: the name '{DEFAULT}' is reserved for the file that names the default"
             )
         folder = self.storage.upload(source)
         self.identify()
@@ -220,21 +239,28 @@ class PublishedModels:
     def promote(
         self, name: str, version: str, *, why: str = "", who: str | None = None, beside: str | None = None
     ) -> None:
-        """Let a published version answer for its model, and when nothing is named if its model does so now.
+        """Let a published version answer for its model, and for requests without a model if its model is the default.
 
-        If it was the shadow or waited, it is no more; a shadow's place goes to the version that waits. A calibrator
-        that is judged beside another version than this one is withdrawn: its fit was for that.
+        Its other roles end; a waiting version takes the place of the shadow. A calibrator under judgement for another
+        version than this one is withdrawn, because it was fitted for that version.
+
+        Args:
+            name: Name of the model.
+            version: Version to promote.
+            why: Reason, for the log.
+            who: Author, for the log.
+            beside: The version that must still answer now.
 
         Raises:
-            BundleError: `beside` is given and no longer answers.
+            BundleError: `beside` no longer answers.
         """
         self._change(name, Reason.of(why, who), lambda draft: draft.promote((name, version), beside))
 
     def roll_back(self, name: str, *, why: str = "", who: str | None = None) -> str:
-        """Promote the version that answered before; once more: the one before that. Returns the version.
+        """Promote the version that answered before, and return it. A second call goes back one version more.
 
         Raises:
-            AuditLogError: nothing is known to have answered before.
+            AuditLogError: The log knows no earlier version.
         """
         return self._change(name, Reason.of(why, who), lambda draft: draft.roll_back(name))
 
@@ -249,52 +275,61 @@ class PublishedModels:
         since_ms: int | None = None,
         beside: str | None = None,
     ) -> None:
-        """Let a published version be scored on its model's inputs without being answered, whatever was so before.
+        """Let a published version be scored on its model's inputs without answering.
 
-        `recalibrated` is the slot of a version with the same net as what answers, `shadow` that of another one.
+        It replaces the slot's current version.
 
-        `since_ms`: answers given from then on (Unix milliseconds, the service's clock) were not known to its fit.
+        Args:
+            name: Name of the model.
+            version: Version to score.
+            slot: `recalibrated` for a version with the same net as the served one, `shadow` for another net.
+            why: Reason, for the log.
+            who: Author, for the log.
+            since_ms: Answers given from then on were unknown to its fit (Unix milliseconds, the service's clock).
+            beside: The version that must still answer now.
 
         Raises:
-            BundleError: it is the one that answers, or `beside` is given and no longer answers.
+            BundleError: The version answers itself, or `beside` no longer answers.
         """
         key = name, version
         self._change(name, Reason.of(why, who), lambda draft: draft.shadow(key, slot, since_ms, beside))
 
     def withdraw(self, name: str, slot: Slot = SHADOW, *, why: str = "", who: str | None = None) -> None:
-        """Let no version be in a slot of a model; a net that waits for that of the shadow gets it."""
+        """Empty a slot of a model. A net that waits for the shadow's place gets it."""
         self._change(name, Reason.of(why, who), lambda draft: draft.withdraw(name, slot))
 
     def set_default(self, name: str, *, why: str = "", who: str | None = None) -> str:
-        """Let a model answer calls that name none, by the version that answers for it. Returns that version.
+        """Make a model the default model, which answers requests without a model.
+
+        Return the version that answers for it.
 
         Raises:
-            BundleError: no version answers for it.
+            BundleError: No version answers for the model.
         """
         return self._change(name, Reason.of(why, who), lambda draft: draft.set_default(name))
 
     def roll_back_default(self, *, why: str = "", who: str | None = None) -> str:
-        """Let the model answer calls that name none that did so before; once more: the one before that.
+        """Make the previous default model the default again, and return its name.
 
-        Returns its name.
+        A second call goes back one model more.
 
         Raises:
-            AuditLogError: nothing is known to have answered before.
+            AuditLogError: The log knows no earlier model.
         """
         return self._change(None, Reason.of(why, who), Draft.roll_back_default)
 
     def identify(self) -> str:
-        """Return the identity that tells this place from others. It is made now if there is none."""
+        """Return the identity of this place. It is created now if there is none."""
         return self.storage.list().identity() or self.storage.write(None, changing.identify)
 
     def lock(self, name: str, purpose: str, wait: Callable[[], object] | None = None) -> AbstractContextManager[None]:
-        """Hold a model against other processes with the same purpose; see `storage.locks.lock`.
+        """Lock a model against other processes with the same purpose (see `storage.locks.lock`).
 
-        Other machines see it where they share the folder. They do not see that of a bucket, which is this machine's:
-        what they change there meanwhile is in the log, and is not lost.
+        Other machines see the lock if they share the folder. The lock of a bucket is only on this machine. Changes that
+        other machines make to the bucket meanwhile are in the log and are not lost.
 
         Raises:
-            BusyError: another process holds it, and there is no `wait`.
+            BusyError: Another process holds the lock, and there is no `wait`.
         """
         self._listing(name)
         folder = self.path / name
@@ -302,12 +337,14 @@ class PublishedModels:
         return lock(folder / f".{purpose}.lock", wait)
 
     def _listing(self, name: str) -> Listing:
-        """List what is there, and the model among it."""
+        """Return the listing, which must contain the model."""
         listing = self.storage.list()
         check_model(listing, name)
         return listing
 
     def _change(self, model: str | None, reason: Reason, verb: Callable[[Draft], T]) -> T:
+        """Apply a change of roles to the storage."""
+
         def change(listing: Listing) -> tuple[T, list[Step]]:
             draft = Draft(listing, reason)
             return verb(draft), draft.steps
@@ -316,19 +353,24 @@ class PublishedModels:
 
 
 def open_models(place: str | Path | None = None, *, home: Path | None = None) -> PublishedModels:
-    """Open the models in a folder, which is relative to `home`, or under s3://bucket/prefix. Nothing is read yet.
+    """Open the models in a folder (relative to `home`) or under s3://bucket/prefix. Nothing is read yet.
 
-    None: those that TRUEODDS_MODELS names, or `models`, as the service does.
+    Args:
+        place: Folder or URL. Default: the variable TRUEODDS_MODELS, else `models`, as in the service.
+        home: Folder that a relative path starts from.
 
-    >>> open_models("s3://bucket/models").place
-    's3://bucket/models'
+    Examples:
+        >>> open_models("s3://bucket/models").place
+        's3://bucket/models'
     """
-    given = str(place or os.environ.get(VARIABLE) or "models")
-    return PublishedModels(Bucket(given, cache_of(given)) if is_url(given) else Folder((home or Path()) / given))
+    location = str(place or os.environ.get(VARIABLE) or "models")
+    return PublishedModels(
+        Bucket(location, cache_of(location)) if is_url(location) else Folder((home or Path()) / location)
+    )
 
 
 def open_storage(place: str, bundle: Path | None, cache: Path | None, seconds: float) -> Storage:
-    """Open what a service reads: the folder of one bundle, of models, or a bucket, which is read every `seconds`."""
+    """Open the storage of a service: one bundle's folder, a folder of models, or a bucket read every `seconds`."""
     if bundle is not None:
         return Single(bundle)
     return CachedBucket(place, cache_of(place, cache), seconds) if is_url(place) else Folder(Path(place))

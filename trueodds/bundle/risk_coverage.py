@@ -1,4 +1,4 @@
-"""Selective prediction: how often a model is right when it only answers above a confidence, from held-out rows."""
+"""Selective prediction: accuracy of a model that answers only above a confidence, measured on held-out rows."""
 
 from __future__ import annotations
 
@@ -13,31 +13,34 @@ from trueodds.metrics import CELLS, CalibrationSums, binomial_interval
 from trueodds.sums.inputs import Array
 
 LEVEL = 0.95
+"""Confidence level of the interval of the risk."""
 
 
 @dataclass(frozen=True)
 class RiskCoveragePoint:
-    """A point of the curve: answers only above the confidence `threshold`, and how right they were on held-out rows."""
+    """Point of the curve: coverage and risk on held-out rows if the model answers only above `threshold`."""
 
     split: str
     rows: int
     threshold: float
-    """A multiple of 1/3000: the largest one that is not above the threshold of the call."""
+    """Confidence: the largest multiple of 1/3000 that is at most the requested threshold."""
     answered: int
     wrong: int
     coverage: float
-    """answered / rows"""
+    """Share of rows that are answered: answered / rows."""
     risk: float | None
-    """Selective risk, wrong / answered; None where nothing was answered."""
+    """Selective risk: wrong / answered. None if no row is answered."""
     risk_lower: float
-    """Exact binomial (Clopper-Pearson) interval of the risk, 95%; 0 to 1 where nothing was answered."""
+    """Lower end of the exact binomial (Clopper-Pearson) 95% interval of the risk; 0 if no row is answered."""
     risk_upper: float
+    """Upper end of the interval; 1 if no row is answered."""
 
 
 class RiskCoverage(BaseModel):
-    """Rows and right rows in each occupied confidence cell (k/3000, (k+1)/3000], as three columns of whole numbers.
+    """Number of rows and of right rows in each occupied confidence cell (k/3000, (k+1)/3000].
 
-    Columns are text ("2987 2999"): a card is read by people, and a number a line would be thousands of lines.
+    The three columns are texts of integers ("2987 2999"). People read cards, and one number a line would be thousands
+    of lines.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -49,7 +52,7 @@ class RiskCoverage(BaseModel):
 
     @classmethod
     def of(cls, sums: CalibrationSums, split: str) -> Self:
-        """The table of at least one row's sums."""
+        """Build the table from the sums of at least one row."""
         count, _, correct = sums.cells[:3]
         occupied = np.flatnonzero(count)
         columns = (occupied, count[occupied], correct[occupied])
@@ -60,13 +63,13 @@ class RiskCoverage(BaseModel):
     def _possible(self) -> Self:
         cells, count, correct = (self._column(name) for name in ("cells", "count", "correct"))
         if not len(cells) == len(count) == len(correct):
-            raise ValueError("cells, count and correct must have as many numbers each")
+            raise ValueError("cells, count and correct must have the same number of values")
         if (np.diff(cells) <= 0).any() or cells[-1] >= CELLS or (count < 1).any() or (correct > count).any():
-            raise ValueError(f"cells must rise and lie in 0..{CELLS - 1}, and 1 <= count, correct <= count")
+            raise ValueError(f"cells must increase and be in 0..{CELLS - 1}, and 1 <= count, correct <= count")
         return self
 
     def at(self, threshold: float) -> RiskCoveragePoint:
-        """The point of answering only above `threshold` in [0, 1]; exact at multiples of 1/3000."""
+        """Return the point for answers only above `threshold` in [0, 1]. It is exact at multiples of 1/3000."""
         cells, count, correct = (self._column(name) for name in ("cells", "count", "correct"))
         edge = min(math.floor(threshold * CELLS + 1e-9), CELLS)
         above, rows = cells >= edge, int(count.sum())

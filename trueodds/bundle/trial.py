@@ -1,4 +1,4 @@
-"""A bundle's graph, tried as a service will use it: before it is published, and whenever a service loads it."""
+"""Trial of a bundle's graph, as a service uses it: before it is published, and when a service loads it."""
 
 from __future__ import annotations
 
@@ -12,26 +12,26 @@ from trueodds.bundle.bundle import Bundle, BundleError, Infer, same_answers
 from trueodds.inputs import InputError, Inputs, TensorSignature
 
 BATCH, SECONDS = 64, 5.0
-"""Rows of a service's largest batch, by default, and the time that its trial may take: a slow model gets fewer rows."""
+"""Rows of a service's default largest batch, and the time limit of the trial. A slow model gets fewer rows."""
 FLOAT = "tensor(float)"
 
 
 def check(
     bundle: Bundle, inputs: Sequence[TensorSignature], outputs: Sequence[TensorSignature], infer: Infer
 ) -> dict[str, Inputs]:
-    """Checks a graph's signature, its golden prediction, and its answers to the extreme rows of the bundle's kind.
+    """Check a graph's signature, its golden prediction, and its answers to extreme rows of the bundle's kind of input.
 
     Args:
-        bundle: A bundle whose files are whole.
-        inputs: The graph's inputs, as onnxruntime's session gives them.
-        outputs: The graph's outputs; the first holds the logits.
+        bundle: A bundle with complete files.
+        inputs: The graph's inputs, as onnxruntime's session describes them.
+        outputs: The graph's outputs; the first one holds the logits.
         infer: Runs the graph.
 
     Returns:
-        The rows that were answered, by what they are, each a batch of one.
+        The rows that were answered, each as a batch of one, by their description.
 
     Raises:
-        BundleError: another signature, another golden answer, a row that cannot be run or has no finite logits.
+        BundleError: The signature or the golden answer differs, a row cannot be run, or its logits are not finite.
     """
     try:
         bundle.card.input.check_signature(inputs, bundle.model_path)
@@ -41,47 +41,53 @@ def check(
         problem = f"{bundle.model_path}: output {outputs[0].name!r} is {outputs[0].type}"
         raise BundleError(f"{problem}; expected float32 logits")
     answered = {"the golden input": bundle.golden_input()}
-    bundle.check_golden(lambda rows: _run(bundle, infer, rows, "the golden input"))
+    bundle.check_golden(lambda rows: _logits_of(bundle, infer, rows, "the golden input"))
     try:
         extremes = bundle.card.input.extremes()
     except InputError as error:
-        raise BundleError(f"{bundle.directory}: no rows to try it with can be made: {error}") from None
-    for what, row, is_answered in extremes:
-        logits_1C = _run(bundle, infer, row, what)
+        raise BundleError(f"{bundle.directory}: no rows for a trial can be made: {error}") from None
+    for name, row, is_answered in extremes:
+        logits_1C = _logits_of(bundle, infer, row, name)
         if not is_answered:
             continue
         if not np.isfinite(logits_1C).all():
-            cure = "look for an overflow (float16) in the model, or state a lower limit in its card"
-            raise BundleError(f"{bundle.model_path} gives no finite logits for {what}; {cure}")
-        answered[what] = row
+            cure = "check the model for an overflow (float16), or set a lower limit in its card"
+            raise BundleError(f"{bundle.model_path} gives no finite logits for {name}; {cure}")
+        answered[name] = row
     return answered
 
 
 def check_batch(bundle: Bundle, rows: dict[str, Inputs], infer: Infer) -> None:
-    """Checks that a full batch is answered, each row as by itself; `rows` are those that `check` returns.
+    """Check that a full batch is answered, each row as it is alone. `rows` are those that `check` returns.
 
     Raises:
-        BundleError: the batch cannot be run, or an answer depends on the rows beside it.
+        BundleError: The batch cannot be run, or an answer depends on the other rows.
     """
-    alone, began = [_run(bundle, infer, row, what) for what, row in rows.items()], time.perf_counter()
-    _run(bundle, infer, next(reversed(rows.values())), "a row")
+    alone = [_logits_of(bundle, infer, row, name) for name, row in rows.items()]
+    began = time.perf_counter()
+    _logits_of(bundle, infer, next(reversed(rows.values())), "a row")
     count = int(np.clip(SECONDS / max(time.perf_counter() - began, 1e-6), len(rows), BATCH))
     place_N = np.arange(count) % len(rows)
     batch = bundle.card.input.join([[*rows.values()][place] for place in place_N])
-    together_NC = _run(bundle, infer, batch, f"a batch of {count} rows")
+    together_NC = _logits_of(bundle, infer, batch, f"a batch of {count} rows")
     alone_NC = np.concatenate(alone)[place_N]
     if not same_answers(together_NC, alone_NC):
         off = float(np.abs(together_NC - alone_NC).max())
-        problem = f"{bundle.model_path}: the logits of a row depend on the rows beside it (by {off:.2g})"
+        problem = f"{bundle.model_path}: the logits of a row depend on the other rows of its batch (by {off:.2g})"
         raise BundleError(f"{problem}; export the model in evaluation mode, with a dynamic batch and its mask")
 
 
-def _run(bundle: Bundle, infer: Infer, rows: Inputs, what: str) -> npt.NDArray[np.floating]:
+def _logits_of(bundle: Bundle, infer: Infer, rows: Inputs, name: str) -> npt.NDArray[np.floating]:
+    """Run the graph on rows.
+
+    Raises:
+        BundleError: The graph fails, or its output has another shape.
+    """
     try:
         logits_NC = infer(rows)
     except Exception as error:  # onnxruntime has a dozen exception types without a common base
-        raise BundleError(f"{bundle.model_path}: {what} cannot be run: {' '.join(str(error).split())}") from None
+        raise BundleError(f"{bundle.model_path}: {name} cannot be run: {' '.join(str(error).split())}") from None
     if logits_NC.shape != (len(rows), len(bundle.card.classes)):
         shape = f"{logits_NC.shape}, expected {(len(rows), len(bundle.card.classes))}, one logit per class"
-        raise BundleError(f"{bundle.model_path} answers {what} with shape {shape}")
+        raise BundleError(f"{bundle.model_path} answers {name} with shape {shape}")
     return logits_NC

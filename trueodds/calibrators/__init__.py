@@ -1,6 +1,7 @@
-"""Post-hoc calibrators: `fit(logits_NC, labels_N, method)` -> object; `object(logits_NC)` -> probabilities; JSON.
+"""Post-hoc calibrators: fit one on validation logits, then call it on other logits to get calibrated probabilities.
 
-Examples in docstrings assume `import numpy as np` and `from trueodds import calibrators, metrics`.
+`fit(logits_NC, labels_N, method)` returns a calibrator; `calibrator(logits_NC)` returns probabilities. A calibrator can
+be stored as JSON. The examples assume `import numpy as np` and `from trueodds import calibrators, metrics`.
 
 >>> calibrators.Temperature(2.0)([[2.0, 0.0]]).round(3)
 array([[0.731, 0.269]])

@@ -1,9 +1,9 @@
-"""Affine maps of the logits fitted by likelihood: bias-corrected temperature, vector and matrix scaling.
+"""Affine maps of the logits, fitted by likelihood: bias-corrected temperature, vector and matrix scaling.
 
-All take centred logits z - mean_k z_k. The softmax cannot see a shift of a row, but softmax(W z + b) with W other than
-a multiple of I can; centring makes the answer independent of it (a service that sends z - max z gets the same one),
-and keeps the map affine. All are fitted on centred logits divided by the temperature of least NLL, so that bounds
-and penalties do not depend on the logits' scale.
+All use centred logits z - mean_k z_k. The softmax does not depend on a shift of a row, but softmax(W z + b) does,
+unless W is a multiple of I. Centring makes the result independent of the shift (a service that sends z - max z gets the
+same result) and keeps the map affine. All are fitted on centred logits divided by the temperature of least NLL, so that
+bounds and penalties do not depend on the logits' scale.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from trueodds.calibrators.base import (
     FitError,
     Labels,
     Logits,
-    check_seen,
+    check_classes_have_rows,
+    class_list,
     frozen_array,
-    listed,
     softmax_over,
 )
-from trueodds.calibrators.checks import Check, Number
+from trueodds.calibrators.checks import Number, OptionCheck
 from trueodds.calibrators.fitting.multinomial import Multinomial
 from trueodds.calibrators.fitting.objectives import Rows
 from trueodds.calibrators.temperature import SHRINKAGE, Bound, bound_notes, check_temperature, range_of, solve_nll
@@ -37,12 +37,12 @@ PENALTY = Number(0.0, 1e12, optional=True)
 STEEPEST = 20.0
 """Upper limit of a factor of `vector`, in units of 1 / T."""
 LARGEST = 1e5
-"""Largest feature: beyond it the softmax is saturated everywhere, and there is nothing to follow downhill."""
+"""Largest feature. Beyond it the softmax is saturated everywhere, and the loss has no slope to follow."""
 
 
 @dataclass(frozen=True, eq=False)
 class Affine(Calibrator):
-    """p = softmax(W z~ + b), z~ = z - mean_k z_k."""
+    """Affine calibrators, p = softmax(W z~ + b) with z~ = z - mean_k z_k."""
 
     @property
     def keeps_argmax(self) -> bool:
@@ -50,7 +50,7 @@ class Affine(Calibrator):
 
     @abstractmethod
     def _weights(self) -> Array:
-        """W: a number, its diagonal (C,) or the whole matrix (C, C)."""
+        """Return W: a number, its diagonal (C,) or the whole matrix (C, C)."""
 
     @property
     @abstractmethod
@@ -61,7 +61,7 @@ class Affine(Calibrator):
         return len(self._bias_C)
 
     def _apply(self, logits_NC: Array) -> Array:
-        weights, eta_NC = self._weights(), centred(logits_NC)
+        weights, eta_NC = self._weights(), centre_logits(logits_NC)
         if weights.ndim == 2:
             eta_NC = eta_NC @ weights.T
         else:
@@ -77,25 +77,31 @@ class Affine(Calibrator):
 
 @dataclass(frozen=True, eq=False)
 class BiasCorrectedTemperature(Affine):
-    """p = softmax(z / T + b), mean b = 0, T in the range of `temperature` (Alexandari et al. 2020, section 3).
+    """Bias-corrected temperature scaling, p = softmax(z / T + b), mean b = 0, T in the range of `Temperature`.
 
-    T and b minimise together the NLL, the prior of `temperature` (its pseudo-rows, weighted by `shrinkage`), and
-    intercept/N |b|^2: convex in (1/T, b), solved to a gradient of 1e-9.
-    shrinkage = intercept = 0 is the paper's formula.
+    T and b together minimise the NLL, the prior of `Temperature` and `intercept/N |b|^2`. The problem is convex in
+    (1/T, b) and solved to a gradient of 1e-9. shrinkage = intercept = 0 is the paper's formula. Options of `fit`:
 
-    >>> logits, labels = [[2, 0], [0, 2]] * 100, [0, 1, 0, 0, 0, 1, 1, 1] * 25
-    >>> calibrators.fit(logits, labels, "bias_corrected_temperature")([[2, 0]]).round(3)
-    array([[0.755, 0.245]])
+    - shrinkage: Number of wrong pseudo-rows in the prior (2).
+    - intercept: Strength of the penalty on b (1).
+
+    References:
+        Alexandari et al. 2020, Maximum likelihood with bias-corrected calibration, section 3.
+
+    Examples:
+        >>> logits, labels = [[2, 0], [0, 2]] * 100, [0, 1, 0, 0, 0, 1, 1, 1] * 25
+        >>> calibrators.fit(logits, labels, "bias_corrected_temperature")([[2, 0]]).round(3)
+        array([[0.755, 0.245]])
     """
 
     name: ClassVar[str] = "bias_corrected_temperature"
-    checks: ClassVar[Mapping[str, Check]] = {"shrinkage": Number(0.0, 1e6), "intercept": Number(0.0, 1e6)}
-    held: ClassVar[bool] = True
+    checks: ClassVar[Mapping[str, OptionCheck]] = {"shrinkage": Number(0.0, 1e6), "intercept": Number(0.0, 1e6)}
+    is_regularised: ClassVar[bool] = True
 
     temperature: float
     bias_C: npt.ArrayLike
     bound: Bound = None
-    """The end of its range at which T stopped."""
+    """End of its range at which T stopped."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -109,8 +115,8 @@ class BiasCorrectedTemperature(Affine):
     @classmethod
     def fit(cls, logits_NC: Logits, labels_N: Labels, *, shrinkage: float = SHRINKAGE, intercept: float = 1.0) -> Self:
         cls.check_values(shrinkage=shrinkage, intercept=intercept)
-        check_seen(labels_N, logits_NC.shape[1], cls.name, UNSEEN)
-        scale, x_NC, prior = scaled(logits_NC, labels_N, shrinkage)
+        check_classes_have_rows(labels_N, logits_NC.shape[1], cls.name, UNSEEN)
+        scale, x_NC, prior = scale_logits(logits_NC, labels_N, shrinkage)
         classes = x_NC.shape[1]
         penalty_P = np.append(0.0, np.full(classes, intercept / len(labels_N)))
         problem = Multinomial(x_NC, labels_N, "scalar", penalty_P)
@@ -120,7 +126,7 @@ class BiasCorrectedTemperature(Affine):
         bound: Bound = "lower" if beta >= scale / lowest else "upper" if beta <= scale / highest else None
         return cls(float(np.clip(scale / beta, lowest, highest)), bias_C, bound)
 
-    def _faults(self) -> list[str]:
+    def _fit_warnings(self) -> list[str]:
         return bound_notes(self.temperature, self.bound, "NLL")
 
     def _weights(self) -> Array:
@@ -133,15 +139,20 @@ class BiasCorrectedTemperature(Affine):
 
 @dataclass(frozen=True, eq=False)
 class Vector(Affine):
-    """p = softmax(w z~ + b), a factor and an offset per class (Guo et al. 2017, section 4.2).
+    """Vector scaling, p = softmax(w z~ + b), with a factor and an offset per class.
 
-    Each w_k lies in [0, 20 / T], T the temperature of least NLL: a negative factor would turn a class's logit round,
-    and without an upper limit separable rows have no optimum. Convex; solved to a gradient of 1e-9. Two numbers per
-    class and no regularisation: with fewer than some 50 rows per class prefer 'structured_vector'.
+    Each w_k lies in [0, 20 / T], where T is the temperature of least NLL. A negative factor would reverse a class's
+    logit, and without an upper limit separable rows have no optimum. The problem is convex and solved to a gradient of
+    1e-9. There are two numbers per class and no regularisation. With fewer than about 50 rows per class prefer
+    'structured_vector'.
 
-    >>> logits, labels = [[2, 0], [0, 2]] * 100, [0, 1, 0, 0, 0, 1, 1, 1] * 25
-    >>> calibrators.fit(logits, labels, "vector")([[2, 0]]).round(3)
-    array([[0.75, 0.25]])
+    References:
+        Guo et al. 2017, On calibration of modern neural networks, section 4.2.
+
+    Examples:
+        >>> logits, labels = [[2, 0], [0, 2]] * 100, [0, 1, 0, 0, 0, 1, 1, 1] * 25
+        >>> calibrators.fit(logits, labels, "vector")([[2, 0]]).round(3)
+        array([[0.75, 0.25]])
     """
 
     name: ClassVar[str] = "vector"
@@ -158,16 +169,16 @@ class Vector(Affine):
 
     @classmethod
     def fit(cls, logits_NC: Logits, labels_N: Labels) -> Self:
-        check_seen(labels_N, logits_NC.shape[1], cls.name, UNSEEN)
-        scale, x_NC, _ = scaled(logits_NC, labels_N)
+        check_classes_have_rows(labels_N, logits_NC.shape[1], cls.name, UNSEEN)
+        scale, x_NC, _ = scale_logits(logits_NC, labels_N)
         weight_C, bias_C = Multinomial(x_NC, labels_N, "diagonal").solve(0.0, STEEPEST, cls.name)
         return cls(weight_C / scale, bias_C, STEEPEST / scale)
 
     @property
     def at_bound(self) -> bool:
-        return bool(self._faults())
+        return bool(self._fit_warnings())
 
-    def _faults(self) -> list[str]:
+    def _fit_warnings(self) -> list[str]:
         return slope_notes(self._weights(), self.steepest)
 
     def _weights(self) -> Array:
@@ -180,20 +191,29 @@ class Vector(Affine):
 
 @dataclass(frozen=True, eq=False)
 class Matrix(Affine):
-    """p = softmax(W z~ + b) with off-diagonal and intercept regularisation (ODIR; Kull et al. 2019, section 3.3).
+    """Matrix scaling, p = softmax(W z~ + b), with off-diagonal and intercept regularisation (ODIR).
 
-    Minimises the NLL + off_diagonal / (C (C-1)) sum_{j != k} (T W_jk)^2 + intercept / C sum_k b_k^2, T the temperature
-    of least NLL. Both strengths default to what gives every entry the weight of Berta et al. (see `structured_matrix`):
-    off_diagonal = C^2 (C-1)^2 / N, intercept = C^2 / N. A strength that does not grow with C overfits: unregularised,
-    C = 100 classes have 10,100 parameters. Convex; solved to a gradient of 1e-9. The diagonal is free.
+    The fit minimises the NLL + off_diagonal / (C (C-1)) sum_{j != k} (T W_jk)^2 + intercept / C sum_k b_k^2, where T is
+    the temperature of least NLL. The problem is convex and solved to a gradient of 1e-9. The diagonal is free. Options
+    of `fit`:
 
-    >>> logits, labels = [[2, 0], [0, 2]] * 100, [0, 1, 0, 0, 0, 1, 1, 1] * 25
-    >>> calibrators.fit(logits, labels, "matrix")([[2, 0]]).round(3)
-    array([[0.75, 0.25]])
+    - off_diagonal: Strength of the penalty on the off-diagonal entries (C^2 (C-1)^2 / N).
+    - intercept: Strength of the penalty on the offsets (C^2 / N).
+
+    The defaults give every entry the weight of Berta et al. (see `StructuredMatrix`). A strength that does not grow
+    with C overfits: without regularisation, C = 100 classes have 10,100 parameters.
+
+    References:
+        Kull et al. 2019, Beyond temperature scaling, section 3.3.
+
+    Examples:
+        >>> logits, labels = [[2, 0], [0, 2]] * 100, [0, 1, 0, 0, 0, 1, 1, 1] * 25
+        >>> calibrators.fit(logits, labels, "matrix")([[2, 0]]).round(3)
+        array([[0.75, 0.25]])
     """
 
     name: ClassVar[str] = "matrix"
-    checks: ClassVar[Mapping[str, Check]] = {"off_diagonal": PENALTY, "intercept": PENALTY}
+    checks: ClassVar[Mapping[str, OptionCheck]] = {"off_diagonal": PENALTY, "intercept": PENALTY}
 
     weight_CC: npt.ArrayLike
     bias_C: npt.ArrayLike
@@ -214,9 +234,9 @@ class Matrix(Affine):
         intercept: float | None = None,
     ) -> Self:
         cls.check_values(off_diagonal=off_diagonal, intercept=intercept)
-        check_seen(labels_N, logits_NC.shape[1], cls.name, UNSEEN)
+        check_classes_have_rows(labels_N, logits_NC.shape[1], cls.name, UNSEEN)
         penalty_P = odir(len(logits_NC), logits_NC.shape[1], off_diagonal, intercept)
-        scale, x_NC, _ = scaled(logits_NC, labels_N)
+        scale, x_NC, _ = scale_logits(logits_NC, labels_N)
         weights, bias_C = Multinomial(x_NC, labels_N, "full", penalty_P).solve(-np.inf, np.inf, cls.name)
         return cls(weights.reshape(x_NC.shape[1], -1) / scale, bias_C)
 
@@ -229,34 +249,38 @@ class Matrix(Affine):
 
 
 def slope_notes(slope_C: Array, steepest: float | None) -> list[str]:
-    """Notes for the user on classes whose slope is not positive, or stopped at `steepest`."""
+    """Return notes for the user about classes whose slope is not positive, or stopped at `steepest`."""
     notes = []
     for turned_C, what in ((slope_C == 0, "is left out"), (slope_C < 0, "counts with a negative factor")):
         if turned_C.any():
             notes.append(
-                f"The logit of class {listed(turned_C)} points the wrong way on the rows of the fit: it falls where"
-                f" the class is right, and {what}. Check that logits and labels belong together, or use more rows."
+                f"The logit of class {class_list(turned_C)} has the wrong sign on the rows of the fit: it is lower"
+                f" where the class is right, and {what}. Check that logits and labels belong together, or use more"
+                " rows."
             )
     if steepest is not None and (steep_C := slope_C >= steepest).any():
         notes.append(
-            f"The curve of class {listed(steep_C)} stopped at the steepest slope {steepest:g}: the rows of the fit"
+            f"The curve of class {class_list(steep_C)} stopped at the steepest slope {steepest:g}: the rows of the fit"
             " separate it from the rest. Use 'temperature', or more rows."
         )
     return notes
 
 
-def centred(logits_NC: Array) -> Array:
-    """z - mean_k z_k; the maximum goes first, so that a large common offset costs no precision."""
+def centre_logits(logits_NC: Array) -> Array:
+    """Compute z - mean_k z_k. The maximum is subtracted first, so that a large common offset costs no precision."""
     shifted_NC: Array = logits_NC - logits_NC.max(axis=1, keepdims=True)
     shifted_NC -= shifted_NC.mean(axis=1, keepdims=True)
     return shifted_NC
 
 
-def scaled(logits_NC: Logits, labels_N: Labels, shrinkage: float = 0.0) -> tuple[float, Array, float]:
-    """(T, centred logits / T, the prior's weight a row) with the temperature of least NLL under this shrinkage."""
+def scale_logits(logits_NC: Logits, labels_N: Labels, shrinkage: float = 0.0) -> tuple[float, Array, float]:
+    """Return T, the centred logits / T and the prior's weight per row.
+
+    T is the temperature of least NLL under this shrinkage.
+    """
     rows = Rows(logits_NC, labels_N)
     temperature = solve_nll(rows, shrinkage)[0]
-    features_NC: Array = centred(logits_NC.astype(np.float64, copy=False))
+    features_NC: Array = centre_logits(logits_NC.astype(np.float64, copy=False))
     features_NC /= temperature
     if not np.abs(features_NC).max() <= LARGEST:
         raise FitError(
@@ -267,7 +291,7 @@ def scaled(logits_NC: Logits, labels_N: Labels, shrinkage: float = 0.0) -> tuple
 
 
 def odir(rows: int, classes: int, off_diagonal: float | None, intercept: float | None) -> Array:
-    """Penalty per parameter of a full matrix and its offsets; None takes the default of `Matrix`."""
+    """Return the penalty per parameter of a full matrix and its offsets. None takes the default of `Matrix`."""
     pairs = classes * max(classes - 1, 1)
     off_diagonal = pairs**2 / rows if off_diagonal is None else off_diagonal
     intercept = classes**2 / rows if intercept is None else intercept

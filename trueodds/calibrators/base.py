@@ -1,4 +1,4 @@
-"""Base of every calibrator: a frozen object whose fields are the fitted numbers, callable on logits, JSON both ways."""
+"""Base class of every calibrator: a frozen object whose fields are the fitted numbers, callable on logits."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 import numpy.typing as npt
 
-from trueodds.calibrators.checks import Check, check_number
+from trueodds.calibrators.checks import OptionCheck, check_number
 from trueodds.errors import UserError
 from trueodds.sums.inputs import TELLING_ROWS, Array, check_labels, check_logits, check_no_mask, without_tensors
 from trueodds.sums.losses import nll_of
@@ -20,54 +20,61 @@ Logits = npt.NDArray[np.floating[Any]]
 Labels = npt.NDArray[np.intp]
 
 BLOCK = 1 << 15
-"""Values per block of rows: 256 KB of float64 stay in the second-level cache. Fresh memory for whole N x C
-temporaries costs 20 ns a value in page faults, a block .7 ns for the same exp."""
+"""Values per block of rows.
+
+256 KB of float64 stay in the second-level cache. New memory for whole N x C temporaries costs 20 ns per value in page
+faults, but a block costs .7 ns for the same exp.
+"""
 SEPARATED = 0.1
-"""Nats, summed over all rows of a fit, below which it has no doubt left about any of them."""
+"""NLL in nats, summed over all rows of a fit, below which the fit has no doubt left about any row."""
 
 
 class FitError(UserError, ValueError):
-    """These rows do not determine this calibrator; the message names the cure.
+    """Error if the rows do not determine this calibrator. The message states what to do.
 
-    >>> try:
-    ...     calibrators.fit([[2, 0], [0, 2]] * 100, [0, 0] * 100, "vector")
-    ... except calibrators.FitError:
-    ...     print("class 1 has no rows")
-    class 1 has no rows
+    Examples:
+        >>> try:
+        ...     calibrators.fit([[2, 0], [0, 2]] * 100, [0, 0] * 100, "vector")
+        ... except calibrators.FitError:
+        ...     print("class 1 has no rows")
+        class 1 has no rows
     """
 
 
 @dataclass(frozen=True, eq=False)
 class Calibrator(ABC):
-    """logits_NC -> probabilities_NC, in float64 whatever the input's dtype.
+    """Base class of calibrators, which map logits_NC to probabilities_NC in float64, whatever the input's dtype.
 
-    A probability is 0 only where float64 has no smaller number (a logit more than 745 below the top one, after
-    scaling); `trueodds.metrics.nll` counts such a true class as 2.2e-308. Histogram-like calibrators mix in a
-    share of the uncalibrated softmax, which their docstrings state, so that they say 0 no more often than that does.
+    A probability is 0 only if float64 has no smaller number (a logit more than 745 below the top one, after scaling).
+    `trueodds.metrics.nll` counts such a true class as 2.2e-308. Histogram-like calibrators mix in a share of the
+    uncalibrated softmax, which their docstrings state. So they return 0 no more often than the softmax does.
 
-    >>> logits, labels = [[2, 0], [0, 2]] * 100, [0, 1, 0, 0, 0, 1, 1, 1] * 25
-    >>> isinstance(calibrators.fit(logits, labels, "temperature"), calibrators.Calibrator)
-    True
+    To write a calibrator, subclass this class as a frozen dataclass. Define `name`, `fit`, `keeps_argmax` and `_apply`.
+
+    Examples:
+        >>> logits, labels = [[2, 0], [0, 2]] * 100, [0, 1, 0, 0, 0, 1, 1, 1] * 25
+        >>> isinstance(calibrators.fit(logits, labels, "temperature"), calibrators.Calibrator)
+        True
     """
 
     name: ClassVar[str]
-    held: ClassVar[bool] = False
-    """Whether it has no parameter, or a prior holds them: a fit on a handful of wrong rows does little harm."""
-    checks: ClassVar[Mapping[str, Check]] = {}
-    """What is asked of the value of each option of `fit`."""
+    is_regularised: ClassVar[bool] = False
+    """Whether it has no parameter, or a prior regularises all. A fit on a few wrong rows then does little harm."""
+    checks: ClassVar[Mapping[str, OptionCheck]] = {}
+    """Check of the value of each option of `fit`, by the option's name."""
     readers: ClassVar[Mapping[str, tuple[str, ...]]] = {}
-    """Options that only some objectives read -> these objectives."""
+    """Options that only some objectives use, each with these objectives."""
 
     warnings: tuple[str, ...] = field(default=(), kw_only=True)
-    """Faults of the fit, sentence by sentence: a bound that was met, worse accuracy, worse NLL."""
+    """Problems of the fit, one sentence each: a parameter at a bound, lower accuracy, a higher NLL."""
 
     fitted_classes: int | None = field(default=None, kw_only=True, compare=False)
-    """Classes of the fit, which every `fit` notes; None: not known."""
+    """Number of classes of the fit, which every `fit` records; None: unknown."""
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
         if isinstance(own := vars(cls).get("fit"), classmethod):
-            cls.fit = classmethod(_noting(own.__func__))  # type: ignore[method-assign, assignment]
+            cls.fit = classmethod(_recording_classes(own.__func__))  # type: ignore[method-assign, assignment]
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "warnings", tuple(self.warnings))
@@ -85,43 +92,65 @@ class Calibrator(ABC):
     @property
     @abstractmethod
     def keeps_argmax(self) -> bool:
-        """Whether the predicted class can never change (logits closer than 1e-16 may become a tie)."""
+        """Whether the predicted class can never change, except that logits closer than 1e-16 may become a tie."""
 
     @property
     def parameters(self) -> int:
-        """How many numbers the fit has chosen."""
+        """Number of fitted numbers."""
         return sum(np.size(value) for f in fields(self) if isinstance(value := getattr(self, f.name), np.ndarray))
 
     @property
     def free_parameters(self) -> int:
-        """How many of `parameters` only the rows hold: no prior, no penalty and no pooling of rows."""
-        return 0 if self.held else self.parameters
+        """Number of `parameters` that only the rows determine, without a prior, a penalty or pooling of rows."""
+        return 0 if self.is_regularised else self.parameters
 
     @property
     def at_bound(self) -> bool:
-        """Whether a parameter stands at the end of its range because the rows of the fit have no optimum within."""
+        """Whether a parameter is at the end of its range because the rows of the fit have no optimum inside."""
         return False
 
     @classmethod
     @abstractmethod
     def fit(cls, logits_NC: Logits, labels_N: Labels) -> Self:
-        """Fit on validation rows, finite and checked, in the dtype given (see `trueodds.calibrators.fit`).
+        """Fit on validation rows that are finite and checked, in the given dtype.
 
-        Options are keyword-only arguments of the subclass.
+        Users call `trueodds.calibrators.fit`, which checks the rows. Options are keyword-only arguments of the
+        subclass.
+
+        Args:
+            logits_NC: Logits, shape (N, C).
+            labels_N: True classes, shape (N,).
+
+        Returns:
+            The fitted calibrator.
+
+        Raises:
+            FitError: The rows do not determine this calibrator.
+            ValueError: An option has a value that is not allowed.
         """
 
     @classmethod
     def check_values(cls, **values: object) -> None:
-        """Raises ValueError for a value of an option that `fit` does not take; it says which are allowed."""
+        """Check values of options of `fit`.
+
+        Raises:
+            ValueError: A value is not allowed. The message lists the allowed ones.
+        """
         for option, value in values.items():
             cls.checks[option](option, value)
 
     def __call__(self, logits_NC: npt.ArrayLike) -> Array:
-        """Calibrated probabilities, N x C.
+        """Compute calibrated probabilities.
+
+        Args:
+            logits_NC: Logits, shape (N, C).
+
+        Returns:
+            Probabilities, shape (N, C), in float64.
 
         Raises:
-            ValueError: logits that are not a finite N x C array, or not of the C classes of the fit; ten different
-                rows or more that are probabilities.
+            ValueError: The logits are not a finite N x C array, have another number of classes than the fit, or are
+                probabilities (if there are ten different rows or more).
         """
         logits = check_logits(logits_NC, rows=TELLING_ROWS)
         if self.classes not in (None, logits.shape[1]):
@@ -135,41 +164,45 @@ class Calibrator(ABC):
 
     @abstractmethod
     def _apply(self, logits_NC: Array) -> Array:
-        """Probabilities of finite float64 logits."""
+        """Compute the probabilities of finite float64 logits."""
 
     @property
     def classes(self) -> int | None:
-        """Classes of the fit; None where no fit has noted them: logits of any number of classes are taken then."""
+        """Number of classes of the fit. None: unknown, so logits of any number of classes are accepted."""
         return self.fitted_classes
 
     def affine(self, classes: int) -> tuple[Array, Array] | None:
-        """(W_CC, b_C) with p = softmax(W z + b), or None for a calibrator that is not of this form."""
+        """Return (W_CC, b_C) with p = softmax(W z + b), or None if the calibrator is not of this form.
+
+        Args:
+            classes: Number of classes C.
+        """
         return None
 
     def to_json(self) -> dict[str, Any]:
-        """`{"calibrator": name, ...fitted numbers}`; `trueodds.calibrators.from_json` restores the object exactly."""
+        """Return `{"calibrator": name, ...fitted numbers}`, which `trueodds.calibrators.from_json` restores exactly."""
         values = {f.name: _plain(getattr(self, f.name)) for f in fields(self)}
         if self.fitted_classes is None:
             del values["fitted_classes"]
         return {"calibrator": self.name} | values
 
-    def _faults(self) -> list[str]:
-        """`warnings` about the fitted numbers themselves: a bound that was met, a curve that falls."""
+    def _fit_warnings(self) -> list[str]:
+        """Return `warnings` about the fitted numbers themselves, such as a parameter at a bound or a falling curve."""
         return []
 
-    def _compared(self, logits_NC: Logits, labels_N: Labels) -> tuple[str, ...]:
-        """`warnings` for the rows of the fit."""
-        return doubts(self, logits_NC, labels_N)
+    def _row_warnings(self, logits_NC: Logits, labels_N: Labels) -> tuple[str, ...]:
+        """Return `warnings` about the rows of the fit."""
+        return row_warnings(self, logits_NC, labels_N)
 
 
-def _noting(fit: Callable[..., Calibrator]) -> Callable[..., Calibrator]:
-    """The same fit, whose calibrator knows how many classes its rows had."""
+def _recording_classes(fit: Callable[..., Calibrator]) -> Callable[..., Calibrator]:
+    """Wrap a fit so that its calibrator records the number of classes of the rows."""
 
     @functools.wraps(fit)
-    def noted(cls: type[Calibrator], logits_NC: Logits, labels_N: Labels, **options: Any) -> Calibrator:
+    def fit_and_record(cls: type[Calibrator], logits_NC: Logits, labels_N: Labels, **options: Any) -> Calibrator:
         return replace(fit(cls, logits_NC, labels_N, **options), fitted_classes=np.shape(logits_NC)[1])
 
-    return noted
+    return fit_and_record
 
 
 def _same(one: Any, other: Any) -> bool:
@@ -179,17 +212,17 @@ def _same(one: Any, other: Any) -> bool:
 
 
 def _plain(value: Any) -> Any:
-    """Arrays as nested lists: Python's float repr restores every bit."""
+    """Convert arrays to nested lists. Python's float repr restores every bit."""
     if isinstance(value, np.ndarray):
         return value.tolist()
     return [_plain(v) for v in value] if isinstance(value, (list, tuple)) else value
 
 
 def frozen_array(value: npt.ArrayLike, name: str, shape: tuple[int | None, ...]) -> Array:
-    """A finite read-only float64 array for a field; None in `shape` stands for any length.
+    """Return a finite read-only float64 array for a field. None in `shape` stands for any length.
 
     Raises:
-        ValueError: another shape, not numbers, masked, NaN or infinite.
+        ValueError: The shape differs, or values are not numbers, masked, NaN or infinite.
     """
     check_no_mask(value, name)
     try:
@@ -206,35 +239,39 @@ def frozen_array(value: npt.ArrayLike, name: str, shape: tuple[int | None, ...])
     return array
 
 
-def checked_fit_data(logits_NC: npt.ArrayLike, labels_N: npt.ArrayLike) -> tuple[Logits, Labels]:
-    """Finite logits (in the dtype given) and labels within their classes, or a ValueError that says which is wrong."""
+def check_fit_data(logits_NC: npt.ArrayLike, labels_N: npt.ArrayLike) -> tuple[Logits, Labels]:
+    """Check logits and labels and return them, the logits in their dtype.
+
+    Raises:
+        ValueError: The logits are not finite, or a label is not one of their classes.
+    """
     logits = check_logits(logits_NC)
     return logits, check_labels(labels_N, *logits.shape)
 
 
-def check_seen(labels_N: Labels, classes: int, name: str, cure: str) -> None:
-    """Refuse data in which a class never occurs: the method's optimum for it lies at infinity.
+def check_classes_have_rows(labels_N: Labels, classes: int, name: str, cure: str) -> None:
+    """Refuse rows in which a class never occurs. The method's optimum for such a class is at infinity.
 
     Raises:
-        FitError: naming the classes and the cure.
+        FitError: A class has no rows. The message names the classes and states what to do.
     """
-    if classes > 1 and (which := unseen(labels_N, classes)):
+    if classes > 1 and (which := unseen_classes(labels_N, classes)):
         raise FitError(f"labels never hold class {which}, without which {name} cannot be fitted; {cure}")
 
 
-def unseen(labels_N: Labels, classes: int) -> str:
-    """The classes without a row, the first five by number; empty if there are none."""
-    return listed(np.bincount(labels_N, minlength=classes) == 0)
+def unseen_classes(labels_N: Labels, classes: int) -> str:
+    """List the classes without a row, the first five by number; empty if there are none."""
+    return class_list(np.bincount(labels_N, minlength=classes) == 0)
 
 
-def listed(which_C: npt.NDArray[np.bool_]) -> str:
-    """The numbers of the classes where it is true: the first five, and how many more."""
+def class_list(which_C: npt.NDArray[np.bool_]) -> str:
+    """List the numbers of the classes that are true: the first five, and how many more there are."""
     numbers = np.flatnonzero(which_C)
     return ", ".join(map(str, numbers[:5])) + (f" and {len(numbers) - 5} more" if len(numbers) > 5 else "")
 
 
 def softmax_over(own_NC: Array) -> Array:
-    """The softmax of each row, written over the argument: fresh N x C memory is what costs the time."""
+    """Compute the softmax of each row in place. New N x C memory would take most of the time."""
     own_NC -= own_NC.max(axis=1, keepdims=True)
     np.exp(own_NC, out=own_NC)
     own_NC /= own_NC.sum(axis=1, keepdims=True)
@@ -242,20 +279,22 @@ def softmax_over(own_NC: Array) -> Array:
 
 
 def row_blocks(rows: int, classes: int) -> Iterator[slice]:
-    """Slices of rows that fit the cache."""
+    """Yield slices of rows that fit into the cache."""
     size = max(BLOCK // classes, 1)
     return (slice(first, min(first + size, rows)) for first in range(0, rows, size))
 
 
 def separates(calibrator: Calibrator, logits_NC: Logits, labels_N: Labels) -> bool:
-    """Whether it has no doubt left about any row of its fit, which the plain softmax had: its parameters separate them,
-    and the likelihood has no optimum but the bounds."""
+    """Return whether the calibrator has no doubt left about any row of its fit, although the plain softmax has.
+
+    Then its parameters separate the rows, and the likelihood has no optimum except at the bounds.
+    """
     before, after = _compare(calibrator, logits_NC, labels_N)
     return bool(after[1] < SEPARATED < before[1])
 
 
 def _compare(calibrator: Calibrator, logits_NC: Logits, labels_N: Labels) -> tuple[Array, Array]:
-    """(right rows, summed NLL) of the plain softmax and of the calibrator."""
+    """Return the number of right rows and the summed NLL, of the plain softmax and of the calibrator."""
     before, after = np.zeros(2), np.zeros(2)
     for block in row_blocks(*logits_NC.shape):
         z_NC, y_N = logits_NC[block].astype(np.float64), labels_N[block]
@@ -267,9 +306,12 @@ def _compare(calibrator: Calibrator, logits_NC: Logits, labels_N: Labels) -> tup
     return before, after
 
 
-def doubts(calibrator: Calibrator, logits_NC: Logits, labels_N: Labels) -> tuple[str, ...]:
-    """Warnings from the rows of the fit: lower accuracy or higher NLL than the plain softmax, a fit without any doubt,
-    a class without rows."""
+def row_warnings(calibrator: Calibrator, logits_NC: Logits, labels_N: Labels) -> tuple[str, ...]:
+    """Return warnings about the rows of the fit.
+
+    They report lower accuracy or a higher NLL than the plain softmax, a fit without any doubt, and a class without
+    rows.
+    """
     before, after = _compare(calibrator, logits_NC, labels_N)
     was, now = before / len(labels_N), after / len(labels_N)
     notes = []
@@ -279,9 +321,9 @@ def doubts(calibrator: Calibrator, logits_NC: Logits, labels_N: Labels) -> tuple
         notes.append(f"The calibrator raises the NLL on the rows of its fit from {was[1]:.4f} to {now[1]:.4f}.")
     if after[1] < SEPARATED < before[1]:
         notes.append(
-            f"The calibrator separates the {len(labels_N):,} rows of its fit (NLL {now[1]:.1e}): its probabilities of"
-            " other rows are too sure. Use 'temperature' or 'structured_vector', or more rows."
+            f"The calibrator separates the {len(labels_N):,} rows of its fit (NLL {now[1]:.1e}): its probabilities for"
+            " other rows will be over-confident. Use 'temperature' or 'structured_vector', or more rows."
         )
-    if calibrator.classes is not None and (which := unseen(labels_N, calibrator.classes)):
-        notes.append(f"The rows of the fit never hold class {which}: nothing was learned about it.")
+    if calibrator.classes is not None and (which := unseen_classes(labels_N, calibrator.classes)):
+        notes.append(f"The rows of the fit never hold class {which}: the fit holds no information about it.")
     return tuple(notes)

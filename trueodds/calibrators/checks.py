@@ -1,4 +1,4 @@
-"""Which values an option of a fit takes: checked before rows are there, and by the fit itself."""
+"""Checks of the options of a fit. They run before there are rows, and again in the fit."""
 
 from __future__ import annotations
 
@@ -12,14 +12,22 @@ from trueodds.errors import nearest
 
 
 def check_choice(option: str, value: object, allowed: Iterable[str]) -> None:
-    """Raises ValueError naming the option, what was given, what is allowed and what is near."""
+    """Check that a value is one of the allowed names.
+
+    Raises:
+        ValueError: It is not. The message names the option, the value, the allowed names and the nearest one.
+    """
     names = list(allowed)
     if value not in names:
         raise ValueError(f"{option} is {value!r}; allowed: {', '.join(names)}.{nearest(str(value), names)}")
 
 
 def check_number(option: str, value: object, low: float, high: float, *, whole: bool = False) -> None:
-    """Raises ValueError unless low <= value <= high (and it is an integer where `whole`)."""
+    """Check that low <= value <= high, and that it is an integer if `whole`.
+
+    Raises:
+        ValueError: It is not.
+    """
     kind = (int, np.integer) if whole else (int, float, np.integer, np.floating)
     if isinstance(value, bool) or not isinstance(value, kind) or not low <= value <= high:
         raise ValueError(
@@ -27,16 +35,16 @@ def check_number(option: str, value: object, low: float, high: float, *, whole: 
         )
 
 
-class Check(Protocol):
-    """What is asked of an option's value."""
+class OptionCheck(Protocol):
+    """Check of an option's value."""
 
     def __call__(self, option: str, value: object) -> None:
-        """Raises ValueError naming the option, the value and what is allowed."""
+        """Raise a ValueError that names the option, the value and the allowed values, if the value is not allowed."""
 
 
 @dataclass(frozen=True)
-class Choice:
-    """One of some names."""
+class OneOf:
+    """Check that a value is one of some names."""
 
     names: tuple[str, ...]
 
@@ -46,13 +54,13 @@ class Choice:
 
 @dataclass(frozen=True)
 class Number:
-    """A number of an interval."""
+    """Check that a value is a number in an interval."""
 
     low: float
     high: float
     whole: bool = False
     optional: bool = False
-    """Whether None, which leaves it to the fit, is a value."""
+    """Whether None is allowed; the fit then chooses the value."""
 
     def __call__(self, option: str, value: object) -> None:
         if not (self.optional and value is None):

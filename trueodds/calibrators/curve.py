@@ -1,4 +1,4 @@
-"""Calibrates the whole vector first, and then the top label's confidence by a rising curve of its own."""
+"""Calibrators that first calibrate the whole vector, and then the top label's confidence with a rising curve."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ import numpy.typing as npt
 from scipy.special import expit
 
 from trueodds.calibrators.base import Calibrator, FitError, Labels, Logits, frozen_array, row_blocks
-from trueodds.calibrators.checks import Check, Number
+from trueodds.calibrators.checks import Number, OptionCheck
 from trueodds.calibrators.fitting.newton import minimise
-from trueodds.calibrators.held_out import FOLDS, stratified
-from trueodds.calibrators.scores import with_top
+from trueodds.calibrators.held_out import FOLDS, stratified_folds
+from trueodds.calibrators.score_curves import with_top
 from trueodds.calibrators.sigmoid import Logistic
 from trueodds.calibrators.structured import StructuredMatrix
 from trueodds.calibrators.temperature import Temperature
@@ -23,35 +23,35 @@ from trueodds.sums.losses import SMALLEST_PROBABILITY
 
 PIECES = 8
 RIDGE = 1.0
-"""Weight, in rows, of (slope - 1)^2 of each piece: a piece without wrong rows stays near the base's own confidence."""
+"""Weight, in rows, of (slope - 1)^2 of each piece. A piece without wrong rows stays near the base's own confidence."""
 AHEAD = 1e-9
 """Relative lead that the top class keeps over the next one."""
 
 
 @dataclass(frozen=True, eq=False)
 class TopCurve(Calibrator):
-    """p_top = sigma(g(s)), s = ln q_top - ln(1 - q_top) of the base's probabilities q; the others share 1 - p_top in
-    the proportions of q.
+    """Base of p_top = sigma(g(s)), where s = ln q_top - ln(1 - q_top) for the base's probabilities q.
 
-    g is continuous, rising and linear in `pieces` (8) pieces between the quantiles of the fitted s. It minimises the
-    top label's logistic loss plus (1/N) [sum over pieces (slope - 1)^2 + (g(first knot) - first knot)^2]. Where the top
-    label does not change, the NLL of the row is that loss plus a part that does not depend on g. The s of the fit are
-    held out: each fifth of the rows is scored by the base's fit on the others, as the base is too sure of its own rows.
+    The other classes share 1 - p_top in the proportions of q. g is continuous, rising and linear in `pieces` (8) pieces
+    between the quantiles of the fitted s. It minimises the top label's logistic loss plus (1/N) [sum over pieces (slope
+    - 1)^2 + (g(first knot) - first knot)^2]. If the top label does not change, the NLL of a row is that loss plus a
+    part that does not depend on g. The s of the fit are held out: the base's fit on the other rows scores each fifth of
+    them, because the base is too confident about its own rows.
 
-    The top class of the base stays on top: p_top is never below the next one's share.
+    The base's top class stays on top: p_top is never below the next one's share.
     """
 
-    checks: ClassVar[Mapping[str, Check]] = {"pieces": Number(2, 100, whole=True)}
+    checks: ClassVar[Mapping[str, OptionCheck]] = {"pieces": Number(2, 100, whole=True)}
     base_kind: ClassVar[type[Calibrator]]
 
     base: Calibrator
-    """Fitted on all rows."""
+    """Base calibrator, fitted on all rows."""
     knot_K: npt.ArrayLike
-    """Ascending log-odds where the slope changes."""
+    """Ascending log-odds at which the slope changes."""
     slope_P: npt.ArrayLike
-    """A slope >= 0 of each piece, one more than knots."""
+    """Slope >= 0 of each piece; there is one more than there are knots."""
     height: float
-    """g at the first knot."""
+    """Value of g at the first knot."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -76,7 +76,7 @@ class TopCurve(Calibrator):
         cls.check_values(pieces=pieces)
         base = cls.base_kind.fit(logits_NC, labels_N)
         score_N, hit_N = top_scores(base, logits_NC, labels_N)
-        fold_N = stratified(labels_N, FOLDS)
+        fold_N = stratified_folds(labels_N, FOLDS)
         for inside_N in (fold_N == fold for fold in range(FOLDS if len(labels_N) > 1 else 0)):
             if inside_N.any():
                 part = cls.base_kind.fit(logits_NC[~inside_N], labels_N[~inside_N])
@@ -85,7 +85,7 @@ class TopCurve(Calibrator):
 
     @classmethod
     def of_scores(cls, base: Calibrator, score_N: Array, hit_N: Array, pieces: int = PIECES) -> Self:
-        """The base with the curve of these scores, which fits without the row have given."""
+        """Return the base with the curve of these scores, which come from fits without the row."""
         return cls(base, *solve(score_N, hit_N, pieces))
 
     @property
@@ -94,23 +94,23 @@ class TopCurve(Calibrator):
 
     @property
     def parameters(self) -> int:
-        """Count the curve's parameters; those of the base are held by its own prior or penalty."""
+        """Number of the curve's parameters. The base's own prior or penalty regularises its parameters."""
         return super().parameters + 1
 
     @property
     def free_parameters(self) -> int:
-        """None: the pull towards the base holds them."""
+        """Always 0: the pull towards the base regularises all parameters."""
         return 0
 
     @property
     def at_bound(self) -> bool:
         return self.base.at_bound
 
-    def _faults(self) -> list[str]:
-        return self.base._faults()
+    def _fit_warnings(self) -> list[str]:
+        return self.base._fit_warnings()
 
     def curve(self, score_N: Array) -> Array:
-        """g of log-odds."""
+        """Compute g of log-odds."""
         knot_K = np.asarray(self.knot_K)
         value: Array = np.asarray(self.slope_P) @ ramps(score_N, knot_K) + self.height
         return value
@@ -129,15 +129,16 @@ class TopCurve(Calibrator):
 
 @dataclass(frozen=True, eq=False)
 class TemperatureCurve(TopCurve):
-    """p = softmax(z / T), T the fit of `temperature`; then p_top = sigma(g(s)), s the top label's log-odds, g a rising
-    curve.
+    """Temperature scaling followed by a rising curve g for the top label: p_top = sigma(g(s)).
 
-    g is linear in `pieces` (8) pieces of equally many rows. See `TopCurve` for what is minimised. The predicted class
-    never changes, and the order of the others neither.
+    s is the top label's log-odds after `Temperature`. g is linear in `pieces` (8, an option of `fit`) pieces with equal
+    numbers of rows; `trueodds.calibrators.curve.TopCurve` states the loss. The order of the classes never changes, so
+    the predicted class does not either.
 
-    >>> logits, labels = [[2, 0], [0, 2]] * 100, [0, 1, 0, 0, 0, 1, 1, 1] * 25
-    >>> calibrators.fit(logits, labels, "temperature_curve")([[2, 0]]).round(3)
-    array([[0.749, 0.251]])
+    Examples:
+        >>> logits, labels = [[2, 0], [0, 2]] * 100, [0, 1, 0, 0, 0, 1, 1, 1] * 25
+        >>> calibrators.fit(logits, labels, "temperature_curve")([[2, 0]]).round(3)
+        array([[0.749, 0.251]])
     """
 
     name: ClassVar[str] = "temperature_curve"
@@ -150,14 +151,16 @@ class TemperatureCurve(TopCurve):
 
 @dataclass(frozen=True, eq=False)
 class StructuredCurve(TopCurve):
-    """q of `structured_matrix`; then p_top = sigma(g(s)), s = ln q_top - ln(1 - q_top), g a rising curve.
+    """`StructuredMatrix` followed by a rising curve g for the top label: p_top = sigma(g(s)).
 
-    g is linear in `pieces` (8) pieces of equally many rows. See `TopCurve` for what is minimised. Mends both what the
-    classes have got wrong and what a matrix cannot bend: the confidence as a whole.
+    s = ln q_top - ln(1 - q_top) for the probabilities q of the matrix. g is linear in `pieces` (8, an option of `fit`)
+    pieces with equal numbers of rows; `trueodds.calibrators.curve.TopCurve` states the loss. The matrix corrects errors
+    of single classes, and the curve corrects the confidence as a whole, which a matrix cannot bend.
 
-    >>> logits, labels = [[2, 0], [0, 2]] * 100, [0, 1, 0, 0, 0, 1, 1, 1] * 25
-    >>> calibrators.fit(logits, labels, "structured_curve")([[2, 0]]).round(3)
-    array([[0.75, 0.25]])
+    Examples:
+        >>> logits, labels = [[2, 0], [0, 2]] * 100, [0, 1, 0, 0, 0, 1, 1, 1] * 25
+        >>> calibrators.fit(logits, labels, "structured_curve")([[2, 0]]).round(3)
+        array([[0.75, 0.25]])
     """
 
     name: ClassVar[str] = "structured_curve"
@@ -169,7 +172,10 @@ class StructuredCurve(TopCurve):
 
 
 def log_odds_of_top(q_NC: Array) -> tuple[Array, npt.NDArray[np.intp]]:
-    """(ln q - ln of the sum of the others, number) of each row's top class; the sum itself keeps what 1 - q loses."""
+    """Return the log-odds and the number of each row's top class.
+
+    The log-odds are ln q minus ln of the sum of the others, which keeps the digits that 1 - q loses.
+    """
     rows, top_N = np.arange(len(q_NC)), q_NC.argmax(axis=1)
     own_N = q_NC[rows, top_N]
     others_NC = q_NC.copy()
@@ -178,7 +184,7 @@ def log_odds_of_top(q_NC: Array) -> tuple[Array, npt.NDArray[np.intp]]:
 
 
 def top_scores(calibrator: Calibrator, logits_NC: Logits, labels_N: Labels) -> tuple[Array, Array]:
-    """(log-odds, whether right: 0 or 1) of each row's top label."""
+    """Return the log-odds of each row's top label, and whether it is right (0 or 1)."""
     score_N, hit_N = np.empty(len(labels_N)), np.empty(len(labels_N))
     for block in row_blocks(*logits_NC.shape):
         score_N[block], top_N = log_odds_of_top(calibrator(logits_NC[block]))
@@ -187,7 +193,10 @@ def top_scores(calibrator: Calibrator, logits_NC: Logits, labels_N: Labels) -> t
 
 
 def ramps(score_N: Array, knot_K: Array) -> Array:
-    """The pieces' features, P x N, all 0 at the first knot: their combination by slopes is g less its height there."""
+    """Compute the features of the pieces, P x N, all 0 at the first knot.
+
+    Their combination by the slopes is g minus its height at the first knot.
+    """
     low_P, high_P = np.append(-np.inf, knot_K), np.append(knot_K, np.inf)
     below_N = np.minimum(score_N, knot_K[0]) - knot_K[0]
     above = [np.clip(score_N, low, high) - low for low, high in zip(low_P[1:], high_P[1:], strict=True)]
@@ -195,10 +204,10 @@ def ramps(score_N: Array, knot_K: Array) -> Array:
 
 
 def solve(score_N: Array, hit_N: Array, pieces: int) -> tuple[Array, Array, float]:
-    """(knots, slopes, height at the first knot) of the penalised logistic fit.
+    """Fit the penalised logistic loss. Return the knots, the slopes and the height at the first knot.
 
     Raises:
-        FitError: numbers that leave the range of float64.
+        FitError: There are no rows, or numbers leave the range of float64.
     """
     if not len(score_N):
         raise FitError("a curve cannot be fitted on no rows; add rows")
@@ -211,7 +220,7 @@ def solve(score_N: Array, hit_N: Array, pieces: int) -> tuple[Array, Array, floa
 
 
 class _Held(Logistic):
-    """The logistic loss and a pull of RIDGE rows towards `goal_P`."""
+    """The logistic loss with a pull of RIDGE rows towards `goal_P`."""
 
     def __init__(self, x_PN: Array, target_N: Array, goal_P: Sequence[float] | Array) -> None:
         super().__init__(x_PN, target_N)

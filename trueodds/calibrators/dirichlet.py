@@ -8,7 +8,7 @@ from typing import ClassVar, Self
 import numpy as np
 
 from trueodds.calibrators.affine import UNSEEN, Matrix, odir
-from trueodds.calibrators.base import Labels, Logits, check_seen, softmax_over
+from trueodds.calibrators.base import Labels, Logits, check_classes_have_rows, softmax_over
 from trueodds.calibrators.fitting.multinomial import Multinomial
 from trueodds.calibrators.fitting.objectives import Rows
 from trueodds.calibrators.temperature import solve_nll
@@ -20,15 +20,19 @@ LEAST = float(np.log(SMALLEST_PROBABILITY))
 
 @dataclass(frozen=True, eq=False)
 class Dirichlet(Matrix):
-    """p = softmax(W ln q + b), q the uncalibrated softmax (Kull et al. 2019, eq. 2, the linear parametrisation).
+    """Dirichlet calibration, p = softmax(W ln q + b) with the uncalibrated softmax q (the linear parametrisation).
 
-    ODIR as in `matrix`, on W itself: NLL + off_diagonal / (C (C-1)) sum_{j != k} W_jk^2 + intercept / C sum b_k^2, with
-    the same defaults. ln q is at least -708.4 (q = 2.2e-308). Not affine in the logits: the log-normaliser of q enters
-    through W's row sums.
+    The penalty is that of `Matrix`, on W itself: NLL + off_diagonal / (C (C-1)) sum_{j != k} W_jk^2 + intercept / C sum
+    b_k^2, with the same options of `fit` and defaults. ln q is at least -708.4 (q = 2.2e-308). The map is not affine in
+    the logits, because the log-normaliser of q enters through W's row sums.
 
-    >>> logits, labels = [[2, 0], [0, 2]] * 100, [0, 1, 0, 0, 0, 1, 1, 1] * 25
-    >>> calibrators.fit(logits, labels, "dirichlet")([[2, 0]]).round(3)
-    array([[0.75, 0.25]])
+    References:
+        Kull et al. 2019, Beyond temperature scaling, eq. 2.
+
+    Examples:
+        >>> logits, labels = [[2, 0], [0, 2]] * 100, [0, 1, 0, 0, 0, 1, 1, 1] * 25
+        >>> calibrators.fit(logits, labels, "dirichlet")([[2, 0]]).round(3)
+        array([[0.75, 0.25]])
     """
 
     name: ClassVar[str] = "dirichlet"
@@ -44,7 +48,7 @@ class Dirichlet(Matrix):
     ) -> Self:
         cls.check_values(off_diagonal=off_diagonal, intercept=intercept)
         classes = logits_NC.shape[1]
-        check_seen(labels_N, classes, cls.name, UNSEEN)
+        check_classes_have_rows(labels_N, classes, cls.name, UNSEEN)
         penalty_P = odir(len(logits_NC), classes, off_diagonal, intercept)
         problem = Multinomial(log_softmax(logits_NC.astype(np.float64, copy=False)), labels_N, "full", penalty_P)
         problem.start_P[:-classes] /= solve_nll(Rows(logits_NC, labels_N))[0]
@@ -59,7 +63,7 @@ class Dirichlet(Matrix):
 
 
 def log_softmax(logits_NC: Array) -> Array:
-    """ln of the softmax, at least -708.4."""
+    """Compute ln of the softmax, at least -708.4."""
     shifted_NC: Array = logits_NC - logits_NC.max(axis=1, keepdims=True)
     shifted_NC -= np.log(np.exp(shifted_NC).sum(axis=1, keepdims=True))
     np.maximum(shifted_NC, LEAST, out=shifted_NC)

@@ -11,45 +11,55 @@ import numpy as np
 import numpy.typing as npt
 
 from trueodds.calibrators.base import Calibrator, Labels, Logits, frozen_array, row_blocks
-from trueodds.calibrators.checks import Check, Choice, Number
+from trueodds.calibrators.checks import Number, OneOf, OptionCheck
 from trueodds.calibrators.fitting.newton import minimise
 from trueodds.calibrators.temperature import SHRINKAGE, Bound, Temperature, bound_notes, check_temperature
 from trueodds.sums.inputs import Array, softmax
 from trueodds.sums.losses import SMALLEST_PROBABILITY
 
 LEAST_WEIGHT = 1e-9
-"""Where the search ends; what stays there becomes 0. At 0 itself a row that only this member allows has an NLL of 708,
-too little among 20,000 rows for the search to shun, and a slope of 1e300 that no Newton step comes back from."""
+"""Lower bound of a weight during the fit; weights at the bound are set to 0.
+
+Optimising at 0 itself breaks down. A row that only this member allows would have an NLL of 708, too little among 20,000
+rows for the search to avoid, and a slope of 1e300, from which no Newton step returns.
+"""
 NEGLIGIBLE = 1e-6
-"""With less weight than this on the two softmaxes, rounding may make ties of their order."""
+"""With less weight than this on the two softmaxes, rounding may turn their order into ties."""
 
 
 @dataclass(frozen=True, eq=False)
 class EnsembleTemperature(Calibrator):
-    """p = w_1 softmax(z / T) + w_2 softmax(z) + w_3 / C, weights >= 0 with sum 1 (Zhang et al. 2020, eq. 11).
+    """Ensemble temperature scaling, p = w_1 softmax(z / T) + w_2 softmax(z) + w_3 / C with weights >= 0 and sum 1.
 
-    First T, by the objective alone ("nll", the default, or "brier", which their code uses), then the weights by the
-    same one: a convex problem, solved exactly. `shrinkage` (2) of "nll" is that of `temperature`, and as many
-    pseudo-rows drawn from softmax(z): -shrinkage ln w_2 is added to the NLL of all rows, a Dirichlet prior on w. 0 is
-    the paper's formula.
+    T is fitted first, by the objective alone, then the weights by the same objective. The latter is a convex problem
+    and solved exactly. Options of `fit`:
 
-    The order of the classes stays, except that w_3 = 1 makes them equal: where nothing is better than the uniform
+    - objective: "nll" (default) or "brier", which the authors' code uses.
+    - shrinkage: Number of wrong pseudo-rows in the prior of "nll" (2), as in `Temperature`. As many pseudo-rows are
+      drawn from softmax(z): -shrinkage ln w_2 is added to the NLL of all rows, a Dirichlet prior on w. 0 is the paper's
+      formula.
+
+    The order of the classes never changes, except that w_3 = 1 makes them equal. If nothing is better than the uniform
     distribution, `keeps_argmax` is false.
 
-    >>> logits, labels = [[2, 0], [0, 2]] * 100, [0, 1, 0, 0, 0, 1, 1, 1] * 25
-    >>> calibrators.fit(logits, labels, "ensemble_temperature")([[2, 0]]).round(3)
-    array([[0.757, 0.243]])
+    References:
+        Zhang, Kailkhura and Han 2020, Mix-n-Match, eq. 11.
+
+    Examples:
+        >>> logits, labels = [[2, 0], [0, 2]] * 100, [0, 1, 0, 0, 0, 1, 1, 1] * 25
+        >>> calibrators.fit(logits, labels, "ensemble_temperature")([[2, 0]]).round(3)
+        array([[0.757, 0.243]])
     """
 
     name: ClassVar[str] = "ensemble_temperature"
-    held: ClassVar[bool] = True
-    checks: ClassVar[Mapping[str, Check]] = {"objective": Choice(("nll", "brier")), "shrinkage": Number(0.0, 1e6)}
+    is_regularised: ClassVar[bool] = True
+    checks: ClassVar[Mapping[str, OptionCheck]] = {"objective": OneOf(("nll", "brier")), "shrinkage": Number(0.0, 1e6)}
     readers: ClassVar[Mapping[str, tuple[str, ...]]] = {"shrinkage": ("nll",)}
 
     temperature: float
     weight_3: npt.ArrayLike
     bound: Bound = None
-    """The end of its range at which T stopped."""
+    """End of its range at which T stopped."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -87,7 +97,7 @@ class EnsembleTemperature(Calibrator):
             weight_3 = np.where(weight_3 <= LEAST_WEIGHT, 0.0, weight_3)
         return cls(temperature, weight_3 / weight_3.sum(), tempered.bound)
 
-    def _faults(self) -> list[str]:
+    def _fit_warnings(self) -> list[str]:
         return bound_notes(self.temperature, self.bound, "objective")
 
     def _apply(self, logits_NC: Array) -> Array:
@@ -99,7 +109,7 @@ class EnsembleTemperature(Calibrator):
 
 
 def _members(logits_NC: Logits, labels_N: Labels, temperature: float) -> tuple[Array, Array]:
-    """(true-class probability of each member, N x 3; mean products of the members' rows, 3 x 3)."""
+    """Return the true-class probability of each member (N x 3), and the mean products of the members' rows (3 x 3)."""
     rows, classes = logits_NC.shape
     true_N3, gram_33 = np.full((rows, 3), 1 / classes), np.full((3, 3), 1 / classes)
     gram_33[:2, :2] = 0.0
@@ -114,7 +124,7 @@ def _members(logits_NC: Logits, labels_N: Labels, temperature: float) -> tuple[A
 
 
 def _least_squares(gram_33: Array, true_3: Array) -> Array:
-    """The w of the simplex with least w G w - 2 w t: the best stationary point over its seven faces."""
+    """Return the w of the simplex with the least w G w - 2 w t: the best stationary point of its seven faces."""
     best, least = np.zeros(3), np.inf
     for size in (1, 2, 3):
         for face in map(list, combinations(range(3), size)):
@@ -130,8 +140,10 @@ def _least_squares(gram_33: Array, true_3: Array) -> Array:
 
 
 class _Mixture:
-    """-mean ln(w . p_n) - s ln w_2 + (1 + s) sum w over w >= 0, s = shrinkage / N: its minimum has sum w = 1 by itself,
-    so no constraint is needed."""
+    """The loss -mean ln(w . p_n) - s ln w_2 + (1 + s) sum w over w >= 0, with s = shrinkage / N.
+
+    Its minimum has sum w = 1 by itself, so no constraint is needed.
+    """
 
     def __init__(self, true_N3: Array, shrinkage: float) -> None:
         self._true_N3, self._pull_3 = true_N3, np.array([0.0, shrinkage / len(true_N3), 0.0])
@@ -140,7 +152,7 @@ class _Mixture:
     def value_and_gradient(self, theta_P: Array) -> tuple[float, Array]:
         chance_N = np.maximum(self._true_N3 @ theta_P, SMALLEST_PROBABILITY)
         share_N3 = self._true_N3 / chance_N[:, None]
-        # the members' rows may be too few, or too alike, for full rank
+        # 1e-9 on the diagonal: too few or too similar rows do not give full rank
         self._hessian_33 = share_N3.T @ share_N3 / len(chance_N) + np.diag(1e-9 + self._pull_3 / theta_P**2)
         total = 1 + self._pull_3.sum()
         loss = total * theta_P.sum() - np.log(chance_N).mean() - self._pull_3 @ np.log(theta_P)

@@ -1,4 +1,4 @@
-"""Judges fits by rows that they did not see: folds, their NLL, warnings on overfitting and on the logits' scale."""
+"""Warnings from rows that a fit has not seen: overfitting, and logits on an unsuitable scale."""
 
 from __future__ import annotations
 
@@ -16,21 +16,24 @@ from trueodds.sums.losses import nll_of
 
 FOLDS = 5
 PLENTY = 20
-"""Rows per parameter from which on no fit is checked."""
+"""Rows per parameter from which fits are not checked."""
 SCARCE = 5
-"""Rows per free parameter below which a fit is always warned of."""
+"""Rows per free parameter below which there is always a warning."""
 TRIMMED = 0.1
 """Share of the differences at each end that a trimmed mean leaves out."""
 JUDGED = 1000
-"""Held-out rows that are enough for the check: from five times as many on it costs one fit on four fifths."""
+"""Number of held-out rows that is enough for the check.
+
+With at least five times as many rows, the check costs one fit on four fifths.
+"""
 SOFTMAX_SCALE = 1 / 3, 3.0
-"""Temperatures of logits that the plain softmax, which most calibrators read, still resolves."""
+"""Smallest and largest temperature of logits that the plain softmax, which most calibrators use, still resolves."""
 BEHIND = 0.01
-"""Nats a row behind temperature scaling that are worth a warning."""
+"""Nats per row behind temperature scaling from which there is a warning."""
 
 
-def stratified(labels_N: Labels, folds: int) -> Labels:
-    """Each row's fold: the rows in the order of their class, dealt round."""
+def stratified_folds(labels_N: Labels, folds: int) -> Labels:
+    """Assign each row to a fold: rows in the order of their class are dealt out in turn."""
     fold_N = np.empty_like(labels_N)
     fold_N[np.argsort(labels_N, kind="stable")] = np.arange(len(labels_N)) % folds
     return fold_N
@@ -43,13 +46,13 @@ def nll_without(
     labels_N: Labels,
     inside_N: np.typing.NDArray[np.bool_],
 ) -> Array:
-    """-ln p_y of the rows inside, by the fit on the others."""
+    """Compute -ln p_y of the rows inside, with the fit on the other rows."""
     calibrator = kind.fit(logits_NC[~inside_N], labels_N[~inside_N], **options)
     return calibrated_nll(calibrator, logits_NC[inside_N], labels_N[inside_N])
 
 
 def calibrated_nll(calibrator: Calibrator, logits_NC: Logits, labels_N: np.typing.NDArray[np.integer]) -> Array:
-    """-ln p_y of every row, in nats."""
+    """Compute -ln p_y of every row, in nats."""
     nll_N = np.empty(len(labels_N))
     for block in row_blocks(*logits_NC.shape):
         labels = labels_N[block]
@@ -60,14 +63,15 @@ def calibrated_nll(calibrator: Calibrator, logits_NC: Logits, labels_N: np.typin
 def overfitting(
     calibrator: Calibrator, options: Mapping[str, Any], logits_NC: Logits, labels_N: Labels
 ) -> tuple[str, ...]:
-    """A warning where fits on four fifths of the rows do worse on the last fifth than no calibration (`is_worse`), or
-    where there are fewer than five rows for each free parameter, whatever the last fifths say.
+    """Return a warning if the calibrator overfits or has too few rows per free parameter.
 
-    Only fits with fewer than 20 rows per parameter are checked, and none whose parameters a prior holds.
+    It overfits if fits on four fifths of the rows do worse on the last fifth than no calibration (`is_worse`). Fewer
+    than five rows per free parameter always give a warning. Only fits with fewer than 20 rows per parameter are
+    checked, and none whose parameters a prior regularises.
     """
     rows = len(labels_N)
     scarce = rows < SCARCE * calibrator.free_parameters
-    if calibrator.held or (not scarce and (rows < FOLDS or rows >= PLENTY * calibrator.parameters)):
+    if calibrator.is_regularised or (not scarce and (rows < FOLDS or rows >= PLENTY * calibrator.parameters)):
         return ()
     after_N, before_N = _beside(calibrator, options, Identity, logits_NC, labels_N)
     if is_worse(after_N - before_N):
@@ -80,17 +84,18 @@ def overfitting(
         return ()
     return (
         f"The calibrator has {calibrator.free_parameters:,} free parameters for {rows:,} rows, fewer than {SCARCE} rows"
-        " for each: it may be far off on others, which so few held-out rows cannot show. Use 'temperature', or more"
-        " rows.",
+        " for each: it may be badly calibrated on other rows, which so few held-out rows cannot show. Use"
+        " 'temperature', or more rows.",
     )
 
 
 def is_worse(worse_N: Array) -> bool:
-    """Whether the mean of paired differences is above 0, by one standard error of the mean or of the trimmed mean.
+    """Return whether the mean of paired differences is above 0 by one standard error, plain or trimmed.
 
-    The trimmed mean leaves out the least and the greatest tenth; its standard error is s_w / (.8 sqrt(N)), s_w the
-    standard deviation once these tenths are drawn in to the values that are left (Tukey & McLaughlin 1963). A few rows
-    that cost a hundred nats give the plain mean a standard error as large as itself, and so hide what they show.
+    The trimmed mean leaves out the smallest and the largest tenth. Its standard error is s_w / (.8 sqrt(N)), where s_w
+    is the standard deviation after these tenths are replaced by the nearest remaining values (Tukey & McLaughlin 1963).
+    A few rows that cost a hundred nats give the plain mean a standard error as large as itself, and so hide a real
+    difference.
     """
     if not len(worse_N) or worse_N.mean() <= 0:
         return False
@@ -104,12 +109,12 @@ def is_worse(worse_N: Array) -> bool:
 def out_of_scale(
     calibrator: Calibrator, options: Mapping[str, Any], logits_NC: Logits, labels_N: Labels
 ) -> tuple[str, ...]:
-    """A warning where the logits' size is beyond what a calibrator copes with.
+    """Return a warning if the scale of the logits is unsuitable for the calibrator.
 
-    Published calibrators read softmax(z), or are penalised in its units. They are made for logits whose temperature is
-    about 1. The warning needs a temperature outside [1/3, 3], and an NLL behind temperature scaling's on rows that
-    neither fit has seen: by .01 nats and by two standard errors of the paired differences. At most `WARM` values are
-    read, of evenly spaced rows. `identity` has no fit to warn of.
+    Published calibrators use softmax(z), or have a penalty in its units. They are designed for logits with a
+    temperature near 1. The warning needs a temperature outside [1/3, 3]. It also needs an NLL that is higher than that
+    of temperature scaling on rows that neither fit has seen, by .01 nats and by two standard errors of the paired
+    differences. At most `WARM` values are read, from evenly spaced rows. `identity` has no fit and no warning.
     """
     if isinstance(calibrator, Identity):
         return ()
@@ -132,9 +137,11 @@ def out_of_scale(
 def _beside(
     calibrator: Calibrator, options: Mapping[str, Any], other: type[Calibrator], logits_NC: Logits, labels_N: Labels
 ) -> tuple[Array, Array]:
-    """-ln p_y of 1,000 rows or more, by fits like this one and by another kind's, each on the other four fifths; empty
-    where no such fit is determined."""
-    fold_N = stratified(labels_N, FOLDS)
+    """Compute -ln p_y of at least 1,000 rows, by fits of this calibrator and of another kind on the other four fifths.
+
+    The arrays are empty if the rows determine no such fit.
+    """
+    fold_N = stratified_folds(labels_N, FOLDS)
     own, others = [np.empty(0)], [np.empty(0)]
     for fold in range(min(FOLDS, -(-FOLDS * JUDGED // len(labels_N)))):
         inside_N = fold_N == fold

@@ -1,4 +1,4 @@
-"""No calibration: the softmax of the logits as they are."""
+"""No calibration: the softmax of the logits."""
 
 from __future__ import annotations
 
@@ -13,15 +13,16 @@ from trueodds.sums.inputs import Array, softmax
 
 @dataclass(frozen=True, eq=False)
 class Identity(Calibrator):
-    """p = softmax(z).
+    """The uncalibrated softmax, p = softmax(z).
 
-    >>> logits, labels = [[2, 0], [0, 2]] * 100, [0, 1, 0, 0, 0, 1, 1, 1] * 25
-    >>> calibrators.fit(logits, labels, "identity")([[2, 0]]).round(3)
-    array([[0.881, 0.119]])
+    Examples:
+        >>> logits, labels = [[2, 0], [0, 2]] * 100, [0, 1, 0, 0, 0, 1, 1, 1] * 25
+        >>> calibrators.fit(logits, labels, "identity")([[2, 0]]).round(3)
+        array([[0.881, 0.119]])
     """
 
     name: ClassVar[str] = "identity"
-    held: ClassVar[bool] = True
+    is_regularised: ClassVar[bool] = True
 
     @property
     def keeps_argmax(self) -> bool:
@@ -37,5 +38,5 @@ class Identity(Calibrator):
     def affine(self, classes: int) -> tuple[Array, Array]:
         return np.eye(classes), np.zeros(classes)
 
-    def _compared(self, logits_NC: Logits, labels_N: Labels) -> tuple[str, ...]:
+    def _row_warnings(self, logits_NC: Logits, labels_N: Labels) -> tuple[str, ...]:
         return ()

@@ -10,7 +10,7 @@ from typing import Any
 import numpy.typing as npt
 
 from trueodds.calibrators.affine import BiasCorrectedTemperature, Matrix, Vector
-from trueodds.calibrators.base import Calibrator, Labels, Logits, checked_fit_data
+from trueodds.calibrators.base import Calibrator, Labels, Logits, check_fit_data
 from trueodds.calibrators.curve import StructuredCurve, TemperatureCurve
 from trueodds.calibrators.dirichlet import Dirichlet
 from trueodds.calibrators.ensemble import EnsembleTemperature
@@ -50,22 +50,32 @@ _BY_NAME: dict[str, type[Calibrator]] = {c.name: c for c in _CLASSES}
 
 
 def names() -> list[str]:
-    """The names `fit` knows: from no parameter over few to many, then those that bin or smooth one score.
+    """List the calibrator names that `fit` accepts.
 
-    >>> calibrators.names()[:3]
-    ['identity', 'temperature', 'ensemble_temperature']
+    They are ordered from no parameter over few to many, followed by those that bin or smooth one score.
+
+    Returns:
+        The names.
+
+    Examples:
+        >>> calibrators.names()[:3]
+        ['identity', 'temperature', 'ensemble_temperature']
     """
     return list(_BY_NAME)
 
 
 def get(name: str) -> type[Calibrator]:
-    """The calibrator's class.
+    """Return a calibrator's class.
+
+    Args:
+        name: Name of the calibrator.
 
     Raises:
-        ConfigError: an unknown name; the message lists the names and the nearest.
+        ConfigError: The name is unknown. The message lists the names and the nearest one.
 
-    >>> calibrators.get("platt").__name__
-    'Platt'
+    Examples:
+        >>> calibrators.get("platt").__name__
+        'Platt'
     """
     if name not in _BY_NAME:
         raise unknown("calibrator", name, _BY_NAME)
@@ -73,25 +83,30 @@ def get(name: str) -> type[Calibrator]:
 
 
 def options(name: str) -> dict[str, Any]:
-    """The keyword options of `fit` for this calibrator, with their defaults.
+    """Return the keyword options of `fit` for a calibrator, with their defaults.
+
+    Args:
+        name: Name of the calibrator.
 
     Raises:
-        ConfigError: an unknown name.
+        ConfigError: The name is unknown.
 
-    >>> calibrators.options("histogram")
-    {'form': 'top_label', 'binning': 'width', 'bins': 15}
+    Examples:
+        >>> calibrators.options("histogram")
+        {'form': 'top_label', 'binning': 'width', 'bins': 15}
     """
     parameters = inspect.signature(get(name).fit).parameters.values()
     return {p.name: p.default for p in parameters if p.kind is p.KEYWORD_ONLY}
 
 
 def check_options(name: str, values: Mapping[str, object]) -> None:
-    """Refuses options that this calibrator's fit does not have, values that it does not take, and options that its
-    objective does not read (at their defaults they pass: nobody expects these to change anything).
+    """Check options and their values for a calibrator.
+
+    An option that the objective does not use is refused, unless it has its default value.
 
     Raises:
-        ConfigError: an unknown calibrator or option; it names the nearest.
-        ValueError: a value, or an option that would change nothing.
+        ConfigError: The calibrator or an option is unknown. The message names the nearest one.
+        ValueError: A value is not allowed, or an option would change nothing.
     """
     kind, defaults = get(name), options(name)
     for option in values:
@@ -109,37 +124,44 @@ def check_options(name: str, values: Mapping[str, object]) -> None:
 
 
 def fit_by_name(name: str, logits_NC: npt.ArrayLike, labels_N: npt.ArrayLike, **options: Any) -> Calibrator:
-    """The named calibrator, fitted; the work of `trueodds.calibrators.fit`, which documents it."""
+    """Fit the named calibrator. This is the work of `trueodds.calibrators.fit`, which documents it."""
     kind = get(name)
     check_options(name, options)
-    logits, labels = checked_fit_data(logits_NC, labels_N)
+    logits, labels = check_fit_data(logits_NC, labels_N)
     return with_warnings(kind.fit(logits, labels, **options), options, logits, labels)
 
 
 def with_warnings(
     calibrator: Calibrator, options: Mapping[str, Any], logits_NC: Logits, labels_N: Labels
 ) -> Calibrator:
-    """The calibrator of these rows, with what is wrong with it."""
+    """Return the calibrator with the warnings that these rows give."""
     warnings = (
-        *calibrator._compared(logits_NC, labels_N),
+        *calibrator._row_warnings(logits_NC, labels_N),
         *overfitting(calibrator, options, logits_NC, labels_N),
         *out_of_scale(calibrator, options, logits_NC, labels_N),
-        *calibrator._faults(),
+        *calibrator._fit_warnings(),
     )
     return replace(calibrator, warnings=warnings)
 
 
 def from_json(tree: dict[str, Any]) -> Calibrator:
-    """The calibrator that `to_json` wrote.
+    """Restore the calibrator that `to_json` wrote.
+
+    Args:
+        tree: The JSON object.
+
+    Returns:
+        The calibrator.
 
     Raises:
-        ValueError: no or unknown `calibrator` name, or fields that the calibrator does not have.
+        ValueError: The key `calibrator` is missing or its name unknown, or the calibrator does not have these fields.
 
-    >>> calibrators.from_json({"calibrator": "temperature", "temperature": 2.0})([[2, 0]]).round(3)
-    array([[0.731, 0.269]])
+    Examples:
+        >>> calibrators.from_json({"calibrator": "temperature", "temperature": 2.0})([[2, 0]]).round(3)
+        array([[0.731, 0.269]])
     """
     if not isinstance(tree, dict):
-        raise ValueError(f"a calibrator is a JSON object with the key 'calibrator', not {tree!r}")
+        raise ValueError(f"a calibrator is {tree!r}; allowed is a JSON object with the key 'calibrator'")
     fields = dict(tree)
     calibrator = get(str(fields.pop("calibrator", None)))
     try:

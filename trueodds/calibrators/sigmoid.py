@@ -12,7 +12,7 @@ import numpy.typing as npt
 from scipy.special import expit
 
 from trueodds.calibrators.affine import UNSEEN, slope_notes
-from trueodds.calibrators.base import Calibrator, Labels, Logits, check_seen, frozen_array
+from trueodds.calibrators.base import Calibrator, Labels, Logits, check_classes_have_rows, frozen_array
 from trueodds.calibrators.dirichlet import LEAST
 from trueodds.calibrators.fitting.newton import minimise
 from trueodds.calibrators.fitting.objectives import Rows
@@ -22,7 +22,7 @@ from trueodds.sums.inputs import Array, softmax
 
 @dataclass(frozen=True, eq=False)
 class Sigmoids(Calibrator):
-    """p_k = sigma(slope_k . features_k + offset_k), each class against the rest, divided by the row's sum."""
+    """Base of p_k = sigma(slope_k . features_k + offset_k), each class against the rest, divided by the row's sum."""
 
     offset_C: npt.ArrayLike
     steepest: float | None = field(default=None, kw_only=True)
@@ -30,16 +30,16 @@ class Sigmoids(Calibrator):
 
     @abstractmethod
     def _slopes(self) -> list[Array]:
-        """A slope per class for each feature, none negative."""
+        """Return for each feature one slope per class, none negative."""
 
     @abstractmethod
     def _features(self, log_NC: Array, log_rest_NC: Array) -> list[Array]:
-        """From ln q_k and ln(1 - q_k), each N x C, the features."""
+        """Compute the features from ln q_k and ln(1 - q_k), each N x C."""
 
     @staticmethod
     @abstractmethod
     def targets(hit_N: npt.NDArray[np.bool_]) -> Array:
-        """Targets of a class's curve, for its own rows and for the rest."""
+        """Return the targets of a class's curve, for its own rows and for the rest."""
 
     @property
     def keeps_argmax(self) -> bool:
@@ -51,24 +51,24 @@ class Sigmoids(Calibrator):
 
     @property
     def at_bound(self) -> bool:
-        return bool(self._faults())
+        return bool(self._fit_warnings())
 
-    def _faults(self) -> list[str]:
+    def _fit_warnings(self) -> list[str]:
         return slope_notes(np.max(self._slopes(), axis=0), self.steepest)
 
     def _apply(self, logits_NC: Array) -> Array:
         eta_NC = np.broadcast_to(np.asarray(self.offset_C), logits_NC.shape)
         for slope_C, feature_NC in zip(self._slopes(), self._features(*log_pair(logits_NC)), strict=True):
             eta_NC = eta_NC + slope_C * feature_NC
-        return softmax(-np.logaddexp(0.0, -eta_NC))  # exp(log sigma) over its sum, which cannot underflow as a whole
+        return softmax(-np.logaddexp(0.0, -eta_NC))  # exp(log sigma) over its sum, which cannot underflow to 0
 
     @classmethod
     def _solve(cls, features: Sequence[Array], labels_N: Labels, steepest: float) -> Array:
-        """(features + 1) x C, of features N x C: slopes, then offsets."""
+        """Fit slopes and offsets on features N x C. The result is (features + 1) x C: slopes, then offsets."""
         fitted = []
         for k in range(features[0].shape[1]):
             x_FN = np.stack([f[:, k] for f in features])
-            # Standard scores: offset and slopes then hardly interact, whatever the logits' size
+            # Standardised features: offset and slopes then hardly interact, whatever the logits' size
             mean_F, spread_F = x_FN.mean(axis=1), x_FN.std(axis=1)
             spread_F[spread_F < 1e-12 * (1 + np.abs(mean_F))] = 1.0
             x_FN = np.vstack([(x_FN - mean_F[:, None]) / spread_F[:, None], np.ones(len(labels_N))])
@@ -81,7 +81,7 @@ class Sigmoids(Calibrator):
 
 
 class Logistic:
-    """mean_n [ln(1 + exp eta_n) - t_n eta_n], eta = x . theta."""
+    """The logistic loss mean_n [ln(1 + exp eta_n) - t_n eta_n] with eta = x . theta."""
 
     def __init__(self, x_FN: Array, target_N: Array) -> None:
         self._x_FN, self._target_N = x_FN, target_N
@@ -104,16 +104,21 @@ class Logistic:
 
 @dataclass(frozen=True, eq=False)
 class Platt(Sigmoids):
-    """p_k ~ sigma(a_k s_k + b_k), s_k = ln q_k - ln(1 - q_k) the log-odds of class k (Platt 1999).
+    """Platt scaling, p_k ~ sigma(a_k s_k + b_k), where s_k = ln q_k - ln(1 - q_k) are the log-odds of class k.
 
-    Platt's targets (n+ + 1) / (n+ + 2) and 1 / (n- + 2) in place of 1 and 0 keep the optimum finite. Slopes lie in
-    [0, 1 / the least T of `temperature`]. More than two classes: each against the rest, then normalised (Zadrozny &
-    Elkan 2002); for two the curves are mirror images, and this is Platt's method itself, affine:
-    softmax(a z + (b / 2) (-1, 1)).
+    Platt's targets (n+ + 1) / (n+ + 2) and 1 / (n- + 2), instead of 1 and 0, keep the optimum finite. Slopes lie in [0,
+    1 / the least T of `Temperature`]. With more than two classes, each is fitted against the rest, then normalised.
+    With two classes the curves are mirror images. Then this is Platt's method itself, and affine: softmax(a z + (b / 2)
+    (-1, 1)).
 
-    >>> logits, labels = [[2, 0], [0, 2]] * 100, [0, 1, 0, 0, 0, 1, 1, 1] * 25
-    >>> calibrators.fit(logits, labels, "platt")([[2, 0]]).round(3)
-    array([[0.745, 0.255]])
+    References:
+        Platt 1999, Probabilistic outputs for support vector machines. Zadrozny and Elkan 2002, Transforming classifier
+        scores into accurate multiclass probability estimates.
+
+    Examples:
+        >>> logits, labels = [[2, 0], [0, 2]] * 100, [0, 1, 0, 0, 0, 1, 1, 1] * 25
+        >>> calibrators.fit(logits, labels, "platt")([[2, 0]]).round(3)
+        array([[0.745, 0.255]])
     """
 
     name: ClassVar[str] = "platt"
@@ -127,7 +132,7 @@ class Platt(Sigmoids):
 
     @classmethod
     def fit(cls, logits_NC: Logits, labels_N: Labels) -> Self:
-        check_seen(labels_N, logits_NC.shape[1], cls.name, UNSEEN)
+        check_classes_have_rows(labels_N, logits_NC.shape[1], cls.name, UNSEEN)
         steepest = limit(logits_NC, labels_N)
         slope_C, offset_C = cls._solve([log_odds(logits_NC)], labels_N, steepest)
         return cls(offset_C, slope_C, steepest=steepest)
@@ -153,23 +158,27 @@ class Platt(Sigmoids):
 
 @dataclass(frozen=True, eq=False)
 class Beta(Sigmoids):
-    """p_k ~ sigma(a_k ln q_k - b_k ln(1 - q_k) + c_k), a, b >= 0 (Kull, Silva Filho & Flach 2017, eq. 7).
+    """Beta calibration, p_k ~ sigma(a_k ln q_k - b_k ln(1 - q_k) + c_k) with a, b >= 0.
 
-    Each class against the rest, then normalised: that fits the whole vector of probabilities, and for two classes it is
-    the paper's method itself (the curves are mirror images). The upper limit of `platt` stands in for infinity on
-    separable rows.
+    Each class is fitted against the rest, then normalised, which fits the whole vector of probabilities. With two
+    classes this is the paper's method itself, because the curves are mirror images. On separable rows the upper limit
+    of `Platt` takes the place of infinity.
 
-    >>> logits, labels = [[2, 0], [0, 2]] * 100, [0, 1, 0, 0, 0, 1, 1, 1] * 25
-    >>> calibrators.fit(logits, labels, "beta")([[2, 0]]).round(3)
-    array([[0.75, 0.25]])
+    References:
+        Kull, Silva Filho and Flach 2017, Beta calibration, eq. 7.
+
+    Examples:
+        >>> logits, labels = [[2, 0], [0, 2]] * 100, [0, 1, 0, 0, 0, 1, 1, 1] * 25
+        >>> calibrators.fit(logits, labels, "beta")([[2, 0]]).round(3)
+        array([[0.75, 0.25]])
     """
 
     name: ClassVar[str] = "beta"
 
     hit_C: npt.ArrayLike
-    """a: the slope in ln q."""
+    """a, the slope in ln q."""
     miss_C: npt.ArrayLike
-    """b: the slope in -ln(1 - q)."""
+    """b, the slope in -ln(1 - q)."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -179,7 +188,7 @@ class Beta(Sigmoids):
 
     @classmethod
     def fit(cls, logits_NC: Logits, labels_N: Labels) -> Self:
-        check_seen(labels_N, logits_NC.shape[1], cls.name, UNSEEN)
+        check_classes_have_rows(labels_N, logits_NC.shape[1], cls.name, UNSEEN)
         if logits_NC.shape[1] == 1:
             return cls(np.zeros(1), np.ones(1), np.ones(1))
         log_NC, log_rest_NC = log_pair(logits_NC.astype(np.float64, copy=False))
@@ -200,26 +209,29 @@ class Beta(Sigmoids):
 
 @dataclass(frozen=True, eq=False)
 class Quadratic(Sigmoids):
-    """p_k ~ sigma(a_k s_k^2 + b_k s_k + c_k), s_k the log-odds of class k, a curve that never falls.
+    """Quadratic scaling, p_k ~ sigma(a_k s_k^2 + b_k s_k + c_k), a curve that never falls.
 
-    Quadratic scaling as in binary benchmarks is the logistic regression on s and s^2, which may turn round and rank
-    answers anew. Here its slope 2 a s + b lies within the limits of `platt` over the log-odds of the fitted rows, from
-    `low_C` to `high_C`; beyond them the curve goes on straight. Where the unrestricted optimum does not turn round, the
-    two are equal. a = 0 is `platt` with targets 0 and 1. More than two classes: each against the rest, then normalised;
-    for two the curves are mirror images.
+    s_k are the log-odds of class k.
 
-    >>> logits, labels = [[2, 0], [0, 2]] * 100, [0, 1, 0, 0, 0, 1, 1, 1] * 25
-    >>> calibrators.fit(logits, labels, "quadratic")([[2, 0]]).round(3)
-    array([[0.75, 0.25]])
+    In binary benchmarks, quadratic scaling is the logistic regression on s and s^2. It may turn round and change the
+    ranking of answers. Here its slope 2 a s + b stays within the limits of `Platt` over the log-odds of the fitted
+    rows, from `low_C` to `high_C`. Beyond them the curve continues as a straight line. If the unrestricted optimum does
+    not turn round, both are equal. a = 0 is `Platt` with targets 0 and 1. With more than two classes, each is fitted
+    against the rest, then normalised. With two classes the curves are mirror images.
+
+    Examples:
+        >>> logits, labels = [[2, 0], [0, 2]] * 100, [0, 1, 0, 0, 0, 1, 1, 1] * 25
+        >>> calibrators.fit(logits, labels, "quadratic")([[2, 0]]).round(3)
+        array([[0.75, 0.25]])
     """
 
     name: ClassVar[str] = "quadratic"
 
     low_C: npt.ArrayLike
-    """The least log-odds of the fit."""
+    """Smallest log-odds of the fit."""
     high_C: npt.ArrayLike
     low_slope_C: npt.ArrayLike
-    """2 a s + b at `low_C`."""
+    """Slope 2 a s + b at `low_C`."""
     high_slope_C: npt.ArrayLike
 
     def __post_init__(self) -> None:
@@ -234,7 +246,7 @@ class Quadratic(Sigmoids):
 
     @classmethod
     def fit(cls, logits_NC: Logits, labels_N: Labels) -> Self:
-        check_seen(labels_N, logits_NC.shape[1], cls.name, UNSEEN)
+        check_classes_have_rows(labels_N, logits_NC.shape[1], cls.name, UNSEEN)
         odds_NC = log_odds(logits_NC)
         low_C, high_C = odds_NC.min(axis=0), odds_NC.max(axis=0)
         steepest = limit(logits_NC, labels_N)
@@ -253,9 +265,9 @@ class Quadratic(Sigmoids):
 
 
 def _ramps(odds_NC: Array, low_C: Array, high_C: Array) -> list[Array]:
-    """Two curves with sum s - low; their slopes go evenly from (1, 0) at low to (0, 1) at high, and stay beyond.
+    """Return two curves with sum s - low. Their slopes go evenly from (1, 0) at low to (0, 1) at high, and stay beyond.
 
-    Their combinations with weights >= 0 are the quadratics of s that do not fall between the two.
+    Their combinations with weights >= 0 are the quadratics of s that do not fall between low and high.
     """
     inside_NC = np.clip(odds_NC, low_C, high_C) - low_C
     square_NC = np.divide(inside_NC**2, 2 * (high_C - low_C), out=np.zeros_like(inside_NC), where=high_C > low_C)
@@ -264,20 +276,23 @@ def _ramps(odds_NC: Array, low_C: Array, high_C: Array) -> list[Array]:
 
 
 def limit(logits_NC: Logits, labels_N: Labels) -> float:
-    """Upper limit of a slope, the temperature's lower one turned over: separable rows would drive it to infinity."""
+    """Return the upper limit of a slope, the reciprocal of the lowest temperature.
+
+    On separable rows a slope would grow without limit.
+    """
     return 1 / range_of(Rows(logits_NC, labels_N))[0]
 
 
 def log_odds(logits_NC: Logits) -> Array:
-    """ln q - ln(1 - q) of the softmax, N x C."""
+    """Compute ln q - ln(1 - q) of the softmax, N x C."""
     log_NC, log_rest_NC = log_pair(logits_NC.astype(np.float64, copy=False))
     return log_NC - log_rest_NC
 
 
 def log_pair(logits_NC: Array) -> tuple[Array, Array]:
-    """(ln q, ln(1 - q)) of the softmax, each at least -708.4 (2.2e-308).
+    """Compute ln q and ln(1 - q) of the softmax, each at least -708.4 (2.2e-308).
 
-    1 - q of the top class is the sum of the others: subtracting would leave nothing of it once q is 1 - 1e-17.
+    For the top class 1 - q is the sum of the others, because a subtraction would lose all digits once q is 1 - 1e-17.
     """
     rows, top_N = np.arange(len(logits_NC)), logits_NC.argmax(axis=1)
     log_NC = logits_NC - logits_NC[rows, top_N][:, None]

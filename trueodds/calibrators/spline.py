@@ -10,37 +10,42 @@ import numpy as np
 from scipy.interpolate import CubicSpline
 
 from trueodds.calibrators.base import Labels, Logits
-from trueodds.calibrators.checks import Check, Choice, Number
-from trueodds.calibrators.scores import Curves, columns, curves
+from trueodds.calibrators.checks import Number, OneOf, OptionCheck
+from trueodds.calibrators.score_curves import ScoreCurves, columns, curve_fields
 from trueodds.sums.inputs import Array
 
 STORED = 1024
-"""Most points of the fitted curve that are kept; between them it is linear."""
+"""Largest number of points of the fitted curve that are stored; between them it is linear."""
 LEAST = 1e-300
-"""Least score: between smaller ones a slope leaves the range of float64."""
+"""Smallest score; between smaller ones a slope leaves the range of float64."""
 
 
 @dataclass(frozen=True, eq=False)
-class Spline(Curves):
-    """f(c) = c + h'(t(c)), h the natural cubic spline with `pieces` (6) equidistant knots that is nearest, in least
-    squares, to the cumulative gap H(t) = sum over the lowest t N scores of (hit - score) / N (Gupta et al. 2021,
-    section 4; their code's knots, ends and percentiles 0 .. 1).
+class Spline(ScoreCurves):
+    """Spline calibration, f(c) = c + h'(t(c)).
 
-    t(c) is the rank of c among the fitted scores; equal scores take their mean, and their hits are spread evenly over
-    them, so that the order of the rows says nothing. f is linear between fitted scores (at
-    most 1,024 of them are stored), constant beyond, and clipped to [0, 1]. Nothing makes it rise: a note says where it
-    does not.
+    h is the natural cubic spline with `pieces` equidistant knots that is nearest, in least squares, to the cumulative
+    gap H(t), the sum over the lowest t N scores of (hit - score) / N. Knots, ends and percentiles 0 .. 1 are those of
+    the authors' code. t(c) is the rank of c among the fitted scores. Equal scores take their mean rank, and their hits
+    are spread evenly over them, so that the order of the rows has no effect. f is linear between fitted scores (at most
+    1,024 of them are stored), constant beyond them, and clipped to [0, 1]. It may fall somewhere; a note then reports
+    this. Options of `fit`:
 
-    form "top_label" (default) for the confidence, or "one_vs_rest" for every class.
+    - form: "top_label" (default) for the confidence, or "one_vs_rest" for every class.
+    - pieces: Number of knots (6).
 
-    >>> logits, labels = [[2, 0], [0, 2]] * 100, [0, 1, 0, 0, 0, 1, 1, 1] * 25
-    >>> calibrators.fit(logits, labels, "spline")([[2, 0]]).round(3)
-    array([[0.751, 0.249]])
+    References:
+        Gupta et al. 2021, Calibration of neural networks using splines, section 4.
+
+    Examples:
+        >>> logits, labels = [[2, 0], [0, 2]] * 100, [0, 1, 0, 0, 0, 1, 1, 1] * 25
+        >>> calibrators.fit(logits, labels, "spline")([[2, 0]]).round(3)
+        array([[0.751, 0.249]])
     """
 
     name: ClassVar[str] = "spline"
-    checks: ClassVar[Mapping[str, Check]] = {
-        "form": Choice(("top_label", "one_vs_rest")),
+    checks: ClassVar[Mapping[str, OptionCheck]] = {
+        "form": OneOf(("top_label", "one_vs_rest")),
         "pieces": Number(3, 100, whole=True),
     }
 
@@ -63,20 +68,20 @@ class Spline(Curves):
     ) -> Self:
         cls.check_values(form=form, pieces=pieces)
         fitted = [recalibration(*pair, pieces) for pair in columns(logits_NC, labels_N, form, cls.name)]
-        return cls(form, **curves(fitted, len(logits_NC)))
+        return cls(form, **curve_fields(fitted, len(logits_NC)))
 
-    def _faults(self) -> list[str]:
+    def _fit_warnings(self) -> list[str]:
         falling = sum(bool((np.diff(np.asarray(values)) < 0).any()) for values in self.values)
         if not falling:
             return []
         which = (
             f"{falling} of {len(self.values)} fitted curves fall" if len(self.values) > 1 else "The fitted curve falls"
         )
-        return [f"{which} somewhere: there a higher score is given a lower probability."]
+        return [f"{which} somewhere: there a higher score gets a lower probability."]
 
 
 def recalibration(score_N: Array, hit_N: Array, pieces: int) -> tuple[Array, Array]:
-    """(scores, calibrated scores) of one curve, both ascending in the score."""
+    """Return the scores and calibrated scores of one curve, ascending in the score."""
     score_U, first_N, count_U = np.unique(np.maximum(score_N, LEAST), return_inverse=True, return_counts=True)
     sorted_N, group_N = np.repeat(score_U, count_U), np.repeat(np.arange(len(score_U)), count_U)
     share_U = np.bincount(first_N, hit_N) / count_U

@@ -1,4 +1,4 @@
-"""Temperature scaling (Guo et al. 2017, section 4.2), by the NLL solved exactly or by another objective."""
+"""Temperature scaling, fitted by the exact NLL or by another objective."""
 
 from __future__ import annotations
 
@@ -10,23 +10,28 @@ import numpy as np
 from scipy.optimize import brentq, minimize_scalar
 
 from trueodds.calibrators.base import Calibrator, Labels, Logits, row_blocks, softmax_over
-from trueodds.calibrators.checks import Check, Choice, Number, check_choice
+from trueodds.calibrators.checks import Number, OneOf, OptionCheck, check_choice
 from trueodds.calibrators.fitting import objectives
 from trueodds.sums.inputs import Array
 
 SHARPEST, FLATTEST = 1 / 200, 100.0
-"""Ends of the range of T, in units of the logits' margin and spread (`objectives.Rows.sizes`). At the lower one the
-median row's top logit leads the next one by 200 nats, which no share of errors asks for. At the upper one the softmax
-is uniform to 1%, and a larger T changes the NLL by less than 1e-4 nats."""
+"""Ends of the range of T, in units of the logits' margin and spread (`objectives.Rows.sizes`).
+
+At the lower end, the median row's top logit leads the next one by 200 nats, which no share of errors requires. At the
+upper end the softmax is uniform to 1%, and a larger T changes the NLL by less than 1e-4 nats.
+"""
 SHRINKAGE = 2.0
-"""Pseudo-errors. With 1, fits on 50 rows with 2 wrong ones expected were up to .06 nats worse than no calibration in
-200 draws (logits of two classes 1.5 times too large); benchmarks/library/selection.py measures 2."""
+"""Number of pseudo-errors in the prior.
+
+With 1, fits on 50 rows with 2 expected wrong ones were up to .06 nats worse than no calibration in 200 draws (logits of
+two classes, 1.5 times too large). benchmarks/library/selection.py measures 2.
+"""
 GRID = np.arange(1, 101) / 10
 """T = .1, .2, .. 10: the grid of the focal-calibration papers."""
 GRID_ENDS = 0.2, 10.0
-"""Temperatures of least NLL for which that grid is kept as published: below, its steps are coarser than a quarter."""
+"""Temperatures of least NLL for which the published grid is used. Below them its steps are coarser than a quarter."""
 STEPS = 54
-"""Temperatures of a scan: neighbours differ by a fifth or a quarter."""
+"""Number of temperatures of a scan. Neighbours differ by a fifth to a quarter."""
 
 Objective = Literal["nll", "brier", "ece", "adaptive_ece", "sb_ece", "sb_ece_label"]
 Bound = Literal["lower", "upper"] | None
@@ -34,44 +39,59 @@ Bound = Literal["lower", "upper"] | None
 
 @dataclass(frozen=True, eq=False)
 class Temperature(Calibrator):
-    """p = softmax(z / T), T in [m / 200, 100 d], m and d the medians over rows of max z less the next z, or mean z.
+    """Temperature scaling, p = softmax(z / T).
 
-    objective "nll" (default): sum_n -ln p_n,y + (shrinkage / e) mean_n sum_k -q_nk ln p_nk, q = softmax(z), e the share
-    of wrong rows that the net expects, mean (1 - max q), or the share seen if that is larger. The second term is the
+    T lies in [m / 200, 100 d]. m is the median over rows of max z minus the next z; d is that of max z minus mean z.
+    Options of `fit`:
+
+    - objective: "nll" (default), "brier", "ece", "adaptive_ece", "sb_ece" or "sb_ece_label".
+    - shrinkage: Number of wrong pseudo-rows in the prior of "nll" (2).
+    - bins: Number of bins of the four ECE objectives (15).
+    - softness: T of the memberships in the soft-binned objectives (.01).
+    - order: p of the soft-binned objectives (2).
+
+    `nll` minimises sum_n -ln p_n,y + (shrinkage / e) mean_n sum_k -q_nk ln p_nk with q = softmax(z). e is the
+    expected share of wrong rows, mean (1 - max q), or the observed share if that is larger. The second term is the
     conjugate prior of the exponential family softmax(beta z), beta = 1/T (Diaconis & Ylvisaker 1979, Annals of
-    Statistics 7, 269): pseudo-rows that the net labels itself, so many that `shrinkage` (2) wrong ones are expected
-    among them. It keeps rows with few or no errors from sharpening the net without end, and counts for nothing beside
-    many; shrinkage = 0 is Guo et al.'s formula. Convex in beta; with the prior's weight w = shrinkage / (e N) a row the
-    derivative is mean_n [(1 + w) E_p z_n - z_n,y - w E_q z_n], whose root is found by Newton steps kept inside a
-    bracket, to a relative 1e-12. The other objectives are published recipes, without a prior.
-    "brier": the Brier score, not convex: the best of 54 temperatures in geometric steps over the range, then the root
-    of its derivative between that one's neighbours. "ece", "adaptive_ece": the best of T = .1, .2, .. 10 by the top
-    label's ECE with equal-width or equal-count bins, the smallest T where several are best (Mukhoti et al. 2020,
-    section 4). Where the temperature of least NLL is outside [.2, 10], the grid is multiplied by the power of ten
-    below that temperature.
-    "sb_ece" and "sb_ece_label": the soft-binned ECE by bins and by rows (Karandikar et al. 2021, eqs. 11 and 12),
-    scanned and refined as "brier", to 1e-6.
+    Statistics 7, 269). It adds pseudo-rows that the net labels itself, so many that `shrinkage` wrong ones are expected
+    among them. It prevents rows with few or no errors from sharpening the net without limit, and has no effect beside
+    many errors. shrinkage = 0 is the formula of Guo et al. The problem is convex in beta. With the prior's weight w =
+    shrinkage / (e N) per row, the derivative is mean_n [(1 + w) E_p z_n - z_n,y - w E_q z_n]. Newton steps inside a
+    bracket find its root to a relative 1e-12. The other objectives are published methods without a prior.
 
-    Options of fit: `shrinkage` of "nll", `bins` (15) of the four ECE objectives, `softness` (.01; the paper's T of the
-    memberships) and `order` (2; its p) of the soft-binned ones.
+    `brier` minimises the Brier score, which is not convex. It takes the best of 54 temperatures in geometric steps
+    over the range, then the root of the derivative between its neighbours.
 
-    The fit on c z is c T, for any c > 0: exactly for "nll" without shrinkage, "brier" and the soft-binned ones, for the
-    grid where c is a power of ten. The prior's q = softmax(z) is the only term that knows the logits' size; beside N
-    rows its pull is of the order 1 / N, whatever that size.
+    `ece` and `adaptive_ece` take the best of T = .1, .2, .. 10 by the top label's ECE with equal-width or
+    equal-count bins. If several are best, the smallest T counts. If the temperature of least NLL is outside [.2, 10],
+    the grid is multiplied by the power of ten below that temperature.
 
-    Without a wrong validation row the other objectives, and the NLL without shrinkage, have no minimum (they fall for
-    ever as T -> 0); without information in the logits, none either (T -> infinity). The end of the range or grid that
-    was hit is then recorded in `bound`, and `warnings` says so. Logits that are equal in every row leave T = 1.
+    `sb_ece` and `sb_ece_label` minimise the soft-binned ECE by bins and by rows, scanned and refined like "brier",
+    to 1e-6.
 
-    >>> logits, labels = [[2, 0], [0, 2]] * 100, [0, 1, 0, 0, 0, 1, 1, 1] * 25
-    >>> calibrators.fit(logits, labels, "temperature")([[2, 0]]).round(3)
-    array([[0.755, 0.245]])
+    The fit on c z is c T, for any c > 0. This is exact for "nll" without shrinkage, "brier" and the soft-binned
+    objectives, and for the grid if c is a power of ten. The prior's q = softmax(z) is the only term that depends on the
+    logits' size; with N rows its influence is of the order 1 / N, whatever that size.
+
+    Without a wrong validation row, the other objectives, and the NLL without shrinkage, have no minimum: they fall as
+    T -> 0. Without information in the logits they have none either (T -> infinity). Then `bound` records the end of the
+    range or grid, and `warnings` reports it. Logits that are equal in every row leave T = 1.
+
+    References:
+        Guo et al. 2017, On calibration of modern neural networks, section 4.2 (nll). Mukhoti et al. 2020, Calibrating
+        deep neural networks using focal loss, section 4 (ece, adaptive_ece). Karandikar et al. 2021, Soft calibration
+        objectives for neural networks, eqs. 11 and 12 (sb_ece, sb_ece_label).
+
+    Examples:
+        >>> logits, labels = [[2, 0], [0, 2]] * 100, [0, 1, 0, 0, 0, 1, 1, 1] * 25
+        >>> calibrators.fit(logits, labels, "temperature")([[2, 0]]).round(3)
+        array([[0.755, 0.245]])
     """
 
     name: ClassVar[str] = "temperature"
-    held: ClassVar[bool] = True
-    checks: ClassVar[Mapping[str, Check]] = {
-        "objective": Choice(objectives.NAMES),
+    is_regularised: ClassVar[bool] = True
+    checks: ClassVar[Mapping[str, OptionCheck]] = {
+        "objective": OneOf(objectives.NAMES),
         "shrinkage": Number(0.0, 1e6),
         "bins": Number(1, 1000, whole=True),
         "softness": Number(1e-6, 10.0),
@@ -136,21 +156,25 @@ class Temperature(Calibrator):
     def affine(self, classes: int) -> tuple[Array, Array]:
         return np.eye(classes) / self.temperature, np.zeros(classes)
 
-    def _compared(self, logits_NC: Logits, labels_N: Labels) -> tuple[str, ...]:
+    def _row_warnings(self, logits_NC: Logits, labels_N: Labels) -> tuple[str, ...]:
         if _alike(logits_NC):
-            return ("The logits are equal in every row of the fit: they say nothing, and T stays 1.",)
-        # Where the optimum lies within the range, its NLL is never above the plain softmax's: no need to look
+            return ("The logits are equal in every row of the fit. They hold no information, and T stays 1.",)
+        # If the optimum is inside the range, its NLL is never above that of the plain softmax: no check is needed
         within = self.objective == "nll" and self.bound is None
-        return () if within else super()._compared(logits_NC, labels_N)
+        return () if within else super()._row_warnings(logits_NC, labels_N)
 
-    def _faults(self) -> list[str]:
+    def _fit_warnings(self) -> list[str]:
         soft = dict.fromkeys(("sb_ece", "sb_ece_label"), "soft-binned ECE")
         what = {"nll": "NLL", "brier": "Brier score", **soft}.get(self.objective, "ECE")
         return bound_notes(self.temperature, self.bound, what)
 
 
 def check_temperature(temperature: float, bound: Bound) -> None:
-    """Raises ValueError for fields that no fit of a temperature gives."""
+    """Check fields of a temperature.
+
+    Raises:
+        ValueError: No fit gives such values.
+    """
     if not 0 < temperature < np.inf:
         raise ValueError(f"temperature is {temperature}; allowed is a finite number above 0")
     if bound is not None:
@@ -158,20 +182,20 @@ def check_temperature(temperature: float, bound: Bound) -> None:
 
 
 def bound_notes(temperature: float, bound: Bound, what: str) -> list[str]:
-    """Notes for the user on a temperature at the end of its range; `what` names the objective."""
+    """Return notes for the user about a temperature at the end of its range. `what` names the objective."""
     if bound is None:
         return []
     if bound == "lower":
-        why = f"on the validation rows the {what} falls for ever as T does (no row is wrong, or none by much)"
+        why = f"on the validation rows the {what} keeps falling with T (no row is wrong, or none by much)"
         cure = "Use more, or harder, validation rows, or the objective 'nll' with shrinkage"
     else:
-        why = "on the validation rows the logits say less than nothing about the labels"
+        why = "on the validation rows the logits hold no information about the labels"
         cure = "Check that logits and labels belong together"
     return [f"The temperature stopped at its {bound} bound {temperature:g}: {why}. {cure}."]
 
 
 def range_of(rows: objectives.Rows) -> tuple[float, float]:
-    """Least and greatest temperature for logits of this size."""
+    """Return the smallest and largest temperature for logits of this size."""
     margin, spread = rows.sizes
     return max(SHARPEST * margin, 1e-300), min(FLATTEST * spread, 1e300)
 
@@ -181,7 +205,7 @@ def _alike(logits_NC: Logits) -> bool:
 
 
 def solve_nll(rows: objectives.Rows, shrinkage: float = 0.0) -> tuple[float, Bound]:
-    """The temperature of least NLL, under the prior of `Temperature`, and the bound it stopped at."""
+    """Return the temperature of least NLL under the prior of `Temperature`, and the bound at which it stopped."""
     rows.shrink(shrinkage)
     lowest, highest = range_of(rows)
     step = rows.logits_NC.size // objectives.WARM
@@ -194,13 +218,16 @@ def solve_nll(rows: objectives.Rows, shrinkage: float = 0.0) -> tuple[float, Bou
 
 
 def _newton(rows: objectives.Rows, beta: float, close: float, lowest: float, highest: float) -> tuple[float, Bound]:
-    """Newton's method on the slope in beta, inside a bracket; it converges quadratically, so a last step shorter than
-    `close` leaves an error of about its square. An end of the range is tried only if a step points beyond it."""
+    """Find the root of the slope in beta with Newton's method inside a bracket.
+
+    It converges quadratically, so a last step shorter than `close` leaves an error of about its square. An end of the
+    range is tried only if a step points beyond it.
+    """
     low, high = 1 / highest, 1 / lowest
     tried = {low: False, high: False}
     while True:
         slope, curvature = rows.nll_slope(beta)
-        # Without any slope no row says anything, or none has any doubt: as good as any other
+        # Without any slope the rows hold no information, or no row has any doubt: every T is equally good
         if slope >= 0 and beta <= 1 / highest:
             return 1 / highest, "upper"
         if slope <= 0 and beta >= 1 / lowest:
@@ -219,7 +246,7 @@ def _newton(rows: objectives.Rows, beta: float, close: float, lowest: float, hig
 
 
 def _unit(rows: objectives.Rows) -> float:
-    """The factor on the published grid."""
+    """Return the factor on the published grid."""
     temperature, bound = solve_nll(rows)
     if bound is not None or GRID_ENDS[0] <= temperature <= GRID_ENDS[1]:
         return 1.0
@@ -235,9 +262,9 @@ def _bound_of(best: int, tried: int) -> Bound:
 
 
 def _scan_brier(rows: objectives.Rows) -> tuple[float, Bound]:
-    """The best of both ends and of every minimum that the slope shows between neighbours of the scan.
+    """Return the best of both ends and of every minimum that the slope shows between neighbours of the scan.
 
-    Beside an end that nearly equals it, the least one need not be seen in the scan's values.
+    The values of the scan need not show the least minimum if an end is nearly equal to it.
     """
     scan = _scan(rows)
     betas = 1 / scan

@@ -16,27 +16,35 @@ from trueodds.sums.inputs import Array, check_logits
 
 @dataclass(frozen=True, eq=False)
 class VennAbers(Calibrator):
-    """p_k ~ u / (1 - l + u), l and u the isotonic regressions on the fitted rows and the row itself, read at the row:
-    for l it counts as none of class k, for u as one (inductive Venn-Abers; Vovk, Petej & Fedorova 2015, section 3).
+    """Inductive Venn-Abers prediction, p_k ~ u / (1 - l + u).
 
-    The score is the log-odds of class k. Two classes: only the order of z_1 - z_0 counts, so that no factor on the
-    logits changes anything, and p_1 + p_0 = 1 by itself. More: each against the rest, then normalised. One of l and u
-    is calibrated on exchangeable rows, however few; `interval` gives both. p is the probability between them whose
-    greatest loss of log score is least (their section 4). None is 0: the row itself is among those averaged.
+    l and u are isotonic regressions on the fitted rows and the row itself, evaluated at the row. For l the row counts
+    as not of class k, for u as of class k. The score is the log-odds of class k. With two classes only the order of z_1
+    - z_0 matters, so a factor on the logits changes nothing, and p_1 + p_0 = 1. With more classes, each is fitted
+    against the rest, then normalised.
 
-    >>> logits, labels = [[2, 0], [0, 2]] * 100, [0, 1, 0, 0, 0, 1, 1, 1] * 25
-    >>> calibrators.fit(logits, labels, "venn_abers")([[2, 0]]).round(3)
-    array([[0.745, 0.255]])
+    On exchangeable rows, however few, one of l and u is calibrated; `interval` returns both. p is the probability
+    between them whose largest loss of log score is smallest. No probability is 0, because the row itself is among those
+    averaged.
+
+    References:
+        Vovk, Petej and Fedorova 2015, Large-scale probabilistic predictors with and without guarantees of validity,
+        sections 3 and 4.
+
+    Examples:
+        >>> logits, labels = [[2, 0], [0, 2]] * 100, [0, 1, 0, 0, 0, 1, 1, 1] * 25
+        >>> calibrators.fit(logits, labels, "venn_abers")([[2, 0]]).round(3)
+        array([[0.745, 0.255]])
     """
 
     name: ClassVar[str] = "venn_abers"
 
     scores: Sequence[npt.ArrayLike]
-    """Scores of each class at which l or u has a step, rising."""
+    """Rising scores of each class at which l or u has a step."""
     lower: Sequence[npt.ArrayLike]
-    """Values of l for each class, from a score on, up to the next one; below the first it is 0."""
+    """Values of l for each class, from a score up to the next one; below the first score l is 0."""
     upper: Sequence[npt.ArrayLike]
-    """Values of u for each class, from beyond the score before up to this one; above the last it is 1."""
+    """Values of u for each class, from beyond the previous score up to this one; above the last score u is 1."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -67,7 +75,7 @@ class VennAbers(Calibrator):
 
     @property
     def free_parameters(self) -> int:
-        """None: how many steps there are follows the rows."""
+        """Always 0: the rows determine the number of steps."""
         return 0
 
     @classmethod
@@ -80,16 +88,22 @@ class VennAbers(Calibrator):
         return cls(list(scores), list(lower), list(upper))
 
     def interval(self, logits_NC: npt.ArrayLike) -> tuple[Array, Array]:
-        """Gives l and u, N x C each: of every class the two answers, one of which is calibrated; they are far apart
-        where the rows of the fit say little.
+        """Compute l and u, one of which is calibrated. They are far apart if the fitted rows hold little information.
+
+        Args:
+            logits_NC: Logits, shape (N, C).
+
+        Returns:
+            l and u, shape (N, C) each.
 
         Raises:
-            ValueError: logits that are not a finite array, or not of the classes of the fit.
+            ValueError: The logits are not a finite array, or have another number of classes than the fit.
 
-        >>> logits, labels = [[2, 0], [0, 2]] * 100, [0, 1, 0, 0, 0, 1, 1, 1] * 25
-        >>> lower, upper = calibrators.fit(logits, labels, "venn_abers").interval([[2, 0]])
-        >>> lower.round(3), upper.round(3)
-        (array([[0.743, 0.248]]), array([[0.752, 0.257]]))
+        Examples:
+            >>> logits, labels = [[2, 0], [0, 2]] * 100, [0, 1, 0, 0, 0, 1, 1, 1] * 25
+            >>> lower, upper = calibrators.fit(logits, labels, "venn_abers").interval([[2, 0]])
+            >>> lower.round(3), upper.round(3)
+            (array([[0.743, 0.248]]), array([[0.752, 0.257]]))
         """
         logits = check_logits(logits_NC)
         if logits.shape[1] != self.classes:
@@ -113,7 +127,7 @@ class VennAbers(Calibrator):
 
 
 def _scores(logits_NC: Array) -> Array:
-    """Each class's log-odds; of two classes by subtraction, which keeps the order at any size."""
+    """Compute each class's log-odds. With two classes it is a subtraction, which keeps the order at any size."""
     if logits_NC.shape[1] == 2:
         difference_N = logits_NC[:, 1] - logits_NC[:, 0]
         return np.stack([-difference_N, difference_N], axis=1)
@@ -121,7 +135,7 @@ def _scores(logits_NC: Array) -> Array:
 
 
 def _steps(score_N: Array, hit_N: Array) -> tuple[Array, Array, Array]:
-    """(scores, l, u) of one class, without the scores at which neither has a step."""
+    """Return the scores, l and u of one class, without the scores at which neither has a step."""
     score_K, place_N = np.unique(score_N, return_inverse=True)
     rows_K, hits_K = np.bincount(place_N).astype(np.float64), np.bincount(place_N, hit_N).astype(np.float64)
     upper_K = upper_values(rows_K, hits_K)
@@ -131,10 +145,11 @@ def _steps(score_N: Array, hit_N: Array) -> tuple[Array, Array, Array]:
 
 
 def upper_values(rows_K: Array, hits_K: Array) -> Array:
-    """u at each of K rising scores with so many rows and hits: isotonic values once one more hit stands there.
+    """Compute u at each of K rising scores with so many rows and hits: isotonic values with one more hit at that score.
 
-    Algorithms 1 and 2 of the paper: the greatest convex minorant of the points (rows, hits so far), which begin at
-    (-1, -1) for the added hit, and how it changes as that hit moves from each score to the next. O(K) in all.
+    This implements algorithms 1 and 2 of the paper. It finds the greatest convex minorant of the points (rows, hits so
+    far), which begin at (-1, -1) for the added hit, and updates it as that hit moves from each score to the next. O(K)
+    in all.
     """
     x_P = np.concatenate([[-1.0, 0.0], np.cumsum(rows_K)]).tolist()
     y_P = np.concatenate([[-1.0, 0.0], np.cumsum(hits_K)]).tolist()
@@ -144,12 +159,12 @@ def upper_values(rows_K: Array, hits_K: Array) -> Array:
         while len(corners) > 1 and not _left(corners[-2], corners[-1], point):
             corners.pop()
         corners.append(point)
-    corners.reverse()  # the lowest last: the top of the paper's second stack
+    corners.reverse()  # the lowest is last, on top of the paper's second stack
     values = []
     for k in range(len(rows_K)):
         (x, y), (x_next, y_next) = corners[-1], corners[-2]
         values.append((y_next - y) / (x_next - x))
-        # The points up to score k move down the row of the added hit: it now stands behind score k
+        # Remove the added hit's row from the points up to score k: the hit is now behind score k
         before, here, behind = points[k], points[k + 1], points[k + 2]
         moved = before[0] + behind[0] - here[0], before[1] + behind[1] - here[1]
         points[k + 1] = moved
@@ -164,5 +179,5 @@ def upper_values(rows_K: Array, hits_K: Array) -> Array:
 
 
 def _left(a: tuple[float, float], b: tuple[float, float], c: tuple[float, float]) -> bool:
-    """Whether the way from a over b to c turns left."""
+    """Return whether the path from a over b to c turns left."""
     return (b[0] - a[0]) * (c[1] - b[1]) > (b[1] - a[1]) * (c[0] - b[0])

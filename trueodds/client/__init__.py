@@ -1,7 +1,7 @@
-"""The service from Python: predictions, their true labels, the report, and what an administrator does (extra `client`).
+"""Python client of the service: predictions, true labels, the report and administration (extra `client`).
 
-`Client` blocks and `AsyncClient` is awaited. The requests of each call, how answers are read and when a request is sent
-again are written once, without I/O, in `calls` and `attempts`.
+`Client` blocks; the methods of `AsyncClient` are awaited. Both share the code that builds requests, reads answers and
+decides on retries. It is in `calls` and `attempts` and does no I/O.
 """
 
 from trueodds.client.answers import (

@@ -1,4 +1,4 @@
-"""Answers of the service as typed objects, and the one error of a call."""
+"""The service's answers as typed objects, and `CallError`, the one error of a call."""
 
 from __future__ import annotations
 
@@ -13,11 +13,20 @@ from trueodds.errors import UserError
 
 T = TypeVar("T")
 NO_ANSWER = "no_answer"
-"""Code of the error where no answer came: the service is away."""
+"""Error code for no answer: the service is not reachable."""
 
 
 class CallError(UserError):
-    """A call that the service refused, or did not answer within the client's tries and seconds."""
+    """A call that the service refused, or did not answer within the client's tries and time.
+
+    Attributes:
+        code: The service's error code, such as `unknown_id`. `no_answer` if no answer came.
+        message: The service's message in words.
+        status: The HTTP status, or None if no answer came.
+        request_id: The id of the request in the service's log.
+        details: Everything else that the service sent. For refused labels this is `problems`, row by row.
+        answered: The rows that were answered and stored before a later request of the same `predict` failed.
+    """
 
     def __init__(
         self,
@@ -30,16 +39,14 @@ class CallError(UserError):
     ) -> None:
         super().__init__(code, message)
         self.code = code
-        """The service's own, such as `unknown_id`; `no_answer` where no answer came."""
         self.message = message
         self.status = status
-        """The status of HTTP; None where no answer came."""
+
         self.request_id = request_id
-        """The id under which the service's log has the request."""
+
         self.details = details or {}
-        """Whatever else the service says: for refused labels the `problems`, row by row."""
+
         self.answered: Predictions | None = None
-        """The rows that were answered, and stored, before a later request of the same `predict` failed."""
 
     def __str__(self) -> str:
         return f"{self.message} (request {self.request_id})" if self.request_id and self.status else self.message
@@ -47,41 +54,45 @@ class CallError(UserError):
 
 @dataclass(frozen=True, eq=False)
 class Predictions:
-    """Calibrated predictions, row by row in the order of the inputs; each is stored by the service."""
+    """Calibrated predictions, one row per input in the order of the inputs. The service has stored each of them."""
 
     ids: tuple[str, ...]
-    """To be sent with the true labels, whenever those are known."""
+    """Ids of the predictions. Send them with the true labels as soon as these are available."""
     labels: tuple[str, ...]
-    """The most probable class of each row, by name."""
+    """Name of the most probable class of each row."""
     index_N: npt.NDArray[np.int64]
-    """The most probable class of each row, by its column."""
+    """Column of the most probable class of each row."""
     confidence_N: npt.NDArray[np.float64]
-    """Its probability."""
+    """Probability of the most probable class."""
     probabilities_NC: npt.NDArray[np.float64]
+    """Calibrated probability of every class."""
     classes: tuple[str, ...]
-    """The names of the columns."""
+    """Names of the columns."""
     model: str
     version: str
     positive: str | None = None
-    """The positive class, of a model that has one."""
+    """Name of the positive class, if the model has one."""
     positive_N: npt.NDArray[np.float64] | None = None
-    """Its probability, row by row; NaN where an earlier version without one had answered."""
+    """Probability of the positive class.
+
+    NaN for a row whose stored answer comes from a version without a positive class.
+    """
     acts_N: npt.NDArray[np.bool_] | None = None
-    """Whether each row acts alone (`decision: act`), of a version with a promise; None without one."""
+    """Whether each row acts alone (`decision: act`). None if the version makes no promise about acting alone."""
     audit_N: npt.NDArray[np.bool_] | None = None
-    """Rows that act, and whose true label the service asks for; None without a promise."""
+    """Rows that act alone and whose true label the service asks for. None if the version makes no promise."""
     repeated: dict[int, str] = field(default_factory=dict)
-    """Rows whose id was answered before, which got their stored answer, and the version that had given it."""
+    """Rows whose id had been answered before. They hold the stored answer; the value is the version that gave it."""
 
     def __len__(self) -> int:
         return len(self.ids)
 
     @classmethod
     def read(cls, trees: Sequence[dict[str, Any]]) -> Predictions:
-        """The rows of one answer of /predict or of several.
+        """Build the predictions from one answer of /predict or from several.
 
         Raises:
-            LookupError, TypeError, ValueError: they are not what /predict answers.
+            LookupError, TypeError, ValueError: The trees are not answers of /predict.
         """
         rows = [row for tree in trees for row in tree["predictions"]]
         of_positive = [row.get("positive") or {} for row in rows]
@@ -106,18 +117,20 @@ class Predictions:
 
 @dataclass(frozen=True)
 class LabelSummary:
-    """Outcomes of the labels of one `feedback`; the four add up to the labels sent.
+    """Number of labels of one `feedback` by outcome. The four numbers add up to the labels sent.
 
-    Of a request that was sent again because its answer was lost, what the first one stored is `already_known`.
+    If a request is sent again because its answer was lost, labels that the first request stored count as
+    `already_known`.
     """
 
     stored: int = 0
+    """Labels stored for the first time."""
     already_known: int = 0
-    """The same label again: counted once."""
+    """Labels that were stored already, with the same class. They count once."""
     corrected: int = 0
-    """Replaced by a different label, with `correct=True`."""
+    """Labels that replaced a different label (`correct=True`)."""
     held: int = 0
-    """For an id of your own whose prediction has not come yet."""
+    """Labels kept for an id of your own whose prediction has not arrived yet."""
 
     def __add__(self, other: LabelSummary) -> LabelSummary:
         return LabelSummary(
@@ -130,28 +143,30 @@ class LabelSummary:
 
 @dataclass(frozen=True)
 class ObservationSummary:
-    """Outcomes of the answers of one `observe`; the two add up to the answers sent."""
+    """Number of answers of one `observe` by outcome. The two numbers add up to the answers sent."""
 
     stored: int = 0
+    """Answers stored for the first time."""
     already_known: int = 0
-    """The same again: counted once."""
+    """Answers that were stored already. They count once."""
     acts_N: npt.NDArray[np.bool_] | None = field(default=None, repr=False, compare=False)
-    """Whether each answer acts alone (`decision: act`), where `act_alone` was said; else None."""
+    """Whether each answer acts alone (`decision: act`). None unless the call had `act_alone`."""
     audit_N: npt.NDArray[np.bool_] | None = field(default=None, repr=False, compare=False)
-    """Answers that act, and whose true label the service asks for."""
+    """Answers that act alone and whose true label the service asks for."""
 
     def __add__(self, other: ObservationSummary) -> ObservationSummary:
         return ObservationSummary(
             self.stored + other.stored,
             self.already_known + other.already_known,
-            _joined(self.acts_N, other.acts_N),
-            _joined(self.audit_N, other.audit_N),
+            _concatenate(self.acts_N, other.acts_N),
+            _concatenate(self.audit_N, other.audit_N),
         )
 
 
-def _joined(
+def _concatenate(
     first_N: npt.NDArray[np.bool_] | None, second_N: npt.NDArray[np.bool_] | None
 ) -> npt.NDArray[np.bool_] | None:
+    """Concatenate the parts that are not None; None if both are."""
     parts = [part_N for part_N in (first_N, second_N) if part_N is not None]
     return np.concatenate(parts) if parts else None
 
@@ -166,33 +181,37 @@ class ModelVersion:
 
 @dataclass(frozen=True)
 class PublishedModel:
-    """A model that the service serves: the version in each role, and all versions that are published."""
+    """A model that the service serves: the version in each role, and all published versions."""
 
     model: str
     default: str | None
-    """The version that answers."""
+    """The version that answers requests."""
     shadow: str | None
-    """The version that is scored on the same inputs."""
+    """The version that is scored on the same inputs without answering."""
     recalibrated: str | None
-    """The version whose calibrator is applied to the same logits."""
+    """The version whose calibrator is applied to the same logits without answering."""
     versions: tuple[str, ...]
 
 
 @dataclass(frozen=True)
 class Versions:
-    """Every version that a service knows."""
+    """All versions that a service serves or watches."""
 
     folder: str | None
-    """The id of its model directory."""
+    """Id of the service's model directory."""
     models: tuple[PublishedModel, ...]
     observed: dict[str, tuple[str, ...]]
-    """Models that other servers answer for, with their versions in the order of their first answers."""
+    """Models served by other servers. Their versions are in the order of their first answers."""
     problems: tuple[str, ...]
-    """Names that lead nowhere, and bundles that are refused or altered."""
+    """Names that point to no version, and bundles that the service refuses or that were altered."""
 
     @classmethod
     def read(cls, tree: dict[str, Any]) -> Versions:
-        """Read the answer of /models. Raises LookupError or TypeError for another form."""
+        """Build the versions from an answer of /models.
+
+        Raises:
+            LookupError, TypeError: The answer has another form.
+        """
         models = [{**row, "versions": tuple(one["version"] for one in row["versions"])} for row in tree["models"]]
         observed = {row["model"]: tuple(row["versions"]) for row in tree["observed"]}
         published = tuple(fields_of(PublishedModel, row) for row in models)
@@ -201,27 +220,31 @@ class Versions:
 
 @dataclass(frozen=True)
 class VoidSummary:
-    """Outcome of a `void`."""
+    """Number of labels that a `void` removed."""
 
     labels: int
-    """Labels that are void: of answers and of shadows."""
+    """Voided labels of answers and of shadows."""
     held: int
-    """Labels that waited for their predictions."""
+    """Voided labels that were waiting for their predictions."""
     reading: str
-    """The numbers in words."""
+    """The numbers as a sentence."""
 
 
 @dataclass(frozen=True)
 class DeleteSummary:
-    """Outcome of a `delete`."""
+    """Number of rows that a `delete` removed."""
 
     predictions: int
-    """The answer, and what a shadow said about the same input."""
+    """The answer, and the shadow's answer for the same input."""
     labels: int
     held: int
-    """Labels that waited for a prediction with this id."""
+    """Labels that were waiting for a prediction with this id."""
 
 
 def fields_of(kind: type[T], tree: Mapping[str, Any]) -> T:
-    """Make a dataclass of an answer's entries of those names. Raises LookupError where one is missing."""
+    """Build a dataclass from the entries of an answer that have its fields' names.
+
+    Raises:
+        LookupError: An entry is missing.
+    """
     return kind(**{name: tree[name] for name in kind.__annotations__})

@@ -1,7 +1,8 @@
-"""Requests that are sent again: which answers are worth it, how long to wait, and when to give up. No I/O.
+"""Retries: which requests are sent again, after how long a pause, and when to give up. No I/O.
 
-Predictions carry ids, and the same label again changes nothing: such requests may be repeated. A request that changes
-something else goes `once`: it is repeated only where the service has not carried it out.
+Predictions carry ids, and sending the same label twice changes nothing. Such requests can be repeated safely. Any other
+request that changes something is sent with `once=True`. It is repeated only if the service has certainly not carried it
+out.
 """
 
 from __future__ import annotations
@@ -16,33 +17,35 @@ from email.utils import parsedate_to_datetime
 from typing import IO, Any, NamedTuple, TypeAlias, TypeVar
 
 from trueodds.client.answers import NO_ANSWER, CallError
-from trueodds.client.queries import texts
+from trueodds.client.queries import encode_query
 from trueodds.texts import plural
 
 JSON, NDJSON = "application/json", "application/x-ndjson"
 AWAY = (502, 503, 504)
-"""Statuses of a service that cannot answer now, and of a proxy before it."""
+"""Statuses of a service that cannot answer now, or of a proxy in front of it."""
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 5.0
-"""Seconds between tries where the service names none; doubled each time, and up to half of it taken off by chance, so
-that many clients do not come back at once."""
-REFUSED = 503
-"""The status of a service that has not carried out a request. 502 and 504 are a proxy's, which cannot know."""
-UNKNOWN = "it may have been carried out, so it was not sent again; look first"
+"""Seconds between tries if the service names none.
+
+The pause doubles with each try. Up to half of it is taken off at random, so that many clients do not return at once.
+"""
+NOT_CARRIED_OUT = 503
+"""Status of a service that has not carried out the request. 502 and 504 come from a proxy, which cannot know."""
+UNKNOWN = "it may have been carried out, so it was not sent again; check before you repeat it"
 SHORTEST = 0.1
-"""Seconds of a try that begins just before the end."""
+"""Timeout in seconds of a try that begins just before the time is over."""
 
 T = TypeVar("T")
 
 
 class Request(NamedTuple):
-    """A request as httpx takes it, and the file that the body of a good answer goes to."""
+    """Arguments of a request for httpx, and the file that receives the body of a successful answer."""
 
     options: Mapping[str, Any]
     file: IO[bytes] | None
 
 
-class Answer(NamedTuple):
-    """An answer; its body is empty where it went to a file."""
+class Response(NamedTuple):
+    """An HTTP response. Its body is empty if it went to a file."""
 
     status: int
     headers: Mapping[str, str]
@@ -50,29 +53,33 @@ class Answer(NamedTuple):
 
 
 class Unsent(str):
-    """The reason why a request never reached a service: no connection."""
+    """Reason why a request never reached the service: there was no connection."""
 
 
-Steps: TypeAlias = Generator[Request | float, Answer | str, T]
-"""Yields a request to send or seconds to wait, and returns the result of a call.
+Steps: TypeAlias = Generator[Request | float, Response | str, T]
+"""Generator that yields requests to send, or seconds to wait, and returns the result of a call.
 
-The transport sends back the answer; or as a text the reason why none came whole, or nothing after a pause.
+The client sends the response back into it. If no whole response came, it sends the reason as a text. After a pause it
+sends nothing of interest.
 """
 
 
 @dataclass(frozen=True)
-class Caller:
-    """The place of a service, the key of its caller, how long a request is tried, and the cures that errors name."""
+class Endpoint:
+    """A service's address, the key to send, the limits of the retries, and the advice that errors end with."""
 
     url: str
+    """Address of the service, without a slash at its end."""
     key: str | None
+    """Key that every request carries, if any."""
     tries: int
+    """Largest number of tries of a request."""
     seconds: float
-    """For all tries of a request and the pauses between them."""
+    """Seconds for all tries of a request and the pauses between them."""
     timeout: float
-    """Seconds of one try without a byte from the service."""
+    """Seconds without a byte from the service after which a try fails."""
     again: Callable[[str], bool]
-    """Asked with the reason before a request is sent again; False gives up."""
+    """Callback that receives the reason before a request is sent again. If it returns False, the client gives up."""
     cure_away: str = "is the service up?"
     cure_key: str = ""
 
@@ -86,12 +93,18 @@ class Caller:
         headers: Mapping[str, str | bytes] | None = None,
         **options: Any,
     ) -> Steps[T]:
-        """An answer in JSON, read; of one in lines, their list. `tree`: a body, to be sent as JSON.
+        """Send a request and parse its JSON answer with `read`. An NDJSON answer is passed as a list.
 
-        `options`: as `exchange` takes them.
+        Args:
+            read: Turns the parsed JSON into the result.
+            method: HTTP method.
+            path: Path of the route.
+            tree: Body to send as JSON.
+            headers: Extra headers.
+            **options: Other arguments of `exchange`.
 
         Raises:
-            CallError: see `exchange`; or the answer is not what the service answers there.
+            CallError: As in `exchange`, or the answer does not have the route's form.
         """
         headers = {"accept": JSON, **(headers or {})}
         if tree is not None:
@@ -102,13 +115,13 @@ class Caller:
             lines = answer.headers.get("content-type", "").startswith(NDJSON)
             parsed = [json.loads(line) for line in answer.body.splitlines()] if lines else json.loads(answer.body)
         except ValueError as error:
-            message = f"{where} what is not JSON ({error}): not a TrueOdds?"
+            message = f"{where} something other than JSON ({error}); is this a TrueOdds service?"
             request_id = answer.headers.get("x-request-id")
             raise CallError("not_json", message, status=answer.status, request_id=request_id) from None
         try:
             return read(parsed)
         except (LookupError, TypeError, ValueError) as error:
-            message = f"{where} JSON of another form ({type(error).__name__}: {error})"
+            message = f"{where} JSON of an unexpected form ({type(error).__name__}: {error})"
             raise CallError("unexpected_answer", message) from None
 
     def exchange(
@@ -121,21 +134,28 @@ class Caller:
         headers: Mapping[str, str | bytes] | None = None,
         file: IO[bytes] | None = None,
         once: bool = False,
-    ) -> Steps[Answer]:
-        """A good answer; its body goes to `file`, if there is one.
+    ) -> Steps[Response]:
+        """Send a request until it succeeds, and return the response. Its body goes to `file`, if there is one.
 
-        `once`: a request that does more when it is carried out twice. It is sent again only where it was not.
+        Args:
+            method: HTTP method.
+            path: Path of the route.
+            query: Parameters of the URL.
+            body: Body of the request.
+            headers: Extra headers.
+            file: Receives the body of a successful response.
+            once: The request does more if it is carried out twice. It is sent again only if it was not carried out.
 
         Raises:
-            CallError: the request was refused, or every try failed, or nobody knows whether it was carried out.
-            OSError: the file cannot be written.
+            CallError: The request was refused, every try failed, or it is not certain whether it was carried out.
+            OSError: The file cannot be written.
         """
-        request_id = secrets.token_hex(8)  # one for all tries: the service's log has them together
+        request_id = secrets.token_hex(8)  # the same for all tries, so that the service's log shows them together
         authorization = {"authorization": f"Bearer {self.key}"} if self.key else {}
         options = {
             "method": method,
             "url": self.url + path,
-            "params": texts(query or {}),
+            "params": encode_query(query or {}),
             "content": body,
             "headers": {**authorization, **(headers or {}), "x-request-id": request_id},
         }
@@ -148,12 +168,14 @@ class Caller:
                 file.truncate()
             timeout = max(SHORTEST, min(self.timeout, left))
             answer = yield Request({**options, "timeout": timeout}, file)
-            if isinstance(answer, Answer) and 200 <= answer.status < 300:
+            if isinstance(answer, Response) and 200 <= answer.status < 300:
                 return answer
-            if isinstance(answer, Answer) and answer.status not in AWAY:
+            if isinstance(answer, Response) and answer.status not in AWAY:
                 raise self._refusal(answer, path, request_id)
-            if once and not (isinstance(answer, Unsent) or (isinstance(answer, Answer) and answer.status == REFUSED)):
-                if isinstance(answer, Answer):
+            if once and not (
+                isinstance(answer, Unsent) or (isinstance(answer, Response) and answer.status == NOT_CARRIED_OUT)
+            ):
+                if isinstance(answer, Response):
                     raise self._refusal(answer, path, request_id, f"; {UNKNOWN}")
                 words = f"{method} {self.url}{path} got no answer ({answer}): {UNKNOWN}"
                 raise CallError(NO_ANSWER, words, request_id=request_id)
@@ -163,22 +185,23 @@ class Caller:
             over = tried >= self.tries or spent + pause >= self.seconds
             if over or not self.again(reason):
                 tries = plural(tried, "try", "tries")
-                if isinstance(answer, Answer):
+                if isinstance(answer, Response):
                     raise self._refusal(answer, path, request_id, f" ({tries} in {spent:.1f} s)")
                 effort = f"it did not answer for {spent:.1f} s, in {tries}"
                 words = f"no service answers at {self.url} ({reason}): {effort}; {self.cure_away}"
                 raise CallError(NO_ANSWER, words, request_id=request_id)
             yield pause
 
-    def _refusal(self, answer: Answer, path: str, request_id: str, effort: str = "") -> CallError:
+    def _refusal(self, answer: Response, path: str, request_id: str, effort: str = "") -> CallError:
+        """Build the error for a refused request."""
         code, message, details = _problem(answer)
         cure = self.cure_key if answer.status in (401, 403) else ""
         message = f"{self.url}{path} answered {answer.status}: {message}{effort}{cure}"
         return CallError(code, message, status=answer.status, request_id=request_id, details=details)
 
 
-def _problem(answer: Answer) -> tuple[str, str, dict[str, Any]]:
-    """Code, message and details of a refusal: the service's own words, or the start of a proxy's."""
+def _problem(answer: Response) -> tuple[str, str, dict[str, Any]]:
+    """Return code, message and details of a refusal: the service's own, or the start of a proxy's body."""
     try:
         details = dict(json.loads(answer.body)["error"])
         return str(details.pop("code")), str(details.pop("message")), details
@@ -187,14 +210,14 @@ def _problem(answer: Answer) -> tuple[str, str, dict[str, Any]]:
         return f"http_{answer.status}", start or "nothing", {}
 
 
-def _pause(answer: Answer | str, tried: int) -> float:
-    """Seconds until the next try: Retry-After's, if the answer has one and it is longer than ours."""
-    own: float = min(LONGEST_PAUSE, FIRST_PAUSE * 2 ** (tried - 1)) * random.uniform(0.5, 1)
+def _pause(answer: Response | str, tries: int) -> float:
+    """Return the seconds until the next try: ours, or those of Retry-After if they are more."""
+    own: float = min(LONGEST_PAUSE, FIRST_PAUSE * 2 ** (tries - 1)) * random.uniform(0.5, 1)
     return own if isinstance(answer, str) else max(own, retry_after(answer.headers.get("retry-after", "")))
 
 
 def retry_after(value: str) -> float:
-    """Seconds that a header names as a number or as a date; 0 where it names neither.
+    """Return the seconds of a Retry-After header, which holds a number or a date; 0 if it holds neither.
 
     >>> retry_after("2"), retry_after("soon"), retry_after("Wed, 21 Oct 2015 07:28:00 GMT")
     (2.0, 0.0, 0.0)

@@ -1,4 +1,4 @@
-"""The calls of both clients: the requests of each, and what their answers mean. No I/O: see `attempts.Steps`."""
+"""Methods of both clients: they build the requests and parse the answers. No I/O (see `attempts.Steps`)."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ from trueodds.client.answers import (
     VoidSummary,
     fields_of,
 )
-from trueodds.client.attempts import JSON, NDJSON, Caller, Steps
+from trueodds.client.attempts import JSON, NDJSON, Endpoint, Steps
 from trueodds.client.instances import Instance, instances_of
-from trueodds.client.labelled import NONE, Labelled
+from trueodds.client.labelled import NO_ROWS, Labelled
 from trueodds.client.labels import label_rows
 from trueodds.client.observations import observation_rows, shared_options
-from trueodds.client.queries import ObserveOptions, PredictOptions, ReportQuery, texts
+from trueodds.client.queries import ObserveOptions, PredictOptions, ReportQuery, encode_query
 from trueodds.errors import ConfigError
-from trueodds.files import naming, written
+from trueodds.files import atomic_write, naming
 from trueodds.texts import plural, short
 
 if TYPE_CHECKING:
@@ -46,19 +46,22 @@ if TYPE_CHECKING:
 
 NPY = "application/x-npy"
 ROW_BYTES = 3_500_000
-"""Bytes of instances in one request: the service counts at most one value for two bytes, and takes two million."""
+"""Largest size in bytes of the instances in one request.
+
+The service accepts two million values, and two bytes hold at most one value.
+"""
 LABELS = 20_000
-"""Labels in one request: a megabyte or so, half a second of the service."""
+"""Labels per request: about a megabyte, which the service handles in half a second."""
 IMPORT_ID = re.compile("[!-~]{1,128}")
-"""The ids of imports that the service takes; a header could not carry others."""
+"""Form of an import id: other characters cannot stand in a header."""
 PROBLEMS = 20
-"""Refused labels that an error lists, as the service's answer does."""
+"""Largest number of refused labels that an error lists; the service's answer has the same limit."""
 
 T = TypeVar("T")
 P = ParamSpec("P")
 S = TypeVar("S", LabelSummary, ObservationSummary)
 Labels = Mapping[str, str | int] | Iterable[tuple[str, str | int]]
-"""Labels by the ids of their predictions."""
+"""True labels by the ids of their predictions."""
 
 
 class _Blocking(Protocol):
@@ -70,11 +73,11 @@ class _Awaiting(Protocol):
 
 
 class Call(Generic[P, T]):
-    """A method of both clients, written once as steps: `Client` runs them, `AsyncClient` is awaited."""
+    """Descriptor for a method of both clients. `Client` runs its steps; `AsyncClient` awaits them."""
 
     def __init__(self, steps: Callable[Concatenate[Any, P], Steps[T]]) -> None:
         self._steps = steps
-        result = steps.__annotations__["return"]  # for people who read help(): what a call returns
+        result = steps.__annotations__["return"]  # help() shows the result's type, without Steps[..]
         steps.__annotations__["return"] = result.removeprefix("Steps[").removesuffix("]")
 
     @overload
@@ -95,51 +98,60 @@ class Call(Generic[P, T]):
 
 
 class Calls:
-    """The methods of `Client` and `AsyncClient`."""
+    """Methods that `Client` and `AsyncClient` share."""
 
-    _caller: Caller
+    _endpoint: Endpoint
 
     @Call
     def predict(
         self, inputs: Any, *, ids: Iterable[str] | None = None, rows: int = 256, **options: Unpack[PredictOptions]
     ) -> Steps[Predictions]:
-        """Ask for calibrated predictions; the service has stored them when they arrive.
+        """Ask for calibrated predictions. The service has stored them when they arrive.
 
-        `inputs`: images, uint8 (N x H x W x C, N x H x W of grey ones, or one of them; a last axis of 1 or 3 is that of
-        the channels); paths or bytes of image files; vectors, as an array N x F, as lists of numbers, or as
-        objects with a number for each feature, NaN or None where one is missing. One row or many.
+        Any number of rows is allowed. They are sent in as many requests as needed, and one version answers all of them.
 
-        `ids`: your own, one for each row, unique for the model: sent again with the same input they get the stored
-        answer. `rows`: the most in one request; one version answers all. `model`, `version`: in place of the service's
-        default. `tag`, `propensity`: of all rows, for the report.
+        Args:
+            inputs: One row or many, in one of these forms. Images: uint8 arrays (N x H x W x C, N x H x W for grey
+                images, or a single image; a last axis of length 1 or 3 holds the channels), or paths or bytes of image
+                files. Vectors: an array N x F, lists of numbers, or objects with a number for each feature; NaN or None
+                stands for a missing value. Texts: `{"text": ".."}` for each.
+            ids: Your own ids, one for each row, unique for the model. A row sent again with the same id and input gets
+                the stored answer.
+            rows: Largest number of rows in one request.
+            **options: `model` and `version` replace the service's default. `tag` and `propensity` are stored with all
+                rows, for the report.
+
+        Returns:
+            The predictions, in the order of the inputs.
 
         Raises:
-            ConfigError: inputs or ids that cannot be sent.
-            CallError: refused, or not answered; its `answered` has the rows of earlier requests.
+            ConfigError: The inputs or the ids cannot be sent.
+            CallError: The service refused a request or did not answer. `answered` holds the rows of earlier requests.
 
-        >>> import numpy as np, trueodds
-        >>> client = trueodds.Client("http://127.0.0.1:8000")
-        >>> predictions = client.predict(np.zeros((2, 8, 8, 1), np.uint8))
-        >>> predictions.probabilities_NC.shape, len(predictions.ids), predictions.classes[:3]
-        ((2, 10), 2, ('0', '1', '2'))
+        Examples:
+            >>> import numpy as np, trueodds
+            >>> client = trueodds.Client("http://127.0.0.1:8000")
+            >>> predictions = client.predict(np.zeros((2, 8, 8, 1), np.uint8))
+            >>> predictions.probabilities_NC.shape, len(predictions.ids), predictions.classes[:3]
+            ((2, 10), 2, ('0', '1', '2'))
         """
         trees: list[dict[str, Any]] = []
         answered, query = 0, {**options, "classes": True}
         try:
             for chunk in _chunks(_with_ids(instances_of(inputs), ids), rows):
                 read = _predictions_of(len(chunk))
-                tree = yield from self._caller.read(read, "POST", "/predict", query=query, **_body(chunk))
+                tree = yield from self._endpoint.read(read, "POST", "/predict", query=query, **_body(chunk))
                 trees.append(tree)
                 answered += len(chunk)
-                # Whatever is published meanwhile, the rest is for the version that answered first.
+                # The version of the first answer answers the rest, even if another one is published meanwhile.
                 query |= {"model": tree["model"], "version": tree["version"]}
         except (CallError, ConfigError, OSError) as error:
             if not trees:
                 raise
-            raise _interrupted(error, trees, answered) from error
+            raise _interruption(error, trees, answered) from error
         if not trees:
-            raise ConfigError("the inputs have no row; predict takes at least one")
-        return _joined(trees)
+            raise ConfigError("the inputs are empty; expected one row or more")
+        return _join(trees)
 
     @Call
     def feedback(
@@ -152,35 +164,43 @@ class Calls:
         correct: bool = False,
         import_id: str | None = None,
     ) -> Steps[LabelSummary]:
-        """Send true labels, each the name of a class, for predictions by their ids.
+        """Send true labels for predictions, by the predictions' ids.
 
-        Pairs of id and label, a mapping, two sequences of one length (arrays too), or one id and its label; millions
-        are read and sent piece by piece. A whole number is the name that its digits are: 3 is the class called 3.
-        Rows stand alone: good ones are stored where others are refused.
+        Labels are read and sent piece by piece, so that millions are no problem. Each row stands alone: valid rows are
+        stored even if others are refused.
 
-        `index`: in place of `labels`, the places of the classes among the model's, from 0, as `Predictions.index_N`.
-        `model`: needed for an id of your own that is not predicted yet. `correct`: replace a different label.
-        `import_id`: a name of yours for all labels of the call, by which `void` voids them.
+        Args:
+            ids: Pairs of id and label, a mapping from id to label, a sequence of ids, or one id.
+            labels: Labels of the ids, if `ids` holds only ids. Each label is the name of a class. A whole number means
+                the name with these digits: 3 is the class called "3".
+            index: Positions of the classes among the model's, from 0, instead of `labels` (see `Predictions.index_N`).
+            model: Name of the model. Required for an id of your own whose prediction has not arrived yet.
+            correct: Replace a different label that is stored already.
+            import_id: A name for all labels of this call. `void` can remove them by this name.
+
+        Returns:
+            The number of labels by outcome.
 
         Raises:
-            ConfigError: a row that is no id and label, or an import id that no header can carry. Rows before it may
+            ConfigError: A row is not a pair of id and label, or a header cannot carry the import id. Rows before it may
                 have been sent.
-            CallError: the service refused a label (`details` has the `problems` and the `outcomes` of the others), or
-                did not answer. Sending all again is safe.
+            CallError: The service refused a label, or did not answer. For refused labels, `details` has the `problems`
+                and the `outcomes` of the other labels. Sending all labels again is safe.
 
-        >>> import numpy as np, trueodds
-        >>> client = trueodds.Client("http://127.0.0.1:8000")
-        >>> predictions = client.predict(np.zeros((2, 8, 8, 1), np.uint8))
-        >>> client.feedback(predictions.ids, ["0", "8"])
-        LabelSummary(stored=2, already_known=0, corrected=0, held=0)
+        Examples:
+            >>> import numpy as np, trueodds
+            >>> client = trueodds.Client("http://127.0.0.1:8000")
+            >>> predictions = client.predict(np.zeros((2, 8, 8, 1), np.uint8))
+            >>> client.feedback(predictions.ids, ["0", "8"])
+            LabelSummary(stored=2, already_known=0, corrected=0, held=0)
         """
         rows, key = label_rows(ids, labels, index)
         if import_id is not None and not (isinstance(import_id, str) and IMPORT_ID.fullmatch(import_id)):
-            raise ConfigError(f"import_id is {short(import_id)}; allowed are 1 to 128 signs of ASCII without blanks")
+            raise ConfigError(f"import_id is {short(import_id)}; allowed are 1 to 128 ASCII characters without blanks")
         headers = {"x-import-id": import_id} if import_id is not None else {}
         shared: dict[str, Any] = {**({"correct": True} if correct else {}), **({"model": model} if model else {})}
         lines = ({"id": id_, key: class_, **shared} for id_, class_ in rows)
-        return _in_lines(self._caller, "/feedback", lines, LABELS, "label", LabelSummary, headers=headers)
+        return _in_lines(self._endpoint, "/feedback", lines, LABELS, "label", LabelSummary, headers=headers)
 
     @Call
     def observe(
@@ -192,73 +212,95 @@ class Calls:
         version: str,
         **options: Unpack[ObserveOptions],
     ) -> Steps[ObservationSummary]:
-        """Send answers of a model that another server serves, each with an id of yours: the service watches them.
+        """Send answers of a model that another server serves. The service stores them and watches their calibration.
 
-        `probabilities`: N x C; logits with `logits=True`; or N confidences beside the `predicted` classes, by name, or
-        beside their `index`. `classes`: their names in the order of the columns, needed once (else 0, 1, 2, ...).
-        `positive`: of two classes the one that is asked about; to be said with the first answer of a version. `times`:
-        datetimes (UTC without an offset) or Unix time; now, where there is none. `shadow`: nobody got these
-        answers; with the ids of those that were given they can be judged against them. `act_alone`: the version's
-        promise, such as threshold=.93,risk=.05,confidence=.95. Said with every call, it has the summary hold `acts_N`.
+        Args:
+            ids: Your own ids, one for each answer.
+            probabilities: Probabilities N x C; logits N x C with `logits=True`; or N confidences together with
+                `predicted` or `index`.
+            model: Name of the model.
+            version: Version that gave the answers.
+            **options: `predicted`: names of the predicted classes. `index`: their positions. `classes`: names of the
+                columns in their order, needed once per version (default "0", "1", "2", ...). `positive`: of two
+                classes, the one that p(positive) is about; required with the first answers of a version. `times`:
+                datetimes (UTC if without an offset) or Unix times; the default is now. `tags`, `propensities`: one for
+                each answer. `shadow=True`: nobody acted on these answers; if their ids equal those of served answers,
+                both versions can be compared. `act_alone`: the version's promise, such as
+                `threshold=.93,risk=.05,confidence=.95`. If every call has it, the summary holds `acts_N`.
+
+        Returns:
+            The number of answers by outcome.
 
         Raises:
-            ConfigError: numbers and lists of other shapes.
-            CallError: the service refused a row (`details` has the `problems` and the `outcomes` of the others), or
-                did not answer. Sending all again is safe.
+            ConfigError: The shapes of the numbers and lists do not agree.
+            CallError: The service refused a row, or did not answer. For refused rows, `details` has the `problems` and
+                the `outcomes` of the other rows. Sending all rows again is safe.
 
-        >>> import trueodds
-        >>> client = trueodds.Client("http://127.0.0.1:8000")
-        >>> client.observe(["a", "b"], [[0.9, 0.1], [0.3, 0.7]], model="mail", version="7", classes=["ham", "spam"])
-        ObservationSummary(stored=2, already_known=0)
+        Examples:
+            >>> import trueodds
+            >>> client = trueodds.Client("http://127.0.0.1:8000")
+            >>> client.observe(["a", "b"], [[0.9, 0.1], [0.3, 0.7]], model="mail", version="7", classes=["ham", "spam"])
+            ObservationSummary(stored=2, already_known=0)
         """
         rows, most = observation_rows(ids, probabilities, options)
         query = {"model": model, "version": version, **shared_options(options)}
         headers = {"accept": NDJSON} if "act_alone" in query else None
         kind = ObservationSummary
-        return _in_lines(self._caller, "/observe", rows, most, "answer", kind, query, headers)
+        return _in_lines(self._endpoint, "/observe", rows, most, "answer", kind, query, headers)
 
     @Call
     def report(self, **query: Unpack[ReportQuery]) -> Steps[Report]:
-        """Read the live calibration report: its numbers are attributes, and printed it is a few lines.
+        """Read the live calibration report. Its numbers are attributes; printing it gives a few lines.
 
-        It is about the answers given from `since` until `until` (ISO 8601; UTC without an offset), the labels that came
-        `last`, one predicted class or tag; `level` is that of the intervals.
+        Args:
+            **query: `model`, `version`: default is the version that answers. `since`, `until`: times of the answers
+                (ISO 8601, UTC if without an offset). `last`: only the latest labels, as many as this number.
+                `predicted_class`, `tag`: only answers with this class or tag. `bins`, `binning` ("width" or "mass"):
+                bins of the ECE. `level`: confidence level of the intervals. `by` ("class" or "tag"): adds a table.
+                `trend` ("minute", "hour", "day", "month" or "auto"): adds a trend. `costs`: costs of decisions.
 
-        >>> import trueodds
-        >>> report = trueodds.Client("http://127.0.0.1:8000").report(last=1000, level=0.9)
-        >>> report.level, report.window.last
-        (0.9, 1000)
+        Returns:
+            The report.
+
+        Raises:
+            CallError: The service refused the request or did not answer.
+
+        Examples:
+            >>> import trueodds
+            >>> report = trueodds.Client("http://127.0.0.1:8000").report(last=1000, level=0.9)
+            >>> report.level, report.window.last
+            (0.9, 1000)
         """
-        from trueodds.reports import Report  # it loads scipy, which most clients do without
+        from trueodds.reports import Report  # deferred: it imports scipy, which most clients do not need
 
         read, path = Report.model_validate, "/calibration-report"
-        return self._caller.read(read, "GET", path, query={**query, "format": "json"})
+        return self._endpoint.read(read, "GET", path, query={**query, "format": "json"})
 
     @Call
     def page(self, **query: Unpack[ReportQuery]) -> Steps[bytes]:
-        """Read the page of a report, in HTML. Its arguments are those of `report`."""
-        answer = yield from self._caller.exchange("GET", "/calibration-report", query={**query, "format": "html"})
+        """Read the report's HTML page. The arguments are those of `report`."""
+        answer = yield from self._endpoint.exchange("GET", "/calibration-report", query={**query, "format": "html"})
         return answer.body
 
     @Call
     def ready(self) -> Steps[ModelVersion | None]:
-        """Read which version answers calls that name none; None for a service that only reads its store.
+        """Read which version answers requests that name none. None if the service only reads its store.
 
         Raises:
-            CallError: the service cannot answer.
+            CallError: The service cannot answer.
         """
-        return self._caller.read(_answering, "GET", "/health/ready")
+        return self._endpoint.read(_answering, "GET", "/health/ready")
 
     @Call
     def models(self) -> Steps[list[ModelVersion]]:
-        """List each model that answers, with the version that does."""
-        versions = yield from self._caller.read(Versions.read, "GET", "/models")
+        """List each model that answers, with the version that answers for it."""
+        versions = yield from self._endpoint.read(Versions.read, "GET", "/models")
         return [ModelVersion(one.model, one.default) for one in versions.models if one.default is not None]
 
     @Call
     def versions(self) -> Steps[Versions]:
-        """Read every version of every model with its role, and which models other servers answer for."""
-        return self._caller.read(Versions.read, "GET", "/models")
+        """Read all versions of all models with their roles, and the models that other servers serve."""
+        return self._endpoint.read(Versions.read, "GET", "/models")
 
     @Call
     def labelled(
@@ -270,19 +312,28 @@ class Calls:
         since: datetime | None = None,
         shadow: str | None = None,
     ) -> Steps[Labelled]:
-        """Read the labelled answers of a version as logits and labels, to calibrate on; none is no error.
+        """Read the labelled answers of a version as logits and labels, to fit a calibrator.
 
-        `last`: only so many labels, the latest. `since`: only answers given since then. `shadow`, a version: only those
-        that it has scored as well, with its logits. The service may want the admin key.
+        An empty result is no error. The service may require the admin key.
+
+        Args:
+            model: Name of the model.
+            version: Version that gave the answers.
+            last: Only the latest labels, as many as this number.
+            since: Only answers given since then.
+            shadow: A shadow version. Only answers that it has scored too are read, together with its logits.
+
+        Returns:
+            The labelled answers, in the order in which their labels arrived.
         """
         query = {"model": model, "version": version, "last": last, "shadow": shadow}
         if since is not None:
             query["since"] = since.isoformat(timespec="milliseconds")
         with naming(Path(tempfile.gettempdir())), tempfile.TemporaryFile() as file:
             try:
-                answer = yield from self._caller.exchange("GET", "/admin/labelled.npz", query=query, file=file)
+                answer = yield from self._endpoint.exchange("GET", "/admin/labelled.npz", query=query, file=file)
             except CallError as error:
-                if error.code not in NONE:
+                if error.code not in NO_ROWS:
                     raise
                 return Labelled.none(shadow=shadow is not None)
             file.seek(0)
@@ -299,28 +350,35 @@ class Calls:
         until: datetime | str | None = None,
         probabilities: bool = False,
     ) -> Steps[None]:
-        """Write all stored predictions of a version, with their labels, to a file: a table for `trueodds.report`.
+        """Write all stored predictions of a version, with their labels, to a file that `trueodds.report` can read.
 
-        The file is Parquet where its name ends in .parquet, else CSV. With `probabilities` it has a column for each
-        class. `since`, `until`: only answers given in that time.
+        Args:
+            file: Path of the file. A name that ends in .parquet makes a Parquet file, any other a CSV file.
+            model: Name of the model; default is the service's.
+            version: Version that gave the answers; default is the one that answers.
+            since: Only answers given since then.
+            until: Only answers given before then.
+            probabilities: Add a column for each class.
 
         Raises:
-            OSError: the file cannot be written. As after a CallError, an earlier file of this name stays as it was.
+            OSError: The file cannot be written. After this error, as after a CallError, an existing file is unchanged.
         """
         query = {"model": model, "version": version, "since": since, "until": until, "probabilities": probabilities}
         query["format"] = "parquet" if Path(file).suffix == ".parquet" else "csv"
-        with written(Path(file)) as aside, aside.open("wb") as opened:
-            yield from self._caller.exchange("GET", "/predictions", query=query, file=opened)
+        with atomic_write(Path(file)) as aside, aside.open("wb") as opened:
+            yield from self._endpoint.exchange("GET", "/predictions", query=query, file=opened)
 
     @Call
     def delete(self, id: str, *, model: str | None = None) -> Steps[DeleteSummary]:
-        """Remove a stored prediction with its label, for good. The report's sums stay: they name nobody.
+        """Delete a stored prediction and its label permanently. The report's sums stay, because they identify nobody.
 
-        `model`: of an id of your own that several models know.
+        Args:
+            id: Id of the prediction.
+            model: Name of the model. Required if several models have this id of your own.
         """
         path = f"/predictions/{quote(id, safe='')}"
         read = partial(fields_of, DeleteSummary)
-        return self._caller.read(read, "DELETE", path, query={"model": model}, once=True)
+        return self._endpoint.read(read, "DELETE", path, query={"model": model}, once=True)
 
     @Call
     def void(
@@ -334,64 +392,83 @@ class Calls:
         model: str | None = None,
         dry_run: bool = False,
     ) -> Steps[VoidSummary]:
-        """Take labels out of every number: those of an import, or those that arrived in some time.
+        """Remove labels from every number: those of an import, or those that arrived in some time.
 
-        `who`, `why`: kept in the log. `model`: only labels of this one. `dry_run`: only count them.
+        Args:
+            who: Your name, for the log.
+            why: Your reason, for the log.
+            import_id: Only labels sent with this import id.
+            since: Only labels that arrived since then.
+            until: Only labels that arrived before then.
+            model: Only labels of this model.
+            dry_run: Count the labels without removing them.
         """
-        labels = texts({"import_id": import_id, "since": since, "until": until, "model": model})
+        labels = encode_query({"import_id": import_id, "since": since, "until": until, "model": model})
         tree = {"who": who, "why": why, "dry_run": dry_run, **labels}
         read = partial(fields_of, VoidSummary)
-        return self._caller.read(read, "POST", "/admin/labels/void", tree=tree, once=not dry_run)
+        return self._endpoint.read(read, "POST", "/admin/labels/void", tree=tree, once=not dry_run)
 
     @Call
     def acknowledge(self, model: str, version: str, *, who: str, why: str, null: Watched | None = None) -> Steps[Alarm]:
-        """Say who takes care of an alarm that has fired, and why it may rest.
+        """Acknowledge an alarm that has fired: record who takes care of it, and why it may rest.
 
-        `null`: the one that has fired, `ece`, `point` or `positive`; all, where none is named.
+        Args:
+            model: Name of the model.
+            version: Version whose alarm has fired.
+            who: Your name, for the log.
+            why: Your reason, for the log.
+            null: The null hypothesis whose alarm has fired: `ece`, `point` or `positive`. None means all of them.
         """
         tree = {"model": model, "version": version, "who": who, "why": why, "null": null}
-        return _alarm(self._caller, "acknowledge", tree)
+        return _alarm(self._endpoint, "acknowledge", tree)
 
     @Call
     def rearm(self, model: str, version: str, *, who: str, why: str) -> Steps[Alarm]:
-        """Begin a new watch after an acknowledged alarm whose cause is mended.
+        """Start a new watch after an acknowledged alarm whose cause is fixed.
 
-        Each watch has its own false alarms: k + 1 watches together alarm falsely at most k + 1 times as often as one.
+        Each watch has its own false alarms: k + 1 watches together raise at most k + 1 times as many as one.
         """
         tree = {"model": model, "version": version, "who": who, "why": why}
-        return _alarm(self._caller, "rearm", tree)
+        return _alarm(self._endpoint, "rearm", tree)
 
     @Call
     def observe_decision(
         self, model: str | None, version: str | None, *, who: str, why: str
     ) -> Steps[list[dict[str, Any]]]:
-        """Report that a recalibration ended without a decision: the service counts it and tells its webhooks.
+        """Report that a recalibration ended without a decision. The service counts this and notifies its webhooks.
 
-        Returns what became of each webhook: `webhook`, `taken`, `problem`, `flow_run`.
+        Returns:
+            One entry for each webhook: `webhook`, `taken`, `problem`, `flow_run`.
         """
         tree = {"model": model, "version": version, "who": who, "why": why}
         path = "/admin/recalibration/undecided"
-        return self._caller.read(lambda answer: list(answer["webhooks"]), "POST", path, tree=tree, once=True)
+        return self._endpoint.read(lambda answer: list(answer["webhooks"]), "POST", path, tree=tree, once=True)
 
     @Call
     def request(
         self, method: str, path: str, *, query: Mapping[str, Any] | None = None, tree: Any = None
     ) -> Steps[Any]:
-        """Send a request to any route, and read its JSON: with the key, the tries and the errors of all calls.
+        """Send a request to any route and return its JSON, with the key, retries and errors of all calls.
 
-        `tree`: the body, sent as JSON. What is sent must be safe to send again.
+        Sending the request twice must be safe, because it is sent again if no answer comes.
+
+        Args:
+            method: HTTP method.
+            path: Path of the route.
+            query: Parameters of the URL.
+            tree: Body to send as JSON.
         """
-        return self._caller.read(lambda tree: tree, method, path, query=query, tree=tree)
+        return self._endpoint.read(lambda tree: tree, method, path, query=query, tree=tree)
 
 
-def _alarm(caller: Caller, action: str, tree: dict[str, Any]) -> Steps[Alarm]:
+def _alarm(endpoint: Endpoint, action: str, tree: dict[str, Any]) -> Steps[Alarm]:
     from trueodds.reports.schemas.alarm import Alarm
 
-    return caller.read(Alarm.model_validate, "POST", f"/admin/alarm/{action}", tree=tree, once=True)
+    return endpoint.read(Alarm.model_validate, "POST", f"/admin/alarm/{action}", tree=tree, once=True)
 
 
 def _in_lines(
-    caller: Caller,
+    endpoint: Endpoint,
     path: str,
     rows: Iterable[Mapping[str, Any]],
     most: int,
@@ -400,10 +477,10 @@ def _in_lines(
     query: Mapping[str, Any] | None = None,
     headers: Mapping[str, str] | None = None,
 ) -> Steps[S]:
-    """The outcomes of all rows, sent as lines of JSON in as many requests as it takes."""
+    """Send all rows as NDJSON, in as many requests as needed, and add up their outcomes."""
 
     def read(tree: Any) -> tuple[S, int, list[dict[str, Any]]]:
-        tree = _summed(tree) if isinstance(tree, list) else tree
+        tree = _summary_of(tree) if isinstance(tree, list) else tree
         counts = {field.name: tree[field.name] for field in fields(kind) if field.compare or field.name in tree}
         return kind(**counts), tree["failed"], tree["problems"]
 
@@ -412,7 +489,7 @@ def _in_lines(
     while chunk := list(islice(lines, most)):
         content = {"content-type": NDJSON, **(headers or {})}
         try:
-            summary, refused, first_problems = yield from caller.read(
+            summary, refused, first_problems = yield from endpoint.read(
                 read, "POST", path, query=query, body=b"".join(chunk), headers=content
             )
         except CallError as error:
@@ -430,8 +507,8 @@ def _in_lines(
     return total
 
 
-def _summed(lines: list[dict[str, Any]]) -> dict[str, Any]:
-    """The summary that an answer in lines, one for each row, stands for."""
+def _summary_of(lines: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return the summary for an NDJSON answer, which has one line for each row."""
     problems = [{name: line[name] for name in ("row", "id", "code", "message")} for line in lines if "code" in line]
     counts = Counter(line["outcome"] for line in lines)
     tree: dict[str, Any] = {name: counts[name] for name in ("stored", "already_known", "failed")}
@@ -442,17 +519,21 @@ def _summed(lines: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def _answering(tree: dict[str, Any]) -> ModelVersion | None:
-    """Read the version of /health/ready. Raises LookupError for another form."""
+    """Read the version from an answer of /health/ready.
+
+    Raises:
+        LookupError: The answer has another form.
+    """
     if tree["status"] != "ready":
         raise LookupError("status")
     return fields_of(ModelVersion, tree) if tree.get("model") is not None else None
 
 
 def _with_ids(instances: Iterable[Instance], ids: Iterable[str] | None) -> Iterator[tuple[Instance, str]]:
-    """Each row with its id; an id made here is what lets a request be sent again without counting twice.
+    """Yield each row with its id. Ids made here let a request be sent again without being counted twice.
 
     Raises:
-        ConfigError: more or fewer ids than rows.
+        ConfigError: There are more ids than rows, or fewer.
     """
     if ids is None:
         yield from ((instance, uuid.uuid4().hex) for instance in instances)
@@ -468,7 +549,7 @@ def _with_ids(instances: Iterable[Instance], ids: Iterable[str] | None) -> Itera
 
 
 def _chunks(rows: Iterable[tuple[Instance, str]], most: int) -> Iterator[list[tuple[Instance, str]]]:
-    """The rows of one request after the other: `most` rows, ROW_BYTES, or one that is a body of its own."""
+    """Yield the rows of each request: at most `most` rows and ROW_BYTES, or one row that needs its own body."""
     chunk: list[tuple[Instance, str]] = []
     size = 0
     for instance, id_ in rows:
@@ -483,7 +564,7 @@ def _chunks(rows: Iterable[tuple[Instance, str]], most: int) -> Iterator[list[tu
 
 
 def _body(chunk: list[tuple[Instance, str]]) -> dict[str, Any]:
-    """Body and headers of a request."""
+    """Return body and headers of a request."""
     (first, id_), *_ = chunk
     if first.is_npy:
         return {"body": first.body, "headers": {"content-type": NPY, "x-prediction-id": id_.encode()}}
@@ -493,7 +574,7 @@ def _body(chunk: list[tuple[Instance, str]]) -> dict[str, Any]:
 
 
 def _predictions_of(count: int) -> Callable[[Any], dict[str, Any]]:
-    """Reads an answer of /predict to so many rows."""
+    """Return a reader of /predict that requires an answer with this many rows."""
 
     def read(tree: Any) -> dict[str, Any]:
         if len(predictions := Predictions.read([tree])) != count:
@@ -503,19 +584,27 @@ def _predictions_of(count: int) -> Callable[[Any], dict[str, Any]]:
     return read
 
 
-def _joined(trees: list[dict[str, Any]]) -> Predictions:
+def _join(trees: list[dict[str, Any]]) -> Predictions:
+    """Join the answers of all requests into one.
+
+    Raises:
+        CallError: Some rows had been answered before by a version with other classes.
+    """
     try:
         return Predictions.read(trees)
-    except ValueError:  # repeated ids, answered by a version with other classes
-        message = "some of the ids were answered before, by a version with other classes; ask for them apart"
+    except ValueError:  # ids answered before, by a version with other classes
+        message = "some ids were answered before by a version with other classes; send them in a call of their own"
         raise CallError("other_classes", message) from None
 
 
-def _interrupted(error: Exception, trees: list[dict[str, Any]], answered: int) -> CallError:
-    """The error, with the answers that came before it: they are stored, and their labels need their ids."""
+def _interruption(error: Exception, trees: list[dict[str, Any]], answered: int) -> CallError:
+    """Build the error for a failure after the first request.
+
+    It holds the stored answers, whose ids are needed for their labels.
+    """
     cause = error if isinstance(error, CallError) else CallError("invalid_input", str(error))
     message = f"{cause.message}. {plural(answered, 'row was', 'rows were')} answered before: see the error's `answered`"
     rest = {"status": cause.status, "request_id": cause.request_id, "details": cause.details}
     failure = CallError(cause.code, f"from row {answered} on: {message}", **rest)  # type: ignore[arg-type]
-    failure.answered = _joined(trees)
+    failure.answered = _join(trees)
     return failure

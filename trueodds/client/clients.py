@@ -1,4 +1,4 @@
-"""The two clients: one blocks, one is awaited."""
+"""The blocking client and the asynchronous client."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 from urllib.parse import urlsplit
 
 from trueodds.cli import SERVICE, URL
-from trueodds.client.attempts import Answer, Caller, Request, Steps, Unsent
+from trueodds.client.attempts import Endpoint, Request, Response, Steps, Unsent
 from trueodds.client.calls import Calls
 from trueodds.client.keys import CURE, admin_key
 from trueodds.errors import ConfigError, MissingExtraError
@@ -25,11 +25,11 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 COMMAND_TRIES, COMMAND_TIMEOUT = 3, 60.0
-"""A person waits for the answer, and a large labelled.npz takes its time to begin."""
+"""Tries and timeout of a client for a command: a person waits, and a large labelled.npz takes long to begin."""
 
 
-class _Connected(Calls):
-    """The arguments of both clients, checked."""
+class _BaseClient(Calls):
+    """Arguments of both clients, and their checks."""
 
     _idle_connections = 20
 
@@ -46,40 +46,45 @@ class _Connected(Calls):
         if not _is_address(url):
             raise ConfigError(f"url is {short(url)}; expected a URL such as {URL}")
         if key is not None and not re.fullmatch(r"[!-~]+", key):
-            raise ConfigError("key has blanks or characters beyond ASCII; expected one that `trueodds key` printed")
+            raise ConfigError("key has blanks or characters beyond ASCII; expected a key that `trueodds key` printed")
         if tries < 1 or not seconds > 0 or not timeout > 0:
             limits = f"tries={tries}, seconds={seconds}, timeout={timeout}"
-            raise ConfigError(f"{limits}; expected at least one try, and times above 0 s")
-        self._caller = Caller(url.rstrip("/"), key, tries, seconds, timeout, again)
+            raise ConfigError(f"{limits}; expected tries of 1 or more, and seconds and timeout above 0")
+        self._endpoint = Endpoint(url.rstrip("/"), key, tries, seconds, timeout, again)
 
     @classmethod
     def from_environment(cls, url: str | None = None, key_file: str | Path | None = None) -> Self:
-        """A client for a command: of `url`, else of TRUEODDS_SERVICE, else of this machine's port 8000.
+        """Create the client of a command, with the service's address and the admin key from the environment.
 
-        It has the admin key from `key_file`, else from TRUEODDS_ADMIN_KEY_FILE or TRUEODDS_ADMIN_KEY. Its errors name
+        The address is `url`, else the variable TRUEODDS_SERVICE, else port 8000 of this machine. The key comes from
+        `key_file`, else from the file that TRUEODDS_ADMIN_KEY_FILE names, else from TRUEODDS_ADMIN_KEY. Its errors name
         the commands' options.
 
         Raises:
-            ConfigError: no URL, or no key: a file that cannot be read, or the key's hash.
+            ConfigError: The address is not a URL, or the key is not usable: the file cannot be read, or it holds the
+                key's hash.
         """
         url = url or os.environ.get(SERVICE) or URL
         if not _is_address(url):
             raise ConfigError(f"service is {url!r}; allowed is a URL such as {URL}")
         client = cls(url, key=admin_key(key_file), tries=COMMAND_TRIES, timeout=COMMAND_TIMEOUT)
-        client._caller = replace(client._caller, cure_away="start it, or name it: --service", cure_key=CURE)
+        client._endpoint = replace(client._endpoint, cure_away="start it, or name it: --service", cure_key=CURE)
         client._idle_connections = 0  # a command ends without closing its client
         return client
 
     @property
     def url(self) -> str:
         """The service's address, without a slash at its end."""
-        return self._caller.url
+        return self._endpoint.url
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.url!r})"
 
-    def _made(self, kind: str) -> Any:
-        """A client of httpx, which is imported with the first request: commands that ask nobody do without it."""
+    def _http_client(self, kind: str) -> Any:
+        """Create a client of httpx.
+
+        It is imported with the first request, so that commands without requests do not need it.
+        """
         try:
             import httpx
         except ModuleNotFoundError:
@@ -88,29 +93,38 @@ class _Connected(Calls):
         return getattr(httpx, kind)(limits=limits)
 
 
-class Client(_Connected):
-    """A service, by its URL: asks for predictions, sends true labels, and reads the live report.
+class Client(_BaseClient):
+    """Client of a service: sends inputs and true labels, and reads the live report.
 
-    A request is sent again where no answer came, or 502, 503 or 504, after the pause that Retry-After asks for: in at
-    most `tries` within `seconds`, and as long as `again`, which is asked with the reason, says so. That counts nothing
-    twice: every prediction has an id, which is made here unless it is given, and the same label again changes nothing.
-    A try fails after `timeout` seconds without a byte.
+    A request is sent again if no answer came, or after a status of 502, 503 or 504. The pause follows the answer's
+    Retry-After header. Nothing is counted twice: every prediction has an id, which the client makes unless you pass
+    one, and sending the same label twice changes nothing.
 
-    A client has one `key`, which `trueodds key` has made, and sends it to this service alone, wherever its answers
-    point. The admin's key opens every call; a program with a key for each role has a client for each. Threads may share
-    a client; `with` closes its connections. A call raises CallError where the service refuses it or does not answer.
+    A client holds one key and sends it only to its own service; it follows no redirect. The admin key opens every call.
+    A program with a key for each role needs a client for each. Threads may share a client. `with` closes its
+    connections.
+
+    Args:
+        url: Address of the service, such as `http://127.0.0.1:8000`.
+        key: Key that `trueodds key` made, if the service requires one.
+        tries: Largest number of tries of a request.
+        seconds: Time limit for all tries of a request and their pauses.
+        timeout: Seconds without a byte from the service after which a try fails.
+        again: Callback that receives the reason before a request is sent again. If it returns False, the call fails.
 
     Raises:
-        ConfigError: an argument that cannot be used.
-        MissingExtraError: with the first call, httpx is not installed (extra `client`).
+        ConfigError: An argument cannot be used.
+        MissingExtraError: At the first call: httpx is not installed (extra `client`).
+        CallError: At a call: the service refuses it or does not answer.
 
-    >>> import trueodds
-    >>> client = trueodds.Client("http://127.0.0.1:9", tries=1)  # where nobody listens
-    >>> try:
-    ...     client.predict([[5.1, 3.5, 1.4, 0.2]])
-    ... except trueodds.client.CallError as error:
-    ...     print(error.code)
-    no_answer
+    Examples:
+        >>> import trueodds
+        >>> client = trueodds.Client("http://127.0.0.1:9", tries=1)  # nothing listens on this port
+        >>> try:
+        ...     client.predict([[5.1, 3.5, 1.4, 0.2]])
+        ... except trueodds.client.CallError as error:
+        ...     print(error.code)
+        no_answer
     """
 
     def __enter__(self) -> Self:
@@ -120,13 +134,13 @@ class Client(_Connected):
         self.close()
 
     def close(self) -> None:
-        """Close the connections; the next call opens one again."""
+        """Close the connections. The next call opens a new one."""
         if http := self.__dict__.pop("_http", None):
             http.close()
 
     @cached_property
     def _http(self) -> httpx.Client:
-        http: httpx.Client = self._made("Client")
+        http: httpx.Client = self._http_client("Client")
         return http
 
     def _run(self, steps: Steps[T]) -> T:
@@ -135,7 +149,7 @@ class Client(_Connected):
             while True:
                 try:
                     answer = self._do(step)
-                except OSError as error:  # of the file that the answer goes to: the steps name it, and clean up
+                except OSError as error:  # the answer's file failed: the steps name it and clean up
                     step = steps.throw(error)
                 else:
                     step = steps.send(answer)
@@ -143,7 +157,7 @@ class Client(_Connected):
             result: T = end.value
             return result
 
-    def _do(self, step: Request | float) -> Answer | str:
+    def _do(self, step: Request | float) -> Response | str:
         if not isinstance(step, Request):
             time.sleep(step)
             return ""
@@ -154,26 +168,27 @@ class Client(_Connected):
             with http.stream(**step.options) as response:
                 if step.file is None or not response.is_success:
                     response.read()
-                    return Answer(response.status_code, response.headers, response.content)
+                    return Response(response.status_code, response.headers, response.content)
                 for piece in response.iter_bytes():
                     step.file.write(piece)
-                return Answer(response.status_code, response.headers, b"")
+                return Response(response.status_code, response.headers, b"")
         except httpx.TransportError as error:
             return _reason(error)
 
 
-class AsyncClient(_Connected):
-    """A service, by its URL, as `Client`; its methods are awaited.
+class AsyncClient(_BaseClient):
+    """Client of a service whose methods are awaited. Arguments, methods and errors are those of `Client`.
 
-    >>> import asyncio, trueodds
-    >>> async def code_of_a_call() -> str:
-    ...     async with trueodds.AsyncClient("http://127.0.0.1:9", tries=1) as client:  # where nobody listens
-    ...         try:
-    ...             await client.predict([[5.1, 3.5, 1.4, 0.2]])
-    ...         except trueodds.client.CallError as error:
-    ...             return error.code
-    >>> asyncio.run(code_of_a_call())
-    'no_answer'
+    Examples:
+        >>> import asyncio, trueodds
+        >>> async def code_of_a_call() -> str:
+        ...     async with trueodds.AsyncClient("http://127.0.0.1:9", tries=1) as client:  # nothing listens here
+        ...         try:
+        ...             await client.predict([[5.1, 3.5, 1.4, 0.2]])
+        ...         except trueodds.client.CallError as error:
+        ...             return error.code
+        >>> asyncio.run(code_of_a_call())
+        'no_answer'
     """
 
     async def __aenter__(self) -> Self:
@@ -183,13 +198,13 @@ class AsyncClient(_Connected):
         await self.close()
 
     async def close(self) -> None:
-        """Close the connections; the next call opens one again."""
+        """Close the connections. The next call opens a new one."""
         if http := self.__dict__.pop("_http", None):
             await http.aclose()
 
     @cached_property
     def _http(self) -> httpx.AsyncClient:
-        http: httpx.AsyncClient = self._made("AsyncClient")
+        http: httpx.AsyncClient = self._http_client("AsyncClient")
         return http
 
     async def _run(self, steps: Steps[T]) -> T:
@@ -198,7 +213,7 @@ class AsyncClient(_Connected):
             while True:
                 try:
                     answer = await self._do(step)
-                except OSError as error:  # of the file that the answer goes to: the steps name it, and clean up
+                except OSError as error:  # the answer's file failed: the steps name it and clean up
                     step = steps.throw(error)
                 else:
                     step = steps.send(answer)
@@ -206,7 +221,7 @@ class AsyncClient(_Connected):
             result: T = end.value
             return result
 
-    async def _do(self, step: Request | float) -> Answer | str:
+    async def _do(self, step: Request | float) -> Response | str:
         if not isinstance(step, Request):
             await asyncio.sleep(step)
             return ""
@@ -217,16 +232,16 @@ class AsyncClient(_Connected):
             async with http.stream(**step.options) as response:
                 if step.file is None or not response.is_success:
                     await response.aread()
-                    return Answer(response.status_code, response.headers, response.content)
+                    return Response(response.status_code, response.headers, response.content)
                 async for piece in response.aiter_bytes():
                     step.file.write(piece)
-                return Answer(response.status_code, response.headers, b"")
+                return Response(response.status_code, response.headers, b"")
         except httpx.TransportError as error:
             return _reason(error)
 
 
 def _reason(error: httpx.TransportError) -> str:
-    """Why no answer came, as attempts take it."""
+    """Return the reason why no answer came, in the form that `attempts` reads."""
     import httpx
 
     words = str(error) or type(error).__name__
@@ -234,7 +249,7 @@ def _reason(error: httpx.TransportError) -> str:
 
 
 def _is_address(url: str) -> bool:
-    """Whether it is the URL of a service: http or https, a host, maybe a port and a path, and no query."""
+    """Return whether this is the URL of a service: http or https, a host, maybe port and path, no query."""
     try:
         urlsplit(url).port  # noqa: B018  it raises
     except ValueError:

@@ -1,4 +1,4 @@
-"""Inputs of any form as the instances of /predict: arrays, files, bytes, lists, objects of features and of texts."""
+"""Converts inputs of any form to the instances of /predict: arrays, files, bytes, lists, objects of features, texts."""
 
 from __future__ import annotations
 
@@ -19,28 +19,28 @@ from trueodds.sums.inputs import check_no_mask, without_tensors
 from trueodds.texts import short
 
 LARGE = 50_000
-"""Values from which an image goes alone, as .npy: as JSON it would take longer to read than to classify."""
+"""Values from which on an image is sent alone, as .npy. As JSON it would take longer to parse than to classify."""
 EXPECTED = (
-    "uint8 images (N x H x W x C, or one), paths or bytes of image files, or vectors: an array N x F, lists of"
-    ' numbers, or objects with a number for each feature, or texts: {"text": ".."} for each'
+    "uint8 images (N x H x W x C, or one), paths or bytes of image files, or vectors (an array N x F, lists of"
+    ' numbers, or objects with a number for each feature), or texts ({"text": ".."} for each)'
 )
 
 
 @dataclass(frozen=True)
 class Instance:
-    """One row, encoded."""
+    """One encoded row."""
 
     body: bytes
     is_npy: bool = False
-    """A body of its own; else JSON, to stand in a list of instances."""
+    """True if the row is a request's whole body, in .npy format. Otherwise it is JSON, for a list of instances."""
 
 
 def instances_of(inputs: Any) -> Iterator[Instance]:
-    """The rows of the inputs, one after the other; each is encoded when it is reached.
+    """Yield the rows of the inputs. Each is encoded when it is reached.
 
     Raises:
-        ConfigError: what is no input, naming the row.
-        OSError: a file cannot be read.
+        ConfigError: A row is no input. The message names the row.
+        OSError: A file cannot be read.
     """
     for n, row in enumerate(_rows(inputs)):
         try:
@@ -54,7 +54,7 @@ def instances_of(inputs: Any) -> Iterator[Instance]:
 
 
 def _rows(inputs: Any) -> Iterable[Any]:
-    """The rows of many, or the one row that the inputs are."""
+    """Split the inputs into rows; a single row becomes a list of one."""
     inputs = without_tensors(inputs)
     if isinstance(inputs, np.ndarray):
         return _array_rows(inputs)
@@ -68,6 +68,7 @@ def _rows(inputs: Any) -> Iterable[Any]:
 
 
 def _array_rows(array: npt.NDArray[Any]) -> Iterable[Any]:
+    """Split an array into rows; a single image or vector becomes a list of one."""
     if array.dtype == object:
         return array.tolist() if array.ndim == 1 else [array]
     is_image = array.dtype == np.uint8 and array.ndim in (2, 3, 4)
@@ -76,13 +77,14 @@ def _array_rows(array: npt.NDArray[Any]) -> Iterable[Any]:
 
 
 def _instance(row: Any) -> Instance:
+    """Encode one row."""
     row = without_tensors(row)
     if isinstance(row, np.ndarray) and row.dtype.kind in "uif" and row.ndim:
         return _of_array(row)
     if isinstance(row, bytes | bytearray):
         return _json({"b64": base64.b64encode(row).decode()})
     if isinstance(row, str) and not _is_file(row):
-        raise ConfigError(f"is {short(row)}, which is no file here")
+        raise ConfigError(f"is {short(row)}, which is not a file on this machine")
     if isinstance(row, str | Path):
         return _json({"b64": base64.b64encode(Path(row).read_bytes()).decode()})
     if isinstance(row, Mapping) and row.keys() == {"text"} and isinstance(row["text"], str):
@@ -95,7 +97,7 @@ def _instance(row: Any) -> Instance:
 
 
 def _of_array(row: npt.NDArray[Any]) -> Instance:
-    """Pixels or features, in the array's shape: a service that wants another one says so."""
+    """Encode pixels or features in the array's shape. A service that requires another shape reports it."""
     if row.ndim > 1 and row.dtype != np.uint8:
         raise ConfigError(
             f"is an image of {row.dtype}; pixels are uint8, 0 to 255, not scaled: (x * 255).round().astype(numpy.uint8)"
@@ -113,7 +115,7 @@ def _of_array(row: npt.NDArray[Any]) -> Instance:
 def _is_file(name: str) -> bool:
     try:
         return Path(name).is_file()
-    except OSError:  # a text is too long for a name
+    except OSError:  # the text is too long for a file name
         return False
 
 
@@ -122,13 +124,13 @@ def _is_number(value: Any) -> bool:
 
 
 def _number(value: Any, name: str) -> float | int | None:
-    """A feature; None where it is missing, as NaN says too."""
+    """Return a feature as a JSON number; None if it is missing (None or NaN)."""
     if not _is_number(value):
-        raise ConfigError(f"has {short(value)} as {name}, which is no number")
+        raise ConfigError(f"has {short(value)} as {name}, which is not a number")
     if value is None or math.isnan(value):
         return None
     if math.isinf(value):
-        raise ConfigError(f"has {value} as {name}; only finite numbers are taken, and NaN or None where it is missing")
+        raise ConfigError(f"has {value} as {name}; allowed are finite numbers, and NaN or None for a missing value")
     return int(value) if isinstance(value, int | np.integer) else float(value)
 
 

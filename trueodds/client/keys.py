@@ -1,4 +1,4 @@
-"""The key that commands and flows send: from a file, or from the environment."""
+"""The admin key that commands and flows send, from a file or from the environment."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from pathlib import Path
 from trueodds.errors import ConfigError
 
 KEY, KEY_FILE = "TRUEODDS_ADMIN_KEY", "TRUEODDS_ADMIN_KEY_FILE"
-"""The variables that hold the admin key, and the name of a file with it."""
+"""Variables that hold the admin key, and the path of a file with it."""
 CURE = f". Put the key into {KEY} or into a file: --key-file"
-"""The end of a message about a refused key, for people who typed a command."""
+"""End of the message about a refused key, for users of a command."""
 
 
 def admin_key(file: str | Path | None = None) -> str | None:
     """Read the admin key from `file`, from the file that TRUEODDS_ADMIN_KEY_FILE names, or from TRUEODDS_ADMIN_KEY.
 
     Raises:
-        ConfigError: the file cannot be read or is empty; or the key's hash is given, which is for the service.
+        ConfigError: The file cannot be read or is empty, or it holds the key's hash, which is for the service.
     """
     place = file or os.environ.get(KEY_FILE)
     if place:
@@ -27,10 +27,10 @@ def admin_key(file: str | Path | None = None) -> str | None:
         except (OSError, UnicodeDecodeError) as error:
             raise ConfigError(f"the key file {place} cannot be read: {error}") from None
         if not key:
-            raise ConfigError(f"the key file {place} is empty; it holds the key that trueodds key printed")
+            raise ConfigError(f"the key file {place} is empty; it must hold the key that `trueodds key` printed")
     else:
         key = os.environ.get(KEY, "").strip()
     if re.fullmatch("[0-9a-fA-F]{64}|@.*|.*,.*", key):
         where = place or KEY
-        raise ConfigError(f"{where} holds the key's hash, for the service; here the key itself is needed: --key-file")
+        raise ConfigError(f"{where} holds the key's hash, which is for the service; give the key itself (--key-file)")
     return key or None

@@ -1,4 +1,4 @@
-"""Answers of another server as rows of requests."""
+"""Converts answers of another server to the rows of /observe."""
 
 from __future__ import annotations
 
@@ -17,30 +17,32 @@ from trueodds.sums.inputs import Array, check_no_mask, without_tensors
 from trueodds.texts import as_name, as_whole, short
 
 NUMBERS = 200_000
-"""In one request: some four megabytes."""
+"""Numbers in one request: about four megabytes."""
 _COLUMNS = {"tags": "tag", "times": "time", "propensities": "propensity"}
-"""Options that have a value for each row, and the service's names for it."""
+"""Options with one value for each row, and their names in the service."""
 CLASS = {
-    "label": "expected a class's name, as a text or a whole number; its place among the classes goes as index",
-    "index": "expected a whole number from 0 on, the place of a class among the model's",
+    "label": "expected the name of a class, as a text or a whole number. Pass its position among the classes as index",
+    "index": "expected a whole number from 0 on, the position of a class among the model's",
 }
-"""What may name a class, for messages."""
+"""Ends of messages: the allowed values of a class name and of a class index."""
 
 
 def observation_rows(
     ids: Iterable[str], numbers: npt.ArrayLike, options: ObserveOptions
 ) -> tuple[Iterator[dict[str, Any]], int]:
-    """Rows of /observe, and how many may go in one request.
+    """Return the rows of /observe, and the number of rows that fit into one request.
 
     Raises:
-        ConfigError: an unknown option, numbers of another shape, masked values, or lists of other lengths.
+        ConfigError: An option is unknown, the numbers have another shape, values are masked, or lengths differ.
     """
     known = ObserveOptions.__annotations__
     if wrong := [name for name in options if name not in known]:
         raise unknown("option", wrong[0], known)
     by = [key for key in ("predicted", "index") if options.get(key) is not None]
     if len(by) > 1:
-        raise ConfigError("predicted and index are both given; send the names of the classes or their indices")
+        raise ConfigError(
+            "predicted and index are both given; give one of them: the names of the classes or their indices"
+        )
     only_predicted = bool(by)
     try:
         for name, values in {"ids": ids, "the numbers": numbers, **options}.items():
@@ -61,29 +63,29 @@ def observation_rows(
             columns[key] = [_plain(value) for value in without_tensors(values)]
     if len({len(column) for column in columns.values()}) > 1:
         lengths = ", ".join(f"{len(column):,} of {name}" for name, column in columns.items())
-        raise ConfigError(f"there are {lengths}; expected one of each for every row")
+        raise ConfigError(f"there are {lengths}; expected the same number of each")
     return _rows(columns, form), max(1, NUMBERS // array[0].size) if len(array) else 1
 
 
 def _rows(columns: dict[str, Sequence[Any] | Array], form: str) -> Iterator[dict[str, Any]]:
-    """Numbers become a list row by row: all at once they would take four times the room of the array."""
+    """Yield the rows one by one. Converting all numbers to lists at once would take four times the array's memory."""
     for cells in zip(*columns.values(), strict=True):
         row = {name: cell for name, cell in zip(columns, cells, strict=True) if cell is not None}
         yield row | {form: row[form].tolist()}
 
 
 def shared_options(options: ObserveOptions) -> dict[str, Any]:
-    """What the query says of all rows; names of classes are quoted as CSV has them.
+    """Return the query parameters that hold for all rows. Class names are quoted as in CSV.
 
     Raises:
-        ConfigError: what is no name of a class, or one with blanks at its ends, which the query would lose.
+        ConfigError: A class name is invalid, or has blanks at its ends, which the query would lose.
     """
     query: dict[str, Any] = {"shadow": True} if options.get("shadow") else {}
     if (classes := options.get("classes")) is not None:
         line = io.StringIO()
         names = _classes(classes, "classes")
         if blank := [name for name in names if name != str(name).strip()]:
-            raise ConfigError(f"classes holds {short(blank[0])}; a name has no blanks at its ends. Leave them out")
+            raise ConfigError(f"classes holds {short(blank[0])}; remove the blanks at its ends")
         csv.writer(line, lineterminator="").writerow(names)
         query["classes"] = line.getvalue()
     if (positive := options.get("positive")) is not None:
@@ -94,7 +96,7 @@ def shared_options(options: ObserveOptions) -> dict[str, Any]:
 
 
 def plain_class(value: Any, key: str) -> str | int | None:
-    """A class as JSON has it: of the key `index` a whole number from 0 on, else a name; None where it is none."""
+    """Convert a class to its JSON form: an int from 0 on for the key `index`, else a name. None if it is no class."""
     if value is np.ma.masked:
         return None
     if not isinstance(value, str | int):
@@ -108,7 +110,11 @@ def plain_class(value: Any, key: str) -> str | int | None:
 
 
 def _texts(ids: Iterable[Any]) -> list[str]:
-    """The ids; raises ConfigError for what is no text, naming the row."""
+    """Return the ids as a list.
+
+    Raises:
+        ConfigError: An id is not a text. The message names the row.
+    """
     texts = list(ids)
     for n, id_ in enumerate(texts):
         if not isinstance(id_, str):
@@ -117,10 +123,10 @@ def _texts(ids: Iterable[Any]) -> list[str]:
 
 
 def _classes(values: Iterable[Any], key: str) -> list[str | int]:
-    """The predicted classes, checked.
+    """Return the predicted classes in their JSON form.
 
     Raises:
-        ConfigError: what is no class, naming the row.
+        ConfigError: A value is not a class. The message names the row.
     """
     classes = list[str | int]()
     for n, value in enumerate(values):
@@ -132,18 +138,18 @@ def _classes(values: Iterable[Any], key: str) -> list[str | int]:
 
 
 def _numbers(numbers: npt.ArrayLike) -> Array:
-    """Numbers as they were given; numpy would make numbers of texts and of truth values, too.
+    """Convert numbers to an array of floats. numpy alone would also convert texts and booleans.
 
     Raises:
-        ConfigError: something else, or what is not finite, naming the row.
+        ConfigError: The values are not numbers, or one is not finite. The message names the row.
     """
     try:
         array = np.asarray(without_tensors(numbers))
     except ValueError as error:
-        raise ConfigError(f"the numbers are no array ({error}); expected as many in each row") from None
+        raise ConfigError(f"the numbers are not an array ({error}); expected rows of one length") from None
     if array.dtype.kind not in "iuf" and array.size:
-        what = f"of the type {array.dtype}, such as {short(array.flat[0])}"
-        raise ConfigError(f"the numbers are {what}; expected an array or lists of numbers")
+        kind = f"of the type {array.dtype}, such as {short(array.flat[0])}"
+        raise ConfigError(f"the numbers are {kind}; expected an array or lists of numbers")
     array = array.astype(np.float64, copy=False)
     if not np.isfinite(array).all():
         row, bad = int(np.argwhere(~np.isfinite(array))[0][0]), array[~np.isfinite(array)][0]
@@ -152,7 +158,7 @@ def _numbers(numbers: npt.ArrayLike) -> Array:
 
 
 def _plain(value: Any) -> Any:
-    """A text, a number or a time as JSON has it; NaN, and what is called NaT among times, is none."""
+    """Convert a text, a number or a time to its JSON form; NaN and NaT become None."""
     if value is None or value != value:
         return None
     if isinstance(value, np.datetime64):

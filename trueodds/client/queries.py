@@ -1,4 +1,4 @@
-"""What may be said beside inputs, answers and labels: the options of the client's calls, by name and type."""
+"""Options of the client's calls, with their types."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, Literal, TypedDict
 
 
 class PredictOptions(TypedDict, total=False):
-    """Which version answers, and what is kept with all rows of a call."""
+    """Options of `predict`: the version that answers, and values stored with all rows of a call."""
 
     model: str | None
     version: str | None
@@ -17,9 +17,10 @@ class PredictOptions(TypedDict, total=False):
 
 
 class ObserveOptions(TypedDict, total=False):
-    """Options of observed answers: `logits`, `positive`, `act_alone` and `shadow` of all rows.
+    """Options of `observe`.
 
-    The others are said row by row.
+    `logits`, `classes`, `positive`, `act_alone` and `shadow` hold for all rows; the other options have one value for
+    each row.
     """
 
     predicted: Iterable[str | int] | None
@@ -35,7 +36,7 @@ class ObserveOptions(TypedDict, total=False):
 
 
 class ReportQuery(TypedDict, total=False):
-    """Which answers a report is about, and what it shows."""
+    """Options of `report`: the answers that it covers, and its parts."""
 
     model: str | None
     version: str | None
@@ -53,13 +54,13 @@ class ReportQuery(TypedDict, total=False):
 
 
 NAMES = {"predicted_class": "class"}
-"""Names of the service that are no names in Python."""
+"""Parameters of the service whose names are keywords in Python."""
 
 
-def texts(query: Mapping[str, Any]) -> dict[str, str]:
-    """The query as it is sent, without what is None.
+def encode_query(query: Mapping[str, Any]) -> dict[str, str]:
+    """Convert a query to texts, leaving out what is None.
 
-    >>> texts({"predicted_class": "cat", "bins": 15, "since": datetime(2026, 1, 31), "tag": None})
+    >>> encode_query({"predicted_class": "cat", "bins": 15, "since": datetime(2026, 1, 31), "tag": None})
     {'class': 'cat', 'bins': '15', 'since': '2026-01-31T00:00:00'}
     """
     return {NAMES.get(name, name): _text(value) for name, value in query.items() if value is not None}

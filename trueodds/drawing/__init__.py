@@ -1,1 +1,1 @@
-"""Drawings in SVG: one code for the page, for a notebook's cell, and for the pictures of the evaluation."""
+"""Drawings in SVG, shared by the report's page, notebooks and the pictures of an evaluation."""

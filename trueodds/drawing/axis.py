@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 LEFT, WIDTH = 62.0, 420.0
-"""Left edge and width of the page's plots, which stand above each other on a phone."""
+"""Left edge and width of the page's plots, which stand one above the other on a phone."""
 STEPS = (1.0, 2.0, 5.0)
 """Distances of ticks, times a power of ten."""
 
@@ -23,14 +23,14 @@ class Tick:
 
 @dataclass(frozen=True)
 class Scale:
-    """y of a value between 0 and `top`, growing downwards in a plot of `height` below `y`."""
+    """Vertical scale: y of a value between 0 and `top`, in a plot of `height` whose upper edge is `y`."""
 
     top: float
     y: float
     height: float
 
     def __call__(self, value: float) -> float:
-        """Values outside are drawn at the edge."""
+        """Return y of a value. Values outside are drawn at the edge."""
         return self.y + self.height * (1 - min(max(value / self.top, 0.0), 1.0))
 
     @property
@@ -38,7 +38,7 @@ class Scale:
         return self.y + self.height
 
     def ticks(self) -> list[Tick]:
-        """Place ticks at 0, the top, and the quarters between."""
+        """Return ticks at 0, the top, and the quarters between."""
         return [Tick(self(self.top * k / 4), f"{self.top * k / 4:.3g}") for k in range(5)]
 
     def grid(self, left: float, end: float) -> str:
@@ -52,7 +52,7 @@ class Scale:
 
 @dataclass(frozen=True)
 class Across:
-    """x of a value between `low` and `high`, in a plot of `width` from `x` on."""
+    """Horizontal scale: x of a value between `low` and `high`, in a plot of `width` whose left edge is `x`."""
 
     low: float
     high: float
@@ -61,7 +61,7 @@ class Across:
     logarithmic: bool = False
 
     def __call__(self, value: float) -> float:
-        """Values outside are drawn at the edge."""
+        """Return x of a value. Values outside are drawn at the edge."""
         low, high, at = self.low, self.high, min(max(value, self.low), self.high)
         if self.logarithmic:
             low, high, at = math.log(low), math.log(high), math.log(at)
@@ -72,7 +72,7 @@ class Across:
         return self.x + self.width
 
     def ticks(self, most: int = 6) -> list[Tick]:
-        """Place ticks at round values, at most `most` where the scale is linear."""
+        """Return ticks at round values, at most `most` if the scale is linear."""
         if self.logarithmic:
             powers = range(math.floor(math.log10(self.low)), math.ceil(math.log10(self.high)) + 1)
             values = [step * 10.0**power for power in powers for step in STEPS]
@@ -93,13 +93,13 @@ class Across:
 
 
 def n(value: float) -> str:
-    """A coordinate: a tenth of a unit is a tenth of a pixel."""
+    """Format a coordinate. A tenth of a unit is a tenth of a pixel."""
     text = f"{value:.1f}"
     return text[:-2] if text.endswith(".0") else text
 
 
 def nice_top(value: float, least: float) -> float:
-    """The smallest 1, 1.5, 2, 3, 4, 5, 6, 8 times a power of ten that is not below `value` nor `least`."""
+    """Return the smallest 1, 1.5, 2, 3, 4, 5, 6, 8 times a power of ten that is not below `value` or `least`."""
     wanted = max(value, least)
     power = 10.0 ** math.floor(math.log10(wanted))
     fitting = (k * power for k in (1, 1.5, 2, 3, 4, 5, 6, 8, 10) if k * power >= wanted * (1 - 1e-9))
@@ -107,7 +107,7 @@ def nice_top(value: float, least: float) -> float:
 
 
 def line(points: Iterable[Point]) -> str:
-    """Path through points; those inside a level stretch are left out, for nobody would see them."""
+    """Return the path through points, without those inside a level stretch, which would be invisible."""
     words = [(n(x), n(y)) for x, y in points]
     levels = ["", *(y for _, y in words), ""]
     kept = [word for k, word in enumerate(words) if not levels[k] == levels[k + 1] == levels[k + 2]]
@@ -115,5 +115,5 @@ def line(points: Iterable[Point]) -> str:
 
 
 def band(upper: Sequence[Point], lower: Sequence[Point]) -> str:
-    """Closed path between two lines of equal x."""
+    """Return the closed path between two lines with equal x."""
     return line([*upper, *reversed(lower)]) + "z" if upper else ""

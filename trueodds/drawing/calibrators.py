@@ -1,4 +1,4 @@
-"""Calibrators beside each other: is one better than chance makes it look, and what does it pay?"""
+"""Comparison of calibrators as a picture: ECE with its uncertainty, error, NLL and entropy."""
 
 from __future__ import annotations
 
@@ -11,45 +11,48 @@ from scipy.optimize import isotonic_regression
 from trueodds.drawing.axis import Across, Point, Scale, line, n, nice_top
 from trueodds.drawing.classes import AFTER as CIRCLE
 from trueodds.drawing.classes import LEAST
-from trueodds.drawing.picture import LETTER, Entry, Panel, picture
-from trueodds.evaluation.measurement import Measurement, Problem, Settings
+from trueodds.drawing.picture import LETTER, LegendEntry, Panel, picture
+from trueodds.evaluation.measurement import EvaluationSettings, FailedFit, Measurement
 
 WIDE = 3
-"""Times the least entropy: beyond it the scale is logarithmic."""
+"""Multiple of the least entropy beyond which the scale is logarithmic."""
 TOP, ROW, LEAST_HEIGHT = 44.0, 30.0, 220.0
 BAND = 20.0
-"""Height above the right plot, where lines lead to their numbers."""
+"""Height above the right plot, in which lines lead to their numbers."""
 APART = 0.05
 """Least distance of two numbers, as a share of the plot's width."""
 FOREST, PLANE = 340.0, 350.0
 """Widths of the plots."""
 LEFT = 78.0
-"""Left edge of the right plot, beside its upright label."""
+"""Left edge of the right plot, beside its vertical label."""
 NUMBERS = 118.0
 """Width of the columns of error and NLL."""
 DIAMOND = "M0 -4.5l4.5 4.5-4.5 4.5-4.5-4.5z"
 
-Row = Measurement | Problem
+Row = Measurement | FailedFit
 
 
-def comparison(before: Measurement, after: Measurement, others: Sequence[Row], settings: Settings, title: str) -> str:
+def comparison(
+    before: Measurement, after: Measurement, others: Sequence[Row], settings: EvaluationSettings, title: str
+) -> str:
     """Draw a forest plot of the ECE (left) and the ECE against average uncertainty (right), as a picture for a file.
 
-    Forest: the plug-in ECE (hollow), the estimate (full; high where the error is in few bins) with its interval, and
-    the range that chance alone reaches 19 times in 20 (grey); error and NLL in words, because a low ECE can be bought
-    with either.
+    The forest plot shows the plug-in ECE (hollow), the estimate (full; too high if the error is in few bins) with its
+    interval, and the range of 95% of calibrated models (grey). It lists error and NLL, because a low ECE can come at
+    the cost of either.
 
-    Right, after Karandikar et al. 2021, figure 10: the mean entropy of the answers. A calibrator that lowers the ECE by
-    moving to the right says less; numbers are those of the rows on the left.
+    The right plot follows Karandikar et al. 2021, figure 10, with the mean entropy of the answers. A calibrator that
+    lowers the ECE by moving to the right is less informative. The numbers are those of the rows on the left.
     """
     rows = [before, after, *others]
     height = max(ROW * len(rows), LEAST_HEIGHT)
+    interval = f'<path class="other" d="M0 6H18"/><path class="other" transform="translate(9 6)" d="{CIRCLE}"/>'
+    plain = f'<path class="other hollow" transform="translate(9 6)" d="{DIAMOND}"/>'
     legend = (
-        Entry(f'<path class="other" d="M0 6H18"/><path class="other" transform="translate(9 6)" d="{CIRCLE}"/>',
-              f"estimate with {settings.level:.0%} interval"),
-        Entry(f'<path class="other hollow" transform="translate(9 6)" d="{DIAMOND}"/>', f"ECE, {settings.bins} bins"),
-        Entry('<path class="chance" d="M0 0h18v12h-18z"/>', "where 95% of calibrated models lie"),
-    )  # fmt: skip
+        LegendEntry(interval, f"estimate with {settings.level:.0%} interval"),
+        LegendEntry(plain, f"ECE, {settings.bins} bins"),
+        LegendEntry('<path class="chance" d="M0 0h18v12h-18z"/>', "where 95% of calibrated models lie"),
+    )
     return picture(title, [_forest(rows, height), uncertainty(rows, height)], legend)
 
 
@@ -73,7 +76,7 @@ def _forest(rows: Sequence[Row], height: float) -> Panel:
     for row, (one, label) in enumerate(zip(rows, labels, strict=True)):
         y = TOP + height * (row + 0.5) / len(rows)
         parts.append(f'<text class="e name" x="{n(left - 8)}" y="{n(y + 4)}">{escape(label)}</text>')
-        if isinstance(one, Problem):
+        if isinstance(one, FailedFit):
             parts.append(f'<text x="{n(left + 6)}" y="{n(y + 4)}">could not be fitted</text>')
             continue
         values, kind = one.values, _class(row)
@@ -94,17 +97,17 @@ def _forest(rows: Sequence[Row], height: float) -> Panel:
 def uncertainty(rows: Sequence[Row], height: float) -> Panel:
     """Draw estimate and interval of the ECE against the mean entropy.
 
-    Numbers stand in a row above, apart from each other: many calibrators end up at nearly the same point. Lines go
-    straight up and bend in the free band between, so that none crosses another or a point that is not its own.
+    The numbers stand in a row above, apart from each other, because many calibrators are at nearly the same point.
+    Lines go straight up and bend in the free band between, so that none crosses another line or another point.
     """
-    shown = [(one.values, row) for row, one in enumerate(rows) if isinstance(one, Measurement)]
-    shown.sort(key=lambda one: one[0]["mean_entropy"])
-    scale, across = Scale(_top(rows, "ece_estimate", "ece_upper"), TOP, height), _across(shown)
+    points = [(one.values, row) for row, one in enumerate(rows) if isinstance(one, Measurement)]
+    points.sort(key=lambda one: one[0]["mean_entropy"])
+    scale, across = Scale(_top(rows, "ece_estimate", "ece_upper"), TOP, height), _across(points)
     parts = [scale.grid(LEFT, across.end), across.grid(TOP, scale.bottom)]
-    for leader, (_, row) in zip(leaders(shown, across, scale), shown, strict=True):
+    for leader, (_, row) in zip(leaders(points, across, scale), points, strict=True):
         parts.append(f'<path class="edge" d="{line(leader)}"/>')
         parts.append(f'<text class="m" x="{n(leader[-1][0])}" y="{n(leader[-1][1] - 4)}">{row + 1}</text>')
-    for values, row in shown:
+    for values, row in points:
         x, kind = across(values["mean_entropy"]), _class(row)
         parts.append(
             f'<path class="{kind}" d="M{n(x)} {n(scale(values["ece_lower"]))}V{n(scale(values["ece_upper"]))}"/>'
@@ -119,9 +122,9 @@ def uncertainty(rows: Sequence[Row], height: float) -> Panel:
     return Panel(across.end + 10, scale.bottom + 44, "\n".join(parts))
 
 
-def _across(shown: Sequence[tuple[dict[str, float], int]]) -> Across:
-    """The scale of the entropies with 8% of room at either end, logarithmic where they are far apart."""
-    least, most = shown[0][0]["mean_entropy"], shown[-1][0]["mean_entropy"]
+def _across(points: Sequence[tuple[dict[str, float], int]]) -> Across:
+    """Return the scale of the entropies with 8% of space at either end, logarithmic if they are far apart."""
+    least, most = points[0][0]["mean_entropy"], points[-1][0]["mean_entropy"]
     if 0 < WIDE * least < most:
         room = (most / least) ** 0.08
         return Across(least / room, most * room, LEFT, PLANE, logarithmic=True)
@@ -129,18 +132,18 @@ def _across(shown: Sequence[tuple[dict[str, float], int]]) -> Across:
     return Across(max(least - room, 0.0), most + room, LEFT, PLANE)
 
 
-def leaders(shown: Sequence[tuple[dict[str, float], int]], across: Across, scale: Scale) -> list[list[Point]]:
-    """Lead a line from each interval's upper end to its number above the plot."""
-    x_K = [across(values["mean_entropy"]) for values, _ in shown]
+def leaders(points: Sequence[tuple[dict[str, float], int]], across: Across, scale: Scale) -> list[list[Point]]:
+    """Return a line from each interval's upper end to its number above the plot."""
+    x_K = [across(values["mean_entropy"]) for values, _ in points]
     places = apart([(x - across.x) / across.width for x in x_K])
     return [
         [(x, scale(values["ece_upper"])), (x, scale.y), (across.x + across.width * place, scale.y - BAND)]
-        for x, place, (values, _) in zip(x_K, places, shown, strict=True)
+        for x, place, (values, _) in zip(x_K, places, points, strict=True)
     ]
 
 
 def apart(places: list[float], least: float = APART) -> list[float]:
-    """Move ascending places in [0, 1] as little as can be to lie at least so far apart, if there is room."""
+    """Move ascending places in [0, 1] as little as possible so that they are `least` apart, if there is space."""
     least = min(least, 1 / max(len(places), 1))
     steps = least * np.arange(len(places))
     moved = isotonic_regression(places - steps).x if places else steps

@@ -1,4 +1,4 @@
-"""Which classes are badly calibrated, beyond what so few rows would show anyway."""
+"""Calibration of each class as a picture, with the noise floor of its rows."""
 
 from __future__ import annotations
 
@@ -8,32 +8,32 @@ from html import escape
 import numpy as np
 
 from trueodds.drawing.axis import LEFT, WIDTH, Across, Scale, line, n, nice_top
-from trueodds.drawing.picture import Entry, Panel, picture
+from trueodds.drawing.picture import LegendEntry, Panel, picture
 from trueodds.evaluation.measurement import Measurement
 
 NAMED = 15
-"""Classes that are shown by name."""
+"""Number of classes that are shown by name."""
 LONGEST = 24
-"""Characters of a name."""
+"""Largest number of characters of a name."""
 TOP, ROW = 24.0, 22.0
 NAMES = 176.0
 """Width of the names."""
 LEAST = 1e-4
-"""The least end of an axis."""
+"""Smallest end of an axis."""
 BEFORE, AFTER = "M-4 -4h8v8h-8z", "M-4.5 0a4.5 4.5 0 1 0 9 0a4.5 4.5 0 1 0 -9 0z"
-"""A square and a circle about their place."""
+"""A square and a circle around their place."""
 LEGEND = (
-    Entry(f'<path class="before hollow" transform="translate(9 6)" d="{BEFORE}"/>', "ECE before"),
-    Entry(f'<path class="after" transform="translate(9 6)" d="{AFTER}"/>', "ECE after"),
-    Entry('<path class="chance" d="M0 0h18v12h-18z"/>', "noise floor (mean)"),
+    LegendEntry(f'<path class="before hollow" transform="translate(9 6)" d="{BEFORE}"/>', "ECE before"),
+    LegendEntry(f'<path class="after" transform="translate(9 6)" d="{AFTER}"/>', "ECE after"),
+    LegendEntry('<path class="chance" d="M0 0h18v12h-18z"/>', "noise floor (mean)"),
 )
 
 
 def per_class(before: Measurement, after: Measurement, names: Sequence[str], title: str) -> str:
     """Draw the ECE of every class's probability, before and after, with its noise floor, as a picture for a file.
 
-    Classes are sorted by their ECE after calibration: all of them on the left, and the 15 worst by name on the right
-    (with up to 15 classes only these). The mean over classes is the classwise ECE.
+    Classes are sorted by their ECE after calibration. All of them are on the left, and the 15 worst by name on the
+    right (with up to 15 classes only these). The mean over classes is the classwise ECE.
     """
     order_C = np.argsort(-after.ece_C, kind="stable")
     both = (("before", before.values), ("after", after.values))

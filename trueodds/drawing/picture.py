@@ -12,29 +12,29 @@ from textwrap import wrap
 _FOLDER = Path(__file__).parent
 
 
-def squeezed(path: Path) -> str:
-    """A style sheet without its blanks: a tenth of a page."""
+def read_css(path: Path) -> str:
+    """Read a style sheet without its blanks, which are a tenth of a page."""
     text = re.sub(r"^[ \t]+", "", path.read_text(encoding="utf-8"), flags=re.MULTILINE)
     return re.sub(r":\s+", ":", re.sub(r"\s*([{};,])\s*", r"\1", text))
 
 
-PALETTE = squeezed(_FOLDER / "palette.css")
+PALETTE = read_css(_FOLDER / "palette.css")
 LIGHT, DARK = re.findall(r":root\{(.*?)\}", PALETTE)
 """Declarations of the colours as variables."""
-CHART = squeezed(_FOLDER / "chart.css")
-"""Rules of the drawings, in these colours: of what lies in an element of the class `chart`."""
+CHART = read_css(_FOLDER / "chart.css")
+"""Rules of the drawings in these colours, for the content of an element with the class `chart`."""
 HATCHING = (
     '<defs><pattern id="hatch" width="6" height="6" patternUnits="userSpaceOnUse"'
     ' patternTransform="rotate(45)"><path class="hatching" d="M0 0v6"/></pattern></defs>\n'
 )
-"""The pattern of what is claimed and not kept, once in a document."""
-_IN_A_FILE = squeezed(_FOLDER / "picture.css")
+"""Pattern of over-confidence, once per document."""
+_IN_A_FILE = read_css(_FOLDER / "picture.css")
 _FONT = 'font-family="system-ui,sans-serif"'
 MARGIN = 16.0
 LINE = 17.0
 """Height of a line of text."""
 LETTER = 7.0
-"""Width that a letter takes at most, on average."""
+"""Largest mean width of a letter."""
 KEY = 26.0
 """Width of a legend's mark with the space after it."""
 
@@ -48,20 +48,20 @@ class Panel:
     content: str
     """Elements of SVG, whose origin is the panel's upper left corner."""
     caption: Sequence[str] = ()
-    """Lines above it."""
+    """Lines above the plot."""
 
 
 @dataclass(frozen=True)
-class Entry:
-    """An entry of a legend."""
+class LegendEntry:
+    """Entry of a legend."""
 
     mark: str
     """Elements of SVG, within 18 x 12 units."""
     text: str
 
 
-def picture(title: str, panels: Sequence[Panel], legend: Sequence[Entry] = ()) -> str:
-    """Frame the panels as a file: without variables, which browsers alone know, in light or dark colours."""
+def picture(title: str, panels: Sequence[Panel], legend: Sequence[LegendEntry] = ()) -> str:
+    """Frame the panels as a file, in light or dark colours. It has no CSS variables, which only browsers support."""
     width = sum(panel.width for panel in panels) + MARGIN * (len(panels) + 1)
     lines = wrap(title, round((width - 2 * MARGIN) / (1.3 * LETTER)))
     top = MARGIN + 1.4 * LINE * len(lines)
@@ -86,24 +86,24 @@ viewBox="0 0 {width:g} {height:g}" role="img" {_FONT}>
 
 
 def alone(drawing: str, width: float, height: float) -> str:
-    """Make an element `svg` a file of its own, in the same colours."""
+    """Turn an element `svg` into a file of its own, in the same colours."""
     start = f'<svg class="chart" width="{width:g}" height="{height:g}" {_FONT}'
     rules = f'<style>{_rules()}</style><rect class="ground" width="100%" height="100%"/>'
     return drawing.replace("<svg", start, 1).replace("<title>", f"{rules}<title>", 1) + "\n"
 
 
 def _rules() -> str:
-    """Rules with the colours in place of variables; the dark ones hold where a viewer asks for them."""
+    """Return the rules with colours instead of variables. The dark colours apply if a viewer requests them."""
 
-    def coloured(declarations: str) -> str:
+    def with_colours(declarations: str) -> str:
         colours = dict(re.findall(r"(--[\w-]+):([^;]+)", declarations))
         return re.sub(r"var\((--[\w-]+)\)", lambda match: colours[match[1]], CHART + _IN_A_FILE)
 
-    return f"{coloured(LIGHT)}@media (prefers-color-scheme:dark){{{coloured(DARK)}}}"
+    return f"{with_colours(LIGHT)}@media (prefers-color-scheme:dark){{{with_colours(DARK)}}}"
 
 
-def _legend(legend: Sequence[Entry], width: float, y: float) -> tuple[list[str], float]:
-    """The entries in lines as wide as the picture, and y below them."""
+def _legend(legend: Sequence[LegendEntry], width: float, y: float) -> tuple[list[str], float]:
+    """Arrange the entries in lines as wide as the picture, and return y below them."""
     parts, x = [], MARGIN
     for entry in legend:
         needed = KEY + LETTER * len(entry.text)

@@ -1,4 +1,4 @@
-"""The reliability diagram: its geometry, in SVG units, and the drawing; before and after a calibrator."""
+"""The reliability diagram: its geometry, in SVG units, and the drawing, before and after a calibrator."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from html import escape
 from typing import NamedTuple
 
 from trueodds.drawing.axis import LEFT, Tick, n
-from trueodds.drawing.picture import HATCHING, Entry, Panel, picture
-from trueodds.evaluation.measurement import Measurement, Settings
+from trueodds.drawing.picture import HATCHING, LegendEntry, Panel, picture
+from trueodds.evaluation.measurement import EvaluationSettings, Measurement
 from trueodds.metrics import Bins, binomial_interval
 
 TOP, SIDE = 26.0, 420.0
@@ -19,32 +19,32 @@ STRIP = 64.0
 """Height of the histogram."""
 SPACE = 28.0
 MOST_NAME = 24
-"""Characters of a class's name beside an axis."""
+"""Largest number of characters of a class's name beside an axis."""
 WHISKERS_UP_TO = 60
-"""Bins; finer ones would paint the plot over."""
+"""Largest number of bins with whiskers. With more bins they would cover the plot."""
 
 
 @dataclass(frozen=True)
 class Axes:
-    """What the axes of a diagram are."""
+    """Labels of a diagram's axes, and its description."""
 
-    says: str = "what the model says (its confidence)"
-    occurs: str = "how often it is right"
+    says: str = "confidence of the model"
+    occurs: str = "share of right answers"
     description: str = (
-        "How often the model is right against what it says, in {ranges} ranges of confidence, and below it how many"
-        " labels each range has. On the diagonal the model is right as often as it says."
+        "Share of right answers against the confidence of the model, in {ranges} ranges of confidence, and below it the"
+        " number of labels in each range. On the diagonal the model is right as often as it says."
     )
-    """With `{ranges}`, the number of bins."""
+    """Description with `{ranges}` in place of the number of bins."""
 
     @classmethod
     def of_positive(cls, label: str) -> Axes:
-        """Of p(positive), whose class has that name."""
+        """Return the axes for p(positive) of the class with this name."""
         name = escape(label if len(label) <= MOST_NAME else f"{label[: MOST_NAME - 1]}…")
         return cls(
-            f"what the model says: p({name})",
-            f"how many are {name}",
-            f"How many are {name} against the probability that the model gives to it, in {{ranges}} ranges of it, and"
-            " below it how many labels each range has. On the diagonal they are as many as the model says.",
+            f"probability from the model: p({name})",
+            f"share of {name}",
+            f"Share of {name} against the probability p({name}) from the model, in {{ranges}} ranges of p, and below it"
+            " the number of labels in each range. On the diagonal the share equals p.",
         )
 
 
@@ -58,34 +58,34 @@ class Column(NamedTuple):
     hi: float
     rows: int
     confidence: float
-    """The mean one."""
+    """Mean confidence."""
     accuracy: float
     lower: float
     upper: float
-    """Limits of the accuracy."""
+    """Upper limit of the accuracy; `lower` is its lower limit."""
 
 
 @dataclass(frozen=True)
-class Reliability:
-    """Paths, each of all bins at once: a thousand bins stay a small page."""
+class ReliabilityDiagram:
+    """Geometry of a diagram. Each path holds all bins, so a page with a thousand bins stays small."""
 
     ranges: int
-    """Bins, the empty ones among them."""
+    """Number of bins, including empty ones."""
     bottom: float
     strip_bottom: float
     ticks: list[tuple[Tick, Tick]]
     """x and y of every fifth of the axes."""
     accuracy: str
     over: str
-    """Accuracy that is claimed and not kept: above the accuracy's bars."""
+    """Over-confidence: confidence above the bars of the accuracy."""
     under: str
-    """Accuracy that is kept and not claimed: inside them."""
+    """Under-confidence: accuracy above the confidence, inside the bars."""
     whiskers: str
     counts: str
     most: int
-    """Labels in the fullest bin."""
+    """Number of labels in the fullest bin."""
     middles: list[str]
-    """x of the middle of each occupied bin: the rows of the table."""
+    """x of the middle of each occupied bin, as in the rows of the table."""
     axes: Axes = TOP_LABEL
 
     left, top, side = LEFT, TOP, SIDE
@@ -94,7 +94,7 @@ class Reliability:
     def svg(self, *, hatching: bool = True) -> str:
         """Draw the element `svg`; the rules of `trueodds.drawing.picture.CHART` colour it.
 
-        `hatching`: with the pattern of what is claimed and not kept, which a page needs once.
+        `hatching` adds the pattern of over-confidence, which a page needs once.
         """
         return f"""<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {BOX[0]} {BOX[1]}" role="img" \
 aria-label="Reliability diagram">
@@ -104,7 +104,7 @@ aria-label="Reliability diagram">
 </svg>"""
 
     def content(self) -> str:
-        """Draw what stands within the element `svg`."""
+        """Draw the content of the element `svg`."""
         ticks = "\n".join(
             f'<path class="grid" d="M{LEFT} {y.at}H{self.end}"/>\n'
             f'<text x="{LEFT - 8}" y="{y.at + 4}" class="e">{y.text}</text>\n'
@@ -128,13 +128,16 @@ aria-label="Reliability diagram">
 <text class="label" x="{LEFT}" y="{TOP - 11}">{self.axes.occurs}</text>"""
 
 
-def reliability(columns: Sequence[Column], ranges: int, axes: Axes = TOP_LABEL) -> Reliability:
-    """Bars, whiskers, gaps and histogram of the occupied bins; `ranges`: bins, the empty ones among them."""
+def reliability(columns: Sequence[Column], ranges: int, axes: Axes = TOP_LABEL) -> ReliabilityDiagram:
+    """Build bars, whiskers, gaps and histogram of the occupied bins.
+
+    `ranges` is the number of bins, including empty ones.
+    """
     bottom = TOP + SIDE
     strip_bottom = bottom + SPACE + STRIP
     most = max((one.rows for one in columns), default=0)
     ticks = [(Tick(_x(k / 5), f"{20 * k}%"), Tick(_y(k / 5), f"{20 * k}%")) for k in range(6)]
-    return Reliability(
+    return ReliabilityDiagram(
         ranges=ranges,
         bottom=bottom,
         strip_bottom=strip_bottom,
@@ -159,18 +162,18 @@ def columns_of(bins: Bins, level: float) -> list[Column]:
 
 
 LEGEND = (
-    Entry('<path class="accuracy" d="M0 0h18v12h-18z"/>', "how often it is right"),
-    Entry('<path class="over" d="M0 0h18v12h-18z"/>', "claimed, not kept"),
-    Entry('<path class="under" d="M0 0h18v12h-18z"/>', "kept, not claimed"),
-    Entry('<path class="diagonal" d="M0 12L18 0"/>', "right as often as it says"),
+    LegendEntry('<path class="accuracy" d="M0 0h18v12h-18z"/>', "share of right answers"),
+    LegendEntry('<path class="over" d="M0 0h18v12h-18z"/>', "over-confident by"),
+    LegendEntry('<path class="under" d="M0 0h18v12h-18z"/>', "under-confident by"),
+    LegendEntry('<path class="diagonal" d="M0 12L18 0"/>', "right as often as it says"),
 )
 
 
-def before_and_after(before: Measurement, after: Measurement, settings: Settings, title: str) -> str:
+def before_and_after(before: Measurement, after: Measurement, settings: EvaluationSettings, title: str) -> str:
     """Draw both reliability diagrams as a picture for a file.
 
-    Above each stand the ECE, its estimate (high where the error is in few bins) with its interval, the noise floor and
-    the MCE, as fractions.
+    The captions give the ECE, its estimate (too high if the error is in few bins) with its interval, the noise floor
+    and the MCE, as fractions.
     """
     panels = []
     for when, judged in (("before", before), ("after", after)):
@@ -185,7 +188,7 @@ def before_and_after(before: Measurement, after: Measurement, settings: Settings
         )
         diagram = reliability(columns_of(bins, settings.level), len(bins.count_B))
         panels.append(Panel(*BOX, diagram.content(), caption))
-    interval = Entry('<path class="whisker" d="M9 0V12m-3.5 0h7m-7-12h7"/>', f"{settings.level:.0%} interval")
+    interval = LegendEntry('<path class="whisker" d="M9 0V12m-3.5 0h7m-7-12h7"/>', f"{settings.level:.0%} interval")
     return picture(title, panels, [*LEGEND, interval])
 
 

@@ -1,1 +1,1 @@
-"""Labelled rows set apart for a test, and a model judged on them."""
+"""Evaluation of a model and its calibrators on labelled test rows."""

@@ -1,4 +1,4 @@
-"""The entries of `compare`: a calibrator's name, and options of its fit."""
+"""Entries of `compare`: a calibrator's name with options of its fit."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from trueodds.errors import ConfigError, unknown
 ALL = "all"
 
 
-def check_compared(entries: Iterable[str]) -> None:
-    """Refuses what no rows can be fitted with, before anything long.
+def check_entries(entries: Iterable[str]) -> None:
+    """Check the entries before any long computation.
 
     Raises:
-        ConfigError: an entry that is neither `all` nor a calibrator's name with options of its fit, and values that
-            the fit takes and reads.
+        ConfigError: An entry is neither `all` nor a calibrator's name with valid options of its fit.
 
-    >>> check_compared(["vector", "temperature objective=ece bins=10"])
+    Examples:
+        >>> check_entries(["vector", "temperature objective=ece bins=10"])
     """
     for entry in entries:
         name, options = name_and_options(entry)
@@ -37,13 +37,14 @@ def check_compared(entries: Iterable[str]) -> None:
 
 
 def name_and_options(entry: str) -> tuple[str, dict[str, Any]]:
-    """A calibrator's name, and the options of its fit that follow it, their values as in JSON or else text.
+    """Split an entry into a calibrator's name and the options of its fit. Values are JSON, or else text.
 
     Raises:
-        ConfigError: a word after the name that is not of the form option=value, or an option that stands twice.
+        ConfigError: A word after the name does not have the form option=value, or an option is repeated.
 
-    >>> name_and_options("temperature objective=sb_ece softness=0.05")
-    ('temperature', {'objective': 'sb_ece', 'softness': 0.05})
+    Examples:
+        >>> name_and_options("temperature objective=sb_ece softness=0.05")
+        ('temperature', {'objective': 'sb_ece', 'softness': 0.05})
     """
     name, *words = entry.split() or [""]
     options: dict[str, Any] = {}

@@ -1,4 +1,4 @@
-"""What calibration can give and what it gave: the NLL that is left to refinement, and a calibrator's improvement."""
+"""Possible and actual gains of calibration: the refinement NLL, and the improvement by a calibrator."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from trueodds.sums.sums import CalibrationSums
 
 @dataclass(frozen=True)
 class Improvement:
-    """By how much a mean score fell, above 0: better, and the limits of its expectation."""
+    """Decrease of a mean score (above 0 is better), and confidence limits of its expectation."""
 
     value: float
     lower: float
@@ -25,14 +25,18 @@ class Improvement:
 
 
 def refinement_nll(logits_NC: npt.NDArray[np.floating], labels_N: npt.ArrayLike) -> float:
-    """Mean -ln softmax(z / T)_y in nats, T that of the calibrator `temperature` fitted on the same rows.
+    """Compute the refinement NLL: mean -ln softmax(z / T)_y in nats, with `Temperature` fitted on the same rows.
 
-    An estimate of the refinement error, which calibration cannot lower (Berta et al. 2025, Rethinking Early Stopping:
-    Refine, Then Calibrate). One number is fitted, so the rows' optimism about it is slight.
+    It estimates the refinement error, which calibration cannot lower. Only one number is fitted, so the estimate is
+    only slightly optimistic.
 
-    >>> logits, labels = np.array([[4.0, 0.0]] * 30 + [[0.0, 4.0]] * 10), np.zeros(40, int)
-    >>> round(refinement_nll(logits, labels), 2), round(refinement_nll(3 * logits, labels), 2)
-    (0.57, 0.57)
+    References:
+        Berta et al. 2025, Rethinking early stopping: refine, then calibrate.
+
+    Examples:
+        >>> logits, labels = np.array([[4.0, 0.0]] * 30 + [[0.0, 4.0]] * 10), np.zeros(40, int)
+        >>> round(refinement_nll(logits, labels), 2), round(refinement_nll(3 * logits, labels), 2)
+        (0.57, 0.57)
     """
     labels = check_labels(labels_N, *logits_NC.shape)
     temperature = Temperature.fit(logits_NC, labels).temperature
@@ -43,11 +47,15 @@ def refinement_nll(logits_NC: npt.NDArray[np.floating], labels_N: npt.ArrayLike)
 def post_hoc_improvement(
     before_NC: Array, after_NC: Array, labels_N: npt.ArrayLike, *, level: float = 0.95
 ) -> dict[str, Improvement]:
-    """PHI of `nll` (nats) and `brier` (in [0, 2]): mean over rows of the score before less that after a calibrator.
+    """Compute the post-hoc improvement (PHI) of `nll` (nats) and `brier` (in [0, 2]).
 
-    Proper scores count what a calibrator mends and what it spoils (Berta et al. 2026, CalArena, arXiv 2605.30188; the
-    difference is the one of its public code, not divided by anything). The interval is Student's of the differences,
-    row by row; 0 in it: what was measured may be chance.
+    It is the mean over rows of the score before a calibrator minus the score after it. Proper scores count both what a
+    calibrator corrects and what it makes worse. The difference is that of CalArena's public code, not divided by
+    anything. The interval is Student's, from the differences row by row. If it contains 0, the improvement is not
+    significant.
+
+    References:
+        Berta et al. 2026, CalArena, arXiv 2605.30188.
     """
     labels = check_labels(labels_N, *before_NC.shape)
     scores = [_scores(p_NC, labels) for p_NC in (before_NC, after_NC)]

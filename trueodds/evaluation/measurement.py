@@ -1,4 +1,4 @@
-"""The figures of one calibrator's probabilities of test rows, every one with its uncertainty."""
+"""Metrics of one calibrator's probabilities of test rows, with their uncertainties."""
 
 from __future__ import annotations
 
@@ -13,52 +13,54 @@ from trueodds import metrics
 from trueodds.calibrators import Calibrator, Identity
 from trueodds.evaluation.improvement import post_hoc_improvement, refinement_nll
 from trueodds.metrics import CalibrationSums
-from trueodds.metrics.intervals.classwise import ClassCells, interval_of_cells
+from trueodds.metrics.intervals.classwise_ece import ClassCells, interval_of_cells
 from trueodds.metrics.significance.nets import FEWEST
 from trueodds.sums.inputs import Array, check_counts
 from trueodds.sums.losses import SMALLEST_PROBABILITY
 from trueodds.sums.positive import PositiveClass
 
 OF_THE_TOP_LABEL = ("accuracy", "error_rate", "mean_confidence")
-"""What a summary of sums says under names that are not those of p(positive)."""
+"""Names in a summary of sums that do not apply to p(positive)."""
 
 
-class Settings(Protocol):
-    """How test rows are judged."""
+class EvaluationSettings(Protocol):
+    """Settings of the evaluation."""
 
     @property
     def bins(self) -> int:
-        """Equal-width confidence bins; a divisor of 3,000."""
+        """Number of equal-width confidence bins; it must divide 3,000."""
 
     @property
     def level(self) -> float:
-        """Nominal coverage of the intervals."""
+        """Confidence level of the intervals."""
 
     @property
     def compare(self) -> Sequence[str]:
-        """Further calibrators, fitted on the validation rows and measured on the test rows, with options of their fit
-        where they follow the name (`temperature objective=ece`); `all`: every one."""
+        """Further calibrators, fitted on the validation rows and evaluated on the test rows.
+
+        Options of their fit may follow the name (`temperature objective=ece`). `all` means every calibrator.
+        """
 
 
 @dataclass(frozen=True)
 class Measurement:
-    """The figures of one calibrator's probabilities of the test rows: all that tables and pictures need."""
+    """Metrics of one calibrator's probabilities of the test rows, with all data for tables and pictures."""
 
     name: str
     sums: CalibrationSums
     values: dict[str, float]
-    """By the names of `trueodds.metrics`. Calibration errors are fractions: .0123 is 1.23%. NaN: not defined."""
+    """Values by the names of `trueodds.metrics`. Calibration errors are fractions: .0123 is 1.23%. NaN: undefined."""
     ece_C: Array
-    """Per class, equal width."""
+    """ECE of each class, with equal-width bins."""
     floor_C: Array
-    """The mean of `ece_C` if the probabilities were right."""
+    """Mean of `ece_C` if the probabilities were calibrated."""
     positive: dict[str, Any] | None = None
-    """`positive_values`, where there is a positive class."""
+    """Result of `positive_values`, if there is a positive class."""
 
 
 @dataclass(frozen=True)
-class Problem:
-    """A calibrator that these validation rows do not determine, and why."""
+class FailedFit:
+    """A calibrator that the validation rows do not determine, and the reason."""
 
     name: str
     reason: str
@@ -68,11 +70,11 @@ def measure(
     calibrator: Calibrator,
     logits_NC: npt.ArrayLike,
     labels_N: npt.ArrayLike,
-    settings: Settings,
+    settings: EvaluationSettings,
     positive: PositiveClass | None = None,
     counts_NC: npt.ArrayLike | None = None,
 ) -> Measurement:
-    """All metrics of one calibrator: .4 s for 10,000 x 100, 2 s for 10,000 x 1,000."""
+    """Compute all metrics of one calibrator. It takes .4 s for 10,000 x 100 and 2 s for 10,000 x 1,000."""
     p_NC, before_NC = calibrator(logits_NC), Identity()(logits_NC)
     return measure_probabilities(calibrator.name, p_NC, labels_N, settings, positive, counts_NC, before_NC=before_NC)
 
@@ -81,13 +83,13 @@ def measure_probabilities(
     name: str,
     p_NC: Array,
     labels_N: npt.ArrayLike,
-    settings: Settings,
+    settings: EvaluationSettings,
     positive: PositiveClass | None = None,
     counts_NC: npt.ArrayLike | None = None,
     *,
     before_NC: Array,
 ) -> Measurement:
-    """As `measure`, of probabilities however they were made. before_NC: those of the same rows without a calibrator."""
+    """Compute all metrics of given probabilities. `before_NC` are those of the same rows without a calibrator."""
     bins = settings.bins
     sums = CalibrationSums.from_probabilities(p_NC, labels_N)
     ece_C = metrics.ece_per_class(p_NC, labels_N, bins=bins)
@@ -104,7 +106,7 @@ def measure_probabilities(
         "adaptive_ece": metrics.adaptive_ece(p_NC, labels_N, bins=bins),
         "adaptive_ece_l2": metrics.adaptive_ece(p_NC, labels_N, bins=bins, norm="l2"),
         "debiased_ece": metrics.debiased_ece(p_NC, labels_N, bins=bins),
-        **_squared(p_NC, labels_N, settings),
+        **_squared_error(p_NC, labels_N, settings),
         "sweep_ece": sweep.ece,
         "sweep_bins": sweep.bins,
         "ks_error": metrics.ks_error(p_NC, labels_N),
@@ -131,9 +133,9 @@ def measure_probabilities(
 
 
 def _uncertainty(
-    sums: CalibrationSums, cells: ClassCells, p_NC: Array, labels_N: npt.ArrayLike, settings: Settings
+    sums: CalibrationSums, cells: ClassCells, p_NC: Array, labels_N: npt.ArrayLike, settings: EvaluationSettings
 ) -> dict[str, float]:
-    """Limits of what the other values say, at `settings.level`, and what calibrated probabilities would show."""
+    """Compute confidence limits of the other values at `settings.level`, and the values of calibrated probabilities."""
     bins, level = settings.bins, settings.level
     (low,), (high,) = metrics.binomial_interval([sums.n - sums.total("correct")], [sums.n], level=level)
     limits = {
@@ -155,8 +157,8 @@ def _uncertainty(
     }
 
 
-def _squared(p_NC: Array, labels_N: npt.ArrayLike, settings: Settings) -> dict[str, float]:
-    """The squared calibration error with its limits; NaN where rows are too few for them."""
+def _squared_error(p_NC: Array, labels_N: npt.ArrayLike, settings: EvaluationSettings) -> dict[str, float]:
+    """Compute the squared calibration error with its limits; NaN if there are too few rows."""
     name, ends = "squared_calibration_error", ("lower", "upper")
     if len(p_NC) < FEWEST:
         return {name: np.nan, **{f"{name}_{end}": np.nan for end in ends}}
@@ -165,7 +167,7 @@ def _squared(p_NC: Array, labels_N: npt.ArrayLike, settings: Settings) -> dict[s
 
 
 def _improvement(before_NC: Array, p_NC: Array, labels_N: npt.ArrayLike, level: float) -> dict[str, float]:
-    """PHI of NLL and Brier score with its limits: phi_nll, phi_nll_lower and so on."""
+    """Compute PHI of NLL and Brier score with its limits: phi_nll, phi_nll_lower and so on."""
     table: dict[str, float] = {}
     for score, phi in post_hoc_improvement(before_NC, p_NC, labels_N, level=level).items():
         table |= {f"phi_{score}": phi.value, f"phi_{score}_lower": phi.lower, f"phi_{score}_upper": phi.upper}
@@ -173,11 +175,11 @@ def _improvement(before_NC: Array, p_NC: Array, labels_N: npt.ArrayLike, level: 
 
 
 def positive_values(
-    positive: PositiveClass, p_NC: Array, labels_N: npt.ArrayLike, settings: Settings
+    positive: PositiveClass, p_NC: Array, labels_N: npt.ArrayLike, settings: EvaluationSettings
 ) -> dict[str, Any]:
-    """The positive class by its name, and the metrics of its probability over all of [0, 1].
+    """Return the name of the positive class and the metrics of its probability in [0, 1].
 
-    `prevalence`: the share of positive rows, which `mean_probability` should equal; `brier`: in [0, 1].
+    `prevalence` is the share of positive rows, which `mean_probability` should equal. `brier` is in [0, 1].
     """
     sums = positive.sums(p_NC, labels_N)
     values = metrics.summary(sums, bins=settings.bins, level=settings.level)
@@ -195,10 +197,10 @@ def positive_values(
 
 
 def samplewise_values(p_NC: npt.ArrayLike, counts_NC: npt.ArrayLike, level: float) -> dict[str, float]:
-    """Measure the l1 distance of probabilities from votes, its limits, and what right probabilities would show.
+    """Compute the l1 distance of probabilities from votes, its limits, and the distance of calibrated probabilities.
 
     Raises:
-        ValueError: counts that are none, or of another shape than the probabilities.
+        ValueError: The counts are invalid, or have another shape than the probabilities.
     """
     counts = check_counts(counts_NC)
     interval = metrics.samplewise_interval(p_NC, counts, level=level)
@@ -211,10 +213,10 @@ def samplewise_values(p_NC: npt.ArrayLike, counts_NC: npt.ArrayLike, level: floa
 
 
 def panel_values(counts_NC: npt.ArrayLike) -> dict[str, float]:
-    """Count the votes, and say how far apart panels of people are by their scatter alone, whatever a model says.
+    """Count the votes, and compute the distance between panels of people that scatter alone explains, for any model.
 
     Raises:
-        ValueError: counts that are none.
+        ValueError: The counts are invalid.
     """
     counts = check_counts(counts_NC)
     votes_N = counts.sum(axis=1)

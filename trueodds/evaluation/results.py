@@ -1,4 +1,4 @@
-"""A model judged on test rows: every number with its uncertainty, for each of several calibrators."""
+"""Evaluation of a model on test rows with several calibrators: every number with its uncertainty."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from scipy.special import stdtrit
 
 from trueodds import calibrators
 from trueodds.calibrators import Calibrator, FitError, Identity
-from trueodds.evaluation.entries import ALL, check_compared, name_and_options
-from trueodds.evaluation.measurement import Measurement, Problem, Settings, measure, panel_values
+from trueodds.evaluation.entries import ALL, check_entries, name_and_options
+from trueodds.evaluation.measurement import EvaluationSettings, FailedFit, Measurement, measure, panel_values
 from trueodds.files import write_json
 from trueodds.inputs.table import write as write_csv
 from trueodds.logits import Logits
@@ -24,18 +24,18 @@ from trueodds.sums.positive import PositiveClass
 
 @dataclass(frozen=True)
 class Results:
-    """The test rows judged with no calibrator, with the fitted one, and with others beside it."""
+    """Test rows evaluated without a calibrator, with the fitted one, and with others."""
 
     before: Measurement
     after: Measurement
-    others: list[Measurement | Problem]
+    others: list[Measurement | FailedFit]
     calibrator: Calibrator
-    settings: Settings
+    settings: EvaluationSettings
     panel: dict[str, float] | None = None
-    """What the votes of people alone explain, where they are known (`panel_values`)."""
+    """Part of the error that the votes of people alone explain, if votes are known (`panel_values`)."""
 
     def write(self, folder: Path, notes: Iterable[str] = ()) -> None:
-        """Writes metrics.json, with `notes` before its own, and calibrators.csv into `folder`."""
+        """Write metrics.json, with `notes` before its own, and calibrators.csv into `folder`."""
         folder.mkdir(parents=True, exist_ok=True)
         table = table_of(self.before, self.after, self.others, self.calibrator, self.settings)
         if self.panel is not None:
@@ -49,60 +49,66 @@ def evaluate(
     calibrator: Calibrator,
     validation: Logits,
     test: Logits,
-    settings: Settings,
+    settings: EvaluationSettings,
     positive: PositiveClass | None = None,
     counts_NC: npt.ArrayLike | None = None,
 ) -> Results:
-    """The test rows before and after `calibrator`; the others are fitted on the validation rows.
+    """Evaluate the test rows without and with `calibrator`, and with others that are fitted on the validation rows.
 
-    counts_NC: how many people chose each class for each test row; None: not known.
+    Args:
+        calibrator: The fitted calibrator.
+        validation: Logits and labels of the validation rows.
+        test: Logits and labels of the test rows.
+        settings: Settings of the evaluation.
+        positive: The positive class, if there is one.
+        counts_NC: Number of people who chose each class for each test row; None: unknown.
 
     Raises:
-        ConfigError: as `check_compared`.
+        ConfigError: An entry of `settings.compare` is invalid.
     """
     rows = test.logits_NC, test.labels_N
     before, after = (measure(each, *rows, settings, positive, counts_NC) for each in (Identity(), calibrator))
-    others = compared(calibrator, validation, test, settings, positive, counts_NC)
+    others = measure_others(calibrator, validation, test, settings, positive, counts_NC)
     panel = None if counts_NC is None else panel_values(counts_NC)
     return Results(before, after, others, calibrator, settings, panel)
 
 
-def compared(
+def measure_others(
     after: Calibrator,
     validation: Logits,
     test: Logits,
-    settings: Settings,
+    settings: EvaluationSettings,
     positive: PositiveClass | None = None,
     counts_NC: npt.ArrayLike | None = None,
-) -> list[Measurement | Problem]:
-    """Each calibrator of `settings.compare`, fitted on the validation rows and judged on the test rows.
+) -> list[Measurement | FailedFit]:
+    """Evaluate each calibrator of `settings.compare`, fitted on the validation rows, on the test rows.
 
-    Left out: identity, which is "before", and one that comes out as `after` itself.
+    Identity, which is "before", and a calibrator that equals `after` are left out.
 
     Raises:
-        ConfigError: as `check_compared`.
+        ConfigError: An entry of `settings.compare` is invalid.
     """
-    judged: list[Measurement | Problem] = []
-    for entry, calibrator in fit_compared(after, validation, settings.compare):
+    judged: list[Measurement | FailedFit] = []
+    for entry, calibrator in fit_others(after, validation, settings.compare):
         if isinstance(calibrator, FitError):
-            judged.append(Problem(entry, str(calibrator)))
+            judged.append(FailedFit(entry, str(calibrator)))
         else:
             measured = measure(calibrator, test.logits_NC, test.labels_N, settings, positive, counts_NC)
             judged.append(replace(measured, name=entry))
     return judged
 
 
-def fit_compared(
+def fit_others(
     after: Calibrator, validation: Logits, entries: Sequence[str]
 ) -> Iterator[tuple[str, Calibrator | FitError]]:
-    """Each of the entries of `compare` with its calibrator, or why these rows do not determine it.
+    """Yield each entry of `compare` with its calibrator, or with the reason why these rows do not determine it.
 
-    Left out: as in `compared`.
+    Identity and a calibrator that equals `after` are left out.
 
     Raises:
-        ConfigError: as `check_compared`.
+        ConfigError: An entry is invalid.
     """
-    check_compared(entries)
+    check_entries(entries)
     every = calibrators.names() if ALL in entries else []
     for entry in dict.fromkeys([*every, *(" ".join(entry.split()) for entry in entries if entry != ALL)]):
         name, options = name_and_options(entry)
@@ -118,11 +124,11 @@ def fit_compared(
 def table_of(
     before: Measurement,
     after: Measurement,
-    others: Iterable[Measurement | Problem],
+    others: Iterable[Measurement | FailedFit],
     calibrator: Calibrator,
-    settings: Settings,
+    settings: EvaluationSettings,
 ) -> dict[str, Any]:
-    """The content of metrics.json."""
+    """Return the content of metrics.json."""
     was, now, n = before.values, after.values, after.sums.n
     notes = [*calibrator.warnings, *_difference(was, now, n, settings.level)]
     # Fitted matrices and curves belong in calibrator.json: a thousand classes have a million weights.
@@ -141,10 +147,11 @@ def table_of(
 
 
 def _difference(was: dict[str, float], now: dict[str, float], n: int, level: float) -> list[str]:
-    """Sentences on the difference that a calibrator makes.
+    """Return sentences on the difference that a calibrator makes.
 
-    No test is valid for the difference of two plug-in ECEs: chance raises each by a different amount. The NLL is a mean
-    over rows, so its paired difference has an interval, where `was` is without a calibrator (PHI is against that).
+    No test is valid for the difference of two plug-in ECEs, because chance raises each by a different amount. The NLL
+    is a mean over rows, so its paired difference has an interval if `was` is without a calibrator (PHI is relative to
+    that).
     """
     if was["ece"] == now["ece"] and was["nll"] == now["nll"]:
         return []
@@ -160,23 +167,23 @@ def _difference(was: dict[str, float], now: dict[str, float], n: int, level: flo
     return notes
 
 
-def rows_of(before: Measurement, after: Measurement, others: Iterable[Measurement | Problem]) -> list[dict[str, Any]]:
-    """calibrators.csv: one row a calibrator, one column a metric, all of them fractions, nats or counts."""
+def rows_of(before: Measurement, after: Measurement, others: Iterable[Measurement | FailedFit]) -> list[dict[str, Any]]:
+    """Return the rows of calibrators.csv, one per calibrator, with one column per metric: fractions, nats or counts."""
     roles = [("before", before), ("after", after), *(("compared", other) for other in others)]
     empty = {**dict.fromkeys(before.values), "problem": None}
     return [{"calibrator": one.name, "role": role, **empty, **_plain(one)} for role, one in roles]
 
 
-def _entry(one: Measurement | Problem) -> dict[str, Any]:
-    """What metrics.json says of one calibrator."""
-    if isinstance(one, Problem):
+def _entry(one: Measurement | FailedFit) -> dict[str, Any]:
+    """Return the entry of one calibrator in metrics.json."""
+    if isinstance(one, FailedFit):
         return _plain(one)
     positive = {} if one.positive is None else {"positive": one.positive}
     return {**_plain(one), "classwise_ece_by_class": one.ece_C.tolist(), **positive}
 
 
-def _plain(one: Measurement | Problem) -> dict[str, Any]:
-    """Without NaN, which JSON does not know."""
-    if isinstance(one, Problem):
+def _plain(one: Measurement | FailedFit) -> dict[str, Any]:
+    """Return the values without NaN, which JSON does not have."""
+    if isinstance(one, FailedFit):
         return {"problem": one.reason}
     return {name: None if math.isnan(value) else value for name, value in one.values.items()}

@@ -1,4 +1,4 @@
-"""A model judged on corrupted test rows: error, NLL and calibration errors by severity, for several calibrators."""
+"""Evaluation on corrupted test rows: error, NLL and calibration errors by severity, for several calibrators."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ import numpy.typing as npt
 
 from trueodds import metrics
 from trueodds.calibrators import Calibrator, FitError, Identity
-from trueodds.evaluation.measurement import Settings
-from trueodds.evaluation.results import fit_compared
+from trueodds.evaluation.measurement import EvaluationSettings
+from trueodds.evaluation.results import fit_others
 from trueodds.evaluation.shifted_logits import ShiftedLogits
 from trueodds.files import write_json
 from trueodds.inputs.table import write as write_csv
@@ -24,12 +24,12 @@ from trueodds.metrics.intervals.within_types import WithinTypes, within_types
 from trueodds.sums.inputs import Array
 
 FIGURES = ("error_rate", "nll", "ece", "adaptive_ece", "adaptive_ece_l2")
-"""By the names of metrics.json. adaptive_ece_l2, of equal-mass bins, is what the soft-calibration paper plots."""
+"""Names as in metrics.json. The soft-calibration paper plots adaptive_ece_l2, which uses bins of equal mass."""
 
 
 @dataclass(frozen=True)
 class Role:
-    """A calibrator by its name and place: before, after, or compared."""
+    """A calibrator with its name and role: before, after, or compared."""
 
     name: str
     role: str
@@ -38,38 +38,38 @@ class Role:
 
 @dataclass(frozen=True)
 class ShiftMeasurement:
-    """The figures of one calibrator's probabilities: of the rows as they are, and under each corruption."""
+    """Metrics of one calibrator's probabilities, on the clean rows and under each corruption."""
 
     name: str
     role: str
     clean_F: Array
     values_FTS: Array
-    """F of FIGURES, T corruptions, S severities from 1 on. Errors, of calibration too, are fractions, NLL nats."""
+    """F metrics of FIGURES, T corruptions, S severities from 1 on. Errors are fractions, NLL is in nats."""
 
     def within(self, figure: str) -> WithinTypes:
-        """Mean over corruptions by severity, from 1 on, with its standard error without what corruptions differ by."""
+        """Compute means over corruptions by severity, from 1 on, with the standard error within corruptions."""
         return within_types(self.values_FTS[FIGURES.index(figure)])
 
     def clean(self, figure: str) -> float:
-        """The figure of the rows as they are: severity 0."""
+        """Return the metric on the clean rows, severity 0."""
         return float(self.clean_F[FIGURES.index(figure)])
 
 
 @dataclass(frozen=True)
 class ShiftResults:
-    """All calibrators under one shift."""
+    """Results of all calibrators under one shift."""
 
     measurements: list[ShiftMeasurement]
     problems: dict[str, str]
-    """Calibrators of `compare` that the validation rows do not determine, and why."""
+    """Calibrators of `compare` that the validation rows do not determine, with the reason."""
     corruptions: tuple[str, ...]
     severities: tuple[int, ...]
     description: dict[str, Any]
-    """Where the images come from (`trueodds.evaluation.shifted_logits`)."""
-    settings: Settings
+    """Origin of the images (`trueodds.evaluation.shifted_logits`)."""
+    settings: EvaluationSettings
 
     def write(self, folder: Path) -> None:
-        """Writes shift.json (means by severity, with limits) and shift.csv (each corruption) into `folder`."""
+        """Write shift.json (means by severity, with limits) and shift.csv (each corruption) into `folder`."""
         folder.mkdir(parents=True, exist_ok=True)
         names = ["calibrator", "role", "corruption", "severity", *FIGURES]
         write_csv(folder / "shift.csv", names, (dict(zip(names, row, strict=True)) for row in self._rows()))
@@ -91,16 +91,20 @@ class ShiftResults:
         return rows
 
 
-def evaluate(calibrator: Calibrator, validation: Logits, shifted: ShiftedLogits, settings: Settings) -> ShiftResults:
-    """The corrupted rows before and after `calibrator`, and after each of `settings.compare`, all fitted on clean rows.
+def evaluate(
+    calibrator: Calibrator, validation: Logits, shifted: ShiftedLogits, settings: EvaluationSettings
+) -> ShiftResults:
+    """Evaluate the corrupted rows without `calibrator`, with it, and with each of `settings.compare`.
+
+    All calibrators are fitted on clean rows.
 
     Raises:
-        ConfigError: as `check_compared`.
-        FileError: logits that are missing or damaged.
+        ConfigError: An entry of `settings.compare` is invalid.
+        FileError: Logits are missing or damaged.
     """
     roles = [Role("identity", "before", Identity()), Role(calibrator.name, "after", calibrator)]
     problems: dict[str, str] = {}
-    for entry, fitted in fit_compared(calibrator, validation, settings.compare):
+    for entry, fitted in fit_others(calibrator, validation, settings.compare):
         if isinstance(fitted, FitError):
             problems[entry] = str(fitted)
         else:
@@ -108,7 +112,7 @@ def evaluate(calibrator: Calibrator, validation: Logits, shifted: ShiftedLogits,
     labels_N, bins = shifted.clean.labels_N, settings.bins
     clean = [figures(one.calibrator, shifted.clean.logits_NC, labels_N, bins) for one in roles]
     values: list[list[list[Array]]] = [[] for _ in roles]
-    for _, logits_SNC in shifted:  # of each corruption once: a file of 20 MB, of many
+    for _, logits_SNC in shifted:  # each corruption is read once, because its file has 20 MB
         for table, one in zip(values, roles, strict=True):
             table.append([figures(one.calibrator, logits_NC, labels_N, bins) for logits_NC in logits_SNC])
     measurements = [
@@ -119,7 +123,10 @@ def evaluate(calibrator: Calibrator, validation: Logits, shifted: ShiftedLogits,
 
 
 def by_severity(one: ShiftMeasurement, severities: Sequence[int], level: float) -> dict[str, Any]:
-    """Of each figure, lists over severity 0, ..: the mean over corruptions, and how sure it is (null at 0)."""
+    """Return the means over corruptions of each metric and their uncertainty, as lists over severity 0, 1, ...
+
+    The uncertainty is null at severity 0.
+    """
     table: dict[str, Any] = {"severity": [0, *severities]}
     for figure in FIGURES:
         within, clean = one.within(figure), one.clean(figure)
@@ -135,7 +142,7 @@ def by_severity(one: ShiftMeasurement, severities: Sequence[int], level: float) 
 
 
 def figures(calibrator: Calibrator, logits_NC: npt.ArrayLike, labels_N: npt.ArrayLike, bins: int) -> Array:
-    """FIGURES of one set of rows."""
+    """Compute FIGURES of one set of rows."""
     p_NC = calibrator(logits_NC)
     sums = CalibrationSums.from_probabilities(p_NC, labels_N)
     return np.array(

@@ -1,7 +1,8 @@
-"""Logits of corrupted test rows as a folder: what a shift's figures are computed from, without the network.
+"""Folder with logits of corrupted test rows, from which a shift is evaluated without the network.
 
-shift.json says what they are: `shift` (null: there are none), `severities`, `corruptions`, and where the images come
-from. clean.npz: `rows`, which test rows; `labels`; `logits`, of the images as they are. <corruption>.npy: S x N x C.
+shift.json describes them: `shift` (null: there are none), `severities`, `corruptions`, and the origin of the images.
+clean.npz holds `rows` (indices of the test rows), `labels` and `logits` of the clean images. <corruption>.npy holds
+S x N x C logits.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from trueodds.files import FileError, read_json, read_npz, write_json, write_npz, written
+from trueodds.files import FileError, atomic_write, read_json, read_npz, write_json, write_npz
 from trueodds.logits import Logits
 
 DESCRIPTION, CLEAN = "shift.json", "clean.npz"
@@ -39,10 +40,10 @@ class ShiftedLogits:
         return tuple(self.description["severities"])
 
     def __iter__(self) -> Iterator[tuple[str, npt.NDArray[np.floating]]]:
-        """Each corruption with its logits_SNC.
+        """Yield each corruption with its logits_SNC.
 
         Raises:
-            FileError: a file that is missing, damaged or of another shape.
+            FileError: A file is missing, damaged or of another shape.
         """
         shape = (len(self.severities), *self.clean.logits_NC.shape)
         for name in self.corruptions:
@@ -57,7 +58,7 @@ class ShiftedLogits:
 
 
 def write_none(folder: Path) -> None:
-    """A folder that says that there is no shift."""
+    """Write a folder that states that there is no shift."""
     _empty(folder)
     write_json(folder / DESCRIPTION, {"shift": None})
 
@@ -71,25 +72,25 @@ def write(
     severities: Sequence[int],
     logits_of: Callable[[str, int], npt.NDArray[np.floating]],
 ) -> None:
-    """Writes the logits of each corruption and severity, as `logits_of` (N x C) makes them; the description last.
+    """Write the logits of each corruption and severity, which `logits_of` computes (N x C). The description comes last.
 
-    clean: logits and labels of the same rows as they are; rows_N: their numbers among the test rows.
+    `clean` holds logits and labels of the same clean rows, and `rows_N` their indices among the test rows.
     """
     _empty(folder)
     write_npz(folder / CLEAN, {"rows": rows_N, "logits": clean.logits_NC, "labels": clean.labels_N})
     for name in corruptions:
         logits_SNC = np.stack([logits_of(name, severity) for severity in severities])
-        with written(folder / f"{name}.npy") as aside, aside.open("wb") as file:
+        with atomic_write(folder / f"{name}.npy") as aside, aside.open("wb") as file:
             np.save(file, logits_SNC)
     lists = {"corruptions": list(corruptions), "severities": list(severities), "rows": len(rows_N)}
     write_json(folder / DESCRIPTION, description | lists)
 
 
 def read(folder: Path) -> ShiftedLogits:
-    """What `write` left.
+    """Read the folder that `write` wrote.
 
     Raises:
-        FileError: nothing, no shift, or damaged files.
+        FileError: The folder is empty or damaged, or states that there is no shift.
     """
     try:
         description = read_json(folder / DESCRIPTION)
@@ -98,12 +99,12 @@ def read(folder: Path) -> ShiftedLogits:
         arrays = read_npz(folder / CLEAN)
         clean = Logits(arrays["logits"], arrays["labels"])
     except (FileNotFoundError, KeyError, TypeError) as error:
-        raise FileError(f"{folder} is not whole ({error}); {CURE}") from None
+        raise FileError(f"{folder} is not complete ({error}); {CURE}") from None
     return ShiftedLogits(folder, description, clean)
 
 
 def _empty(folder: Path) -> None:
-    """Without what an earlier run left, the description first: a folder with one is whole."""
+    """Remove the files of an earlier run, the description first, because a folder with a description is complete."""
     folder.mkdir(parents=True, exist_ok=True)
     for stale in (folder / DESCRIPTION, folder / CLEAN, *folder.glob("*.npy")):
         stale.unlink(missing_ok=True)

@@ -8,13 +8,14 @@ import numpy.typing as npt
 Index = npt.NDArray[np.intp]
 
 
-def balanced(labels_N: npt.NDArray[np.int64], size: int, seed: int) -> tuple[Index, Index]:
-    """Draw `size` rows so that every class gives its share of rows (largest remainder); returns (drawn, rest).
+def balanced_split(labels_N: npt.NDArray[np.int64], size: int, seed: int) -> tuple[Index, Index]:
+    """Draw `size` rows so that every class has its share of rows (largest remainder). Return (drawn, rest).
 
-    Both are sorted, disjoint, and together all rows. A class's share differs from size * n_k / n by less than one.
+    Both are sorted and disjoint, and together they are all rows. A class's share differs from size * n_k / n by less
+    than one.
 
     Raises:
-        ValueError: `size` is not between 1 and the number of rows less one.
+        ValueError: `size` is not between 1 and the number of rows minus one.
     """
     if not 1 <= size < len(labels_N):
         raise ValueError(f"cannot draw {size:,} of {len(labels_N):,} rows; allowed is 1..{len(labels_N) - 1:,}")

@@ -1,8 +1,8 @@
-"""Fits a calibrator to the logits of a model that is served elsewhere, and shows every candidate before and after.
+"""Fit a calibrator to the logits of a model that is served elsewhere, and compare all candidates.
 
-Measured on the test rows of the file, or of --test; without them by cross-validation. Into the folder --out go
-calibrator.json, the reliability diagrams before and after, and with --onnx the model with the calibrator folded in:
-its output is then calibrated probabilities.
+They are measured on the test rows of the file, or of --test; without test rows, by cross-validation. The folder --out
+gets calibrator.json and the reliability diagrams before and after. With --onnx it also gets the model with the
+calibrator added: its output is calibrated probabilities.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import numpy.typing as npt
 from trueodds import calibrators
 from trueodds.calibrators import Calibrator, FitError
 from trueodds.calibrators.base import Labels
-from trueodds.calibrators.held_out import FOLDS, stratified
+from trueodds.calibrators.held_out import FOLDS, stratified_folds
 from trueodds.calibrators.selection import default_candidates, default_words
 from trueodds.cli import Subparsers
 from trueodds.errors import MissingExtraError, UserError, unknown
@@ -30,7 +30,7 @@ from trueodds.inputs.columns import read_npy
 from trueodds.inputs.vector import labelled
 from trueodds.logits import Logits
 from trueodds.metrics import softmax
-from trueodds.reports.table.evaluation import CalibrationReport, aligned, report
+from trueodds.reports.table.evaluation import CalibrationReport, align, report
 from trueodds.reports.words import decimal, span
 from trueodds.sums.inputs import Array, both_classes, check_labels, check_logits, logits_of
 from trueodds.texts import Places, plural
@@ -40,8 +40,8 @@ ALL = "all"
 AS_IT_IS = "identity"
 FORMS = (
     "an .npz with logits and labels, or with val_logits, val_labels, test_logits and test_labels; an .npy of logits"
-    " beside --labels; or a .csv or .parquet table with a column of logits for each class, named as it, and one of the"
-    " labels"
+    " together with --labels; or a .csv or .parquet table with a column of logits for each class, by name, and one"
+    " for the labels"
 )
 PAIRS = (("logits", "labels"), ("val_logits", "val_labels"))
 TEST = ("test_logits", "test_labels")
@@ -53,13 +53,13 @@ EXAMPLES = (
 )
 
 
-class OptionsError(UserError, ValueError):
-    """Options that do not go together."""
+class CalibrateOptionsError(UserError, ValueError):
+    """Options contradict each other."""
 
 
 @dataclass(frozen=True)
 class LogitRows:
-    """Rows to fit on, and rows to measure on where the file has some."""
+    """Rows to fit on, and rows to measure on, if the file has some."""
 
     rows: Logits
     test: Logits | None = None
@@ -67,7 +67,7 @@ class LogitRows:
 
 @dataclass(frozen=True)
 class CandidateReport:
-    """A calibrator on rows that its fit did not see; `problem`: why there is no report."""
+    """Report of a calibrator on rows that its fit did not see. `problem` says why there is no report."""
 
     name: str
     report: CalibrationReport | None
@@ -76,46 +76,54 @@ class CandidateReport:
 
 @dataclass(frozen=True)
 class Comparison:
-    """The model as it is, every candidate, and what to take."""
+    """The uncalibrated model, every candidate, and the choice."""
 
     before: CalibrationReport
     table: tuple[CandidateReport, ...]
     calibrator: Calibrator
-    """Choice of `select`, fitted on all rows that are not for testing."""
+    """Choice of `select`, fitted on all rows that are not test rows."""
     reason: str
-    """Why: its cross-validated NLL and standard error, beside the others'."""
+    """Reason for the choice: cross-validated NLL and standard error, compared with the others."""
     passed_over: tuple[str, ...]
-    """The candidates of less NLL, and why each was not taken."""
+    """Candidates with a smaller NLL, and why each was not chosen."""
     after: CalibrationReport
-    """Of the test rows; without them, of all rows by what the other folds alone would have chosen and fitted: the
-    winner's own line in the table is that of rows it won on."""
+    """Report of the chosen calibrator on the test rows.
+
+    Without test rows it is about all rows, each with the calibrator that the other folds chose and fitted. The winner's
+    own line in the table would be optimistic, because it won on those rows.
+    """
     folds: int
-    """0: measured on test rows."""
+    """Number of folds; 0 if measured on test rows."""
 
 
 def add_parser(commands: Subparsers) -> None:
     epilog = "\n".join(["examples:", *(f"  trueodds {line}" for line in EXAMPLES)])
     parser = commands.add_parser("calibrate", description=__doc__, epilog=epilog, intermixed=True)
     parser.add_argument("logits", type=Path, help=FORMS)
-    parser.add_argument("--test", type=Path, metavar="FILE", help="rows to measure on, in the same form")
-    parser.add_argument("--labels", type=Path, metavar="FILE", help="the labels of an .npy of logits: an .npy")
+    parser.add_argument("--test", type=Path, metavar="FILE", help="test rows, in the same form")
+    parser.add_argument("--labels", type=Path, metavar="FILE", help="an .npy with the labels of an .npy of logits")
     words = f"the column of a table that holds the labels (default: {LABEL})"
     parser.add_argument("--label", default=LABEL, metavar="COLUMN", help=words)
-    words = "the file holds probabilities in place of logits: their logarithms are taken"
+    words = "the file holds probabilities instead of logits; they are converted by log"
     parser.add_argument("--probabilities", action="store_true", help=words)
-    words = f"calibrators to choose from, with commas, or {ALL} (default: {default_words()})"
-    first = "the number of the first class in arrays of labels (default: 0 if there is a 0; else it must be said)"
+    words = f"calibrators to choose from, separated by commas, or {ALL} (default: {default_words()})"
+    first = "the number of the first class in arrays of labels (default: 0 if there is a 0; otherwise required)"
     parser.add_argument("--first-label", type=int, choices=(0, 1), help=first)
     parser.add_argument("--candidates", default="", metavar="NAMES", help=words)
-    parser.add_argument("--onnx", type=Path, metavar="MODEL", help="fold the calibrator into this graph of logits")
+    parser.add_argument("--onnx", type=Path, metavar="MODEL", help="add the calibrator to this ONNX graph of logits")
     parser.add_argument("--out", type=Path, default=OUT, metavar="FOLDER", help=f"(default: {OUT}/)")
 
 
 def run(arguments: argparse.Namespace) -> int:
+    """Read the rows, print the comparison and write the files."""
     if arguments.onnx and arguments.probabilities:
-        raise OptionsError("--onnx folds a calibrator behind logits; export the logits, and leave out --probabilities")
+        raise CalibrateOptionsError(
+            "--onnx adds a calibrator to a graph of logits; export logits, and remove --probabilities"
+        )
     if arguments.labels and arguments.logits.suffix != ".npy":
-        raise OptionsError(f"--labels {arguments.labels}: {arguments.logits} holds its labels; leave out --labels")
+        raise CalibrateOptionsError(
+            f"--labels {arguments.labels}: {arguments.logits} holds the labels itself; remove --labels"
+        )
     source = read_logits(
         arguments.logits,
         arguments.label,
@@ -139,18 +147,18 @@ def run(arguments: argparse.Namespace) -> int:
         files[f"reliability-{when}.svg"] = f"the reliability diagram {when}"
         write_text(arguments.out / f"reliability-{when}.svg", measured.svg())
     if arguments.onnx:
-        files["model_calibrated.onnx"] = "its output: calibrated probabilities"
+        files["model_calibrated.onnx"] = "output: calibrated probabilities"
         _fold(arguments.onnx, comparison, arguments.out / "model_calibrated.onnx", source)
     print(f"\nIn {arguments.out}:", *(f"  {name}: {about}" for name, about in files.items()), sep="\n")
     return 0
 
 
 def compare(rows: Logits, test: Logits | None, candidates: Sequence[str]) -> Comparison:
-    """Fits each candidate on `rows`, and measures it on `test`, or without test rows in 5 stratified folds.
+    """Fit each candidate on `rows`, and measure it on `test`, or, without test rows, in 5 stratified folds.
 
     Raises:
-        ConfigError: an unknown candidate.
-        ValueError: logits or labels that cannot be used, two rows at least.
+        ConfigError: A candidate is unknown.
+        ValueError: Logits or labels cannot be used, or there are fewer than two rows.
     """
     selection = calibrators.select(rows.logits_NC, rows.labels_N, candidates=candidates)
     chosen, reason = selection.calibrator, next(line.chosen for line in selection.table if line.chosen)
@@ -163,19 +171,19 @@ def compare(rows: Logits, test: Logits | None, candidates: Sequence[str]) -> Com
         if name == AS_IT_IS:
             continue
         try:
-            p_NC = _calibrated(name, rows, test)
+            p_NC = _probabilities(name, rows, test)
         except FitError as error:
             table.append(CandidateReport(name, None, str(error)))
         else:
             table.append(CandidateReport(name, report(p_NC, target.labels_N)))
     if test:
         return Comparison(before, tuple(table), *why, report(chosen(test.logits_NC), test.labels_N), 0)
-    nested = _calibrated(calibrators.SELECT, rows, None, candidates=candidates)
+    nested = _probabilities(calibrators.SELECT, rows, None, candidates=candidates)
     return Comparison(before, tuple(table), *why, report(nested, rows.labels_N), min(FOLDS, len(rows.labels_N)))
 
 
-def _calibrated(method: str, rows: Logits, test: Logits | None, **options: Sequence[str]) -> Array:
-    """Probabilities of rows that the fit did not see."""
+def _probabilities(method: str, rows: Logits, test: Logits | None, **options: Sequence[str]) -> Array:
+    """Return calibrated probabilities of rows that the fit did not see."""
     if test:
         return calibrators.fit(rows.logits_NC, rows.labels_N, method, **options)(test.logits_NC)
     p_NC = np.empty(rows.logits_NC.shape)
@@ -186,11 +194,13 @@ def _calibrated(method: str, rows: Logits, test: Logits | None, **options: Seque
 
 
 def _folds(labels_N: Labels) -> Iterator[npt.NDArray[np.bool_]]:
-    fold_N = stratified(labels_N, min(FOLDS, len(labels_N)))
+    """Yield the rows of each fold."""
+    fold_N = stratified_folds(labels_N, min(FOLDS, len(labels_N)))
     return (fold_N == fold for fold in range(int(fold_N.max()) + 1))
 
 
 def _fold(model: Path, comparison: Comparison, out: Path, source: LogitRows) -> None:
+    """Write the ONNX model with the calibrator."""
     try:
         from trueodds.importing.folding import fold
 
@@ -200,8 +210,9 @@ def _fold(model: Path, comparison: Comparison, out: Path, source: LogitRows) -> 
 
 
 def _text(path: Path, source: LogitRows, comparison: Comparison) -> str:
+    """Format the comparison."""
     rows, classes = source.rows.logits_NC.shape
-    how = f"each candidate by {comparison.folds} folds, on rows that its fit did not see"
+    how = f"measured in {comparison.folds} folds, on rows that the fit did not see"
     if source.test:
         how = f"measured on {plural(len(source.test.labels_N), 'test row')}"
     lines: list[tuple[str, ...]] = [("", "NLL", "95% interval", "Brier", "ECE", "95% interval", "noise floor (95%)")]
@@ -215,12 +226,12 @@ def _text(path: Path, source: LogitRows, comparison: Comparison) -> str:
             problems.append(f"  {each.name}: {each.problem}")
     if not source.test:
         lines.append(_line("  chosen in each fold", comparison.after))
-    measured = "" if source.test else "Measured on what each fold chose: "
+    measured = "" if source.test else "Measured with the choice of each fold: "
     notes = [measured + comparison.after.reading, *comparison.calibrator.warnings]
     about = f"{path}: {plural(rows, 'row')}, {plural(classes, 'class', 'classes')}; {how}"
     passed = [f"  {line}" for line in comparison.passed_over]
     chosen = f"Chosen: {comparison.calibrator.name} ({comparison.reason}). {' '.join(notes)}"
-    return "\n".join([about, "", *aligned(lines, "<" * len(lines[0])), *problems, *passed, "", chosen])
+    return "\n".join([about, "", *align(lines, "<" * len(lines[0])), *problems, *passed, "", chosen])
 
 
 def _line(name: str, one: CalibrationReport) -> tuple[str, ...]:
@@ -238,14 +249,19 @@ def _line(name: str, one: CalibrationReport) -> tuple[str, ...]:
 def read_logits(
     path: Path, label: str, *, labels: Path | None = None, probabilities: bool = False, first: int | None = None
 ) -> LogitRows:
-    """Reads the rows of a file; of `probabilities`, their logarithms. `labels`: the file of those of an .npy.
+    """Read the rows of a file.
 
-    `first`: the number of the first class in arrays of labels; None: 0, if one of them holds a 0.
+    Args:
+        path: File with logits.
+        label: Column of the labels in a table.
+        labels: File of the labels of an .npy.
+        probabilities: The file holds probabilities. They are converted by log.
+        first: Number of the first class in arrays of labels. None: 0, if one of them holds a 0.
 
     Raises:
-        LabelledRowsError: no such file, another form, logits or labels that cannot be used: it says what is missing.
-        FileError: a table that cannot be read, or without labels.
-        MissingExtraError: a Parquet file without pyarrow.
+        LabelledRowsError: There is no such file, it has another form, or logits or labels cannot be used.
+        FileError: A table cannot be read, or has no labels.
+        MissingExtraError: A Parquet file needs pyarrow, which is not installed.
     """
     try:
         if path.suffix in (".csv", ".parquet"):
@@ -266,24 +282,28 @@ def read_logits(
         raise LabelledRowsError(f"{path}: {_cure(str(error))}") from None
     if test and test.logits_NC.shape[1] != rows.logits_NC.shape[1]:
         sizes = f"{pair[0]} has {rows.logits_NC.shape[1]} classes and test_logits {test.logits_NC.shape[1]}"
-        raise LabelledRowsError(f"{path}: {sizes}; give both those of one model")
+        raise LabelledRowsError(f"{path}: {sizes}; give rows of the same model in both")
     return LogitRows(rows, test)
 
 
 def _pair(path: Path, labels: Path | None) -> dict[str, npt.NDArray[Any]]:
     if labels is None:
-        raise LabelledRowsError(f"{path} holds one array; name the file of its labels: --labels labels.npy")
+        raise LabelledRowsError(f"{path} holds one array; give the file of its labels: --labels labels.npy")
     return dict(zip(PAIRS[0], map(read_npy, (path, labels)), strict=True))
 
 
 def _check_first(path: Path, arrays: dict[str, npt.NDArray[Any]], pair: tuple[str, str]) -> None:
-    """Raises LabelledRowsError for labels that may count from 0 or from 1."""
+    """Check that numeric labels show whether they count from 0 or from 1.
+
+    Raises:
+        LabelledRowsError: They do not.
+    """
     labels = [arrays[name] for name in (pair[1], TEST[1]) if name in arrays and arrays[name].dtype.kind in "iu"]
     numbers = np.unique(np.concatenate([array.ravel() for array in labels])) if labels else np.zeros(0, int)
     classes = arrays[pair[0]].shape[-1] if pair[0] in arrays and arrays[pair[0]].ndim == 2 else 0
     if len(numbers) and numbers[0] >= 1 and numbers[-1] <= classes:
         problem = f"{path} has labels from {numbers[0]} to {numbers[-1]} of {classes:,} classes, and none is 0"
-        cure = "say which number the first class has: --first-label 0 or --first-label 1"
+        cure = "give the number of the first class: --first-label 0 or --first-label 1"
         raise LabelledRowsError(f"{problem}; {cure}")
 
 
@@ -291,8 +311,8 @@ def _of_arrays(
     path: Path, arrays: dict[str, npt.NDArray[Any]], names: tuple[str, str], probabilities: bool, first: int
 ) -> Logits:
     if missing := [name for name in names if name not in arrays]:
-        held = ", ".join(arrays)
-        raise LabelledRowsError(f"{path} has no array {', '.join(missing)}; it holds {held}. Expected {FORMS}")
+        available = ", ".join(arrays)
+        raise LabelledRowsError(f"{path} has no array {', '.join(missing)}; it holds {available}. Expected {FORMS}")
     logits_NC = _logits(arrays[names[0]], probabilities)
     rows, classes = logits_NC.shape
     labels_N = arrays[names[1]]
@@ -303,7 +323,7 @@ def _of_arrays(
 def _of_table(path: Path, label: str, probabilities: bool) -> Logits:
     classes, values_NC, names = labelled.read(path, label)
     if len(classes) == 1:
-        cure = "give one for each class, such as 1 - p for the other of two"
+        cure = "give one column for each class, such as 1 - p for the other one of two"
         raise LabelledRowsError(f"{path} has one column, {classes[0]!r}, beside the labels; {cure}")
     places = Places(classes)
     place = {name: places.get(name) for name in sorted({*names.tolist()})}
@@ -317,5 +337,5 @@ def _logits(values: npt.NDArray[Any], probabilities: bool) -> npt.NDArray[np.flo
 
 
 def _cure(message: str) -> str:
-    """What a caller of `trueodds.fit` would do, for the command line."""
+    """Reword an error of `trueodds.fit` for users of the command line."""
     return f"{message.partition(': every row')[0]}: give --probabilities" if "logits_of" in message else message

@@ -1,4 +1,4 @@
-"""Names the class of each logit, and checks that order by the labels and by the maker's own probabilities."""
+"""Names the class of each logit, and checks their order with the labels and with the maker's own probabilities."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from trueodds.files import read_npz
 from trueodds.importing.errors import LabelledRowsError
 from trueodds.importing.options import PRESETS, Preprocessing
 from trueodds.importing.rewriting import ServableModel, convert
-from trueodds.importing.rows import EXPECTED_FORMS, LabelledRows
+from trueodds.importing.rows import EXPECTED_FORMS, ImportRows
 from trueodds.importing.understanding import SAMPLE
 from trueodds.inputs import columns
 from trueodds.logits import Logits
@@ -24,29 +24,30 @@ from trueodds.sums.inputs import both_classes, check_probabilities
 from trueodds.texts import listed
 
 LIKELY = 0.5
-"""Share of rows that an order of the classes must explain to be taken for the right one."""
+"""Share of rows that an order of the classes must explain to be considered right."""
 ROUNDED = 0.01
-"""Tolerance of the maker's probabilities: they may be written with two decimals."""
+"""Tolerance of the maker's probabilities, which may be rounded to two decimals."""
 USUAL = ("{mean: 0.5, std: 0.5}", "{mean: 127.5, std: 127.5, scale: 1}")
-"""Preprocessing that is tried, beside the presets, where a model does not give its maker's probabilities."""
+"""Preprocessing to try, besides the presets, if a model does not give its maker's probabilities."""
 
 Array = npt.NDArray[np.floating]
 
 
-def class_names(model: ServableModel, rows: LabelledRows) -> tuple[str, ...]:
-    """Names the classes in the order of the logits: as stated, as in the graph, as in the rows, or by their numbers.
+def class_names(model: ServableModel, rows: ImportRows) -> tuple[str, ...]:
+    """Return the names of the classes in the order of the logits.
 
-    Names that stand only in the labels have no order: which logit is whose would be a guess.
+    They come from the options, the graph, the rows, or are the classes' numbers. Names that occur only in the labels
+    have no order, and the logit of each name would be a guess.
 
     Raises:
-        LabelledRowsError: such a guess, or another number of classes than the model has.
+        LabelledRowsError: The names would be a guess, or the model has another number of classes.
     """
     count, own = model.classes, model.labels
     graph = f"{model.labels_source} names"
     sources = [(model.options.classes, "--classes names"), (() if _numbers(own) else own, graph)]
     sources += [(rows.classes, f"{rows.source} names"), (own, graph)]
     names, source = next(((names, source) for names, source in sources if names), ((), ""))
-    cure = "name all classes in the order of the model's outputs: --classes a,b,c, or a file with one a line"
+    cure = "name all classes in the order of the model's outputs: --classes a,b,c, or a file with one name per line"
     if names and len(names) != count:
         problem = f"{source} {len(names)} classes ({listed(names)}), and {model.path} answers"
         raise LabelledRowsError(f"{problem} with {count} numbers a row; {cure}")
@@ -62,8 +63,12 @@ def _numbers(names: Sequence[str]) -> bool:
     return all(name.lstrip("-").isdigit() for name in names)
 
 
-def check_order(split: Logits, rows: LabelledRows, names: Sequence[str]) -> None:
-    """Raises LabelledRowsError where the logits fit the labels far better with the classes in another order."""
+def check_order(split: Logits, rows: ImportRows, names: Sequence[str]) -> None:
+    """Check that the logits do not fit the labels far better with the classes in another order.
+
+    Raises:
+        LabelledRowsError: Another order fits far better.
+    """
     counts_CC = np.zeros((len(names), len(names)), np.int64)
     np.add.at(counts_CC, (split.logits_NC.argmax(axis=1), split.labels_N), 1)
     outputs, labels = linear_sum_assignment(counts_CC, maximize=True)
@@ -72,31 +77,37 @@ def check_order(split: Logits, rows: LabelledRows, names: Sequence[str]) -> None
     if best >= LIKELY and accuracy < best / 2:
         order = listed([names[int(k)] for k in labels])
         problem = f"{rows.source}: the model is right about {accuracy:.1%} of the rows, and about {best:.1%} if its"
-        cure = "state the order of its outputs, whichever it is: --classes a,b,c, or a file with one a line"
+        cure = "give the order of its outputs, whichever it is: --classes a,b,c, or a file with one name per line"
         raise LabelledRowsError(f"{problem} classes are in the order {order}; {cure}")
 
 
-def check_seen(labels_N: npt.NDArray[np.int64], names: Sequence[str], rows: LabelledRows) -> None:
-    """Raises LabelledRowsError where a class has no row."""
+def check_seen(labels_N: npt.NDArray[np.int64], names: Sequence[str], rows: ImportRows) -> None:
+    """Check that every class has a row.
+
+    Raises:
+        LabelledRowsError: A class has no row.
+    """
     unseen = np.flatnonzero(np.bincount(labels_N, minlength=len(names)) == 0)
     if len(unseen):
         shown = listed([names[int(k)] for k in unseen])
         problem = f"{rows.source} has no row of {len(unseen):,} of {len(names):,} classes: {shown}"
-        cure = "add rows of them, or say --allow-unseen: nothing is then learned or measured about these classes"
+        cure = "add rows of them, or use --allow-unseen; then nothing is learned or measured about these classes"
         raise LabelledRowsError(f"{problem}; {cure}")
 
 
-def read_expected(path: Path, names: Sequence[str]) -> Array:
-    """Reads the maker's own probabilities, N x C in the order of `names`; of two classes one column is the second's.
+def read_maker_probabilities(path: Path, names: Sequence[str]) -> Array:
+    """Read the maker's own probabilities, N x C in the order of `names`.
+
+    With two classes, one column is that of the second.
 
     Raises:
-        LabelledRowsError: another form, columns of other names, numbers that are no probabilities.
-        FileError: a file that cannot be read.
+        LabelledRowsError: The file has another form or other columns, or its numbers are not probabilities.
+        FileError: The file cannot be read.
     """
     if path.suffix in columns.SUFFIXES and path.is_file():
         header = columns.names(path)
         if missing := [name for name in names if name not in header]:
-            cure = "name a column as each class"
+            cure = "give a column with the name of each class"
             raise LabelledRowsError(f"{path} has no column {listed(missing)}; it has {listed(header)}; {cure}")
         table = columns.read(path, names, [])
         values: npt.NDArray[np.generic] = np.stack([table.numbers[name] for name in names], axis=1)
@@ -109,30 +120,30 @@ def read_expected(path: Path, names: Sequence[str]) -> Array:
         values = columns.read_npy(path)
     else:
         problem = "does not exist" if not path.exists() else f"ends in {path.suffix or 'nothing'}"
-        raise LabelledRowsError(f"{path} {problem}; --expected names {EXPECTED_FORMS}")
-    cure = "give what the model's maker computes for these rows: softmax of its logits"
+        raise LabelledRowsError(f"{path} {problem}; --expected takes {EXPECTED_FORMS}")
+    cure = "give the probabilities that the model's maker computes for these rows: softmax of its logits"
     try:
         p_NC = check_probabilities(both_classes(values) if len(names) == 2 else values, "p").astype(np.float64)
     except ValueError as error:
-        raise LabelledRowsError(f"{path}: {error}: no probabilities; {cure}") from None
+        raise LabelledRowsError(f"{path}: {error}: not probabilities; {cure}") from None
     if p_NC.shape[1] != len(names):
         raise LabelledRowsError(f"{path} has {p_NC.shape[1]} columns, and the model {len(names)} classes")
     return p_NC
 
 
-def check_expected(
-    model: ServableModel, path: Path, logits_NC: Array, names: Sequence[str], rows: LabelledRows
+def compare_with_maker(
+    model: ServableModel, path: Path, logits_NC: Array, names: Sequence[str], rows: ImportRows
 ) -> None:
-    """Compares the model's logits of rows with its maker's own probabilities for them, in the file `path`.
+    """Compare the model's logits of rows with its maker's own probabilities for them, in the file `path`.
 
     Raises:
-        LabelledRowsError: they differ by more than 0.01. It names the reason that explains all rows: classes in another
-            order, logits taken for probabilities or the reverse, other preprocessing.
+        LabelledRowsError: They differ by more than 0.01. The message names the reason that explains all rows: another
+            order of the classes, logits taken for probabilities or the reverse, or other preprocessing.
     """
-    p_NC, q_NC = read_expected(path, names), softmax(logits_NC)
+    p_NC, q_NC = read_maker_probabilities(path, names), softmax(logits_NC)
     if len(p_NC) != len(q_NC):
         problem = f"{path} has {len(p_NC):,} rows, and {rows.source} {len(q_NC):,}"
-        raise LabelledRowsError(f"{problem}; give one for each row")
+        raise LabelledRowsError(f"{problem}; give one row of probabilities for each row")
     if _agree(p_NC, q_NC):
         return
     row = int(np.abs(p_NC - q_NC).max(axis=1).argmax())
@@ -141,27 +152,27 @@ def check_expected(
     outputs, places = linear_sum_assignment(distance_CC)
     if _agree(p_NC[:, places], q_NC[:, outputs]):
         order = ",".join(names[int(k)] for k in places)
-        problem += f": its columns are those of the outputs in another order. If they are {listed(names)}, say"
+        problem += f": its columns are those of the outputs in another order. If they are {listed(names)}, use"
         cure = f"--classes {order}, the order of the model's outputs"
         named = "" if path.suffix in columns.SUFFIXES else ", and give --expected as a table whose header names them"
         raise LabelledRowsError(f"{problem} {cure}{named}")
     with np.errstate(over="ignore"):
         twice_NC = softmax(p_NC)
-        own_NC = np.exp(logits_NC.astype(np.float64))  # the numbers of an output that was taken for probabilities
+        own_NC = np.exp(logits_NC.astype(np.float64))  # the output's numbers, which were read as probabilities
     if _agree(twice_NC, q_NC):
-        cure = "its output holds probabilities that do not look like them; export the model with its logits"
-        raise LabelledRowsError(f"{problem}: they are probabilities that were taken for logits. Cure: {cure}")
+        cure = "its output holds unusual probabilities; export the model with its logits"
+        raise LabelledRowsError(f"{problem}: probabilities were read as logits: {cure}")
     if model.origin["form"] == "probabilities" and np.isfinite(own_NC).all() and _agree(p_NC, softmax(own_NC)):
         cure = "append a softmax to the model, or choose its output of logits: --output NAME"
-        raise LabelledRowsError(f"{problem}: the output holds logits that were taken for probabilities. Cure: {cure}")
+        raise LabelledRowsError(f"{problem}: logits were read as probabilities: {cure}")
     if how := _preprocessing_of(model, rows, p_NC):
-        raise LabelledRowsError(f"{problem}: the preprocessing is another. Say: {how}")
-    cure = "compare the preprocessing (--preprocess), the order of the features and of the rows, and the model's file"
+        raise LabelledRowsError(f"{problem}: the preprocessing differs. Use {how}")
+    cure = "check the preprocessing (--preprocess), the order of the features and of the rows, and the model's file"
     raise LabelledRowsError(f"{problem}, and no order of the classes explains it; {cure}")
 
 
-def _preprocessing_of(model: ServableModel, rows: LabelledRows, p_NC: Array) -> str:
-    """The preprocessing, in the words of the command line, by which a model gives the probabilities of rows."""
+def _preprocessing_of(model: ServableModel, rows: ImportRows, p_NC: Array) -> str:
+    """Return the option --preprocess with which the model gives these probabilities; "" if none does."""
     some = rows.spread(SAMPLE)
     sample = rows.take(some)
     for words in (*PRESETS, *USUAL):
@@ -169,7 +180,7 @@ def _preprocessing_of(model: ServableModel, rows: LabelledRows, p_NC: Array) -> 
             options = replace(model.options, preprocessing=Preprocessing.parse(words))
             other = convert(model.path, sample, options)
             q_NC = softmax(other.run(other.sample))
-        except UserError:  # not for this model
+        except UserError:  # this preprocessing does not fit the model
             continue
         if _agree(p_NC[some], q_NC):
             return f"--preprocess {words}" if words in PRESETS else f"--preprocess '{words}'"
@@ -177,5 +188,5 @@ def _preprocessing_of(model: ServableModel, rows: LabelledRows, p_NC: Array) -> 
 
 
 def _agree(p_NC: Array, q_NC: Array) -> bool:
-    """Tells whether probabilities are the same but for rounding."""
+    """Return whether probabilities are equal except for rounding."""
     return bool(np.abs(p_NC - q_NC).max() <= ROUNDED)

@@ -1,4 +1,4 @@
-"""What an import refuses: each message names what stands there, what is allowed and the cure."""
+"""Errors of an import. Each message says what was given, what is allowed, and what to do."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from trueodds.errors import UserError
 
 
 class ModelFileError(UserError, ValueError):
-    """An ONNX file that cannot be imported."""
+    """The ONNX file cannot be imported."""
 
 
 class LabelledRowsError(UserError, ValueError):
-    """Labelled rows that cannot be used, or not with this model."""
+    """The labelled rows cannot be used, or not with this model."""

@@ -1,4 +1,4 @@
-"""A calibrator folded into an ONNX graph of logits: calibrated probabilities for those who serve elsewhere."""
+"""Adds a calibrator to an ONNX graph of logits, for models that another server serves."""
 
 from __future__ import annotations
 
@@ -15,40 +15,40 @@ from onnx import TensorProto, helper, numpy_helper
 from trueodds.calibrators import Calibrator
 from trueodds.errors import UserError
 from trueodds.files import write_bytes
-from trueodds.importing.onnx_file import lifted
+from trueodds.importing.onnx_file import raise_ir_version
 
 TOLERANCE = 1e-6
 CHECKED_ROWS = 256
 PROBABILITIES = "probabilities"
 PREFIX = "calibrator_"
-"""Of the names of the nodes and weights behind the logits."""
+"""Prefix of the names of nodes and weights behind the logits."""
 
 
 class FoldError(UserError, RuntimeError):
-    """A calibrator that cannot be folded into a graph, or a folded graph that is not the calibrator."""
+    """The calibrator cannot be added to the graph, or the new graph does not reproduce the calibrator."""
 
 
-def folded(path: Path, calibrator: Calibrator) -> Any:
-    """Returns the graph of a file with the calibrator behind its logits; its one output is `probabilities`.
+def fold_graph(path: Path, calibrator: Calibrator) -> Any:
+    """Return the graph of a file with the calibrator behind its logits. Its one output is `probabilities`.
 
-    softmax(W z + b) is computed in float64 and given as float32, for people who serve without this package.
+    softmax(W z + b) is computed in float64 and returned as float32, so that a server without this package can use it.
 
     Raises:
-        FoldError: a calibrator that is not affine in the logits, no ONNX, a graph without one output of C logits or
-            folded already.
+        FoldError: The calibrator is not affine in the logits, the file is not ONNX, or the graph does not have one
+            output of C logits, or it contains a calibrator already.
     """
     try:
         model = onnx.load(path)
     except (ValueError, DecodeError) as error:
-        raise FoldError(f"{path} is no ONNX model ({error}); export the model to ONNX first") from None
-    lifted(model)
+        raise FoldError(f"{path} is not an ONNX model ({error}); export the model to ONNX first") from None
+    raise_ir_version(model)
     classes = _classes(model.graph, path)
     if calibrator.classes not in (None, classes):
         raise FoldError(f"the calibrator was fitted on {calibrator.classes} classes; {path} has {classes}")
     affine = calibrator.affine(classes)
     if affine is None:
         raise FoldError(
-            f"calibrator {calibrator.name!r} is not of the form softmax(W z + b) and cannot be folded into a graph;"
+            f"calibrator {calibrator.name!r} is not of the form softmax(W z + b), so it cannot be added to a graph;"
             " serve it with calibrator.json, or fit 'temperature', 'vector', 'matrix' or a structured one"
         )
     _append(model.graph, affine, classes)
@@ -57,23 +57,25 @@ def folded(path: Path, calibrator: Calibrator) -> Any:
 
 
 def check(calibrator: Calibrator, logits_NC: npt.NDArray[np.floating], probabilities_NC: npt.NDArray[Any]) -> None:
-    """Holds what a folded graph says of some logits against the calibrator itself.
+    """Compare the new graph's probabilities of some logits with those of the calibrator.
 
     Raises:
-        FoldError: a probability differs by more than 1e-6.
+        FoldError: A probability differs by more than 1e-6.
     """
     off = float(np.abs(probabilities_NC - calibrator(logits_NC)).max())
     if not off <= TOLERANCE:
-        raise FoldError(f"the folded graph differs by {off:.2g} in a probability; allowed is {TOLERANCE}")
+        raise FoldError(f"the new graph differs by {off:.2g} in a probability; allowed is {TOLERANCE}")
 
 
 def fold(path: Path, calibrator: Calibrator, out: Path, logits_NC: npt.NDArray[np.floating]) -> None:
-    """Writes `out`, the folded graph of `path`; its last nodes are run on up to 256 rows of logits, and checked.
+    """Write `out`, the graph of `path` with the calibrator.
+
+    Its last nodes are run on up to 256 rows of logits and checked.
 
     Raises:
-        FoldError: as `folded` and `check`.
+        FoldError: As in `fold_graph` and `check`.
     """
-    model = folded(path, calibrator)
+    model = fold_graph(path, calibrator)
     behind = [node for node in model.graph.node if node.name.startswith(PREFIX)]
     name, rows_NC = behind[0].input[0], logits_NC[:CHECKED_ROWS].astype(np.float32)
     logits = helper.make_tensor_value_info(name, TensorProto.FLOAT, ["batch", rows_NC.shape[1]])
@@ -86,25 +88,25 @@ def fold(path: Path, calibrator: Calibrator, out: Path, logits_NC: npt.NDArray[n
 
 
 def _classes(graph: Any, path: Path) -> int:
-    """C of a graph whose one output is logits (N, C).
+    """Return the number of classes C of a graph with one output of logits (N, C).
 
     Raises:
-        FoldError: any other graph.
+        FoldError: The graph has another form.
     """
     names = [output.name for output in graph.output]
     if "probabilities" in names:
-        raise FoldError(f"{path} gives probabilities: a calibrator is folded in already; give the graph of logits")
+        raise FoldError(f"{path} gives probabilities, so it has a calibrator already; give the graph of logits")
     if len(names) != 1:
         raise FoldError(f"{path} has {len(names)} outputs; expected one, logits of shape (N, classes)")
     size = [dim.dim_value or dim.dim_param or "?" for dim in graph.output[0].type.tensor_type.shape.dim]
     if len(size) != 2 or not isinstance(size[1], int):
         shape = ", ".join(map(str, size))
-        raise FoldError(f"{path} has an output of shape ({shape}); expected (N, classes), the classes a fixed number")
+        raise FoldError(f"{path} has an output of shape ({shape}); expected (N, classes), with fixed classes")
     return size[1]
 
 
 def _append(graph: Any, affine: tuple[Any, Any], classes: int) -> None:
-    """Cast, W z + b, softmax and cast behind the graph's only output."""
+    """Append cast, W z + b, softmax and cast to the graph's only output."""
     matrix_CC, bias_C = affine
     plain = np.count_nonzero(matrix_CC) <= classes and np.array_equal(matrix_CC, np.diag(matrix_CC.diagonal()))
     factor = matrix_CC.diagonal().copy() if plain else np.ascontiguousarray(matrix_CC.T)

@@ -1,4 +1,4 @@
-"""Makes a bundle of an ONNX file and labelled rows: read, understood, rewritten, scored, judged, written."""
+"""Makes a bundle of an ONNX file and labelled rows."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from trueodds.bundle.contents import NAME
 from trueodds.calibrators.selection import Selection, default_candidates
 from trueodds.errors import ConfigError
 from trueodds.evaluation.results import Results, evaluate, table_of
-from trueodds.evaluation.splits import balanced
+from trueodds.evaluation.splits import balanced_split
 from trueodds.files import write_bytes
-from trueodds.importing.classes import check_expected, check_order, check_seen, class_names
+from trueodds.importing.classes import check_order, check_seen, class_names, compare_with_maker
 from trueodds.importing.errors import LabelledRowsError, ModelFileError
-from trueodds.importing.options import Options
+from trueodds.importing.options import ImportOptions
 from trueodds.importing.rewriting import ServableModel, convert, session
-from trueodds.importing.rows import LabelledRows, batches
+from trueodds.importing.rows import ImportRows, batches
 from trueodds.inputs import Inputs, VectorInput
 from trueodds.logits import Logits
 from trueodds.processes.limited import progress, step
@@ -32,9 +32,9 @@ from trueodds.processes.progress import bar
 from trueodds.sums.positive import PositiveClass
 
 METHOD = "imported"
-"""Name that a card gives in place of a training method."""
+"""Name on the card instead of a training method."""
 LEAST = 20
-"""Labelled rows on each side: those of a calibrator, and those that judge it."""
+"""Smallest number of labelled rows for the calibrator, and for the test."""
 BUNDLE, LOGITS = "bundle", "logits.npz"
 
 
@@ -49,58 +49,68 @@ class Judging:
 
 @dataclass(frozen=True)
 class ScoredModel:
-    """A servable model with its answers on labelled rows."""
+    """A servable model with its logits of labelled rows."""
 
     model: ServableModel
     classes: tuple[str, ...]
     splits: dict[str, Logits]
-    """val, for the calibrator, and test."""
+    """Logits and labels of `val`, for the calibrator, and `test`."""
     golden: Inputs
-    """The first row of val."""
+    """First row of `val`."""
     golden_logits: npt.NDArray[np.float32]
-    """The model's answer for it alone, (classes,)."""
+    """The model's logits of that row alone, (C,)."""
     data_sha256: str
     notes: tuple[str, ...]
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """The bundle of an import, and the measurements behind it."""
+    """Bundle of an import, with its measurements."""
 
     bundle: Bundle
     results: Results
     calibration: int
-    """Rows that the calibrator was fitted on."""
+    """Number of rows that the calibrator was fitted on."""
     selection: Selection
-    """The comparison that the calibrator was chosen by."""
+    """Comparison that the calibrator was chosen by."""
 
 
 def import_model(
     model: Path,
-    labelled: LabelledRows,
+    labelled: ImportRows,
     out: Path,
     *,
     name: str,
-    options: Options = Options(),  # noqa: B008  # frozen
-    test: LabelledRows | None = None,
+    options: ImportOptions = ImportOptions(),  # noqa: B008  # frozen
+    test: ImportRows | None = None,
     positive: str | None = None,
     seed: int = 0,
 ) -> Outcome:
-    """Writes `out`/bundle, and beside it logits.npz, metrics.json and calibrators.csv.
+    """Import a model: write `out`/bundle, and beside it logits.npz, metrics.json and calibrators.csv.
 
-    The calibrator is the one of least cross-validated NLL on the calibration rows. It and the other candidates are
-    judged on the test rows: half of `labelled`, class-balanced by `seed`, where `test` is None.
+    The calibrator with the smallest cross-validated NLL on the calibration rows is chosen. It and the other candidates
+    are measured on the test rows.
+
+    Args:
+        model: The ONNX file.
+        labelled: Labelled rows.
+        out: Folder for the files.
+        name: Name of the model.
+        options: The caller's options for the model.
+        test: Test rows. Default: half of `labelled`, class-balanced, chosen by `seed`.
+        positive: Positive class of two.
+        seed: Seed of the split.
 
     Raises:
-        ModelFileError: a model that cannot be imported, or whose bundle the service would refuse.
-        LabelledRowsError: rows that cannot be used, or not with this model.
-        InputError: values of rows that the model's kind does not take.
-        ConfigError: a name that cannot be a folder's, or a positive class that is none of two.
-        FileNotFoundError: no such model.
+        ModelFileError: The model cannot be imported, or the service would refuse its bundle.
+        LabelledRowsError: The rows cannot be used, or not with this model.
+        InputError: The model's kind of input does not allow the values of the rows.
+        ConfigError: The name cannot be a folder's name, or the positive class is not one of two.
+        FileNotFoundError: There is no such model.
     """
     if not re.fullmatch(NAME, name):
         allowed = "letters, digits, '.', '_' and '-', a letter or digit first"
-        raise ConfigError(f"the name {name!r} cannot be a model's; allowed are {allowed}: --name")
+        raise ConfigError(f"the name {name!r} is not allowed; allowed are {allowed} (--name)")
     scored = score(model, labelled, test, options, seed=seed)
     step("")
     positive_class = None if positive is None else PositiveClass.of(positive, scored.classes)
@@ -118,9 +128,9 @@ def import_model(
 
 
 def score(
-    path: Path, labelled: LabelledRows, test: LabelledRows | None, options: Options, *, seed: int = 0
+    path: Path, labelled: ImportRows, test: ImportRows | None, options: ImportOptions, *, seed: int = 0
 ) -> ScoredModel:
-    """Converts a model and computes its logits on both splits; arguments and errors as `import_model`."""
+    """Convert a model and compute its logits on both splits. Arguments and errors are those of `import_model`."""
     model = convert(path, labelled, options)
     names = class_names(model, labelled)
     labels_N = labelled.numbers(names)
@@ -131,17 +141,19 @@ def score(
         rows["test"], labels["test"] = test, test.numbers(names)
     least = LEAST if test is not None else 2 * LEAST
     if few := next((each for each in rows.values() if len(each) < least), None):
-        raise LabelledRowsError(f"{few.source} holds {len(few)} rows; at least {least} are needed: {LEAST} a split")
+        raise LabelledRowsError(
+            f"{few.source} holds {len(few)} rows; at least {least} are needed, {LEAST} in each split"
+        )
     step(f"scoring the rows by {path}")
     inputs = {split: batches(model.kind, each) for split, each in rows.items()}
     splits = {split: Logits(logits_of(model, rows[split], inputs[split]), labels[split]) for split in rows}
     val, golden = splits["val"], model.sample[:1]
     if options.expected is not None:
-        check_expected(model, options.expected, val.logits_NC, names, labelled)
+        compare_with_maker(model, options.expected, val.logits_NC, names, labelled)
     if not options.classes:
         check_order(val, labelled, names)
     if test is None:
-        judging_N, fitting_N = balanced(labels_N, len(labels_N) // 2, seed)
+        judging_N, fitting_N = balanced_split(labels_N, len(labels_N) // 2, seed)
         splits = {
             split: Logits(val.logits_NC[index_N], labels_N[index_N])
             for split, index_N in (("val", fitting_N), ("test", judging_N))
@@ -152,12 +164,12 @@ def score(
     return ScoredModel(model, names, splits, golden[0], model.run(golden)[0], sha256, (*model.notes, *renamed))
 
 
-def logits_of(model: ServableModel, rows: LabelledRows, inputs: Iterable[Inputs]) -> npt.NDArray[np.float32]:
-    """Computes the logits of rows, N x C, from their batches `inputs`, with a progress bar.
+def logits_of(model: ServableModel, rows: ImportRows, inputs: Iterable[Inputs]) -> npt.NDArray[np.float32]:
+    """Compute the logits of rows, N x C, from their batches `inputs`, with a progress bar.
 
     Raises:
-        LabelledRowsError: images that cannot be read, all of them by one message.
-        ModelFileError: rows that onnxruntime cannot run, logits that are not finite.
+        LabelledRowsError: Images cannot be read. One message names all of them.
+        ModelFileError: onnxruntime cannot run rows, or logits are not finite.
     """
     parts: list[npt.NDArray[np.float32]] = []
     with bar(len(rows), f"score {rows.source}", model.kind.noun) as shown:
@@ -173,18 +185,18 @@ def logits_of(model: ServableModel, rows: LabelledRows, inputs: Iterable[Inputs]
     if len(bad := np.flatnonzero(~np.isfinite(logits_NC).all(axis=1))):
         first = rows.x[bad[0]] if isinstance(rows.x, tuple) else f"row {bad[0]}"
         problem = f"{rows.source}: the logits of {len(bad):,} of {len(rows):,} rows are not finite"
-        cure = "look for missing or extreme values in the row, and for an overflow (float16) in the model"
-        raise ModelFileError(f"{problem}, the first of {first}; {cure}")
+        cure = "check the row for missing or extreme values, and the model for an overflow (float16)"
+        raise ModelFileError(f"{problem}, beginning with {first}; {cure}")
     return logits_NC
 
 
 def _write_bundle(
     scored: ScoredModel, results: Results, name: str, out: Path, positive: PositiveClass | None
 ) -> Bundle:
-    """Writes the bundle of a scored model with its calibrator, and tries it as a service will use it.
+    """Write the bundle of a scored model with its calibrator, after a trial.
 
     Raises:
-        ModelFileError: the service would refuse it; `out` is as before.
+        ModelFileError: The service would refuse it. `out` is unchanged.
     """
     calibrator, model, val = results.calibrator, scored.model, scored.splits["val"]
     table = table_of(results.before, results.after, results.others, calibrator, results.settings)
@@ -215,17 +227,17 @@ def _write_bundle(
                 reference=Reference.of(calibrator(val.logits_NC).max(axis=1)),
                 trial=try_bundle,
             )
-        except BundleError as error:  # its words name a folder that is gone
+        except BundleError as error:  # the message names a temporary folder
             problem = re.sub(r"\S*/" + re.escape(MODEL), "the model", str(error))
             raise ModelFileError(f"the service would refuse the bundle of {name}: {problem}") from None
 
 
 def try_bundle(bundle: Bundle) -> None:
-    """Loads a bundle's graph as the service does and checks its answers, one row at a time and in a full batch.
+    """Load a bundle's graph as the service does, and check its answers, row by row and in a full batch.
 
     Raises:
         ModelFileError: onnxruntime refuses the graph.
-        BundleError: the service would refuse the bundle, or an answer depends on the rows beside it.
+        BundleError: The service would refuse the bundle, or an answer depends on the other rows of its batch.
     """
     graph = session(str(bundle.model_path), bundle.model_path)
     names = [tensor.name for tensor in graph.get_inputs()]

@@ -1,4 +1,4 @@
-"""ONNX files, loaded whole and checked before anything is built on them."""
+"""Loads ONNX files completely, and checks them."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ Model = onnx.ModelProto
 STANDARD = ("", "ai.onnx")
 """Names of the domain of ONNX's own operators."""
 DOMAINS = (*STANDARD, "ai.onnx.ml", "com.microsoft", "ai.onnx.preview")
-"""Domains of the operators that onnxruntime brings."""
+"""Domains of the operators that onnxruntime supports."""
 OLDEST = 9
-"""The opset that an older one is converted to: before it operators do not broadcast as today's do."""
+"""Opset to which older ones are converted. Before it, operators broadcast differently."""
 CURRENT = 13
-"""The opset of a graph beside a model that has none."""
+"""Opset of a graph that is combined with a model without one."""
 LIFTED = 8
-"""The IR version that an older one is lifted to. Before 4 every weight had to be a graph input; from 8 on functions."""
+"""IR version to which older ones are raised. Before 4, every weight had to be a graph input; functions need 8."""
 LIMIT = 2**31 - 1
-"""Bytes of a protobuf message, and so of a graph with its weights in one file."""
+"""Largest size in bytes of a protobuf message, and so of a graph with its weights in one file."""
 LOOKS = {
     b"PK\x03\x04": "a zip archive, as torch.save writes; export the model with torch.onnx.export",
     b"\x80": "a Python pickle; convert the model, scikit-learn's with skl2onnx.to_onnx",
@@ -37,18 +37,18 @@ LOOKS = {
 
 
 def load(path: Path) -> tuple[Model, dict[str, Any]]:
-    """Loads the model of a file, with the weights that it keeps in files beside it, and without metadata.
+    """Load the model of a file, with its weights from other files and without metadata.
 
     Returns:
         The model, and its hash, opset and producer for the card.
 
     Raises:
-        ModelFileError: no ONNX, weights that are missing, operators or an opset that onnxruntime does not have.
-        FileNotFoundError: no such file.
+        ModelFileError: The file is not ONNX, weights are missing, or onnxruntime does not support operators or opset.
+        FileNotFoundError: There is no such file.
     """
     if (size := path.stat().st_size) > LIMIT:
         problem = f"{path} has {size:,} bytes; an ONNX file has at most {LIMIT:,}"
-        raise ModelFileError(f"{problem}: it is none, or keep its weights in a file beside it")
+        raise ModelFileError(f"{problem}. Give an ONNX file, or store its weights in a separate file")
     data = path.read_bytes()
     model = Model()
     try:
@@ -59,15 +59,15 @@ def load(path: Path) -> tuple[Model, dict[str, Any]]:
         raise _no_onnx(path, data)
     _load_weights(model, path)
     _check_operators(model, path)
-    model = without_metadata(_modern(lifted(model), path))
+    model = without_metadata(_modern(raise_ir_version(model), path))
     producer = " ".join(filter(None, (model.producer_name, model.producer_version)))
     return model, {"sha256": digest(path), "opset": opset(model), "producer": producer}
 
 
-def lifted(model: Model) -> Model:
-    """Lifts a model to IR version 8 or later, in place: its weights become constants and are no inputs.
+def raise_ir_version(model: Model) -> Model:
+    """Raise a model to IR version 8 or later, in place. Its weights become constants instead of inputs.
 
-    An input with a weight as its default makes no second input: nobody who serves the model gives another value.
+    An input with a weight as its default does not count as a second input, because no server gives another value.
     """
     constants = {tensor.name for tensor in model.graph.initializer}
     constants |= {tensor.values.name for tensor in model.graph.sparse_initializer}
@@ -78,7 +78,7 @@ def lifted(model: Model) -> Model:
 
 
 def digest(path: Path) -> str:
-    """Computes the SHA-256 of a model's file and of the files of its weights beside it, in hex."""
+    """Return the SHA-256 of a model's file and of the files of its weights, in hex."""
     data, model = path.read_bytes(), Model()
     total = hashlib.sha256(data)
     try:
@@ -92,7 +92,7 @@ def digest(path: Path) -> str:
 
 
 def without_metadata(model: Model) -> Model:
-    """Removes metadata in place: exporters note stack traces, with the paths of a machine, at every node."""
+    """Remove metadata in place. Exporters store stack traces, with paths of a machine, at every node."""
     for part in (*model.graph.node, *model.graph.input, *model.graph.output, *model.graph.value_info):
         del part.metadata_props[:]
         part.doc_string = ""
@@ -102,16 +102,17 @@ def without_metadata(model: Model) -> Model:
 
 
 def opset(model: Model) -> int:
-    """Returns the version of ONNX's own operators; 0 where the model uses none."""
+    """Return the version of ONNX's own operators; 0 if the model uses none."""
     return next((entry.version for entry in model.opset_import if entry.domain in STANDARD), 0)
 
 
 def _no_onnx(path: Path, data: bytes) -> ModelFileError:
+    """Build the error for a file that is not ONNX."""
     cure = "export the model to ONNX first"
     if not data:
         return ModelFileError(f"{path} is empty; {cure}")
     look = next((words for start, words in LOOKS.items() if data.startswith(start)), cure)
-    return ModelFileError(f"{path} is no ONNX model: {look}")
+    return ModelFileError(f"{path} is not an ONNX model: {look}")
 
 
 def _tensors(model: Model) -> Iterator[Any]:
@@ -136,7 +137,9 @@ def _load_weights(model: Model, path: Path) -> None:
     files = sorted(_weight_files(model))
     if missing := [name for name in files if not (path.parent / name).is_file()]:
         cure = f"copy {missing[0]} into {path.parent}, or export with all weights in one file"
-        raise ModelFileError(f"{path} keeps weights in {', '.join(missing[:3])}, which is not beside it; {cure}")
+        raise ModelFileError(
+            f"{path} stores weights in {', '.join(missing[:3])}, which is not in the same folder; {cure}"
+        )
     try:
         external_data_helper.load_external_data_for_model(model, str(path.parent))
     except (checker.ValidationError, OSError, ValueError) as error:
@@ -152,7 +155,7 @@ def _check_operators(model: Model, path: Path) -> None:
         raise ModelFileError(unloadable.extensions(path, named))
     if custom:
         cure = "export the model with ONNX's own operators"
-        raise ModelFileError(f"{path} has operators of its own that onnxruntime does not bring: {named}; {cure}")
+        raise ModelFileError(f"{path} has custom operators that onnxruntime does not support: {named}; {cure}")
 
 
 def _modern(model: Model, path: Path) -> Model:
@@ -160,6 +163,6 @@ def _modern(model: Model, path: Path) -> Model:
         return model
     try:
         return version_converter.convert_version(model, OLDEST)
-    except Exception as error:  # the converter's, without a common base
-        problem = f"{path} is of opset {opset(model)}, which cannot be converted to {OLDEST} ({error})"
+    except Exception as error:  # the converter's exceptions have no common base
+        problem = f"{path} has opset {opset(model)}, which cannot be converted to {OLDEST} ({error})"
         raise ModelFileError(f"{problem}; export it with opset {CURRENT} or later") from None

@@ -1,4 +1,4 @@
-"""The caller's statements about a model: its input, output and classes, and the preprocessing of pixels or features."""
+"""The caller's options for a model: input, output, classes, and the preprocessing of pixels or features."""
 
 from __future__ import annotations
 
@@ -21,14 +21,15 @@ Numbers = Annotated[
 Kind = Literal["image", "vector", "text"]
 Layout = Literal["NCHW", "NHWC"]
 PIXEL = 1 / 255
-"""Scale of pixels, unless another is stated: torchvision's ToTensor."""
+"""Default scale of pixels: that of torchvision's ToTensor."""
 
 
 class Preprocessing(BaseModel):
-    """(scale * x - mean) / std for each channel or feature, as timm's and Hugging Face's image processors have it.
+    """Preprocessing (scale * x - mean) / std of each channel or feature, as timm and Hugging Face define it.
 
-    >>> Preprocessing.parse("{mean: 0.5, std: 0.5}").mean
-    (0.5,)
+    Examples:
+        >>> Preprocessing.parse("{mean: 0.5, std: 0.5}").mean
+        (0.5,)
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -36,21 +37,21 @@ class Preprocessing(BaseModel):
     mean: Annotated[Numbers, Field(min_length=1)] = (0.0,)
     std: Annotated[Numbers, Field(min_length=1)] = (1.0,)
     scale: float | None = None
-    """Factor of x before the mean is taken off; None: 1/255 for pixels (torchvision's ToTensor), 1 for features."""
+    """Factor of x before the mean is subtracted. None: 1/255 for pixels (torchvision's ToTensor), 1 for features."""
     size: Annotated[int, Field(ge=1)] | None = None
-    """Side of the images, where the graph leaves it open."""
+    """Side of the images, if the graph allows any size."""
     crop: float | None = Field(None, gt=0, le=1)
-    """The centre square's share of an encoded image's shorter edge: timm's crop_pct."""
+    """Share of an encoded image's shorter edge that the centre square keeps (timm's crop_pct)."""
     interpolation: Literal["bilinear", "bicubic"] | None = None
     layout: Layout | None = None
-    """Order of the axes that the graph takes; None: as its sizes say."""
+    """Order of the axes in the graph's input. None: determined from the sizes."""
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Reads a preset's name, a mapping, or the name of a YAML file that holds one.
+        """Read a preset's name, a mapping, or the name of a YAML file with a mapping.
 
         Raises:
-            ModelFileError: an unknown preset or key, a value that is not allowed.
+            ModelFileError: A preset or key is unknown, or a value is not allowed.
         """
         if text in PRESETS:
             return cls.model_validate(PRESETS[text])
@@ -66,10 +67,10 @@ class Preprocessing(BaseModel):
 
     @classmethod
     def of(cls, tree: Mapping[str, Any]) -> Self:
-        """Builds it from a mapping.
+        """Build the preprocessing from a mapping.
 
         Raises:
-            ModelFileError: an unknown key, a value that is not allowed.
+            ModelFileError: A key is unknown, or a value is not allowed.
         """
         try:
             read = cls.model_validate(tree)
@@ -82,23 +83,29 @@ class Preprocessing(BaseModel):
                 raise ModelFileError(f"preprocess has no key {key!r}; allowed: {allowed}.{near}") from None
             raise ModelFileError(f"preprocess: {key} = {first['input']!r}: {first['msg']}") from None
         if 0 in read.std or read.scale == 0:
-            raise ModelFileError("preprocess: std and scale must not be 0: every row would be the same to the model")
+            raise ModelFileError(
+                "preprocess: std and scale must not be 0, because the model would get the same input for every row"
+            )
         return read
 
     def factor(self, scale: float) -> float:
-        """Returns the factor of x: `scale` where none is stated."""
+        """Return the factor of x; the default is `scale`."""
         return scale if self.scale is None else self.scale
 
     def changes(self, scale: float) -> bool:
-        """Tells whether some value becomes another one; `scale` as for `factor`."""
+        """Return whether some value changes. `scale` is that of `factor`."""
         return self.factor(scale) != 1 or any(self.mean) or set(self.std) != {1.0}
 
     def check_channels(self, count: int, noun: str) -> None:
-        """Raises ModelFileError where mean or std has neither one number nor `count`."""
+        """Check that mean and std have one number or `count` numbers.
+
+        Raises:
+            ModelFileError: They have another number.
+        """
         for name in ("mean", "std"):
             if (numbers := len(getattr(self, name))) not in (1, count):
-                problem = f"preprocess: {name} has {numbers} numbers, and the model takes {count} {noun}"
-                raise ModelFileError(f"{problem}; give one, or one for each")
+                problem = f"preprocess: {name} has {numbers} numbers, but the model takes {count} {noun}"
+                raise ModelFileError(f"{problem}; give one number, or one for each")
 
 
 PRESETS: dict[str, dict[str, Any]] = {
@@ -106,24 +113,24 @@ PRESETS: dict[str, dict[str, Any]] = {
     "unit": {},
     "raw": {"scale": 1.0},
 }
-"""imagenet: torchvision's classifiers; unit: pixels from 0 to 1; raw: pixels from 0 to 255."""
+"""Presets. imagenet: torchvision's classifiers; unit: pixels from 0 to 1; raw: pixels from 0 to 255."""
 
 
 @dataclass(frozen=True)
-class Options:
-    """The caller's statements about a model; None or empty: as its file says."""
+class ImportOptions:
+    """The caller's options for a model. None or empty means the value from its file."""
 
     input: Kind | None = None
     output: str | None = None
-    """Name of the output that holds logits or probabilities."""
+    """Name of the output with logits or probabilities."""
     preprocessing: Preprocessing | None = None
     classes: tuple[str, ...] = ()
-    """Names in the order of the output's columns."""
+    """Names of the classes in the order of the output's columns."""
     expected: Path | None = None
-    """A file of the maker's own probabilities for the labelled rows, which the model must give."""
+    """File of the maker's own probabilities for the labelled rows, which the model must reproduce."""
     allow_unseen: bool = False
-    """Classes may have no labelled row."""
+    """Allow classes without a labelled row."""
     tokenizer: Path | None = None
-    """A tokenizer.json, of a model of texts."""
+    """tokenizer.json of a text model."""
     max_tokens: int | None = None
     max_characters: int | None = None

@@ -1,6 +1,6 @@
-"""Reads a model: everything that its file says about itself without any rows.
+"""Reads a model: all facts in its file that need no rows.
 
-Its signature is the input and the outputs that come into question. The batch becomes dynamic.
+Its signature holds the input, and the outputs that may be logits or probabilities. The batch size becomes dynamic.
 """
 
 from __future__ import annotations
@@ -16,25 +16,25 @@ from onnx import TensorProto, helper, numpy_helper
 from trueodds.errors import nearest
 from trueodds.importing.errors import ModelFileError
 from trueodds.importing.onnx_file import Model
-from trueodds.importing.options import Kind, Options
+from trueodds.importing.options import ImportOptions, Kind
 from trueodds.importing.texts.hub_files import HubFiles
 
 FLOATS: dict[int, str] = {TensorProto.FLOAT: "float32", TensorProto.DOUBLE: "float64", TensorProto.FLOAT16: "float16"}
 NUMBERS: dict[int, str] = {**FLOATS, TensorProto.UINT8: "uint8", TensorProto.INT64: "int64", TensorProto.INT32: "int32"}
-"""The types of inputs that numbers can be cast to."""
+"""Types of inputs that numbers can be cast to."""
 BATCH = "N"
 TEXT_INPUTS = ("input_ids", "attention_mask", "token_type_ids")
-"""Inputs of a graph that takes tokens, as Hugging Face's exporters name them: ids, a mask and types."""
+"""Inputs of a graph that takes tokens, with the names of Hugging Face's exporters: ids, mask and types."""
 
 
 @dataclass(frozen=True)
 class TensorInfo:
-    """A tensor of a graph's signature; None: a size that is not fixed."""
+    """A tensor of a graph's signature. None means a size that is not fixed."""
 
     name: str
     type: int
     shape: tuple[int | None, ...] | None
-    """None: nothing is said of its rank."""
+    """Sizes. None: the graph does not give a rank."""
 
     def __str__(self) -> str:
         kind = NUMBERS.get(self.type) or (TensorProto.DataType.Name(self.type).lower() if self.type else "no tensor")
@@ -44,49 +44,49 @@ class TensorInfo:
 
 
 @dataclass(frozen=True)
-class Signature:
-    """The input, or the columns that are inputs one by one, and the outputs that may be logits or probabilities."""
+class GraphSignature:
+    """The input, or the columns that are separate inputs, and the outputs that may be logits or probabilities."""
 
     kind: Kind
     inputs: tuple[TensorInfo, ...]
-    """One; of a vector several of shape N x 1, whose names are those of the features; of texts those of TEXT_INPUTS."""
+    """One input. A vector may have several of shape N x 1, named like the features; a text has those of TEXT_INPUTS."""
     outputs: tuple[TensorInfo, ...]
     labels: tuple[str, ...]
-    """The classes that the graph itself names; empty: it names none."""
+    """Classes that the graph names; empty if it names none."""
 
 
 @dataclass(frozen=True)
 class ModelFile:
-    """The content of an ONNX file, and of the files beside it."""
+    """Content of an ONNX file, and of the files beside it."""
 
     path: Path
-    options: Options
-    """The caller's statements about it."""
+    options: ImportOptions
+    """The caller's options for it."""
     model: Model
-    """In a current format, with a dynamic batch, without unused nodes and without metadata."""
-    signature: Signature
+    """The model in a current format, with a dynamic batch size, without unused nodes and metadata."""
+    signature: GraphSignature
     hub: HubFiles
     origin: Mapping[str, Any]
     """Hash, opset and producer of the file, for the card."""
 
 
-def read(path: Path, model: Model, origin: Mapping[str, Any], options: Options) -> ModelFile:
-    """Reads what a file says of its model, which `onnx_file.load` has loaded with its `origin`; changes the model.
+def read(path: Path, model: Model, origin: Mapping[str, Any], options: ImportOptions) -> ModelFile:
+    """Read the facts in a model's file. `onnx_file.load` has loaded `model` with its `origin`; the model is changed.
 
     Raises:
-        ModelFileError: a model that cannot be imported.
+        ModelFileError: The model cannot be imported.
     """
     signature = _signature(model, path, options)
     return ModelFile(path, options, model, signature, HubFiles.beside(options.tokenizer, path), origin)
 
 
-def _signature(model: Model, path: Path, options: Options) -> Signature:
-    """Finds the signature and leaves in the graph only what it needs; a fixed batch becomes a dynamic one.
+def _signature(model: Model, path: Path, options: ImportOptions) -> GraphSignature:
+    """Find the signature, and remove everything else from the graph. A fixed batch size becomes dynamic.
 
-    scikit-learn's zip-map (a dictionary for each row) is cut off: its tensor becomes the output.
+    scikit-learn's zip-map, a dictionary for each row, is removed: its tensor becomes the output.
 
     Raises:
-        ModelFileError: no input or output that comes into question, several inputs, a name that is not there.
+        ModelFileError: There is no possible input or output, several inputs, or a name does not exist.
     """
     labels = _cut_zip_maps(model)
     outputs = _outputs(model, path, options.output)
@@ -95,7 +95,7 @@ def _signature(model: Model, path: Path, options: Options) -> Signature:
     _free_batch(model)
     rank = len(inputs[0].shape or ())
     kind: Kind = "text" if options.input == "text" else "image" if rank == 4 else "vector"
-    return Signature(kind, inputs, outputs, labels)
+    return GraphSignature(kind, inputs, outputs, labels)
 
 
 def _inputs(model: Model, path: Path, kind: Kind | None) -> tuple[TensorInfo, ...]:
@@ -110,41 +110,46 @@ def _inputs(model: Model, path: Path, kind: Kind | None) -> tuple[TensorInfo, ..
     if kind == "text":
         return _text_inputs(path, all_inputs, listed)
     if any(one.name == TEXT_INPUTS[0] for one in all_inputs):
-        cure = "give its tokenizer too: --input text --tokenizer tokenizer.json"
-        raise ModelFileError(f"{path} takes {listed}: that is one of texts; {cure}")
+        cure = "give its tokenizer as well: --input text --tokenizer tokenizer.json"
+        raise ModelFileError(f"{path} takes {listed}: it is a text model; {cure}")
     if len(all_inputs) > 1:
         if all(one.shape is not None and one.shape[1:] == (1,) for one in all_inputs):
             _check_kind(path, kind, "vector", listed)
             return tuple(all_inputs)
-        cure = "fix the others as constants, or choose with --output an output that needs only one of them"
-        raise ModelFileError(f"{path} takes {len(all_inputs)} inputs: {listed}; a served model takes one: {cure}")
+        cure = "make the others constants, or choose an output that needs only one of them (--output)"
+        raise ModelFileError(f"{path} takes {len(all_inputs)} inputs: {listed}; a served model takes one input: {cure}")
     (one,) = all_inputs
     if one.shape is None or len(one.shape) not in (2, 4):
         allowed = "images of rank 4 (N x C x H x W, N x H x W x C) and vectors of rank 2 (N x features)"
-        raise ModelFileError(f"{path} takes {one}; allowed are {allowed}: reshape inside the model")
+        raise ModelFileError(f"{path} takes {one}; allowed are {allowed}; reshape inside the model")
     _check_kind(path, kind, "image" if len(one.shape) == 4 else "vector", listed)
     return (one,)
 
 
-def _text_inputs(path: Path, inputs: list[TensorInfo], listed: str) -> tuple[TensorInfo, ...]:
-    """The ids first; then those of the mask and the types that the graph takes."""
+def _text_inputs(path: Path, inputs: list[TensorInfo], listing: str) -> tuple[TensorInfo, ...]:
+    """Return the ids first, then the mask and the types, if the graph takes them."""
     named = {TEXT_INPUTS[0] if len(inputs) == 1 else one.name: one for one in inputs}
     if TEXT_INPUTS[0] not in named or not named.keys() <= {*TEXT_INPUTS}:
-        allowed = f"a model of texts takes {', '.join(TEXT_INPUTS)}, or its ids alone"
-        raise ModelFileError(f"{path} takes {listed}; {allowed}: name them so at export")
+        allowed = f"a text model takes {', '.join(TEXT_INPUTS)}, or the ids alone"
+        raise ModelFileError(f"{path} takes {listing}; {allowed}. Use these names at export")
     for one in named.values():
         if one.type not in (TensorProto.INT64, TensorProto.INT32) or one.shape is None or len(one.shape) != 2:
-            raise ModelFileError(f"{path} takes {one}; of texts it takes whole numbers [N, L], the ids of tokens")
+            raise ModelFileError(f"{path} takes {one}; a text model takes whole numbers [N, L], the ids of tokens")
         if one.shape[1] is not None:
             cure = "export it for any number (torch.onnx.export(..., dynamic_shapes={'input_ids': {0: .., 1: ..}}))"
             raise ModelFileError(f"{path} takes {one}, a fixed number of tokens; {cure}")
     return tuple(named[name] for name in TEXT_INPUTS if name in named)
 
 
-def _check_kind(path: Path, stated: Kind | None, actual: Kind, listed: str) -> None:
-    if stated not in (None, actual):
-        expected = f"{stated} is expected (by --input, or as the kind of the rows)"
-        raise ModelFileError(f"{expected}, but {path} takes {listed}: that is one of kind {actual}")
+def _check_kind(path: Path, requested: Kind | None, actual: Kind, listing: str) -> None:
+    """Check that the graph's kind of input is the expected one.
+
+    Raises:
+        ModelFileError: It is another one.
+    """
+    if requested not in (None, actual):
+        expected = f"{requested} is expected (by --input, or as the kind of the rows)"
+        raise ModelFileError(f"{expected}, but {path} takes {listing}, which is of kind {actual}")
 
 
 def _outputs(model: Model, path: Path, name: str | None) -> tuple[TensorInfo, ...]:
@@ -157,7 +162,7 @@ def _outputs(model: Model, path: Path, name: str | None) -> tuple[TensorInfo, ..
             near = nearest(name, [one.name for one in every])
             raise ModelFileError(f"{path} has no output {name!r}; it has {listed}.{near}")
         if chosen[0].type not in FLOATS:
-            problem = f"{path}: the output {chosen[0]} holds no logits and no probabilities"
+            problem = f"{path}: the output {chosen[0]} holds neither logits nor probabilities"
             raise ModelFileError(f"{problem}; it has {listed}")
         return tuple(chosen)
     if not candidates:
@@ -176,7 +181,10 @@ def _info(value: Any) -> TensorInfo:
 
 
 def _cut_zip_maps(model: Model) -> tuple[str, ...]:
-    """The classes of the graph's classifier; each ZipMap node goes, and the tensor that it took becomes the output."""
+    """Remove each ZipMap node, so that its input tensor becomes the output.
+
+    Return the classes of the graph's classifier.
+    """
     graph, labels = model.graph, tuple[str, ...]()
     for node in [node for node in graph.node if node.op_type == "ZipMap"]:
         for output in [output for output in graph.output if output.name == node.output[0]]:
@@ -188,7 +196,7 @@ def _cut_zip_maps(model: Model) -> tuple[str, ...]:
 
 
 def _labels(node: Any) -> tuple[str, ...]:
-    """The classes that a node of ai.onnx.ml names."""
+    """Return the classes that a node of ai.onnx.ml names."""
     for attribute in node.attribute:
         if attribute.name in ("classlabels_strings", "cats_strings") and attribute.strings:
             return tuple(label.decode() for label in attribute.strings)
@@ -198,7 +206,7 @@ def _labels(node: Any) -> tuple[str, ...]:
 
 
 def _keep(model: Model, outputs: Sequence[str]) -> None:
-    """Leaves the outputs, the nodes that they need, and the inputs and constants that those need."""
+    """Keep only the outputs, the nodes that they need, and the inputs and constants of these nodes."""
     graph, needed, nodes = model.graph, set(outputs), []
     for node in reversed(graph.node):  # a graph's nodes are sorted topologically
         if needed.intersection(node.output):
@@ -217,7 +225,7 @@ def _keep(model: Model, outputs: Sequence[str]) -> None:
 
 
 def _read_by(node: Any) -> Iterator[str]:
-    """Names that a node reads, those that graphs inside it take from outside among them."""
+    """Yield the names that a node reads, including those that its inner graphs read from outside."""
     yield from node.input
     for attribute in node.attribute:
         for inner in (*attribute.graphs, *([attribute.g] if attribute.HasField("g") else [])):
@@ -227,7 +235,7 @@ def _read_by(node: Any) -> Iterator[str]:
 
 
 def _free_batch(model: Model) -> None:
-    """Names the first size of every input and output N; what was inferred from a fixed one goes."""
+    """Name the first size of every input and output N, and remove the shapes that were inferred from a fixed one."""
     graph, fixed = model.graph, set[int]()
     for value in (*graph.output, *graph.input):
         sizes = value.type.tensor_type.shape.dim
@@ -241,13 +249,13 @@ def _free_batch(model: Model) -> None:
 
 
 def _free_reshapes(model: Model, batch: set[int]) -> None:
-    """Lets shapes that begin with the fixed batch follow the rows: exporters write it into every Reshape."""
+    """Let shapes that begin with the fixed batch size follow the rows. Exporters write the size into every Reshape."""
     graph = model.graph
     shapes = {tensor.name: tensor for tensor in graph.initializer}
     shapes |= {node.output[0]: node.attribute[0].t for node in graph.node if node.op_type == "Constant"}
     for number, node in enumerate(node for node in graph.node if node.op_type == "Reshape" and node.input[1] in shapes):
         shape = numpy_helper.to_array(shapes[node.input[1]])
         if shape.size and int(shape[0]) in batch:
-            free = [0 if -1 in shape else -1, *shape[1:].tolist()]  # 0: as many as came in
+            free = [0 if -1 in shape else -1, *shape[1:].tolist()]  # 0: the same size as the input
             node.input[1] = f"free_shape{number}"
             graph.initializer.append(numpy_helper.from_array(np.array(free, np.int64), node.input[1]))

@@ -1,6 +1,6 @@
-"""Rewrites a model as the service takes it: rows of a kind in, one row of logits out.
+"""Rewrites a model for the service: rows of a kind are its input, one row of logits its output.
 
-Nodes in front of the file's graph make its input from rows; nodes behind it make logits of its output. The outcome is
+Nodes before the file's graph compute its input from rows. Nodes behind it compute logits from its output. The result is
 compared with the file's own answers on some of the rows.
 """
 
@@ -22,35 +22,37 @@ from trueodds.bundle import unloadable
 from trueodds.importing import onnx_file, reading
 from trueodds.importing.errors import ModelFileError
 from trueodds.importing.onnx_file import CURRENT, LIMIT, Model
-from trueodds.importing.options import PIXEL, Options, Preprocessing
+from trueodds.importing.options import PIXEL, ImportOptions, Preprocessing
 from trueodds.importing.reading import BATCH, FLOATS, ModelFile, TensorInfo
-from trueodds.importing.rows import LabelledRows
+from trueodds.importing.rows import ImportRows
 from trueodds.importing.texts.hub_files import TOKENS_OPTION
 from trueodds.importing.understanding import Interpretation, understand
 from trueodds.inputs import ImageInput, Input, Inputs, TextInput
 from trueodds.processes.limited import step
 
 Form = Literal["logits", "probabilities", "logit", "probability"]
-"""The content of an output: a column for each of several classes, or one column, of the second of two classes."""
+"""Content of an output: a column for each of several classes, or one column for the second of two classes."""
 SINGLE = ("logit", "probability")
 PROBABILITIES = ("probabilities", "probability")
 LOGITS = "logits"
 PREFIX = "model/"
-"""Prefix of all names of the imported graph: none is one of those that are put around it."""
+"""Prefix of all names of the imported graph, so that they differ from the added ones."""
 BEFORE, BEHIND, INTO = "before/", "behind/", "into/"
-"""Prefixes of the names in front of it, behind it, and of the values that its inputs take."""
+"""Prefixes of the names before the graph, behind it, and of the values for its inputs."""
 TOKENS = "L"
 ROUNDING = 1e-6
-"""By which a probability may miss the range 0 to 1."""
+"""Amount by which a probability may be outside of 0 to 1."""
 SMALLEST = float(np.finfo(np.float32).tiny)
-"""A probability below it, 0 above all, has the logarithm of this one: a logit must be finite."""
+"""Smallest probability. A smaller one, above all 0, gets its logarithm, because a logit must be finite."""
 HALF_STEP: dict[int, float] = {TensorProto.FLOAT16: 2.0**-12, TensorProto.FLOAT: 2.0**-25, TensorProto.DOUBLE: 2.0**-54}
-"""The same for a sigmoid's p and 1 - p, by its type: half the distance from 1 to the number before it. Nearer to 1 no p
-says how near, and onnxruntime's float32 sigmoid is 0 from -18 on."""
+"""Smallest p and 1 - p of a sigmoid, by type: half the distance from 1 to the number before it.
+
+A p nearer to 1 does not exist in the type. onnxruntime's float32 sigmoid is 0 from -18 on.
+"""
 SUM_TOLERANCE = {"float16": 1e-2}
-"""Tolerance of the sum of probabilities, by type; of others 1e-3."""
+"""Tolerance of the sum of probabilities, by type; 1e-3 for the others."""
 TOLERANCE = 1e-3
-"""Tolerance of a probability; of a logit that the model gives itself, absolute and relative."""
+"""Tolerance of a probability, and of the model's own logits (absolute and relative)."""
 HALF_TOLERANCE = 1e-2
 """Tolerance of a probability in float16."""
 
@@ -59,45 +61,45 @@ Array = npt.NDArray[Any]
 
 @dataclass(frozen=True)
 class ServableModel:
-    """A model whose input is its kind's tensor and whose output is `logits`."""
+    """A model whose input is the tensor of its kind and whose output is `logits`."""
 
     path: Path
-    """The file that it was made of."""
-    options: Options
-    """The caller's statements about that file."""
+    """File that it was made of."""
+    options: ImportOptions
+    """The caller's options for that file."""
     data: bytes
-    """The ONNX file."""
+    """Content of the ONNX file."""
     session: ort.InferenceSession
     kind: Input
     sample: Inputs
-    """The rows that it was tried on."""
+    """Rows that it was tried on."""
     classes: int
-    """Columns of the logits."""
+    """Number of columns of the logits."""
     labels: tuple[str, ...]
-    """The classes as the graph names them, or the config.json beside it; empty: neither does."""
+    """Classes that the graph or the config.json beside it names; empty if neither does."""
     labels_source: str
-    """The file that names them."""
+    """File that names them."""
     notes: tuple[str, ...]
-    """Sentences that a user must know."""
+    """Sentences that a user must read."""
     origin: Mapping[str, Any]
     """Hash, opset, producer and signature of the file, for the card."""
 
     def run(self, rows: Inputs) -> npt.NDArray[np.float32]:
-        """Computes the logits of one batch of rows, N x C."""
+        """Compute the logits of one batch of rows, N x C."""
         logits_NC: npt.NDArray[np.float32] = self.session.run(None, self.kind.feed(rows, [self.kind.tensor]))[0]
         return logits_NC
 
 
 @dataclass(frozen=True)
 class Sample:
-    """A model behind its preprocessing, with its answers for some of the rows."""
+    """A model behind its preprocessing, with its answers to some of the rows."""
 
     meaning: Interpretation
     model: Model
-    taken: dict[str, Array]
-    """The values that the inputs of the file's own graph took."""
+    graph_inputs: dict[str, Array]
+    """Values of the inputs of the file's own graph."""
     output: TensorInfo
-    """The output that holds one number a class."""
+    """Output with one number for each class."""
     values_NC: Array
     """Its values for these rows."""
     form: Form
@@ -109,37 +111,37 @@ class Sample:
         return max(2, count)
 
     def near(self, one_NC: Array, other_NC: Array) -> bool:
-        """Tells whether two answers of this form are the same but for rounding."""
+        """Return whether two answers of this form are equal except for rounding."""
         relative, absolute = TOLERANCE, TOLERANCE
         if self.form in PROBABILITIES:
             relative, absolute = 0.0, HALF_TOLERANCE if FLOATS.get(self.output.type) == "float16" else TOLERANCE
         return np.allclose(one_NC, other_NC, rtol=relative, atol=absolute, equal_nan=True)
 
 
-def convert(path: Path, rows: LabelledRows, options: Options) -> ServableModel:
-    """Reads the model of a file, understands its input by some rows, and rewrites it.
+def convert(path: Path, rows: ImportRows, options: ImportOptions) -> ServableModel:
+    """Read the model of a file, understand its input from some rows, and rewrite it.
 
     Raises:
-        ModelFileError, LabelledRowsError, InputError, FileNotFoundError: as the three of them.
+        ModelFileError, LabelledRowsError, InputError, FileNotFoundError: As in these three steps.
     """
     step(f"reading {path}")
     model, origin = onnx_file.load(path)
-    session(model, path)  # what onnxruntime refuses is refused before anything is built on it
+    session(model, path)  # raises early if onnxruntime refuses the file
     meaning = understand(reading.read(path, model, origin, options), rows)
     return rewrite(meaning, spinning=not isinstance(rows.x, tuple))
 
 
 def rewrite(meaning: Interpretation, *, spinning: bool = True) -> ServableModel:
-    """Composes preprocessing and logits with a model, and checks the outcome on some of the rows.
+    """Combine a model with its preprocessing and its logits, and check the result on some of the rows.
 
-    `spinning` as for `session`.
+    `spinning` is that of `session`.
 
     Raises:
-        ModelFileError: a model that cannot be composed or run, or that answers differently once it is.
+        ModelFileError: The model cannot be combined or run, or its answers change.
     """
     file, kind = meaning.file, meaning.kind
-    sample = _sample(meaning, _prepared(meaning))
-    data = _serialised(_with_logits(sample), file.path)
+    sample = _sample(meaning, _with_preprocessing(meaning))
+    data = _to_bytes(_with_logits(sample), file.path)
     changed = _check_as_file(sample)
     servable = session(data, file.path, spinning=spinning)
     preprocessing = file.options.preprocessing
@@ -162,35 +164,35 @@ def rewrite(meaning: Interpretation, *, spinning: bool = True) -> ServableModel:
 
 
 def session(graph: Model | bytes | str, path: Path, *, spinning: bool = True) -> ort.InferenceSession:
-    """Starts onnxruntime on the CPU for a graph, its bytes, or its file; messages name `path`.
+    """Create an onnxruntime session on the CPU for a graph, its bytes, or its file. Messages name `path`.
 
-    `spinning`: its threads wait busily, which is best where nothing else computes.
+    `spinning`: the threads wait busily. This is best if nothing else computes.
 
     Raises:
         ModelFileError: onnxruntime refuses the graph, or it has more bytes than protobuf allows.
     """
     options = ort.SessionOptions()
-    options.log_severity_level = 4  # its errors are raised, too
+    options.log_severity_level = 4  # its errors are raised as well
     options.add_session_config_entry("session.intra_op.allow_spinning", str(int(spinning)))
-    data = _serialised(graph, path) if isinstance(graph, Model) else graph
+    data = _to_bytes(graph, path) if isinstance(graph, Model) else graph
     try:
         return ort.InferenceSession(data, options, providers=["CPUExecutionProvider"])
     except Exception as error:  # onnxruntime has a dozen exception types without a common base
         raise ModelFileError(unloadable.why(path, str(error), ort.__version__)) from None
 
 
-def _serialised(model: Model, path: Path) -> bytes:
-    """Returns the bytes of one file, equal for equal models.
+def _to_bytes(model: Model, path: Path) -> bytes:
+    """Return the bytes of one file. Equal models give equal bytes.
 
     Raises:
-        ModelFileError: more than protobuf allows.
+        ModelFileError: There are more bytes than protobuf allows.
     """
     try:
         data: bytes = model.SerializeToString(deterministic=True)
     except (EncodeError, ValueError):
         data = b""
     if not 0 < len(data) <= LIMIT:
-        cure = "a bundle keeps them in one file. Use float16 weights"
+        cure = "a bundle stores them in one file. Use float16 weights"
         raise ModelFileError(f"{path} has more than 2 GB of weights; {cure}")
     return data
 
@@ -199,37 +201,37 @@ def _serialised(model: Model, path: Path) -> bytes:
 def _composing(path: Path) -> Iterator[None]:
     try:
         yield
-    except Exception as error:  # of onnx's checker and composer, without a common base
+    except Exception as error:  # the exceptions of onnx's checker and composer have no common base
         problem = f"{path} cannot be composed with its preprocessing: {' '.join(str(error).split())}"
-        raise ModelFileError(f"{problem}; export it anew with a current exporter") from None
+        raise ModelFileError(f"{problem}; export it again with a current exporter") from None
 
 
 class _Nodes:
-    """Nodes in a row, each taking what the one before gives; the names of all begin with `prefix`."""
+    """A chain of nodes, each with the output of the one before as its input. All names begin with `prefix`."""
 
     def __init__(self, start: str, prefix: str) -> None:
         self.last, self.nodes, self.constants, self._prefix = start, list[Any](), list[Any](), prefix
 
     def __call__(self, operator: str, *inputs: str, name: str = "", **attributes: Any) -> str:
-        """Appends a node on the last value and `inputs`; returns the name of what it gives."""
+        """Append a node with the last value and `inputs`. Return the name of its output."""
         output = name or f"{self._prefix}value{len(self.nodes)}"
         self.nodes.append(helper.make_node(operator, [self.last, *inputs], [output], **attributes))
         self.last = output
         return output
 
     def into(self, tensor: TensorInfo) -> None:
-        """Gives the last value to an input of the file's graph."""
+        """Connect the last value to an input of the file's graph."""
         self.nodes[-1].output[0] = INTO + tensor.name
 
     def constant(self, values: Any, dtype: Any = np.float32) -> str:
-        """Returns the name of a new constant."""
+        """Add a constant and return its name."""
         name = f"{self._prefix}constant{len(self.constants)}"
         self.constants.append(numpy_helper.from_array(np.asarray(values, dtype), name))
         return name
 
 
-def _prepared(meaning: Interpretation) -> Model:
-    """The model behind the nodes that make its inputs of rows."""
+def _with_preprocessing(meaning: Interpretation) -> Model:
+    """Return the model behind the nodes that compute its inputs from rows."""
     file, kind = meaning.file, meaning.kind
     tensors, nodes = file.signature.inputs, _Nodes(kind.tensor, BEFORE)
     with _composing(file.path):
@@ -245,7 +247,7 @@ def _prepared(meaning: Interpretation) -> Model:
 
 
 def _order_pixels(nodes: _Nodes, meaning: Interpretation) -> list[Any]:
-    """uint8 pixels N x H x W x C; without preprocessing the model takes them as they are."""
+    """Convert uint8 pixels N x H x W x C to the graph's layout. Without preprocessing the values do not change."""
     (tensor,), preprocessing = meaning.file.signature.inputs, meaning.file.options.preprocessing
     if preprocessing is not None:
         nodes("Cast", to=TensorProto.FLOAT)
@@ -259,7 +261,7 @@ def _order_pixels(nodes: _Nodes, meaning: Interpretation) -> list[Any]:
 
 
 def _split_features(nodes: _Nodes, meaning: Interpretation) -> list[Any]:
-    """float32 features N x F; each column goes to an input of its own where the model takes them so."""
+    """Convert float32 features N x F. If the graph has an input for each feature, each gets its column."""
     tensors, preprocessing = meaning.file.signature.inputs, meaning.file.options.preprocessing
     if preprocessing is not None:
         _normalise(nodes, preprocessing, 1.0)
@@ -274,7 +276,7 @@ def _split_features(nodes: _Nodes, meaning: Interpretation) -> list[Any]:
 
 
 def _cast_tokens(nodes: _Nodes, kind: TextInput, tensors: Sequence[TensorInfo]) -> list[Any]:
-    """int64 ids N x L, and beside them the mask and the types that the model takes."""
+    """Convert int64 ids N x L, and add the mask and the types, if the model takes them."""
     names = [name for name in (kind.ids, kind.mask, kind.types) if name is not None]
     for name, tensor in zip(names, tensors, strict=True):
         nodes.last = name
@@ -284,7 +286,7 @@ def _cast_tokens(nodes: _Nodes, kind: TextInput, tensors: Sequence[TensorInfo]) 
 
 
 def _normalise(nodes: _Nodes, preprocessing: Preprocessing, scale: float) -> None:
-    """(scale * x - mean) / std, in the order of torchvision's transforms, without the steps that change nothing."""
+    """Append (scale * x - mean) / std, in the order of torchvision's transforms, without steps that change nothing."""
     if (factor := preprocessing.factor(scale)) != 1:
         nodes("Mul", nodes.constant(factor))
     if any(preprocessing.mean):
@@ -298,58 +300,58 @@ def _given_to(tensors: Sequence[TensorInfo]) -> list[Any]:
 
 
 def _model(graph: Any, file: ModelFile) -> Model:
-    """A model that can be composed with that of a file: of its opset and version of the format."""
+    """Return a model that can be combined with that of a file: with its opset and format version."""
     version = helper.make_opsetid("", file.origin["opset"] or CURRENT)
     return helper.make_model(graph, opset_imports=[version], ir_version=file.model.ir_version)
 
 
 def _sample(meaning: Interpretation, model: Model) -> Sample:
-    """Runs a prepared model on some of the rows."""
+    """Run a model with preprocessing on some of the rows."""
     path, kind = meaning.file.path, meaning.kind
     inner, own = _given_to(meaning.file.signature.inputs), len(model.graph.output)
     model.graph.output.extend(inner)
-    prepared = session(model, path)
+    ready = session(model, path)
     del model.graph.output[own:]
     if isinstance(kind, TextInput):
-        _check_lengths(prepared, kind, path)
-    output, values_NC, taken = _output(prepared, meaning)
+        _check_lengths(ready, kind, path)
+    output, values_NC, taken = _output(ready, meaning)
     return Sample(meaning, model, taken, output, values_NC, _form(output, values_NC, path))
 
 
-def _check_lengths(prepared: ort.InferenceSession, kind: TextInput, path: Path) -> None:
-    """Checks that a graph answers texts of as many tokens as its kind allows, and one without tokens.
+def _check_lengths(ready: ort.InferenceSession, kind: TextInput, path: Path) -> None:
+    """Check that a graph answers texts of as many tokens as its kind allows, and a text without tokens.
 
     Raises:
-        ModelFileError: it does not; the message names the greatest number that it answers.
+        ModelFileError: It does not. The message contains the largest number of tokens that it answers.
     """
     for what, row, _ in kind.extremes():
-        if not (message := _failure(prepared, kind, row)):
+        if not (message := _failure(ready, kind, row)):
             continue
         count = int(min(row[0, 0], kind.max_tokens))
-        least, most = 0, count  # it answers `least` tokens, and not `most`
+        least, most = 0, count  # it answers `least` tokens but not `most`
         while most - least > 1:
             middle = (least + most) // 2
             shorter = np.concatenate([np.full_like(row[:, :1], middle), row[:, 1:]], axis=1)
-            least, most = (least, middle) if _failure(prepared, kind, shorter) else (middle, most)
-        cure = f"it answers up to {least:,}: say {TOKENS_OPTION} {least}" if least else "export the model again"
+            least, most = (least, middle) if _failure(ready, kind, shorter) else (middle, most)
+        cure = f"it answers up to {least:,} tokens: use {TOKENS_OPTION} {least}" if least else "export the model again"
         raise ModelFileError(f"{path} cannot be run on {what}: {message}; {cure}")
 
 
-def _failure(prepared: ort.InferenceSession, kind: Input, row: Inputs) -> str:
+def _failure(ready: ort.InferenceSession, kind: Input, row: Inputs) -> str:
     try:
-        prepared.run(None, kind.feed(row, [kind.tensor]))
+        ready.run(None, kind.feed(row, [kind.tensor]))
     except Exception as error:  # onnxruntime has a dozen exception types without a common base
         return " ".join(str(error).split())
     return ""
 
 
-def _output(prepared: ort.InferenceSession, meaning: Interpretation) -> tuple[TensorInfo, Array, dict[str, Array]]:
-    """The output of one number a class, its values for the sample, N x C, and those that the file's inputs take."""
+def _output(ready: ort.InferenceSession, meaning: Interpretation) -> tuple[TensorInfo, Array, dict[str, Array]]:
+    """Return the output with one number for each class, its values for the sample, and those of the file's inputs."""
     path, kind, inputs = meaning.file.path, meaning.kind, meaning.inputs
     outputs, names = meaning.file.signature.outputs, [one.name for one in meaning.file.signature.inputs]
     wanted = [*(PREFIX + one.name for one in outputs), *(INTO + name for name in names)]
     try:
-        values = prepared.run(wanted, kind.feed(inputs, [kind.tensor]))
+        values = ready.run(wanted, kind.feed(inputs, [kind.tensor]))
     except Exception as error:  # onnxruntime has a dozen exception types without a common base
         raise _not_run(meaning, len(inputs), str(error)) from None
     taken, fitting = dict(zip(names, values[len(outputs) :], strict=True)), {}
@@ -374,13 +376,13 @@ def _not_run(meaning: Interpretation, rows: int, message: str) -> ModelFileError
     shapes = "; ".join(map(str, inputs))
     problem = f"{meaning.file.path} takes {shapes} and cannot be run on {rows} rows: {' '.join(message.split())}"
     if inputs[0].shape and inputs[0].shape[0] is not None:
-        cure = f"its batch of {inputs[0].shape[0]} is fixed inside the graph too: export it with a dynamic batch"
+        cure = f"its batch of {inputs[0].shape[0]} is also fixed inside the graph: export it with a dynamic batch"
         return ModelFileError(f"{problem}; {cure} (torch.onnx.export(..., dynamic_shapes={{'x': {{0: 'batch'}}}}))")
-    return ModelFileError(f"{problem}; check the layout and the size that --preprocess states")
+    return ModelFileError(f"{problem}; check the layout and the size in --preprocess")
 
 
 def _form(output: TensorInfo, values_NC: Array, path: Path) -> Form:
-    """Tells the content of an output by its values for the sample."""
+    """Return the content of an output, by its values for the sample."""
     values_NC = values_NC.astype(np.float64)
     numbers_NC = np.nan_to_num(values_NC)
     inside = bool((numbers_NC >= -ROUNDING).all() and (numbers_NC <= 1 + ROUNDING).all())
@@ -392,17 +394,19 @@ def _form(output: TensorInfo, values_NC: Array, path: Path) -> Form:
     if inside and len(sums_N):
         low, high = sums_N.min(), sums_N.max()
         problem = f"{path}: each value of {output.name!r} lies in [0, 1], and rows sum to {low:.3g} .. {high:.3g}"
-        cure = "give the output before the sigmoid (--output); of labels that do not exclude each other each is a model"
-        raise ModelFileError(f"{problem}: neither logits nor probabilities of classes that exclude each other; {cure}")
+        cure = (
+            "give the output before the sigmoid (--output); use one model for each label if labels can occur together"
+        )
+        raise ModelFileError(f"{problem}: these are neither logits nor probabilities of exclusive classes; {cure}")
     return "logits"
 
 
 def _with_logits(sample: Sample) -> Model:
-    """The model with one output, float32 logits N x C: its own, or the logarithms of its probabilities."""
+    """Return the model with one output, float32 logits N x C: its own, or the logarithms of its probabilities."""
     output, form = sample.output, sample.form
     with _composing(sample.meaning.file.path):
         nodes = _Nodes(BEHIND + "output", BEHIND)
-        nodes("Cast", to=TensorProto.DOUBLE)  # 1 - p of a p near 1 needs the digits
+        nodes("Cast", to=TensorProto.DOUBLE)  # 1 - p needs the digits if p is near 1
         nodes("Reshape", nodes.constant([-1, 1 if form in SINGLE else sample.classes], np.int64))
         if form in SINGLE:  # z -> (0, z), p -> (1 - p, p), the latter as (-p, p) + (1, 0)
             nodes("Mul", nodes.constant([[0.0, 1.0] if form == "logit" else [-1.0, 1.0]], np.float64))
@@ -414,7 +418,7 @@ def _with_logits(sample: Sample) -> Model:
             floored = nodes("Max", nodes.constant(least, np.float64))
             nodes.last = own
             nodes("Less", nodes.constant(-ROUNDING, np.float64))
-            # What is no probability becomes NaN: it must not be taken for a small one.
+            # A value that is not a probability becomes NaN, so that it does not look like a small one.
             nodes("Where", nodes.constant(np.nan, np.float64), floored)
             nodes("Log")
         nodes("Cast", name=LOGITS, to=TensorProto.FLOAT)
@@ -426,21 +430,23 @@ def _with_logits(sample: Sample) -> Model:
 
 
 def _check_as_file(sample: Sample) -> tuple[str, ...]:
-    """Compares the answers of a prepared model with those of its file, as onnxruntime runs it unchanged.
+    """Compare the answers with those of the original file in onnxruntime.
 
     Returns:
-        A note where onnxruntime cannot run the file unchanged.
+        A note if onnxruntime cannot run the original file.
 
     Raises:
-        ModelFileError: the answers differ.
+        ModelFileError: The answers differ.
     """
     path, labels = sample.meaning.file.path, sample.meaning.file.signature.labels
     try:
-        own_NC = _unchanged(path, sample.taken, sample.output.name, labels)
+        own_NC = _original_answers(path, sample.graph_inputs, sample.output.name, labels)
         own_NC = own_NC.reshape(sample.values_NC.shape)
     except Exception as error:  # onnxruntime has a dozen exception types without a common base
         why = " ".join(str(error).split())
-        return (f"onnxruntime cannot run {path} as it is, so its answers were not compared with the bundle's: {why}",)
+        return (
+            f"onnxruntime cannot run the original {path}, so its answers were not compared with the bundle's: {why}",
+        )
     if not sample.near(own_NC, sample.values_NC):
         off = float(np.abs(own_NC.astype(np.float64) - sample.values_NC).max())
         problem = f"{path}: after conversion to a current format its answers differ by {off:.2g}"
@@ -448,8 +454,8 @@ def _check_as_file(sample: Sample) -> tuple[str, ...]:
     return ()
 
 
-def _unchanged(path: Path, feed: dict[str, Array], output: str, labels: tuple[str, ...]) -> Array:
-    """The file's own answers, in batches of its own size; of a zip-map by `labels`, its keys in their order."""
+def _original_answers(path: Path, feed: dict[str, Array], output: str, labels: tuple[str, ...]) -> Array:
+    """Return the original file's answers, in batches of its own size. A zip-map's values are ordered by `labels`."""
     unchanged = session(str(path), path)
     outputs = {one.name: one.type for one in unchanged.get_outputs()}
     name = output if output in outputs else next(name for name, kind in outputs.items() if "map" in kind)
@@ -469,21 +475,27 @@ def _unchanged(path: Path, feed: dict[str, Array], output: str, labels: tuple[st
 
 
 def _check_rows_apart(sample: Sample, model: ServableModel) -> None:
-    """Raises ModelFileError where the answer to a row depends on the rows beside it."""
+    """Check that the answer to a row does not depend on the other rows of its batch.
+
+    Raises:
+        ModelFileError: It does.
+    """
     path, inputs = model.path, model.sample
     order_N = inputs.reshape(len(inputs), -1)[:, 0].argsort(kind="stable")
-    some = inputs[[0, order_N[0], order_N[-1]]]  # of texts the shortest and the longest
+    some = inputs[[0, order_N[0], order_N[-1]]]  # for texts: the shortest and the longest
     together_NC = model.run(some)
     alone_NC = np.concatenate([model.run(row[None]) for row in some])
     what = "logits"
-    if sample.form in PROBABILITIES:  # the logarithm of a small one turns its last digit into a large step
+    if sample.form in PROBABILITIES:  # the logarithm of a small probability magnifies its last digit
         what, together_NC, alone_NC = "probabilities", np.exp(together_NC), np.exp(alone_NC)
     if not sample.near(alone_NC, together_NC):
         off = float(np.nanmax(np.abs(alone_NC - together_NC)))
         cure = "export it in evaluation mode, with a dynamic batch"
         if sample.meaning.file.hub.padding_side == "left":
-            cure += ", and with positions by its attention mask: texts are padded on the right here, not on the left"
-        raise ModelFileError(f"{path}: the {what} of a row depend on the rows beside it (by {off:.2g}); {cure}")
+            cure += ", and with positions by its attention mask, because texts are padded on the right"
+        raise ModelFileError(
+            f"{path}: the {what} of a row depend on the other rows of its batch (by {off:.2g}); {cure}"
+        )
 
 
 def _notes(sample: Sample) -> tuple[str, ...]:
@@ -493,9 +505,11 @@ def _notes(sample: Sample) -> tuple[str, ...]:
     if form == "logit":
         return (f"The output {output.name!r} is one logit, of the second class: the first one's is 0.",)
     what = "rows that sum to 1" if form == "probabilities" else "one column from 0 to 1"
-    note = f"The output {output.name!r} holds probabilities ({what}), not logits: their logarithms are taken."
+    note = f"The output {output.name!r} holds probabilities ({what}), not logits. They are converted to logits by log."
     if zeros := float(((values_NC <= 0) | (values_NC >= 1 if form == "probability" else False)).mean()):
-        extreme = f"{zeros:.0%} of its probabilities are exactly 0 or 1: of those no calibrator can tell which are"
-        cure = "Where the model has an output before its softmax or sigmoid, name that: --output."
+        extreme = (
+            f"{zeros:.0%} of its probabilities are exactly 0 or 1. For those a calibrator cannot find out which are"
+        )
+        cure = "If the model has an output before its softmax or sigmoid, choose it with --output."
         return (note, f"{extreme} wrong. {cure}")
     return (note,)

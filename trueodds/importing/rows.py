@@ -1,4 +1,4 @@
-"""Labelled rows as they come (an .npz, a folder of class folders, a table), and in batches as a model takes them."""
+"""Labelled rows as given (an .npz, a folder of class folders, a table), and in batches for a model."""
 
 from __future__ import annotations
 
@@ -25,39 +25,41 @@ from trueodds.inputs.vector.labelled import read as read_table
 from trueodds.texts import Places, alike, is_whole_number, listed
 
 FORMS = "an .npz with x and y, a folder of class folders, a .csv or .parquet table"
-EXPECTED_FORMS = "an .npy, an .npz with p, or a .csv or .parquet table with a column for each class, named as it"
+EXPECTED_FORMS = "an .npy, an .npz with p, or a .csv or .parquet table with a column for each class, by name"
 VALUES = 2_400_000
-"""Numbers in a batch: 16 images of 224 x 224; onnxruntime gains nothing by more."""
+"""Numbers in a batch: 16 images of 224 x 224. onnxruntime gains nothing from larger batches."""
 AHEAD = 2
-"""Batches of images that are decoded before they are scored."""
+"""Number of batches of images that are decoded in advance."""
 LISTED = 20
-"""Files that cannot be read which a message names; of the others it gives the number."""
+"""Largest number of unreadable files that a message names."""
 CHANNELS = (1, 3)
-"""Numbers of channels that an image may have: grey, RGB."""
+"""Allowed numbers of channels of an image: grey, RGB."""
 LABEL = "label"
-"""The column of a table that holds the labels, unless another is named."""
+"""Default column of the labels of a table."""
 
 
 @dataclass(frozen=True)
-class LabelledRows:
-    """Inputs with their labels, before anything is known of the model.
+class ImportRows:
+    """Inputs with their labels, before the model is known.
 
-    x: an array, of texts one of objects; or image files. y: names or numbers as they stand in the source, (N,).
+    Attributes:
+        x: An array (for texts an array of objects), or image files.
+        y: Names or numbers of the classes as in the source, (N,).
     """
 
     source: str
     x: npt.NDArray[Any] | tuple[Path, ...]
     y: npt.NDArray[Any]
     classes: tuple[str, ...] = ()
-    """As the source names them, in the order of their numbers; empty: it does not."""
+    """Classes that the source names, in the order of their numbers; empty if it names none."""
     features: tuple[str, ...] = ()
-    """Names of the columns of `x`; empty: it has none."""
+    """Names of the columns of `x`; empty if they have none."""
 
     def __len__(self) -> int:
         return len(self.y)
 
     def sha256(self) -> str:
-        """Computes the SHA-256 of inputs and labels, in hex."""
+        """Return the SHA-256 of inputs and labels, in hex."""
         digest = hashlib.sha256(f"{self.y.tolist()}\n{self.features}\n".encode())
         if isinstance(self.x, tuple):
             for path in self.x:
@@ -68,20 +70,20 @@ class LabelledRows:
             digest.update("\0".join(self.x).encode() if texts else np.ascontiguousarray(self.x).data)
         return digest.hexdigest()
 
-    def take(self, index: Sequence[int] | npt.NDArray[np.intp]) -> LabelledRows:
-        """Returns some of the rows."""
+    def take(self, index: Sequence[int] | npt.NDArray[np.intp]) -> ImportRows:
+        """Return some of the rows."""
         x = tuple(self.x[k] for k in index) if isinstance(self.x, tuple) else self.x[np.asarray(index)]
         return replace(self, x=x, y=self.y[np.asarray(index)])
 
     def spread(self, count: int) -> npt.NDArray[np.intp]:
-        """Returns the indices of up to `count` rows, evenly spread."""
+        """Return the indices of up to `count` rows, evenly spread."""
         return np.unique(np.linspace(0, len(self) - 1, count).astype(np.intp))
 
     def images(self) -> npt.NDArray[Any]:
-        """Returns the array as N x H x W x C, whatever the order of its axes.
+        """Return the array as N x H x W x C, whatever the order of its axes.
 
         Raises:
-            LabelledRowsError: an array that holds no images.
+            LabelledRowsError: The array does not hold images.
         """
         x = self.x
         assert not isinstance(x, tuple)
@@ -91,43 +93,43 @@ class LabelledRows:
             return x
         if x.ndim == 4 and x.shape[1] in CHANNELS:
             return x.transpose(0, 2, 3, 1)
-        wanted = "expected images, N x height x width x channels (1 or 3), pixels 0 to 255"
-        raise LabelledRowsError(f"{self.source}: x is {x.dtype} of shape {x.shape}; {wanted}")
+        expectation = "expected images, N x height x width x channels (1 or 3), pixels 0 to 255"
+        raise LabelledRowsError(f"{self.source}: x is {x.dtype} of shape {x.shape}; {expectation}")
 
-    def ordered(self, features: Sequence[str]) -> LabelledRows:
-        """Puts the columns in the order of `features`, by their names or by names that `alike` matches.
+    def reorder(self, features: Sequence[str]) -> ImportRows:
+        """Put the columns in the order of `features`, matching names exactly or by `alike`.
 
         Raises:
-            LabelledRowsError: a name that is missing, or one too many.
+            LabelledRowsError: A column is missing, or there is an additional one.
         """
         if isinstance(self.x, tuple) or not self.features or self.features == tuple(features):
             return self
         if renamed := alike(features, self.features):
             names = {other: name for name, other in renamed.items()}
-            return replace(self, features=tuple(names.get(name, name) for name in self.features)).ordered(features)
+            return replace(self, features=tuple(names.get(name, name) for name in self.features)).reorder(features)
         if missing := [name for name in features if name not in self.features]:
             near = nearest(missing[0], self.features)
             problem = f"{self.source} has no column {listed(missing)}, which the model takes"
             raise LabelledRowsError(f"{problem}; it has {listed(self.features)}.{near}")
         if more := [name for name in self.features if name not in features]:
-            cure = "take it out of the table, or name it with --label if it holds the labels"
+            cure = "remove it from the table, or give it with --label if it holds the labels"
             problem = f"{self.source} has the column {listed(more)}, which the model does not take"
             raise LabelledRowsError(f"{problem}; {cure}")
         order = [self.features.index(name) for name in features]
         return replace(self, x=self.x[:, order], features=tuple(features))
 
     def notes(self, features: Sequence[str]) -> tuple[str, ...]:
-        """Names the columns that `ordered` finds under other names."""
+        """Return a note for each column that `reorder` finds under another name."""
         renamed = alike(features, self.features)
         return tuple(f"The column {other!r} of {self.source} is the input {name!r}." for name, other in renamed.items())
 
     def numbers(self, classes: Sequence[str]) -> npt.NDArray[np.int64]:
-        """Returns the index in `classes` of each row's label: by its name, as `Places` finds it.
+        """Return the index in `classes` of each row's label, by its name, as `Places` finds it.
 
-        Where no label is a name and the names are not whole numbers themselves, a label is the class's number.
+        If no label is a name and the names are not whole numbers themselves, a label is the class's number.
 
         Raises:
-            LabelledRowsError: a label that is neither.
+            LabelledRowsError: A label is neither a name nor a number of a class.
         """
         texts = [str(label) for label in self.y.tolist()]
         places = Places(classes)
@@ -136,33 +138,40 @@ class LabelledRows:
         if are_numbers or place:
             unknown = [text for text in texts if text not in place]
             if unknown:
-                problem = f"{self.source} has the label {unknown[0]!r}, which is no class"
-                cure = " Take out rows without a label, or name the classes as the labels do: --classes=-1,1"
+                problem = f"{self.source} has the label {unknown[0]!r}, which is not a class"
+                cure = " Remove rows without a label, or name the classes as the labels do: --classes=-1,1"
                 cure = cure if are_numbers else nearest(unknown[0], classes)
                 raise LabelledRowsError(f"{problem}; the classes are {listed(classes)}.{cure}")
             return np.array([place[text] for text in texts], np.int64)
         try:
             index_N = np.array([int(text) for text in texts], np.int64)
         except ValueError:
-            problem = f"{self.source} has the label {texts[0]!r}, which is no class"
-            raise LabelledRowsError(f"{problem}; the classes are {listed(classes)}. Name them: --classes") from None
+            problem = f"{self.source} has the label {texts[0]!r}, which is not a class"
+            raise LabelledRowsError(
+                f"{problem}; the classes are {listed(classes)}. Name the classes with --classes"
+            ) from None
         outside = index_N[(index_N < 0) | (index_N >= len(classes))]
         if len(outside):
-            problem = f"{self.source} has the label {outside[0]}, and the model has {len(classes)} classes"
+            problem = f"{self.source} has the label {outside[0]}, but the model has {len(classes)} classes"
             allowed = f"allowed are 0..{len(classes) - 1} and their names {listed(classes)}"
-            cure = "take out rows without a label"
+            cure = "remove rows without a label"
             raise LabelledRowsError(f"{problem}; {allowed}; {cure}")
         return index_N
 
 
-def read(path: Path, label: str = LABEL, *, texts: bool = False) -> LabelledRows:
-    """Reads the rows of a file or folder, `texts` or others; `label` is the column of a table that holds the labels.
+def read(path: Path, label: str = LABEL, *, texts: bool = False) -> ImportRows:
+    """Read the rows of a file or folder.
+
+    Args:
+        path: File or folder.
+        label: Column of the labels in a table.
+        texts: The rows are texts.
 
     Raises:
-        LabelledRowsError: another form, an array that is missing, no rows.
-        FileError: a file that cannot be read, a column that is missing, rows without a label.
-        FileNotFoundError: no such path.
-        MissingExtraError: a Parquet file without pyarrow.
+        LabelledRowsError: The path has another form, an array is missing, or there are no rows.
+        FileError: A file cannot be read, a column is missing, or rows have no label.
+        FileNotFoundError: There is no such path.
+        MissingExtraError: A Parquet file needs pyarrow, which is not installed.
     """
     if texts and (path.is_dir() or (path.is_file() and path.suffix in columns.SUFFIXES)):
         rows = _texts(path, label)
@@ -174,9 +183,9 @@ def read(path: Path, label: str = LABEL, *, texts: bool = False) -> LabelledRows
         rows = _npz(path)
     elif path.is_file() and path.suffix in (".csv", ".parquet"):
         features, x, y = read_table(path, label)
-        rows = LabelledRows(str(path), x, y, features=features)
+        rows = ImportRows(str(path), x, y, features=features)
     elif not path.exists():
-        raise FileNotFoundError(f"{path} does not exist; --labelled names {FORMS}")
+        raise FileNotFoundError(f"{path} does not exist; --labelled takes {FORMS}")
     else:
         raise LabelledRowsError(f"{path} ends in {path.suffix or 'nothing'}; allowed are {FORMS}")
     if not len(rows):
@@ -184,35 +193,35 @@ def read(path: Path, label: str = LABEL, *, texts: bool = False) -> LabelledRows
     return rows
 
 
-def sample(kind: Input, rows: LabelledRows, count: int) -> Inputs:
-    """Returns up to `count` of the rows, evenly spread from the first on, as one batch; errors as `batches`."""
+def sample(kind: Input, rows: ImportRows, count: int) -> Inputs:
+    """Return up to `count` rows as one batch, evenly spread from the first on. The errors are those of `batches`."""
     return np.concatenate(list(batches(kind, rows.take(rows.spread(count)))))
 
 
-def batches(kind: Input, rows: LabelledRows) -> Iterator[Inputs]:
-    """Checks the rows and returns them as the kind has them, batch by batch; images are decoded ahead of their batch.
+def batches(kind: Input, rows: ImportRows) -> Iterator[Inputs]:
+    """Check the rows and yield them in their kind's form, batch by batch. Images are decoded in advance.
 
     Raises:
-        LabelledRowsError: another shape; from the iterator, images that cannot be read, all of them by one message.
-        InputError: values that the kind does not take.
+        LabelledRowsError: The shape differs. While iterating: images cannot be read; one message names all of them.
+        InputError: The kind does not allow the values.
     """
     size = max(1, min(kind.together, VALUES // int(np.prod(kind.shape))))
     if isinstance(rows.x, tuple):
         return _decoded_ahead(kind, rows.x, size)
-    x = _checked(kind, rows)
+    x = _check(kind, rows)
     return (np.ascontiguousarray(x[start : start + size]) for start in range(0, len(x), size))
 
 
-def _texts(path: Path, label: str) -> LabelledRows:
+def _texts(path: Path, label: str) -> ImportRows:
     found = labelled.of_folder(path) if path.is_dir() else labelled.of_table(path, label, setting="--label")
     if not path.is_dir():
         check_classes(path, label, set(found.labels), len(found.labels))
-    x = np.empty(len(found.texts), object)  # NumPy's own type of texts has for each as much room as the longest needs
+    x = np.empty(len(found.texts), object)  # NumPy's text type would take the longest text's memory for each
     x[:] = found.texts
-    return LabelledRows(str(path), x, np.array(found.labels), found.classes if path.is_dir() else ())
+    return ImportRows(str(path), x, np.array(found.labels), found.classes if path.is_dir() else ())
 
 
-def _npz(path: Path) -> LabelledRows:
+def _npz(path: Path) -> ImportRows:
     arrays = read_npz(path)
     if missing := {"x", "y"} - arrays.keys():
         problem = f"{path}: no array {', '.join(sorted(missing))}; it holds {', '.join(arrays) or 'nothing'}"
@@ -227,51 +236,52 @@ def _npz(path: Path) -> LabelledRows:
     classes, features = (tuple(map(str, arrays.get(key, ()))) for key in ("class_names", "feature_names"))
     if features and (x.ndim != 2 or len(features) != x.shape[1]):
         raise LabelledRowsError(f"{path}: feature_names has {len(features)} names; x has the shape {x.shape}")
-    return LabelledRows(str(path), x, y, classes, features)
+    return ImportRows(str(path), x, y, classes, features)
 
 
-def _folder(path: Path) -> LabelledRows:
+def _folder(path: Path) -> ImportRows:
     classes = tuple(sorted(inner.name for inner in path.iterdir() if inner.is_dir()))
     files = [(image, name) for name in classes for image in sorted((path / name).rglob("*"))]
     images = [(image, name) for image, name in files if image.suffix.lower() in SUFFIXES and image.is_file()]
     if not images:
         allowed = f"expected {path}/<class>/*{', *'.join(sorted(SUFFIXES))}"
         raise LabelledRowsError(f"{path} holds no images in class folders; {allowed}")
-    return LabelledRows(str(path), tuple(image for image, _ in images), np.array([name for _, name in images]), classes)
+    return ImportRows(str(path), tuple(image for image, _ in images), np.array([name for _, name in images]), classes)
 
 
-def _checked(kind: Input, rows: LabelledRows) -> Inputs:
-    """The rows of an array as the kind has them."""
+def _check(kind: Input, rows: ImportRows) -> Inputs:
+    """Return the rows of an array in their kind's form."""
     x = rows.images() if isinstance(kind, ImageInput) else rows.x
     if isinstance(kind, VectorInput):
-        x = rows.ordered(kind.features).x
+        x = rows.reorder(kind.features).x
     assert not isinstance(x, tuple)
     if isinstance(kind, TextInput):
-        return kind.of_checked(x.tolist(), Limits(), lambda n: f"{rows.source}: row {n + 1:,}")
+        return kind.from_texts(x.tolist(), Limits(), lambda n: f"{rows.source}: row {n + 1:,}")
     if x.shape[1:] != kind.shape:
         raise LabelledRowsError(f"{rows.source}: x has the shape {x.shape}; the model takes rows of shape {kind.shape}")
-    return kind.checked(x, f"x of {rows.source}")
+    return kind.check_rows(x, f"x of {rows.source}")
 
 
 def _decoded_ahead(kind: Input, files: tuple[Path, ...], size: int) -> Iterator[Inputs]:
-    """Images of files, `size` to a batch, while the next ones are decoded beside it."""
+    """Yield batches of `size` images. The next ones are decoded meanwhile."""
     unreadable: dict[Path, str] = {}
     waiting: deque[Future[npt.NDArray[Any] | InputError]] = deque()
     with ThreadPoolExecutor(max_workers=os.cpu_count()) as pool:
         for start in range(0, len(files), size):
             while len(waiting) < min((AHEAD + 1) * size, len(files) - start):
-                waiting.append(pool.submit(_decoded, kind, files[start + len(waiting)]))
+                waiting.append(pool.submit(_decode, kind, files[start + len(waiting)]))
             images = [waiting.popleft().result() for _ in range(min(size, len(waiting)))]
             for path, image in zip(files[start:], images, strict=False):
                 if isinstance(image, InputError):
                     unreadable[path] = str(image)
-            if not unreadable:  # otherwise the rest is read for its faults alone
+            if not unreadable:  # otherwise the rest is read only to find more errors
                 yield np.concatenate([image for image in images if not isinstance(image, InputError)])
     if unreadable:
         raise _unreadable(unreadable, len(files))
 
 
-def _decoded(kind: Input, path: Path) -> npt.NDArray[Any] | InputError:
+def _decode(kind: Input, path: Path) -> npt.NDArray[Any] | InputError:
+    """Decode an image, or return the error."""
     try:
         return kind.from_files([(str(path), path.read_bytes())], Limits())
     except InputError as error:
@@ -281,5 +291,5 @@ def _decoded(kind: Input, path: Path) -> npt.NDArray[Any] | InputError:
 def _unreadable(files: dict[Path, str], total: int) -> LabelledRowsError:
     lines = [f"  {files[path]}" for path in sorted(files)[:LISTED]]
     more = [f"  and {len(files) - LISTED:,} more"] if len(files) > LISTED else []
-    which = f"{len(files):,} of {total:,} images cannot be read; mend or remove them:"
+    which = f"{len(files):,} of {total:,} images cannot be read; repair or remove them:"
     return LabelledRowsError("\n".join([which, *lines, *more]))

@@ -1,4 +1,4 @@
-"""Understands a model's input: the kind that its card will state, from its signature and the labelled rows."""
+"""Understands a model's input: the kind for its card, from its signature and the labelled rows."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from trueodds.importing.errors import LabelledRowsError, ModelFileError
 from trueodds.importing.onnx_file import Model
 from trueodds.importing.options import PIXEL, Layout, Preprocessing
 from trueodds.importing.reading import FLOATS, TEXT_INPUTS, ModelFile, TensorInfo
-from trueodds.importing.rows import CHANNELS, LabelledRows, sample
+from trueodds.importing.rows import CHANNELS, ImportRows, sample
 from trueodds.importing.texts import hostile
 from trueodds.inputs import ImageInput, Input, Inputs, TextInput, VectorInput
 from trueodds.inputs.text.kind import MOST_CHARACTERS
@@ -22,39 +22,39 @@ from trueodds.processes.limited import step
 from trueodds.texts import listed
 
 SAMPLE = 32
-"""Rows that a converted model is tried on."""
+"""Number of rows that a converted model is tried on."""
 LAYOUT: Layout = "NCHW"
-"""Order of the axes of images where nothing says another."""
+"""Default order of the axes of images."""
 LARGEST_TOKENIZER = 2**27
-"""Bytes of a tokenizer.json; those of 256,000 tokens have 35 million."""
+"""Largest size in bytes of a tokenizer.json. Those with 256,000 tokens have 35 million."""
 CURE = "--preprocess imagenet, unit (pixels 0 to 1), raw (0 to 255), or {mean: .., std: ..}"
 
 
 @dataclass(frozen=True)
 class Interpretation:
-    """The meaning of a model's input, which its file and the labelled rows agree on."""
+    """Meaning of a model's input, which its file and the labelled rows agree on."""
 
     file: ModelFile
     kind: Input
-    """The input as the card will state it."""
+    """Input as the card will state it."""
     inputs: Inputs
-    """Some of the rows, as this kind has them."""
+    """Some of the rows, in this kind's form."""
     layout: Layout
-    """Order of the axes that a graph of images takes."""
+    """Order of the axes in a graph of images."""
     notes: tuple[str, ...]
-    """Sentences that a user must know."""
+    """Sentences that a user must read."""
 
 
-def understand(file: ModelFile, rows: LabelledRows) -> Interpretation:
-    """Finds the kind of input that a model takes, and takes a sample of the rows as this kind has them.
+def understand(file: ModelFile, rows: ImportRows) -> Interpretation:
+    """Find the kind of input that a model takes, and a sample of the rows in this kind's form.
 
     Raises:
-        ModelFileError: a graph of float pixels without preprocessing; preprocessing, sizes or channels that do not fit;
-            for texts no tokenizer, a tokenizer that some texts stop, no length or several.
-        LabelledRowsError: rows of another kind, with another number of columns, or with fractions where the model takes
-            whole numbers.
-        InputError: a tokenizer of another vocabulary than the model's; values of rows that the kind does not take.
-        UnreadableError: no tokenizer.json.
+        ModelFileError: A graph takes float pixels without preprocessing; preprocessing, sizes or channels do not fit;
+            for texts, there is no tokenizer, some texts stop it, or there is no length or several.
+        LabelledRowsError: The rows are of another kind, have another number of columns, or have fractions where the
+            model takes whole numbers.
+        InputError: The tokenizer has another vocabulary than the model, or the kind does not allow values of rows.
+        UnreadableError: The file is not a tokenizer.json.
     """
     kind: Input
     layout, notes = LAYOUT, tuple[str, ...]()
@@ -69,8 +69,8 @@ def understand(file: ModelFile, rows: LabelledRows) -> Interpretation:
     return Interpretation(file, kind, sample(kind, rows, SAMPLE), layout, notes)
 
 
-def _vector_input(file: ModelFile, rows: LabelledRows) -> tuple[VectorInput, tuple[str, ...]]:
-    """The features are those that the model names, else the columns of the rows, else x0, x1, ..."""
+def _vector_input(file: ModelFile, rows: ImportRows) -> tuple[VectorInput, tuple[str, ...]]:
+    """Find the features: those that the model names, else the columns of the rows, else x0, x1, ..."""
     path, inputs, preprocessing = file.path, file.signature.inputs, file.options.preprocessing
     if isinstance(rows.x, tuple) or rows.x.ndim != 2:
         what = "images" if isinstance(rows.x, tuple) else f"an array of shape {rows.x.shape}"
@@ -78,7 +78,7 @@ def _vector_input(file: ModelFile, rows: LabelledRows) -> tuple[VectorInput, tup
     columns, notes, table = rows.x.shape[1], list[str](), rows
     if len(inputs) > 1:
         names: Sequence[str] = [tensor.name for tensor in inputs]
-        table = rows.ordered(names)
+        table = rows.reorder(names)
     else:
         names = rows.features or [f"x{k}" for k in range(columns)]
     (*_, size) = inputs[0].shape or (None,)
@@ -87,7 +87,7 @@ def _vector_input(file: ModelFile, rows: LabelledRows) -> tuple[VectorInput, tup
         problem = f"{rows.source} has {columns} features in each row, and {path} takes {wanted}"
         raise LabelledRowsError(f"{problem}; give the columns that the model was trained on, in their order")
     if rows.features and len(inputs) == 1:
-        order = f"the columns of {rows.source} are taken in their order there: {listed(names)}"
+        order = f"the columns of {rows.source} are used in their order: {listed(names)}"
         notes.append(f"The model does not name its features; {order}.")
     if preprocessing is not None:
         preprocessing.check_channels(len(names), "features")
@@ -97,21 +97,29 @@ def _vector_input(file: ModelFile, rows: LabelledRows) -> tuple[VectorInput, tup
             own = slice(k, k + 1) if len(inputs) > 1 else slice(0, columns)
             _check_whole_rows(table, names, own, tensor, path)
     if any(tensor.type not in FLOATS for tensor in inputs):
-        notes.append("The model takes whole numbers: the fraction of a feature is cut off.")
+        notes.append("The model takes whole numbers: fractions of features are cut off.")
     return VectorInput(features=list(names), missing=bool(np.isnan(rows.x).any())), tuple(notes)
 
 
 def _check_whole(preprocessing: Preprocessing | None, scale: float, tensor: TensorInfo, path: Path) -> None:
-    """Raises ModelFileError for preprocessing that changes the values of an input of whole numbers."""
+    """Check that preprocessing does not change the values of an input of whole numbers.
+
+    Raises:
+        ModelFileError: It does.
+    """
     if preprocessing is None or tensor.type in FLOATS or not preprocessing.changes(scale):
         return
     problem = f"{path} takes {tensor}, whole numbers, and --preprocess makes fractions, which would be cut off"
-    cure = "leave --preprocess out; say {scale: 1} in it where it states only a size or a crop"
+    cure = "remove --preprocess; if it has only a size or a crop, add {scale: 1}"
     raise ModelFileError(f"{problem}: {cure}; or export the model with a float input")
 
 
-def _check_whole_rows(rows: LabelledRows, names: Sequence[str], own: slice, tensor: TensorInfo, path: Path) -> None:
-    """Raises LabelledRowsError for fractions and missing values in columns that become an input of whole numbers."""
+def _check_whole_rows(rows: ImportRows, names: Sequence[str], own: slice, tensor: TensorInfo, path: Path) -> None:
+    """Check that the columns for an input of whole numbers have no fractions and no missing values.
+
+    Raises:
+        LabelledRowsError: They do.
+    """
     assert not isinstance(rows.x, tuple)
     part = rows.x[:, own]
     wrong = part != np.rint(part)
@@ -122,28 +130,28 @@ def _check_whole_rows(rows: LabelledRows, names: Sequence[str], own: slice, tens
         raise LabelledRowsError(f"{problem} in row {row}, column {names[own][column]!r}; {cure}")
 
 
-def _image_input(file: ModelFile, rows: LabelledRows) -> tuple[ImageInput, Layout]:
-    """Finds size, channels, and the order of the axes that the graph takes."""
+def _image_input(file: ModelFile, rows: ImportRows) -> tuple[ImageInput, Layout]:
+    """Find size, channels, and the order of the axes in the graph's input."""
     path, (tensor, *_), preprocessing = file.path, file.signature.inputs, file.options.preprocessing
     own = preprocessing or Preprocessing()
     if preprocessing is None and tensor.type != TensorProto.UINT8:
-        problem = f"{path} takes {tensor}, and the service takes pixels, 0 to 255"
-        raise ModelFileError(f"{problem}; say what makes the one of the other: {CURE}")
+        problem = f"{path} takes {tensor}, but the service takes pixels, 0 to 255"
+        raise ModelFileError(f"{problem}; give the preprocessing: {CURE}")
     _check_whole(preprocessing, PIXEL, tensor, path)
     _, *sizes = tensor.shape or ()
     layout = own.layout or _layout(sizes, tensor, path)
     channels, height, width = sizes if layout == "NCHW" else [sizes[2], *sizes[:2]]
     of_rows = None if isinstance(rows.x, tuple) else rows.images().shape[1:]
-    channels = channels or _convolved(file.model, tensor.name) or (of_rows[2] if of_rows else 3)
+    channels = channels or _channels_of_convolutions(file.model, tensor.name) or (of_rows[2] if of_rows else 3)
     if channels not in CHANNELS:
         problem = f"{path} takes {tensor}, {channels} channels in the order {layout}"
         raise ModelFileError(f"{problem}; allowed are 1 (grey) and 3 (RGB)")
     height, width = (edge or own.size or (of_rows[k] if of_rows else None) for k, edge in enumerate((height, width)))
     if height is None or width is None:
-        cure = "say which was trained on, such as --preprocess '{size: 224}' beside mean and std"
+        cure = "give the size that it was trained on, such as --preprocess '{size: 224}' with mean and std"
         raise ModelFileError(f"{path} takes images of any size, {tensor}; {cure}")
     if own.size not in (None, height, width):
-        raise ModelFileError(f"preprocess: size is {own.size}, and {path} takes {height} x {width}")
+        raise ModelFileError(f"preprocess: size is {own.size}, but {path} takes {height} x {width}")
     own.check_channels(channels, "channels")
     encoded = isinstance(rows.x, tuple) or own.crop is not None
     scaling = (
@@ -157,15 +165,15 @@ def _image_input(file: ModelFile, rows: LabelledRows) -> tuple[ImageInput, Layou
 def _layout(sizes: list[int | None], tensor: TensorInfo, path: Path) -> Layout:
     first, last = sizes[0] in CHANNELS, sizes[2] in CHANNELS
     if first and last:
-        cure = "Say --preprocess '{layout: NCHW}' or NHWC"
+        cure = "Use --preprocess '{layout: NCHW}' or NHWC"
         raise ModelFileError(f"{path} takes {tensor}: which axis holds the channels? {cure}")
     if first or last:
         return "NCHW" if first else "NHWC"
     return "NHWC" if tensor.type == TensorProto.UINT8 and sizes[0] is not None else "NCHW"
 
 
-def _convolved(model: Model, name: str) -> int | None:
-    """The channels of the convolutions that read a tensor: what a graph of open sizes takes after all."""
+def _channels_of_convolutions(model: Model, name: str) -> int | None:
+    """Return the channels of the convolutions that read a tensor, if the graph's input has open sizes."""
     weights = {tensor.name: tensor for tensor in model.graph.initializer}
     for node in model.graph.node:
         if node.op_type == "Conv" and node.input[0] == name and node.input[1] in weights:
@@ -175,8 +183,8 @@ def _convolved(model: Model, name: str) -> int | None:
     return None
 
 
-def _text_input(file: ModelFile, rows: LabelledRows) -> tuple[TextInput, tuple[str, ...]]:
-    """Finds the kind with its tokenizer, which is tried on hostile texts."""
+def _text_input(file: ModelFile, rows: ImportRows) -> tuple[TextInput, tuple[str, ...]]:
+    """Find the kind with its tokenizer, which is tried on hostile texts."""
     path, inputs, stated = file.path, file.signature.inputs, file.options
     if stated.tokenizer is None:
         raise ModelFileError(f"{path} takes the ids of tokens; give its tokenizer: --tokenizer tokenizer.json")
@@ -190,7 +198,10 @@ def _text_input(file: ModelFile, rows: LabelledRows) -> tuple[TextInput, tuple[s
     vocabulary = _vocabulary(file.model, inputs[0].name)
     length, notes = file.hub.max_tokens(stated.max_tokens, stated.tokenizer, own.max_tokens)
     if vocabulary is None:
-        notes = (*notes, "The graph does not show how many ids the model knows; the tokenizer's are taken to be all.")
+        notes = (
+            *notes,
+            "The graph does not show how many ids the model knows; it is assumed to know all of the tokenizer's.",
+        )
     names = {one.name for one in inputs}
     mask, types = (name if name in names else None for name in TEXT_INPUTS[1:])
     kind = TextInput(
@@ -207,7 +218,7 @@ def _text_input(file: ModelFile, rows: LabelledRows) -> tuple[TextInput, tuple[s
 
 
 def _tokenizer(path: Path) -> bytes:
-    """The bytes of a tokenizer.json."""
+    """Return the content of a tokenizer.json."""
     try:
         if (size := path.stat().st_size) > LARGEST_TOKENIZER:
             problem = f"{path} has {size:,} bytes; allowed are {LARGEST_TOKENIZER:,}"
@@ -218,7 +229,7 @@ def _tokenizer(path: Path) -> bytes:
 
 
 def _vocabulary(model: Model, name: str) -> int | None:
-    """Rows of the table in which the ids are looked up; None where none is found."""
+    """Return the number of rows of the table in which the ids are looked up; None if none is found."""
     weights = {tensor.name: tensor for tensor in model.graph.initializer}
     same = {name}
     for node in model.graph.node:

@@ -1,7 +1,7 @@
-"""Kinds of input: each owns all that depends on what a model takes.
+"""Kinds of input (images, vectors, texts): each owns everything that depends on the model's input.
 
-A kind is a frozen model, the entry `input` of a bundle's card, in a union discriminated by its field `kind`. It says
-the tensor's name, dtype and shape, checks a graph's signature, and reads rows from whatever they come as:
+A kind is a frozen pydantic model, the entry `input` of a bundle's card, in a union discriminated by its field `kind`.
+It states the tensor's name, dtype and shape, checks a graph's signature, and reads rows from every form of input:
 
 >>> import numpy as np
 >>> from trueodds.inputs import InputError, Limits, VectorInput
@@ -16,18 +16,19 @@ True
 ...     print(error.code, error)
 invalid_instances instances[0] has the unknown feature 'widht'. Did you mean 'width'? The model takes 'length', 'width'
 
-tensor, datatype, onnx_type, dtype, shape    of the ONNX graph's input and of the Open Inference Protocol's tensor
-check_signature                              whether a graph takes just that, for any number of rows
-from_json, read, from_files                  rows of JSON instances, of a body (.npy, raw bytes, CSV), of files
-from_values, checked                         rows of a tensor's values: in JSON, or an array of any type
-feed                                         what a graph is run on; with_files, files_beside: a text's tokenizer
-extremes                                     rows at the limits of what callers may send: a text of all tokens
-remarks                                      what an answer must say of its inputs: that a text was cut
-encode, decode                               one row as bytes and back: the golden row of a card
-join                                         the rows of several calls as one batch
-examples                                     how a row may be sent as JSON
+tensor, datatype, onnx_type, dtype, shape    the ONNX graph's input and the Open Inference Protocol's tensor
+check_signature                              check that a graph takes exactly this input, for any number of rows
+from_json, read, from_files                  read rows from JSON instances, a body (.npy, raw bytes, CSV) or files
+from_values, check_rows                      read rows from a tensor's values, in JSON or as an array of any type
+feed                                         the graph's inputs for some rows
+with_files, files_beside                     further files of a bundle, such as a tokenizer
+extremes                                     rows at the limits of the allowed input, such as a text of all tokens
+remarks                                      notes on inputs for the answer, such as a truncated text
+encode, decode                               convert one row to bytes and back, for the golden row of a card
+join                                         join the rows of several calls to one batch
+examples                                     forms in which a row may be sent as JSON
 
-Another kind is one more subclass of `InputKind`, and its name in the union `Input`.
+To add a kind, write a subclass of `InputKind` and add it to `KINDS` and the union `Input`.
 """
 
 from __future__ import annotations
@@ -44,10 +45,10 @@ from trueodds.inputs.vector.kind import VectorInput
 
 KINDS: tuple[type[InputKind], ...] = (ImageInput, VectorInput, TextInput)
 SERVED = frozenset[str](kind.model_fields["kind"].default for kind in KINDS)
-"""Names of the kinds: of other data, such as trees, no bundle is made."""
+"""Names of the kinds that a bundle can hold. Models of other data, such as trees, have no bundle."""
 
 Input = Annotated[ImageInput | VectorInput | TextInput, Field(discriminator="kind")]
-"""The entry `input` of a card."""
+"""Entry `input` of a card."""
 
 __all__ = [
     "KINDS",

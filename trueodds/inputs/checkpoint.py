@@ -1,4 +1,4 @@
-"""Places in long work at which it may be given up: whoever has it done sets a check, which raises."""
+"""Checkpoints in long work at which it may be cancelled: the caller sets a check, which raises."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ _check: ContextVar[Callable[[], None] | None] = ContextVar("check", default=None
 
 
 @contextmanager
-def checked_by(check: Callable[[], None]) -> Iterator[None]:
-    """Have every `checkpoint` of the block call `check`, in this thread only."""
+def cancelled_by(check: Callable[[], None]) -> Iterator[None]:
+    """Make every `checkpoint` of the block call `check`, in this thread only."""
     before = _check.set(check)
     try:
         yield
@@ -20,6 +20,6 @@ def checked_by(check: Callable[[], None]) -> Iterator[None]:
 
 
 def checkpoint() -> None:
-    """Called between parts that take some 50 ms at the most; raises what the check does."""
+    """Call the check that the caller has set, if any. Long work calls this between parts of at most about 50 ms."""
     if (check := _check.get()) is not None:
         check()

@@ -1,4 +1,4 @@
-"""Tables in files, column by column: CSV with a header, or Parquet (extra `table`); and arrays of NumPy."""
+"""Columns of tables in files, CSV with a header or Parquet (extra `table`), and NumPy arrays."""
 
 from __future__ import annotations
 
@@ -22,30 +22,30 @@ from trueodds.texts import is_whole_number, short, without_point
 Array = npt.NDArray[np.float64]
 SUFFIXES = (".csv", ".parquet")
 LINES = 20_000
-"""Rows of a CSV file that are held as text at a time."""
+"""Rows of a CSV file that are in memory as text at a time."""
 _ESCAPED = re.compile("[\udc80-\udcff]")
-"""A byte that is not UTF-8, as `surrogateescape` reads it."""
+"""A byte that is not UTF-8, as `surrogateescape` decodes it."""
 FIRST = 2
-"""The row of the first cells, the header being row 1."""
+"""Row number of the first cells; the header is row 1."""
 
 
 @dataclass(frozen=True, eq=False)
 class Texts:
-    """A column of text: its different values, and the place of each row's among them. An empty cell is ""."""
+    """A column of text: its distinct values, and the index of each row's value. An empty cell is ""."""
 
     values: tuple[str, ...]
     code_N: npt.NDArray[np.intp]
 
     @classmethod
     def of(cls, values: Sequence[object], code_N: npt.NDArray[np.intp]) -> Texts:
-        """Values as texts: whole numbers without a point, None and NaN as ""; those that are equal then are one."""
+        """Convert values to texts: whole numbers without a point, None and NaN as "". Equal texts become one value."""
         place: dict[str, int] = {}
         code_V = np.array([place.setdefault(_text(value), len(place)) for value in values], np.intp)
         return cls(tuple(place), code_V[code_N] if len(code_N) else code_N)
 
     @classmethod
     def of_array(cls, array_N: npt.NDArray[Any]) -> Texts:
-        """Of numbers, booleans or text."""
+        """Convert an array of numbers, booleans or text."""
         if array_N.dtype.kind in "fiub":
             values, code_N = np.unique(array_N, return_inverse=True)
             return cls.of(values.tolist(), code_N)
@@ -59,23 +59,23 @@ class Texts:
 
     @property
     def is_known_N(self) -> npt.NDArray[np.bool_]:
-        """Which cells are not empty."""
+        """Whether each cell is not empty."""
         known_V = np.array([bool(value) for value in self.values], bool)
         return known_V[self.code_N] if len(self) else np.zeros(0, bool)
 
     def as_classes(self) -> Texts:
-        """Whole numbers without a point where all cells are whole numbers: with a gap, a column holds 1.0 for 1."""
+        """Remove the point from whole numbers, if all cells are whole numbers. A column with a gap holds 1.0 for 1."""
         if not all(is_whole_number(value) for value in self.values if value):
             return self
         return Texts.of([without_point(value) if "." in value else value for value in self.values], self.code_N)
 
     def as_list(self) -> list[str]:
-        """The text of each row."""
+        """Return the text of each row."""
         return [self.values[code] for code in self.code_N.tolist()]
 
 
 class Times(NamedTuple):
-    """ms_N: Unix milliseconds. unit: that of the numbers which said them; "" where none did."""
+    """Unix milliseconds of each row, and the unit of the numbers that stated them; "" if they were not numbers."""
 
     ms_N: npt.NDArray[np.int64]
     unit: str = ""
@@ -86,20 +86,20 @@ class Columns:
     """Columns of a table by their names."""
 
     numbers: dict[str, Array]
-    """NaN for an empty cell."""
+    """Columns of numbers, with NaN for an empty cell."""
     texts: dict[str, Texts]
     times: dict[str, Times]
 
 
 def names(path: Path) -> list[str]:
-    """The names of the columns of a CSV or Parquet file.
+    """Read the names of the columns of a CSV or Parquet file.
 
     Raises:
-        FileError: a name that comes twice, or is empty; not such a file.
-        MissingExtraError: a Parquet file without pyarrow.
+        FileError: A name is repeated or empty, or the file has another format.
+        MissingExtraError: The file is Parquet and pyarrow is not installed.
     """
     if path.suffix == ".csv":
-        with _opened(path) as (header, _):
+        with _open_csv(path) as (header, _):
             pass
     else:
         header = list(_parquet(path).schema_arrow.names)
@@ -113,11 +113,12 @@ def names(path: Path) -> list[str]:
 
 
 def read(path: Path, numbers: Sequence[str], texts: Sequence[str], moments: Sequence[str] = ()) -> Columns:
-    """Some columns of a CSV or Parquet file, as numbers, as text or as times.
+    """Read some columns of a CSV or Parquet file, as numbers, as text or as times.
 
     Raises:
-        FileError: a cell that is no number, or no time; a line of another length than the header; not such a file.
-        MissingExtraError: a Parquet file without pyarrow.
+        FileError: A cell is not a number or not a time, a line has another length than the header, or the file has
+            another format.
+        MissingExtraError: The file is Parquet and pyarrow is not installed.
     """
     values, cells = (_read_csv if path.suffix == ".csv" else _read_parquet)(path, numbers, (*texts, *moments))
     try:
@@ -130,21 +131,27 @@ def read(path: Path, numbers: Sequence[str], texts: Sequence[str], moments: Sequ
 
 
 def read_npy(path: Path) -> npt.NDArray[Any]:
-    """The array of an .npy file. Raises FileError for another file and for Python objects."""
+    """Read the array of an .npy file.
+
+    Raises:
+        FileError: The file has another format, or holds Python objects.
+    """
     try:
         with path.open("rb") as file:
             array = np.lib.format.read_array(file, allow_pickle=False)
     except (EOFError, ValueError) as error:
         cure = "write numbers or text with np.save"
-        raise FileError(f"{path} is not a whole .npy file without Python objects ({error}); {cure}") from None
+        raise FileError(f"{path} is not a complete .npy file without Python objects ({error}); {cure}") from None
     return np.asarray(array)
 
 
 def times_of(values: npt.NDArray[Any] | Texts, name: str) -> Times:
-    """Times of `datetime64`, or as `trueodds.inputs.times` reads each value; the numbers of a column are of one unit.
+    """Parse a column of times: `datetime64`, or values that `trueodds.inputs.times` reads.
+
+    All numbers of a column must have one unit.
 
     Raises:
-        ValueError: a cell that is no time, or of another unit than the first; it names the column.
+        ValueError: A cell is not a time, or has another unit than the first. The message names the column.
     """
     if not isinstance(values, Texts):
         if values.dtype.kind == "M":
@@ -180,11 +187,11 @@ def _text(value: object) -> str:
 
 
 @contextmanager
-def _opened(path: Path) -> Iterator[tuple[list[str], Iterator[table.Row]]]:
-    """The header of a CSV file and its rows.
+def _open_csv(path: Path) -> Iterator[tuple[list[str], Iterator[table.Row]]]:
+    """Yield the header of a CSV file and its rows.
 
     Raises:
-        FileError: as the context ends, for what is no CSV in UTF-8.
+        FileError: As the context ends, if the file is not CSV in UTF-8.
     """
     with path.open("rb") as start:
         if problem := table.encoding_problem(start.read(4)):
@@ -199,7 +206,7 @@ def _opened(path: Path) -> Iterator[tuple[list[str], Iterator[table.Row]]]:
 
 
 def _not_utf_8(path: Path) -> str:
-    """The first line that is not UTF-8: decoding in blocks does not say it."""
+    """Describe the first line that is not UTF-8. Decoding in blocks does not tell it."""
     with path.open(newline="", encoding="utf-8-sig", errors="surrogateescape") as file:
         lines = ((number, _ESCAPED.search(line)) for number, line in enumerate(file, 1))
         number, byte = next((number, found) for number, found in lines if found)
@@ -215,7 +222,7 @@ def _read_csv(path: Path, numbers: Sequence[str], texts: Sequence[str]) -> tuple
     values: dict[str, list[Array]] = {name: [np.zeros(0)] for name in numbers}
     codes: dict[str, list[npt.NDArray[np.intp]]] = {name: [np.zeros(0, np.intp)] for name in texts}
     places: dict[str, dict[object, int]] = {name: {} for name in texts}
-    with _opened(path) as (header, every):
+    with _open_csv(path) as (header, every):
         column_of = {name: header.index(name) for name in (*numbers, *texts)}
         while rows := list(islice(every, LINES)):
             row_N, cells_N = zip(*rows, strict=True)
@@ -234,18 +241,18 @@ def _read_csv(path: Path, numbers: Sequence[str], texts: Sequence[str]) -> tuple
 
 
 def _floats(path: Path, name: str, cells: Sequence[str], row_N: Sequence[int]) -> Array:
-    """Cells as numbers, NaN for an empty one; `row_N`: their rows, counted from 1 with the header."""
+    """Convert cells to numbers, NaN for an empty one. `row_N` are their row numbers, counted from 1 with the header."""
     found = table.numbers(cells)
     for row, number in zip(row_N, found, strict=True):
         if isinstance(number, str):
             problem = f"{path}, row {row:,}, column {name!r} holds {short(number)}"
-            allowed = "allowed are numbers, and nothing for a missing one"
+            allowed = "allowed are numbers, and an empty cell for a missing one"
             raise FileError(f"{problem}; {allowed}{table.comma_cure(number)}")
     return np.array(found, np.float64)
 
 
 def _parquet(path: Path) -> Any:
-    """The opened file."""
+    """Open a Parquet file."""
     try:
         from pyarrow import ArrowInvalid, parquet
     except ModuleNotFoundError:
@@ -253,7 +260,7 @@ def _parquet(path: Path) -> Any:
     try:
         return parquet.ParquetFile(path)
     except ArrowInvalid as error:
-        raise FileError(f"{path} is no Parquet file ({error})") from None
+        raise FileError(f"{path} is not a Parquet file ({error})") from None
 
 
 def _read_parquet(path: Path, numbers: Sequence[str], texts: Sequence[str]) -> tuple[dict[str, Array], Cells]:
@@ -268,7 +275,7 @@ def _read_parquet(path: Path, numbers: Sequence[str], texts: Sequence[str]) -> t
             problem = f"{path}: the column {name!r} holds times ({rows[name].type})"
             raise FileError(f"{problem}; allowed are numbers: leave it out, or make numbers of it")
         plain = array.dtype.kind in "fiub"
-        values[name] = array.astype(np.float64) if plain else _floats(path, name, *_numbered(array.tolist()))
+        values[name] = array.astype(np.float64) if plain else _floats(path, name, *_number_cells(array.tolist()))
     for name in texts:
         column = rows[name]
         if types.is_temporal(column.type):
@@ -278,12 +285,12 @@ def _read_parquet(path: Path, numbers: Sequence[str], texts: Sequence[str]) -> t
         codes = [np.asarray(chunk.indices.fill_null(-1)) for chunk in coded.chunks]
         distinct = coded.chunk(0).dictionary.to_pylist() if codes else []
         code_N = np.concatenate([np.zeros(0, np.intp), *codes])
-        # Only where a cell is empty: among predicted classes, "" would be a class that an empty label then names.
+        # "" is added only if a cell is empty. Otherwise it would be a predicted class, which an empty label would name.
         columns[name] = Texts.of([*distinct, None] if (code_N < 0).any() else distinct, code_N)
     return values, columns
 
 
-def _numbered(values: Sequence[Any]) -> tuple[list[str], Sequence[int]]:
-    """Values as cells, and the rows that a CSV with a header has them in."""
+def _number_cells(values: Sequence[Any]) -> tuple[list[str], Sequence[int]]:
+    """Convert values to cells, with the row numbers that a CSV with a header would have."""
     cells = ["" if value is None else str(int(value) if isinstance(value, bool) else value) for value in values]
     return cells, range(FIRST, FIRST + len(cells))

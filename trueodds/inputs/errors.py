@@ -1,4 +1,4 @@
-"""What is wrong with an input: each message names the row, the value, what is allowed and the cure."""
+"""Errors of inputs. Each message names the row and the value, and states what is allowed and what to do."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from trueodds.errors import UserError
 
 
 class InputError(UserError, ValueError):
-    """An input that the model does not take; `code` names the reason in a word, for programs."""
+    """Error for an input that the model does not accept. `code` is a word for programs that names the reason."""
 
     def __init__(self, code: str, message: str) -> None:
         super().__init__(message)
@@ -14,8 +14,8 @@ class InputError(UserError, ValueError):
 
 
 class UnreadableError(InputError):
-    """Bytes that are not of the format that they are said to be."""
+    """Error for bytes that do not have their stated format."""
 
 
 class InputTooLargeError(InputError):
-    """More than the limits of a call."""
+    """Error for input beyond the limits of a call."""

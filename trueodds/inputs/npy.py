@@ -1,4 +1,4 @@
-"""Bodies that are .npy files: an array of plain numbers, of which nothing is ever executed or unpickled."""
+"""Bodies that are .npy files: an array of plain numbers, never executed or unpickled."""
 
 from __future__ import annotations
 
@@ -14,20 +14,21 @@ from trueodds.inputs.errors import InputError, UnreadableError
 from trueodds.texts import plural, short
 
 MAX_HEADER = 1024
-"""Bytes of a .npy header: a plain array's has 128."""
+"""Largest header of a .npy file in bytes. A plain array's header has 128."""
 READ_HEADER = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
 
 
 def read(
     body: bytes, rows_shape: Callable[[tuple[int, ...]], tuple[int, ...]], *, best: str, of_bools: str
 ) -> npt.NDArray[Any]:
-    """The array of a .npy file, of the shape that `rows_shape` makes of its own, or refuses, before a value is read.
+    """Read the array of a .npy file in the shape that `rows_shape` derives from its own.
 
-    `best` is the type to name where it holds no numbers, `of_bools` the cure where it holds true and false.
+    `rows_shape` may refuse before any value is read. `best` is the type to recommend if the array holds no numbers, and
+    `of_bools` states what to do if it holds booleans.
 
     Raises:
-        UnreadableError: what is not whole .npy.
-        InputError: other than numbers.
+        UnreadableError: The body is not a complete .npy file.
+        InputError: The array holds something other than numbers.
     """
     file = io.BytesIO(body)
     try:

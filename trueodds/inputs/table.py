@@ -1,4 +1,4 @@
-"""CSV: one set of rules for every door that reads it (separator, encoding, quotes, blanks, numbers)."""
+"""Rules of CSV for all readers: separator, encoding, quotes, blanks, numbers."""
 
 from __future__ import annotations
 
@@ -11,53 +11,55 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
-from trueodds.files import written
+from trueodds.files import atomic_write
 from trueodds.inputs.errors import InputError, UnreadableError
 from trueodds.texts import alike, plural
 
 SEPARATORS = (",", ";", "\t", "|")
 SEPARATED = "separated by commas, semicolons, tabs or |"
 SAMPLE = 20
-"""Lines at the beginning that tell the separator."""
+"""Number of lines at the beginning that determine the separator."""
 LONGEST = 2**24
-"""Characters of a cell; Python's own limit of 131,072, one for the whole process, is less than a long text has."""
+"""Largest number of characters in a cell. Python's own limit of 131,072 per process is too small for a long text."""
 _RUN = re.compile(r"'*[=+\-@\t\r]")
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 _DECIMAL_COMMA = re.compile(r"\s*[+-]?\d*,\d+([eE][+-]?\d+)?\s*")
 _UTF_16 = (b"\xff\xfe", b"\xfe\xff")
 Row = tuple[int, list[str]]
-"""The number of a row, as a spreadsheet counts it, the header being row 1; and its cells."""
+"""A row number, as a spreadsheet counts it with the header as row 1, and the row's cells."""
 
 
-def escaped(cell: str) -> str:
-    """A cell that no spreadsheet runs as a formula: an apostrophe before one that begins with =, +, -, @, tab or CR.
+def escape(cell: str) -> str:
+    """Escape a cell that a spreadsheet would run as a formula, with an apostrophe before =, +, -, @, tab or CR.
 
-    Numbers stay as they are, such as -1. A cell that begins with apostrophes before such a character gets one more, so
-    `unescaped` gives every text back.
+    Numbers such as -1 are unchanged. A cell that begins with apostrophes before such a character gets one more, so that
+    `unescape` restores every text.
 
-    >>> escaped("=1+1"), escaped("-1"), escaped("cat")
-    ("'=1+1", '-1', 'cat')
+    Examples:
+        >>> escape("=1+1"), escape("-1"), escape("cat")
+        ("'=1+1", '-1', 'cat')
     """
     return f"'{cell}" if _would_run(cell) else cell
 
 
-def unescaped(cell: str) -> str:
-    """The text that `escaped` was given.
+def unescape(cell: str) -> str:
+    """Restore the text that `escape` was given.
 
-    >>> unescaped("'=1+1"), unescaped("'n' Roll")
-    ('=1+1', "'n' Roll")
+    Examples:
+        >>> unescape("'=1+1"), unescape("'n' Roll")
+        ('=1+1', "'n' Roll")
     """
     return cell[1:] if cell[:1] == "'" and _would_run(cell[1:]) else cell
 
 
 def write(path: Path, names: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> None:
-    """Writes a CSV file that spreadsheets may open: names and texts are `escaped`, a cell that a row lacks is empty."""
-    with written(path) as aside, aside.open("w", newline="", encoding="utf-8") as file:
+    """Write a CSV file that spreadsheets may open. Names and texts are `escape`; a missing cell is empty."""
+    with atomic_write(path) as aside, aside.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file)
-        writer.writerow(map(escaped, names))
+        writer.writerow(map(escape, names))
         for row in rows:
             cells = (row.get(name, "") for name in names)
-            writer.writerow([escaped(cell) if isinstance(cell, str) else cell for cell in cells])
+            writer.writerow([escape(cell) if isinstance(cell, str) else cell for cell in cells])
 
 
 def _would_run(cell: str) -> bool:
@@ -65,17 +67,17 @@ def _would_run(cell: str) -> bool:
 
 
 def encoding_problem(start: bytes) -> str:
-    """Why bytes that begin so are not UTF-8, to be read after their name: UTF-16 by its mark or its NULs. Else ""."""
+    """Return the problem of bytes that begin like UTF-16 (its mark or NULs), to be read after their name; else ""."""
     if start.startswith(_UTF_16) or b"\0" in start[:4]:
         return "is UTF-16; save it as UTF-8 (from a spreadsheet as 'CSV UTF-8')"
     return ""
 
 
 def lines_of(body: bytes) -> Iterable[str]:
-    """The lines of a CSV file.
+    """Decode the lines of a CSV file.
 
     Raises:
-        UnreadableError: what is not UTF-8.
+        UnreadableError: The body is not UTF-8.
     """
     if problem := encoding_problem(body[:4]):
         raise UnreadableError("invalid_csv", f"the CSV {problem}")
@@ -88,21 +90,21 @@ def lines_of(body: bytes) -> Iterable[str]:
 
 
 def reader(lines: Iterable[str], mark: str) -> Iterator[list[str]]:
-    """The rows of lines, which may end with LF, CRLF or CR; blanks before a cell are left out."""
+    """Parse the rows of lines, which may end with LF, CRLF or CR. Blanks before a cell are left out."""
     csv.field_size_limit(max(csv.field_size_limit(), LONGEST))
     return csv.reader(lines, delimiter=mark, skipinitialspace=True, strict=True)
 
 
 def cell_of(text: str) -> str:
-    """What a cell says: without blanks around it, and without the apostrophe of `escaped`."""
-    return unescaped(text.strip())
+    """Return the content of a cell, without blanks around it and without the apostrophe of `escape`."""
+    return unescape(text.strip())
 
 
 def separator(head: Sequence[str], wanted: Sequence[str] = ()) -> str:
-    """The separator of a table that begins with these lines.
+    """Return the separator of a table that begins with these lines.
 
-    It finds most of the wanted columns; among equals, it gives every line as many cells as the header; then it gives
-    the header the most cells.
+    It is the one that finds most of the wanted columns. Among equals it gives every line as many cells as the header,
+    then gives the header the most cells.
     """
 
     def fit(mark: str) -> tuple[int, bool, int]:
@@ -115,7 +117,7 @@ def separator(head: Sequence[str], wanted: Sequence[str] = ()) -> str:
 
 
 def _begun(head: Sequence[str], mark: str) -> list[list[str]]:
-    """The rows up to one that is not CSV, such as one that goes on after these lines."""
+    """Parse the rows up to one that is not CSV, such as a row that continues after these lines."""
     rows = list[list[str]]()
     with contextlib.suppress(csv.Error):
         rows.extend(reader(head, mark))
@@ -123,28 +125,30 @@ def _begun(head: Sequence[str], mark: str) -> list[list[str]]:
 
 
 def rows_of(lines: Iterable[str], wanted: Sequence[str] = ()) -> tuple[list[str], Iterator[Row]]:
-    """The names of the columns in the first row, none of an empty file; and the rows below, blank ones left out.
+    """Return the names of the columns in the first row (none for an empty file) and the rows below, without blank ones.
 
-    `wanted`: columns that are expected, which tell the separator.
+    `wanted` are the expected columns, which determine the separator.
 
     Raises:
-        UnreadableError: a quote that is not closed; the rows raise it, too.
-        InputError: while the rows are read, one of another width than the header's.
+        UnreadableError: A quote is not closed. Reading the rows may raise it too.
+        InputError: While the rows are read: one has another width than the header.
     """
     rest = iter(lines)
     head = list(islice(rest, SAMPLE))
-    cells = _numbered(reader(chain(head, rest), separator(head, wanted)))
+    cells = _number_rows(reader(chain(head, rest), separator(head, wanted)))
     names = [cell_of(cell) for cell in next(cells, (1, []))[1]]
     return names, _of_width(cells, len(names))
 
 
 def columns_of(body: bytes, wanted: Sequence[str]) -> tuple[list[str], Iterator[Row], dict[str, str]]:
-    """The names of a body's columns and its rows, as `rows_of`; a column that `alike` finds has the wanted name.
+    """Return the names of a body's columns and its rows, like `rows_of`.
 
-    Third are those columns' own names by the wanted ones.
+    A column that `alike` finds gets the wanted name.
+
+    The third value maps the wanted names to those columns' own names.
 
     Raises:
-        UnreadableError: as `lines_of` and `rows_of`.
+        UnreadableError: The body is not UTF-8, or a quote is not closed.
     """
     names, rows = rows_of(lines_of(body), wanted)
     renamed = alike(wanted, names)
@@ -152,7 +156,7 @@ def columns_of(body: bytes, wanted: Sequence[str]) -> tuple[list[str], Iterator[
     return [by_name.get(name, name) for name in names], rows, renamed
 
 
-def _numbered(rows: Iterator[list[str]]) -> Iterator[Row]:
+def _number_rows(rows: Iterator[list[str]]) -> Iterator[Row]:
     number = 0
     try:
         for number, cells in enumerate(rows, 1):
@@ -165,7 +169,7 @@ def _numbered(rows: Iterator[list[str]]) -> Iterator[Row]:
 def _of_width(rows: Iterator[Row], columns: int) -> Iterator[Row]:
     for number, cells in rows:
         cells = cells or [""]
-        if len(cells) == 1 < columns and not cells[0].strip():  # of one column, a blank row is an empty cell
+        if len(cells) == 1 < columns and not cells[0].strip():  # with a single column, a blank row is an empty cell
             continue
         if len(cells) != columns:
             problem = f"row {number:,} has {plural(len(cells), 'cell')}, the header {columns:,}"
@@ -173,14 +177,14 @@ def _of_width(rows: Iterator[Row], columns: int) -> Iterator[Row]:
         yield number, cells
 
 
-def kept_of(rows: Iterator[Row], limit: int) -> tuple[list[Row], int]:
-    """Up to `limit` rows, and how many there are."""
+def take_rows(rows: Iterator[Row], limit: int) -> tuple[list[Row], int]:
+    """Return up to `limit` rows, and their total number."""
     kept = list(islice(rows, limit))
     return kept, len(kept) + sum(1 for _ in rows)
 
 
 def numbers(cells: Sequence[str]) -> list[float | str | None]:
-    """Each cell as a number; None where it is empty, its text where it is no number."""
+    """Convert each cell to a number: None if it is empty, its text if it is not a number."""
     text = "".join(cells)
     if text.isascii() and "_" not in text:
         try:
@@ -200,10 +204,10 @@ def _cell(cell: str) -> float | str | None:
 
 
 def number(text: str) -> float:
-    """The number that a text is; Python's underscores between digits, and digits of other scripts, are no part of CSV.
+    """Convert a text to a number. Underscores between digits, and digits of other scripts, are not allowed in CSV.
 
     Raises:
-        ValueError: the text is no number.
+        ValueError: The text is not a number.
     """
     if not text.isascii() or "_" in text:
         raise ValueError(f"{text!r} is no number")
@@ -211,7 +215,7 @@ def number(text: str) -> float:
 
 
 def is_number(text: str) -> bool:
-    """Whether `number` reads a text."""
+    """Return whether `number` accepts a text."""
     try:
         number(text)
     except ValueError:
@@ -220,10 +224,13 @@ def is_number(text: str) -> bool:
 
 
 def comma_cure(cell: str) -> str:
-    """The cure of a cell that is no number for its decimal comma alone, to be read after what is allowed; else "".
+    """Return what to do about a cell that is not a number only because of its decimal comma; otherwise "".
 
-    >>> comma_cure("0,25"), comma_cure("x")
-    ('; a decimal comma is written as a point: 0.25', '')
+    The text is to be read after what is allowed.
+
+    Examples:
+        >>> comma_cure("0,25"), comma_cure("x")
+        ('; a decimal comma is written as a point: 0.25', '')
     """
     if not _DECIMAL_COMMA.fullmatch(cell):
         return ""

@@ -1,4 +1,4 @@
-"""Times as people write them: ISO 8601, or Unix time, whose size tells its unit. One rule for every door."""
+"""Times as people write them: ISO 8601, or Unix time, whose size determines its unit. All readers use these rules."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from trueodds.inputs import table
 from trueodds.texts import short
 
 UNITS = {"seconds": 1, "milliseconds": 10**3, "microseconds": 10**6, "nanoseconds": 10**9}
-"""Units of Unix time, and how many are a second."""
+"""Units of Unix time, each with its number per second."""
 EARLIEST, LATEST = 10**9, 4_133_980_800
-"""Seconds from 2001-09-09 until 2101: in other units than seconds, times between these alone."""
+"""Range in seconds, 2001-09-09 to 2101. Times in other units than seconds must lie in it."""
 COMPACT_DATES = 19700101, 21001231
-"""Dates that are written without dashes; as seconds two weeks of 1970."""
+"""Range of dates that are written without dashes. As seconds they are two weeks of 1970."""
 ALLOWED = (
     "ISO 8601 (2026-03-01T09:30, UTC without an offset) or Unix time: seconds until 2100, or milli-, micro- or"
     " nanoseconds from September 2001 until 2100"
@@ -22,17 +22,17 @@ ALLOWED = (
 
 
 class Time(NamedTuple):
-    """ms: Unix milliseconds. unit: that of the number; "" of ISO 8601."""
+    """A time in Unix milliseconds, and the unit of the number that stated it; "" for ISO 8601."""
 
     ms: int
     unit: str = ""
 
 
 def time_of(value: str | float) -> Time:
-    """The time that a text or a number is.
+    """Parse a time from a text or a number.
 
     Raises:
-        ValueError: neither form; or eight digits, which may be a date as well as Unix seconds.
+        ValueError: It has neither form; or it has eight digits, which may be a date as well as Unix seconds.
     """
     try:
         number = table.number(value) if isinstance(value, str) else value
@@ -47,10 +47,11 @@ def time_of(value: str | float) -> Time:
 
 
 def unit_of(number: float) -> str:
-    """The unit of a Unix time, by its size; "" where it is in none.
+    """Return the unit of a Unix time, by its size; "" if it fits none.
 
-    >>> unit_of(1767225600), unit_of(1767225600000), unit_of(20260131093000)
-    ('seconds', 'milliseconds', '')
+    Examples:
+        >>> unit_of(1767225600), unit_of(1767225600000), unit_of(20260131093000)
+        ('seconds', 'milliseconds', '')
     """
     if not math.isfinite(number):
         return ""
@@ -60,7 +61,7 @@ def unit_of(number: float) -> str:
 
 
 def note(name: str, unit: str) -> str:
-    """How a column of times is read; "" where there is nothing to say."""
+    """Describe how a column of times is read; "" if there is nothing to note."""
     return f"{name} is read as Unix {unit}." if unit not in ("", "seconds") else ""
 
 

@@ -1,6 +1,10 @@
-"""Calibration metrics in numpy: one definition each, for training curves, evaluation, the service and benchmarks.
+"""Calibration metrics, their confidence intervals, tests, alarms and decisions, in numpy.
 
-Examples in docstrings assume `import numpy as np` and `from trueodds import calibrators, metrics`.
+Training, evaluation, the service and the benchmarks all use these definitions. Functions take numpy arrays or one
+`CalibrationSums`. The examples assume `import numpy as np` and `from trueodds import calibrators, metrics`.
+
+Notation: `c` is the confidence of a row (the probability of its top label), `a` is 1 if the answer is right and 0 if it
+is wrong, and `n` is the number of rows. Array names end with their axes: `logits_NC` has N rows and C classes.
 
 >>> probabilities, labels = [[0.9, 0.1], [0.8, 0.2], [0.6, 0.4], [0.3, 0.7]], [0, 0, 1, 1]
 >>> round(metrics.ece(probabilities, labels), 4)
@@ -12,7 +16,7 @@ from trueodds.metrics.alarms.in_the_large import MOST_RATIO, PositiveEProcess
 from trueodds.metrics.alarms.prequential import Prequential
 from trueodds.metrics.alarms.promise import RiskEProcess
 from trueodds.metrics.alarms.sequential import EProcess, ShiryaevRoberts, blocks
-from trueodds.metrics.alarms.weighted import WeightedEProcess
+from trueodds.metrics.alarms.weighted_e_process import WeightedEProcess
 from trueodds.metrics.binned import (
     SweepEce,
     adaptive_ece,
@@ -38,7 +42,11 @@ from trueodds.metrics.human_labels import (
 from trueodds.metrics.intervals.binomial import binomial_interval
 from trueodds.metrics.intervals.calibration_error import EceInterval, NoiseFloor, ece_interval, noise_floor
 from trueodds.metrics.intervals.calibration_ratio import CalibrationRatio, calibration_ratio, positives_needed
-from trueodds.metrics.intervals.classwise import classwise_ece_interval, classwise_noise_floor, noise_floor_per_class
+from trueodds.metrics.intervals.classwise_ece import (
+    classwise_ece_interval,
+    classwise_noise_floor,
+    noise_floor_per_class,
+)
 from trueodds.metrics.intervals.confidence_sequence import GapSequence, gap_sequence
 from trueodds.metrics.intervals.mce import MceInterval, mce_interval, mce_noise_floor
 from trueodds.metrics.intervals.proper_scores import ScoreInterval, score_interval
@@ -52,7 +60,7 @@ from trueodds.metrics.labelling.coverage import (
     sensitivity,
 )
 from trueodds.metrics.labelling.expected import ExpectedAccuracy, expected_accuracy
-from trueodds.metrics.labelling.weighted import (
+from trueodds.metrics.labelling.weighted_ece import (
     CrowdedCellError,
     FullestCell,
     WeightedEce,

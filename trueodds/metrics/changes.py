@@ -1,4 +1,4 @@
-"""Since when are confidences off? Successive periods, split where the gap of accuracy and confidence changes most."""
+"""Changes of calibration over time: find the periods at which the gap of accuracy and confidence changes most."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SIGNIFICANT = 0.01
 
 @dataclass(frozen=True)
 class GapSegment:
-    """Periods from `first` on, up to the next segment."""
+    """A run of periods that begins with `first` and ends before the next segment."""
 
     first: int
     labels: int
@@ -26,27 +26,38 @@ class GapSegment:
 
 @dataclass(frozen=True)
 class GapChange:
-    """The split of periods, before `first`, at which the gap differs most."""
+    """The split at which the gap differs most. `first` is the first period after the split."""
 
     first: int
     p_value: float
-    """Of as large a difference at any of the splits if the gap never changed (Bonferroni)."""
+    """Probability of so large a difference at any split if the gap never changed (Bonferroni)."""
 
 
 def gap_segments(
     labels_T: npt.ArrayLike, accuracy_T: npt.ArrayLike, confidence_T: npt.ArrayLike, most: int = 3
 ) -> list[GapSegment]:
-    """T periods in at most `most` segments, by binary segmentation: split at `gap_change` while that has p < .01.
+    """Split T periods into at most `most` segments of constant gap, by binary segmentation.
 
-    Of a few possible splits the one of the smallest p-value is made first. One segment: no change is more than chance,
-    at one look. Accuracy and confidence of periods without labels are not read.
+    A segment is split at its `gap_change` while that has p < .01. Among several possible splits, the one with the
+    smallest p-value comes first. One segment means that no change is significant, for a single look. The accuracy and
+    confidence of periods without labels are ignored.
+
+    Args:
+        labels_T: Number of labels in each period.
+        accuracy_T: Accuracy of each period.
+        confidence_T: Mean confidence of each period.
+        most: Largest number of segments.
+
+    Returns:
+        The segments in order of time.
 
     Raises:
-        ValueError: arrays of different lengths.
+        ValueError: The arrays have different lengths.
 
-    >>> segments = gap_segments([500] * 4, [0.90, 0.89, 0.71, 0.70], [0.9, 0.9, 0.9, 0.9])
-    >>> [(segment.first, segment.labels, round(segment.gap, 3)) for segment in segments]
-    [(0, 1000, -0.005), (2, 1000, -0.195)]
+    Examples:
+        >>> segments = gap_segments([500] * 4, [0.90, 0.89, 0.71, 0.70], [0.9, 0.9, 0.9, 0.9])
+        >>> [(segment.first, segment.labels, round(segment.gap, 3)) for segment in segments]
+        [(0, 1000, -0.005), (2, 1000, -0.195)]
     """
     n_T, a_T, c_T = (np.asarray(v, float) for v in (labels_T, accuracy_T, confidence_T))
     if not len(n_T) == len(a_T) == len(c_T):
@@ -68,15 +79,24 @@ def gap_segments(
 
 
 def gap_change(labels_T: Array, right_T: Array, claimed_T: Array) -> GapChange | None:
-    """The split that maximises z^2 = (g_after - g_before)^2 / (p (1 - p) (1 / n_before + 1 / n_after)).
+    """Find the split that maximises z^2 = (g_after - g_before)^2 / (p (1 - p) (1 / n_before + 1 / n_after)).
 
-    g is (right - claimed) / n over the labels of a side, p = (right + 1) / (n + 2) the share of all labels that are
-    right: the variance of being right under given confidences is at most that (Hoeffding 1956), so chance is rather
-    over- than underrated. None where fewer than two periods have labels. `claimed_T`: sums of confidence.
+    g is (right - claimed) / n over the labels of one side. p = (right + 1) / (n + 2) is the share of all labels that
+    are right. The variance of being right, given the confidences, is at most p (1 - p) (Hoeffding 1956). So the test
+    errs on the safe side.
 
-    >>> change = gap_change(np.array([10, 0, 10]), np.array([5, 0, 9]), np.array([5.0, 0.0, 5.0]))
-    >>> change.first, round(change.p_value, 3)
-    (2, 0.055)
+    Args:
+        labels_T: Number of labels in each period.
+        right_T: Number of right answers in each period.
+        claimed_T: Sum of the confidences in each period.
+
+    Returns:
+        The split, or None if fewer than two periods have labels.
+
+    Examples:
+        >>> change = gap_change(np.array([10, 0, 10]), np.array([5, 0, 9]), np.array([5.0, 0.0, 5.0]))
+        >>> change.first, round(change.p_value, 3)
+        (2, 0.055)
     """
     known_M = np.flatnonzero(labels_T)
     if len(known_M) < 2:

@@ -1,4 +1,4 @@
-"""Calibration of every class's probability, not only the top label's."""
+"""Calibration errors of every class's probability, not only that of the top label."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from trueodds.sums.bins import Binning, bin_of, check_bins
 from trueodds.sums.inputs import Array, as_matrix, check_labels, is_number
 from trueodds.sums.rows import checked_blocks
 
-COLUMNS_AT_ONCE = 16  # copied together, so that a cache line of row-major input is read once
+COLUMNS_AT_ONCE = 16  # columns copied together, so that each cache line of row-major input is read once
 
 
 def classwise_ece(
@@ -22,19 +22,35 @@ def classwise_ece(
     binning: Binning = "width",
     threshold: float = 0.0,
 ) -> float:
-    """Classwise ECE: 1/C sum_k sum_b n_bk/n |freq_bk - mean p_bk|, the mean of `ece_per_class`.
+    """Compute the classwise ECE: the mean of `ece_per_class` over the classes.
 
-    Kull et al. 2019; Nixon et al. 2019 (the static calibration error); eq. 14 of the gamma-net paper. C is the number
-    of columns: a class that never occurs counts, where public code that takes max(label) + 1 drops it.
-    `binning="mass"` with a threshold is the adaptive calibration error of that paper's eq. 15 and Nixon's thresholded
-    ACE (its table's column ACE is `adaptive_ece`).
+        1/C sum_k sum_b n_bk/n |freq_bk - mean p_bk|
+
+    C is the number of columns. A class that never occurs counts; public code that takes max(label) + 1 drops it. With
+    `binning="mass"` and a threshold this is the adaptive calibration error of the gamma-net paper's eq. 15 and the
+    thresholded ACE of Nixon et al. (The column "ACE" of the gamma-net paper's table is `adaptive_ece`.)
+
+    Args:
+        probabilities_NC: Probabilities, shape (N, C); each row sums to 1.
+        labels_N: True classes, shape (N,).
+        bins: Number of bins. With equal widths it must divide 3,000.
+        binning: "width" (equal widths) or "mass" (equal numbers of rows).
+        threshold: Only probabilities of at least this value are counted, in [0, 1).
+
+    Returns:
+        The classwise ECE. Without a threshold it is at most 2/C.
 
     Raises:
-        ValueError: as `ece_per_class`.
+        ValueError: The input is invalid (see `ece_per_class`).
 
-    >>> probabilities, labels = [[0.9, 0.1], [0.8, 0.2], [0.6, 0.4], [0.3, 0.7]], [0, 0, 1, 1]
-    >>> round(metrics.classwise_ece(probabilities, labels), 4)
-    0.3
+    References:
+        Kull et al. 2019, Beyond temperature scaling. Nixon et al. 2019, Measuring calibration in deep learning (the
+        static calibration error). The gamma-net paper, eq. 14.
+
+    Examples:
+        >>> probabilities, labels = [[0.9, 0.1], [0.8, 0.2], [0.6, 0.4], [0.3, 0.7]], [0, 0, 1, 1]
+        >>> round(metrics.classwise_ece(probabilities, labels), 4)
+        0.3
     """
     return float(ece_per_class(probabilities_NC, labels_N, bins=bins, binning=binning, threshold=threshold).mean())
 
@@ -47,19 +63,32 @@ def ece_per_class(
     binning: Binning = "width",
     threshold: float = 0.0,
 ) -> Array:
-    """Per class k the ECE of p_k as a probability of y = k: sum_b n_b/n |freq_b - mean p_b|, shape (C,).
+    """Compute for each class k the ECE of p_k as a probability of y = k.
 
-    Bins as in `ece`; equal mass cuts each column by itself. Only rows with p_k >= threshold take part, and n counts
-    them (0 where there are none): near-zero probabilities, which are most of them with many classes, would hide all
-    else.
+        sum_b n_b/n |freq_b - mean p_b|
+
+    The bins are those of `ece`; equal mass cuts each class separately. Only rows with p_k >= threshold are counted, and
+    n is their number; the value is 0 if there are none. With many classes most probabilities are near zero and would
+    dominate the result without a threshold.
+
+    Args:
+        probabilities_NC: Probabilities, shape (N, C); each row sums to 1.
+        labels_N: True classes, shape (N,).
+        bins: Number of bins. With equal widths it must divide 3,000.
+        binning: "width" (equal widths) or "mass" (equal numbers of rows).
+        threshold: Only probabilities of at least this value are counted, in [0, 1).
+
+    Returns:
+        One value per class, shape (C,).
 
     Raises:
-        ValueError: bad input, bins that do not divide 3,000 (equal width), bins < 1, an unknown binning, a threshold
-            outside [0, 1).
+        ValueError: The input is invalid, equal-width `bins` do not divide 3,000, `bins` is below 1, the binning is
+            unknown, or `threshold` is outside [0, 1).
 
-    >>> probabilities, labels = [[0.9, 0.1], [0.8, 0.2], [0.6, 0.4], [0.3, 0.7]], [0, 0, 1, 1]
-    >>> metrics.ece_per_class(probabilities, labels).round(4)
-    array([0.3, 0.3])
+    Examples:
+        >>> probabilities, labels = [[0.9, 0.1], [0.8, 0.2], [0.6, 0.4], [0.3, 0.7]], [0, 0, 1, 1]
+        >>> metrics.ece_per_class(probabilities, labels).round(4)
+        array([0.3, 0.3])
     """
     if not (is_number(threshold) and 0 <= threshold < 1):
         raise ValueError(f"threshold is {threshold!r}; allowed is [0, 1), such as 0.01")
@@ -70,7 +99,11 @@ def ece_per_class(
 
 
 def _equal_width(probabilities: npt.ArrayLike, labels: npt.ArrayLike, bins: int, threshold: float) -> Array:
-    """Of a row's probabilities fewer than `bins` exceed 1/bins: only those are binned, the rest is the column's sum."""
+    """Compute the values in equal-width bins.
+
+    At most `bins` probabilities of a row exceed 1/bins, so only these are binned. The first bin is the rest of the
+    column.
+    """
     matrix_NC = as_matrix(probabilities, "probabilities")
     classes = matrix_NC.shape[1]
     label_N, gap_K, kept_C = None, np.zeros(classes * bins), np.zeros(classes)

@@ -1,4 +1,4 @@
-"""The Brier score of the top label, taken apart."""
+"""Decomposition of the top label's Brier score."""
 
 from __future__ import annotations
 
@@ -7,23 +7,26 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from trueodds.metrics.ranked import binned, ranked
+from trueodds.metrics.ranked import assign_bins, rank_predictions
 from trueodds.metrics.scores import Predictions
 from trueodds.sums.bins import Binning
 
 
 @dataclass(frozen=True)
 class BrierDecomposition:
-    """brier = reliability - resolution + uncertainty + within_bin_variance - within_bin_covariance.
+    """Parts of the top label's Brier score.
 
-    >>> probabilities, labels = [[0.9, 0.1], [0.8, 0.2], [0.6, 0.4], [0.3, 0.7]], [0, 0, 1, 1]
-    >>> parts = metrics.brier_decomposition(probabilities, labels)
-    >>> round(parts.reliability, 4), round(parts.resolution, 4)
-    (0.125, 0.1875)
+        brier = reliability - resolution + uncertainty + within_bin_variance - within_bin_covariance
+
+    Examples:
+        >>> probabilities, labels = [[0.9, 0.1], [0.8, 0.2], [0.6, 0.4], [0.3, 0.7]], [0, 0, 1, 1]
+        >>> parts = metrics.brier_decomposition(probabilities, labels)
+        >>> round(parts.reliability, 4), round(parts.resolution, 4)
+        (0.125, 0.1875)
     """
 
     brier: float
-    """mean (a - c)^2 of the top label, in [0, 1]; not the sum over classes that `brier` gives."""
+    """Mean (a - c)^2 of the top label, in [0, 1]. The metric `brier` is the sum over classes instead."""
     reliability: float
     resolution: float
     uncertainty: float
@@ -34,7 +37,7 @@ class BrierDecomposition:
 def brier_decomposition(
     predictions: Predictions, labels_N: npt.ArrayLike | None = None, *, bins: int = 15, binning: Binning = "width"
 ) -> BrierDecomposition:
-    """Murphy's decomposition of the top label's Brier score, with what bins of finite width leave over.
+    """Decompose the top label's Brier score (Murphy's decomposition, with the terms that bins of finite width add).
 
         reliability = sum_b n_b/n (conf_b - acc_b)^2
         resolution = sum_b n_b/n (acc_b - acc)^2
@@ -42,18 +45,33 @@ def brier_decomposition(
         within_bin_variance = 1/n sum_i (c_i - conf_b(i))^2
         within_bin_covariance = 2/n sum_i (a_i - acc_b(i)) (c_i - conf_b(i))
 
-    Without the last two (Stephenson, Coelho and Jolliffe 2008) the identity holds only where all confidences
-    of a bin agree. Exact from probabilities; from sums each row stands at its cell's mean confidence, which moves
-    the Brier score and the within-bin terms by less than 1/3000 and leaves the identity exact.
+    Without the last two terms the identity holds only if all confidences of a bin are equal. From probabilities the
+    parts are exact. From sums each row counts at the mean confidence of its cell. That changes the Brier score and the
+    within-bin terms by less than 1/3000, and the identity stays exact.
+
+    Args:
+        predictions: Probabilities, shape (N, C), or `CalibrationSums`.
+        labels_N: True classes, shape (N,). Leave it out with `CalibrationSums`.
+        bins: Number of bins. With equal widths it must divide 3,000.
+        binning: "width" (equal widths) or "mass" (equal numbers of rows).
+
+    Returns:
+        The parts and the Brier score.
 
     Raises:
-        ValueError: bad input, bins that do not divide 3,000 (equal width), bins < 1, an unknown binning.
+        ValueError: The input is invalid, equal-width `bins` do not divide 3,000, `bins` is below 1, or the binning is
+            unknown.
 
-    >>> probabilities, labels = [[0.9, 0.1], [0.8, 0.2], [0.6, 0.4], [0.3, 0.7]], [0, 0, 1, 1]
-    >>> round(metrics.brier_decomposition(probabilities, labels).brier, 4)
-    0.125
+    References:
+        Murphy 1973, A new vector partition of the probability score. Stephenson, Coelho and Jolliffe 2008, Two extra
+        components in the Brier score decomposition.
+
+    Examples:
+        >>> probabilities, labels = [[0.9, 0.1], [0.8, 0.2], [0.6, 0.4], [0.3, 0.7]], [0, 0, 1, 1]
+        >>> round(metrics.brier_decomposition(probabilities, labels).brier, 4)
+        0.125
     """
-    rows = binned(ranked(predictions, labels_N), bins, binning)
+    rows = assign_bins(rank_predictions(predictions, labels_N), bins, binning)
     table, n, c_G = rows.bins, rows.n, rows.confidence_G
     occupied = table.count_B > 0
     share_B, accuracy_B, mean_B = (v[occupied] for v in (table.count_B / n, table.accuracy_B, table.mean_confidence_B))

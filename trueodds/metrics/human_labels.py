@@ -1,4 +1,4 @@
-"""Probabilities of whole rows against how people labelled them, and what the scatter of few votes explains of it."""
+"""Sample-wise calibration: each row's probabilities against the votes of several people, and the noise of few votes."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from trueodds.sums.rows import ELEMENTS, checked_blocks
 Distance = Literal["l1", "l2", "max"]
 DISTANCES: tuple[Distance, ...] = ("l1", "l2", "max")
 FARTHEST: dict[Distance, float] = {"l1": 2.0, "l2": 2.0**0.5, "max": 1.0}
-"""Between two rows of probabilities."""
+"""Largest possible distance between two rows of probabilities."""
 ORDER: dict[Distance, float] = {"l1": 1, "l2": 2, "max": np.inf}
 DRAWN_ROWS = 200_000
 SEED = 20260101
@@ -34,11 +34,12 @@ Counts = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class SamplewiseInterval:
-    """The mean distance of rows from the human labels, and the limits of its expectation.
+    """Mean distance of the rows from the human labels, with a confidence interval for its expectation.
 
-    >>> interval = metrics.samplewise_interval([[0.9, 0.1], [0.6, 0.4], [0.8, 0.2]], [[9, 0], [5, 5], [6, 1]])
-    >>> interval.lower < interval.error < interval.upper
-    True
+    Examples:
+        >>> interval = metrics.samplewise_interval([[0.9, 0.1], [0.6, 0.4], [0.8, 0.2]], [[9, 0], [5, 5], [6, 1]])
+        >>> interval.lower < interval.error < interval.upper
+        True
     """
 
     error: float
@@ -48,26 +49,45 @@ class SamplewiseInterval:
 
 
 def samplewise_error(probabilities_NC: npt.ArrayLike, human_NC: npt.ArrayLike, *, norm: Distance = "l1") -> float:
-    """Mean distance of each row's probabilities from the distribution of human labels: 1/n sum_i ||p_i - q_i||.
+    """Compute the mean distance of each row's probabilities from its distribution of human labels.
 
-    l1: sum over classes, in [0, 2], twice the total variation. l2: Euclidean, in [0, sqrt 2]. max: the largest
-    difference, in [0, 1]. `human_NC` holds counts of votes, q_i = V_i / m_i with m_i the votes of the row, or the
-    shares q_i themselves. Such votes are those of CIFAR-10H (Peterson et al. 2019), in which the BSCE-GRA paper
-    (section 16.1, which prints no formula) sees the ground truth of sample-wise calibration. No bins, no top label;
-    unlike every other metric here it sees whether single rows are right about their own uncertainty.
+        1/n sum_i ||p_i - q_i||
 
-    The votes of a few people scatter, so a model that is right about every row does not reach 0. What this noise alone
-    explains is `samplewise_noise_floor` by the model, .16 (l1) for ten classes at softmax(N(0, 3^2)) and 51 votes, .53
-    for 4; by the votes, whatever the model says, `second_panel_error` and `half_panels_error`.
+    The norms are
+
+        l1:   sum over classes, in [0, 2]; twice the total variation
+        l2:   Euclidean distance, in [0, sqrt 2]
+        max:  largest difference, in [0, 1]
+
+    `human_NC` holds the vote counts V_i with q_i = V_i / m_i, where m_i is the row's number of votes; or it holds the
+    shares q_i themselves. There are no bins and no top label. Unlike all other metrics here, it shows whether single
+    rows state their own uncertainty correctly.
+
+    The votes of a few people scatter, so a model that is right about every row does not reach 0.
+    `samplewise_noise_floor` is the error of such a model: for ten classes at softmax(N(0, 3^2)) it is .16 (l1) with 51
+    votes and .53 with 4. `second_panel_error` and `half_panels_error` estimate this noise from the votes alone.
+
+    Args:
+        probabilities_NC: Probabilities, shape (N, C); each row sums to 1.
+        human_NC: Vote counts or shares of votes, shape (N, C).
+        norm: "l1", "l2" or "max".
+
+    Returns:
+        The mean distance.
 
     Raises:
-        ValueError: bad input, shapes that disagree, an unknown norm, or a `human_NC` that is neither counts (whole
-            numbers, a vote in every row) nor shares (every row sums to 1 within 1e-3).
+        ValueError: The input is invalid, the shapes differ, the norm is unknown, or `human_NC` holds neither counts
+            (whole numbers, a vote in every row) nor shares (every row sums to 1 within 1e-3).
 
-    >>> round(metrics.samplewise_error([[0.9, 0.1], [0.6, 0.4]], [[1.0, 0.0], [0.5, 0.5]]), 4)
-    0.2
-    >>> round(metrics.samplewise_error([[0.9, 0.1], [0.6, 0.4]], [[51, 0], [25, 25]]), 4)
-    0.2
+    References:
+        The BSCE-GRA paper, section 16.1, takes such votes as the ground truth of sample-wise calibration; it prints no
+        formula. The votes of CIFAR-10H: Peterson et al. 2019, Human uncertainty makes classification more robust.
+
+    Examples:
+        >>> round(metrics.samplewise_error([[0.9, 0.1], [0.6, 0.4]], [[1.0, 0.0], [0.5, 0.5]]), 4)
+        0.2
+        >>> round(metrics.samplewise_error([[0.9, 0.1], [0.6, 0.4]], [[51, 0], [25, 25]]), 4)
+        0.2
     """
     return float(_distances(probabilities_NC, human_NC, norm).mean())
 
@@ -75,22 +95,37 @@ def samplewise_error(probabilities_NC: npt.ArrayLike, human_NC: npt.ArrayLike, *
 def samplewise_interval(
     probabilities_NC: npt.ArrayLike, human_NC: npt.ArrayLike, *, norm: Distance = "l1", level: float = 0.95
 ) -> SamplewiseInterval:
-    """Interval for the expected `samplewise_error` over the population of rows, each with a panel as large as its own.
+    """Compute a confidence interval for the expected `samplewise_error`.
 
-    Distances d_i are skewed: most rows are near the votes, a few wrong ones far away. Hall's transformation (1992)
-    takes the skewness g out, with t Student's quantile at n - 1 degrees of freedom:
+    The expectation is over the population of rows, each with as many votes as it has here. The distances d_i are
+    skewed: most rows are near the votes, a few wrong ones far away. Hall's transformation removes the skewness g. With
+    Student's quantile t at n - 1 degrees of freedom, a limit is
 
         mean - s / sqrt(n) * 3 sqrt(n) / g * (cbrt(1 + g (t / sqrt(n) - g / (6 n))) - 1)
 
-    at the upper t for the lower limit and the other way round, cut to what distances can be. It has the accuracy of the
-    bootstrap-t over rows without drawing. One row alone says nothing of its spread: all that is possible.
+    The upper t gives the lower limit and the lower t the upper limit. Both are cut to the possible range of distances.
+    The accuracy is that of the bootstrap-t over rows, without drawing. A single row has no spread, so its interval is
+    the whole range.
+
+    Args:
+        probabilities_NC: Probabilities, shape (N, C); each row sums to 1.
+        human_NC: Vote counts or shares of votes, shape (N, C).
+        norm: "l1", "l2" or "max".
+        level: Confidence level of both limits together, inside (0, 1).
+
+    Returns:
+        The mean distance and its limits.
 
     Raises:
-        ValueError: as `samplewise_error`; a level outside (0, 1).
+        ValueError: The input is invalid (see `samplewise_error`), or `level` is outside (0, 1).
 
-    >>> interval = metrics.samplewise_interval([[0.9, 0.1], [0.6, 0.4], [0.8, 0.2]], [[9, 0], [5, 5], [6, 1]])
-    >>> round(interval.error, 4)
-    0.1714
+    References:
+        Hall 1992, On the removal of skewness by transformation.
+
+    Examples:
+        >>> interval = metrics.samplewise_interval([[0.9, 0.1], [0.6, 0.4], [0.8, 0.2]], [[9, 0], [5, 5], [6, 1]])
+        >>> round(interval.error, 4)
+        0.1714
     """
     check_level(level)
     away_N = _distances(probabilities_NC, human_NC, norm)
@@ -102,25 +137,34 @@ def samplewise_interval(
         return SamplewiseInterval(mean, mean, mean, level)
     skewness = float((((away_N - mean) / away_N.std()) ** 3).mean())
     t = float(stdtrit(n - 1, (1 + level) / 2))
-    below, above = (spread / n**0.5 * _unskewed(side, skewness, n) for side in (t, -t))
+    below, above = (spread / n**0.5 * _unskew(side, skewness, n) for side in (t, -t))
     return SamplewiseInterval(mean, max(mean - below, 0.0), min(mean - above, most), level)
 
 
 def samplewise_noise_floor(probabilities_NC: npt.ArrayLike, votes: npt.ArrayLike, *, norm: Distance = "l1") -> float:
-    """Mean `samplewise_error` of a perfectly calibrated model: each row's votes are drawn from its probabilities.
+    """Compute the mean `samplewise_error` of a perfectly calibrated model.
+
+    The votes of such a model's rows are drawn from its probabilities:
 
         1/n sum_i E ||V_i / m_i - p_i||,  V_i multinomial (m_i votes, p_i)
 
-    l1: exact, the sum over classes of E|V_ik - m_i p_ik| / m_i by `mean_deviation`. l2 and max have no such form: the
-    mean over fixed draws, 200,000 rows or more of them, so within about .3%.
+    l1 is exact: the sum over classes of `E|V_ik - m_i p_ik| / m_i` (`mean_deviation`). l2 and max have no closed form.
+    They are the mean over at least 200,000 fixed draws of a row, which is accurate to about .3%.
 
-    `votes`: how many people labelled each row, one number or one for each row.
+    Args:
+        probabilities_NC: Probabilities, shape (N, C); each row sums to 1.
+        votes: Number of people who labelled each row: one number, or shape (N,).
+        norm: "l1", "l2" or "max".
+
+    Returns:
+        The mean distance.
 
     Raises:
-        ValueError: bad probabilities, an unknown norm, or votes that are not whole numbers from 1 on.
+        ValueError: The probabilities are invalid, the norm is unknown, or votes are not whole numbers from 1 on.
 
-    >>> round(metrics.samplewise_noise_floor([[0.9, 0.1], [0.6, 0.4]], 10), 4)
-    0.1901
+    Examples:
+        >>> round(metrics.samplewise_noise_floor([[0.9, 0.1], [0.6, 0.4]], 10), 4)
+        0.1901
     """
     _check_norm(norm)
     matrix_NC = as_matrix(probabilities_NC, "probabilities")
@@ -146,20 +190,31 @@ def samplewise_noise_floor(probabilities_NC: npt.ArrayLike, votes: npt.ArrayLike
 
 
 def second_panel_error(counts_NC: npt.ArrayLike, *, norm: Distance = "l1") -> float:
-    """Mean distance of a second panel from the first: as many people for each row, who vote by the first one's shares.
+    """Compute the mean distance of a second panel of people from the first.
+
+    The second panel has as many people for each row, who vote according to the first panel's shares:
 
         1/n sum_i E ||V'_i / m_i - q_i||,  q_i = V_i / m_i,  V'_i multinomial (m_i votes, q_i)
 
-    What votes alone explain of any model's `samplewise_error`: it takes the first panel's shares for the truth, in the
-    manner of the bootstrap, and so is the `samplewise_noise_floor` of a model that says those shares. It depends on no
-    model. Of few votes it says too little (of one vote in each row, 0), because opinions that nobody in the first panel
-    had are missing in the second one: `half_panels_error` errs to the other side, and the truth lies between.
+    This is the part of any model's `samplewise_error` that the votes alone explain; it depends on no model. It takes
+    the first panel's shares as the truth, like the bootstrap. So it equals the `samplewise_noise_floor` of a model that
+    states these shares. With few votes it is too small (0 with one vote per row), because opinions that are missing in
+    the first panel are missing in the second. `half_panels_error` errs in the other direction; the truth lies between
+    the two.
+
+    Args:
+        counts_NC: Vote counts, shape (N, C).
+        norm: "l1", "l2" or "max".
+
+    Returns:
+        The mean distance.
 
     Raises:
-        ValueError: counts that are not whole numbers, rows without a vote, or an unknown norm.
+        ValueError: Counts are not whole numbers, a row has no vote, or the norm is unknown.
 
-    >>> round(metrics.second_panel_error([[51, 0], [46, 5]]), 4)
-    0.0327
+    Examples:
+        >>> round(metrics.second_panel_error([[51, 0], [46, 5]]), 4)
+        0.0327
     """
     counts = check_counts(counts_NC)
     votes_N = counts.sum(axis=1)
@@ -167,22 +222,33 @@ def second_panel_error(counts_NC: npt.ArrayLike, *, norm: Distance = "l1") -> fl
 
 
 def half_panels_error(counts_NC: npt.ArrayLike, *, norm: Distance = "l1") -> float:
-    """Expected mean distance between the two halves of each row's panel, split at random.
+    """Compute the expected mean distance between two random halves of each row's panel.
 
         1/n sum_i E ||A_i / h_i - (V_i - A_i) / (m_i - h_i)||,  A_i multivariate hypergeometric, h_i = floor(m_i / 2)
 
-    The halves are independent panels, whatever people think, so this is without bias how far two panels of half the
-    size are apart. Larger panels are nearer to each other, and nearer still to the truth behind them: more than this
-    is not the votes' doing. Rows with a single vote are left out.
+    The halves are independent panels. So this is an unbiased estimate of the distance between two panels of half the
+    size. Larger panels are closer to each other, and closer still to the truth. So an error above this value is not
+    explained by the votes. Rows with a single vote are left out.
 
-    l1: exact, by the mean deviation of the hypergeometric distribution (Diaconis and Zabell 1991). l2 and max: the mean
-    over fixed draws, 200,000 rows or more of them.
+    l1 is exact, by the mean deviation of the hypergeometric distribution. l2 and max are the mean over at least 200,000
+    fixed draws of a row.
+
+    Args:
+        counts_NC: Vote counts, shape (N, C).
+        norm: "l1", "l2" or "max".
+
+    Returns:
+        The mean distance.
 
     Raises:
-        ValueError: as `second_panel_error`; no row with two votes.
+        ValueError: Counts are not whole numbers, a row has no vote, the norm is unknown, or no row has two votes.
 
-    >>> round(metrics.half_panels_error([[51, 0], [46, 5]]), 4)
-    0.0705
+    References:
+        Diaconis and Zabell 1991, Closed form summation for classical distributions.
+
+    Examples:
+        >>> round(metrics.half_panels_error([[51, 0], [46, 5]]), 4)
+        0.0705
     """
     _check_norm(norm)
     counts = check_counts(counts_NC)
@@ -195,7 +261,7 @@ def half_panels_error(counts_NC: npt.ArrayLike, *, norm: Distance = "l1") -> flo
     if norm == "l1":
         return float((scale_N * _mean_deviation_of_halves(counts, votes_N, half_N)).mean())
     repeats = -(-DRAWN_ROWS // len(counts))
-    copies = min(repeats, max(ELEMENTS // counts.size, 1))  # of few rows many at once
+    copies = min(repeats, max(ELEMENTS // counts.size, 1))  # with few rows, many draws at a time
     turns = -(-repeats // copies)
     counts, half_N, scale_N = np.tile(counts, (copies, 1)), np.tile(half_N, copies), np.tile(scale_N, copies)
     rng, mean_NC = np.random.default_rng(SEED), counts * (half_N / counts.sum(axis=1))[:, None]
@@ -207,7 +273,7 @@ def half_panels_error(counts_NC: npt.ArrayLike, *, norm: Distance = "l1") -> flo
 
 
 def _mean_deviation_of_halves(counts_NC: Counts, votes_N: Counts, half_N: Counts) -> Array:
-    """sum_k E|A_k - h V_k / m| per row: 2 v (m - V - h + v) P(A_k = v) / m with v = floor(h V / m) + 1."""
+    """Compute `sum_k E|A_k - h V_k / m|` per row: 2 v (m - V - h + v) P(A_k = v) / m with v = floor(h V / m) + 1."""
     row, column = np.nonzero(counts_NC)
     count, votes, half = counts_NC[row, column], votes_N[row], half_N[row]
     above = half * count // votes + 1
@@ -225,7 +291,7 @@ def _log_choose(n: Counts, k: Counts) -> Array:
 
 
 def _drawn_halves(counts_NC: Counts, half_N: Counts, rng: np.random.Generator) -> Counts:
-    """Class by class: how many of those who are still to be chosen for the first half voted for it."""
+    """Draw the votes of the first half, class by class, from the people who are still available."""
     drawn_NC, wanted_N, left_N = np.empty_like(counts_NC), half_N.copy(), counts_NC.sum(axis=1)
     for k, count_N in enumerate(counts_NC.T):
         left_N -= count_N
@@ -235,7 +301,7 @@ def _drawn_halves(counts_NC: Counts, half_N: Counts, rng: np.random.Generator) -
 
 
 def _distances(probabilities_NC: npt.ArrayLike, human_NC: npt.ArrayLike, norm: Distance) -> Array:
-    """||p_i - q_i|| of each row."""
+    """Compute ||p_i - q_i|| of each row."""
     _check_norm(norm)
     matrix_NC, human = as_matrix(probabilities_NC, "probabilities"), as_matrix(human_NC, "human")
     if matrix_NC.shape != human.shape:
@@ -254,7 +320,7 @@ def _distances(probabilities_NC: npt.ArrayLike, human_NC: npt.ArrayLike, norm: D
 
 
 def _shares(human_NC: npt.NDArray[np.floating]) -> npt.NDArray[np.floating]:
-    """Shares as they are, counts divided by the votes of their row; a single vote is both."""
+    """Return shares unchanged, and divide counts by the votes of their row. A single vote is both."""
     if (np.abs(human_NC.sum(axis=1, dtype=np.float64) - 1) <= ROW_SUM_TOLERANCE).all():
         return check_probabilities(human_NC, "human")
     try:
@@ -265,8 +331,8 @@ def _shares(human_NC: npt.NDArray[np.floating]) -> npt.NDArray[np.floating]:
     return shares_NC
 
 
-def _unskewed(t: float, skewness: float, n: int) -> float:
-    """The studentised mean whose transform, of the same median and no skewness, is t."""
+def _unskew(t: float, skewness: float, n: int) -> float:
+    """Return the studentised mean that Hall's transformation maps to t."""
     if abs(skewness) < 1e-6:
         return t
     root = n**0.5

@@ -1,9 +1,8 @@
-"""Rows ranked by confidence: what equal mass, the sweep and the cumulative error need beyond equal-width cells.
+"""Rows ranked by confidence, for metrics that need more than equal-width cells: equal mass, the sweep and the KS error.
 
-Rows of one confidence have no order among themselves, so they form a group, and a cut through a group takes right and
-wrong rows in proportion. No metric then depends on the order of the input, and a group may as well be a cell of
-`CalibrationSums`. A cut inside a cell that holds A right of n rows is off by at most A (n - A) / n + n h / 4 in
-sum (a - c), h = 1/3000.
+Rows of equal confidence have no order, so they form a group. A cut through a group divides its right and wrong rows in
+proportion. So no metric depends on the order of the input, and a cell of `CalibrationSums` can serve as a group. A cut
+inside a cell with n rows, A of them right, changes sum (a - c) by at most A (n - A) / n + n h / 4, with h = 1/3000.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ Integers = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Ranked:
-    """Groups in ascending order: their rows, the confidence that these share, and how many are right."""
+    """Groups of rows in ascending order of confidence: row count, confidence and number of right rows of each."""
 
     count_G: Integers
     confidence_G: Array
@@ -39,11 +38,11 @@ class Ranked:
 
 @dataclass(frozen=True)
 class Binned(Ranked):
-    """Groups that lie in one bin each, split where a cut went through."""
+    """Groups that lie in one bin each. A group is split where a cut goes through it."""
 
     bin_G: npt.NDArray[np.intp]
     edge_B: Array
-    """Bin b is (edge_B[b], edge_B[b+1]]."""
+    """Edges of the bins: bin b is (edge_B[b], edge_B[b+1]]."""
 
     @property
     def bins(self) -> Bins:
@@ -55,9 +54,9 @@ class Binned(Ranked):
 
 
 def rank(confidence_N: npt.ArrayLike, correct_N: npt.ArrayLike) -> Ranked:
-    """Rows as groups of equal confidence; confidences in [0, 1]."""
-    # Floats from 0 to 1 sort as their bits do and leave the sign bit free: correctness rides along in the lowest bit,
-    # and one sort of integers replaces an argsort and two gathers.
+    """Group rows by equal confidence. Confidences must lie in [0, 1]."""
+    # Floats from 0 to 1 sort like their bits and do not use the sign bit. Shifting frees the lowest bit for
+    # correctness, so one sort of integers replaces an argsort and two gathers.
     key_N = np.asarray(confidence_N, dtype=np.float64).view(np.uint64) << 1
     key_N |= np.asarray(correct_N, dtype=bool)
     key_N.sort()
@@ -68,27 +67,30 @@ def rank(confidence_N: npt.ArrayLike, correct_N: npt.ArrayLike) -> Ranked:
     return Ranked(count_G, bits_N[start_G].view(np.float64), correct_G)
 
 
-def ranked(predictions: Predictions, labels_N: npt.ArrayLike | None = None) -> Ranked:
-    """Probabilities and labels: groups of equal confidence. Sums: their occupied cells at their mean confidence.
+def rank_predictions(predictions: Predictions, labels_N: npt.ArrayLike | None = None) -> Ranked:
+    """Group probabilities and labels by confidence. Each occupied cell of sums is a group at its mean confidence.
 
     Raises:
-        ValueError: as `as_sums`.
+        ValueError: The input is invalid (see `as_sums`).
     """
     if not isinstance(predictions, CalibrationSums) and labels_N is not None:
         return rank(*top_labels(predictions, labels_N))
     sums = as_sums(predictions, labels_N)
     cell_G = np.flatnonzero(sums.cells[0])
     count_G, confidence_G, correct_G = sums.cells[:3, cell_G]
-    # The mean of confidences in (lo, hi] may round to lo.
+    # The mean of confidences in (lo, hi] may round to lo, which belongs to the cell below.
     mean_G = np.clip(confidence_G / count_G, np.nextafter(EDGES[cell_G], 1) * (cell_G > 0), EDGES[cell_G + 1])
     return Ranked(count_G.astype(np.int64), mean_G, correct_G)
 
 
 def cut(rows: Ranked, at_B: Integers) -> Binned:
-    """Bins after at_B[0], at_B[1], ... rows (ascending; one bin more than cuts). Equal cuts leave a bin empty."""
+    """Cut into bins after at_B[0], at_B[1], ... rows.
+
+    The cuts ascend; there is one bin more than cuts. Equal cuts leave a bin empty.
+    """
     end_G = np.cumsum(rows.count_G)
     edge_B = np.concatenate([[0.0], rows.confidence_G[np.searchsorted(end_G, at_B)], [1.0]])
-    piece_P = np.sort(np.concatenate([end_G, at_B]), kind="stable")  # of two ascending runs: one merge
+    piece_P = np.sort(np.concatenate([end_G, at_B]), kind="stable")  # two ascending runs: a stable sort merges them
     piece_P = piece_P[np.diff(piece_P, prepend=0) > 0]
     group_P = np.searchsorted(end_G, piece_P)
     count_P = np.diff(piece_P, prepend=0)
@@ -97,22 +99,24 @@ def cut(rows: Ranked, at_B: Integers) -> Binned:
 
 
 def mass_cuts(n: int, bins: int) -> Integers:
-    """Equal counts: bin b ends after floor((b+1) n / bins) rows, so counts differ by one at most."""
+    """Return the cuts for equal counts: bin b ends after floor((b+1) n / bins) rows. Counts differ by at most one."""
     return np.arange(1, bins) * n // bins
 
 
 def mass_bins(rows: Ranked, bins: int) -> Bins:
-    """Sums in bins of equal counts, as `binned(rows, bins, "mass").bins`: in a quarter of the time, group by none.
+    """Compute the sums in bins of equal counts.
+
+    The result is that of `binned(rows, bins, "mass").bins` in a quarter of the time; no group is split.
 
     Raises:
-        ValueError: bins outside 1..10^6.
+        ValueError: `bins` is outside 1..10^6.
     """
     bins = check_bins(bins, "mass")
     n_G, c_G = rows.count_G.astype(np.float64), rows.confidence_G
     end_G = np.cumsum(rows.count_G)
     at_B = np.append(mass_cuts(rows.n, bins), rows.n)
     group_B = np.searchsorted(end_G, at_B)
-    over_B = (end_G[group_B] - at_B) / n_G[group_B]  # the share of its group that a cut leaves to the next bin
+    over_B = (end_G[group_B] - at_B) / n_G[group_B]  # share of a group that its cut leaves to the next bin
     sums = (n_G * c_G, rows.correct_G, n_G * c_G * (1 - c_G))
     per_bin = [np.diff(np.cumsum(v)[group_B] - over_B * v[group_B], prepend=0.0) for v in sums]
     edge_B = np.concatenate([[0.0], c_G[group_B[:-1]], [1.0]])
@@ -120,18 +124,28 @@ def mass_bins(rows: Ranked, bins: int) -> Bins:
 
 
 def whole_bins(sums: CalibrationSums, bins: int, binning: Binning) -> Bins:
-    """Bins that are unions of cells, so that their gaps are independent: what intervals and floors are made for.
+    """Compute sums in bins that are unions of cells.
 
-    width: equal widths. mass: the cuts of equal counts, each moved to the end of a cell that is nearest in rows; where
-    one cell holds several shares there are fewer bins than asked for, and none is empty. Within a few rows of
-    `mass_bins` where no cell is crowded.
+    Their gaps are independent, which intervals and noise floors require. Equal widths are used as they are. With equal
+    mass each cut of equal counts moves to the nearest end of a cell, counted in rows. If one cell holds several shares,
+    there are fewer bins than requested; no bin is empty. If no cell is crowded, the bins are within a few rows of equal
+    counts.
+
+    Args:
+        sums: Calibration sums of the rows.
+        bins: Number of bins. With equal widths it must divide 3,000.
+        binning: "width" (equal widths) or "mass" (equal numbers of rows).
+
+    Returns:
+        The table of bins.
 
     Raises:
-        ValueError: an unknown binning, or bins that `check_bins` refuses.
+        ValueError: The binning is unknown, or `check_bins` does not accept the bins.
 
-    >>> sums = metrics.CalibrationSums.from_top([0.9, 0.8, 0.6, 0.7] * 25, [True, True, False, False] * 25)
-    >>> len(metrics.whole_bins(sums, 10, "width").count_B)
-    10
+    Examples:
+        >>> sums = metrics.CalibrationSums.from_top([0.9, 0.8, 0.6, 0.7] * 25, [True, True, False, False] * 25)
+        >>> len(metrics.whole_bins(sums, 10, "width").count_B)
+        10
     """
     if binning == "width":
         return sums.bins(bins)
@@ -152,11 +166,11 @@ def whole_bins(sums: CalibrationSums, bins: int, binning: Binning) -> Bins:
     return Bins(edge_B[:-1], edge_B[1:], *(np.add.reduceat(column, start_B) for column in columns))
 
 
-def binned(rows: Ranked, bins: int, binning: Binning) -> Binned:
-    """Groups in equal-width bins (lo, hi], unions of cells, or in bins of equal counts.
+def assign_bins(rows: Ranked, bins: int, binning: Binning) -> Binned:
+    """Assign groups to equal-width bins (lo, hi], which are unions of cells, or to bins of equal counts.
 
     Raises:
-        ValueError: an unknown binning, or bins that `check_bins` refuses.
+        ValueError: The binning is unknown, or `check_bins` does not accept the bins.
     """
     if binning == "mass":
         return cut(rows, mass_cuts(rows.n, check_bins(bins, binning)))
@@ -167,14 +181,14 @@ def binned(rows: Ranked, bins: int, binning: Binning) -> Binned:
 
 
 def bins_of(predictions: Predictions, labels_N: npt.ArrayLike | None, bins: int, binning: Binning) -> Bins:
-    """Sums per bin of probabilities and labels, or of `CalibrationSums`.
+    """Compute the sums per bin from probabilities and labels, or from `CalibrationSums`.
 
     Raises:
-        ValueError: as `as_sums` and `binned`.
+        ValueError: The input is invalid (see `as_sums` and `assign_bins`).
     """
-    if binning == "width":  # without ranking: exact from cells
+    if binning == "width":  # cells are exact here, so nothing is ranked
         return as_sums(predictions, labels_N).bins(bins)
-    if binning == "mass":  # checks the bins before it ranks the rows
+    if binning == "mass":  # check the bins before the rows are ranked
         check_bins(bins, binning)
-        return mass_bins(ranked(predictions, labels_N), bins)
+        return mass_bins(rank_predictions(predictions, labels_N), bins)
     raise unknown("binning", binning, BINNINGS)

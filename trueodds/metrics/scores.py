@@ -1,6 +1,6 @@
-"""Point values of rows, without bins: error, proper scores, mean gap, entropy. Sums first, division last.
+"""Point metrics without bins: accuracy, proper scores, mean gap, entropy. Sums are added first and divided last.
 
-A function with labels takes `(probabilities_NC, labels_N)` or one `CalibrationSums`; both give the same number.
+A function with labels takes `(probabilities_NC, labels_N)` or one `CalibrationSums`; both give the same value.
 """
 
 from __future__ import annotations
@@ -25,9 +25,10 @@ Predictions = npt.ArrayLike | CalibrationSums
 class FractionAbove:
     """Share of the rows above a confidence, and their accuracy.
 
-    >>> probabilities, labels = [[0.9, 0.1], [0.8, 0.2], [0.6, 0.4], [0.3, 0.7]], [0, 0, 1, 1]
-    >>> metrics.fraction_above(probabilities, labels, threshold=0.75)
-    FractionAbove(fraction=0.5, accuracy=1.0)
+    Examples:
+        >>> probabilities, labels = [[0.9, 0.1], [0.8, 0.2], [0.6, 0.4], [0.3, 0.7]], [0, 0, 1, 1]
+        >>> metrics.fraction_above(probabilities, labels, threshold=0.75)
+        FractionAbove(fraction=0.5, accuracy=1.0)
     """
 
     fraction: float
@@ -35,81 +36,139 @@ class FractionAbove:
 
 
 def as_sums(predictions: Predictions, labels: npt.ArrayLike | None = None, *, scores: bool = False) -> CalibrationSums:
-    """`CalibrationSums` as they are, or made of probabilities and labels (with NLL and Brier if `scores`).
+    """Return `CalibrationSums` unchanged, or build them from probabilities and labels (with NLL and Brier if `scores`).
 
     Raises:
-        ValueError: for sums with labels, probabilities without, or no rows at all.
+        ValueError: Sums come with labels, probabilities come without, or there are no rows.
     """
     if isinstance(predictions, CalibrationSums):
         if labels is not None:
-            raise ValueError("labels given beside CalibrationSums, which hold the labels already")
+            raise ValueError("CalibrationSums already hold their labels; pass no labels with them")
         sums = predictions
     elif labels is None:
         raise ValueError("probabilities need labels; pass (probabilities_NC, labels_N) or CalibrationSums")
     else:
         sums = CalibrationSums.from_probabilities(predictions, labels, scores=scores)
     if sums.n == 0:
-        raise ValueError("no labelled rows: a metric of nothing is not defined")
+        raise ValueError("there are no labelled rows; give at least one")
     return sums
 
 
 def accuracy(predictions: Predictions, labels_N: npt.ArrayLike | None = None) -> float:
-    """Share of rows whose top label is right, in [0, 1].
+    """Compute the share of rows whose top label is right.
 
-    >>> probabilities, labels = [[0.9, 0.1], [0.8, 0.2], [0.6, 0.4], [0.3, 0.7]], [0, 0, 1, 1]
-    >>> metrics.accuracy(probabilities, labels)
-    0.75
+    Args:
+        predictions: Probabilities, shape (N, C), or `CalibrationSums`.
+        labels_N: True classes, shape (N,). Leave it out with `CalibrationSums`.
+
+    Returns:
+        The accuracy, in [0, 1].
+
+    Raises:
+        ValueError: The probabilities or labels are invalid, or there are no rows.
+
+    Examples:
+        >>> probabilities, labels = [[0.9, 0.1], [0.8, 0.2], [0.6, 0.4], [0.3, 0.7]], [0, 0, 1, 1]
+        >>> metrics.accuracy(probabilities, labels)
+        0.75
     """
     sums = as_sums(predictions, labels_N)
     return sums.total("correct") / sums.n
 
 
 def error_rate(predictions: Predictions, labels_N: npt.ArrayLike | None = None) -> float:
-    """1 - accuracy, in [0, 1].
+    """Compute the error rate of the top label, 1 - accuracy.
 
-    >>> probabilities, labels = [[0.9, 0.1], [0.8, 0.2], [0.6, 0.4], [0.3, 0.7]], [0, 0, 1, 1]
-    >>> metrics.error_rate(probabilities, labels)
-    0.25
+    Args:
+        predictions: Probabilities, shape (N, C), or `CalibrationSums`.
+        labels_N: True classes, shape (N,). Leave it out with `CalibrationSums`.
+
+    Returns:
+        The error rate, in [0, 1].
+
+    Raises:
+        ValueError: The probabilities or labels are invalid, or there are no rows.
+
+    Examples:
+        >>> probabilities, labels = [[0.9, 0.1], [0.8, 0.2], [0.6, 0.4], [0.3, 0.7]], [0, 0, 1, 1]
+        >>> metrics.error_rate(probabilities, labels)
+        0.25
     """
     sums = as_sums(predictions, labels_N)
     return (sums.n - sums.total("correct")) / sums.n
 
 
 def mean_confidence(predictions: Predictions, labels_N: npt.ArrayLike | None = None) -> float:
-    """Mean of the top label's probability; an estimate of the accuracy if the model is calibrated.
+    """Compute the mean confidence, which estimates the accuracy if the model is calibrated.
 
-    >>> probabilities, labels = [[0.9, 0.1], [0.8, 0.2], [0.6, 0.4], [0.3, 0.7]], [0, 0, 1, 1]
-    >>> round(metrics.mean_confidence(probabilities, labels), 4)
-    0.75
+    Args:
+        predictions: Probabilities, shape (N, C), or `CalibrationSums`.
+        labels_N: True classes, shape (N,). Leave it out with `CalibrationSums`.
+
+    Returns:
+        The mean probability of the top label, in [0, 1].
+
+    Raises:
+        ValueError: The probabilities or labels are invalid, or there are no rows.
+
+    Examples:
+        >>> probabilities, labels = [[0.9, 0.1], [0.8, 0.2], [0.6, 0.4], [0.3, 0.7]], [0, 0, 1, 1]
+        >>> round(metrics.mean_confidence(probabilities, labels), 4)
+        0.75
     """
     sums = as_sums(predictions, labels_N)
     return sums.total("confidence") / sums.n
 
 
 def signed_gap(predictions: Predictions, labels_N: npt.ArrayLike | None = None) -> float:
-    """E[a - c] = accuracy - mean confidence: negative when over-confident.
+    """Compute the signed gap, accuracy - mean confidence. It is negative if the model is over-confident.
 
-    >>> probabilities, labels = [[0.9, 0.1], [0.8, 0.2], [0.6, 0.4], [0.3, 0.7]], [0, 0, 1, 1]
-    >>> round(metrics.signed_gap(probabilities, labels), 4)
-    0.0
+    Args:
+        predictions: Probabilities, shape (N, C), or `CalibrationSums`.
+        labels_N: True classes, shape (N,). Leave it out with `CalibrationSums`.
+
+    Returns:
+        The mean of a - c, in [-1, 1].
+
+    Raises:
+        ValueError: The probabilities or labels are invalid, or there are no rows.
+
+    Examples:
+        >>> probabilities, labels = [[0.9, 0.1], [0.8, 0.2], [0.6, 0.4], [0.3, 0.7]], [0, 0, 1, 1]
+        >>> round(metrics.signed_gap(probabilities, labels), 4)
+        0.0
     """
     sums = as_sums(predictions, labels_N)
     return (sums.total("correct") - sums.total("confidence")) / sums.n
 
 
 def nll(predictions: Predictions, labels_N: npt.ArrayLike | None = None) -> float:
-    """Negative log-likelihood -mean log p_y, in nats.
+    """Compute the negative log-likelihood, -mean log p_y.
 
-    p_y = 0, and whatever lies below 2.2e-308, counts as that: such a row is clipped to 708.4 nats, so the mean says
-    little more than how many of them there are. A UserWarning says their number; of sums, which do not keep it, the
-    most that they allow (a cell with m of them has a sum of squares of at least 708.4^2 m).
+    A probability p_y of 0, or below 2.2e-308, is clipped, so that such a row costs 708.4 nats. The mean then mostly
+    counts these rows. A UserWarning states their number. Sums do not store it, so for them the warning states the
+    largest number that they allow: a cell with m such rows has a sum of squares of at least 708.4^2 m.
 
-    >>> probabilities, labels = [[0.9, 0.1], [0.8, 0.2], [0.6, 0.4], [0.3, 0.7]], [0, 0, 1, 1]
-    >>> round(metrics.nll(probabilities, labels), 4)
-    0.4004
+    Args:
+        predictions: Probabilities, shape (N, C), or `CalibrationSums`.
+        labels_N: True classes, shape (N,). Leave it out with `CalibrationSums`.
+
+    Returns:
+        The mean negative log-likelihood, in nats.
+
+    Raises:
+        ValueError: The probabilities or labels are invalid, or there are no rows.
+
+    Warns:
+        UserWarning: Some rows gave the true class a probability of 0.
+
+    Examples:
+        >>> probabilities, labels = [[0.9, 0.1], [0.8, 0.2], [0.6, 0.4], [0.3, 0.7]], [0, 0, 1, 1]
+        >>> round(metrics.nll(probabilities, labels), 4)
+        0.4004
     """
     sums = as_sums(predictions, labels_N, scores=True)
-    value, most = sums.total("nll") / sums.n, int(_clipped(sums).sum())
+    value, most = sums.total("nll") / sums.n, int(_clipped_rows(sums).sum())
     if most:
         count, about = most, "up to "
         if labels_N is not None:
@@ -121,19 +180,33 @@ def nll(predictions: Predictions, labels_N: npt.ArrayLike | None = None) -> floa
     return value
 
 
-def _clipped(sums: CalibrationSums) -> Array:
-    """Per cell the most rows whose NLL can be the largest there is, by the sums of NLL and of its squares."""
+def _clipped_rows(sums: CalibrationSums) -> Array:
+    """Return for each cell the largest number of clipped rows that its sums of NLL and of squared NLL allow."""
     total_C, squares_C, wrong_C = sums.cells[3], sums.cells[4], sums.cells[0] - sums.cells[2]
     most_C: Array = np.floor(np.minimum(np.minimum(total_C / WORST_NLL, squares_C / WORST_NLL**2) + 1e-6, wrong_C))
     return most_C
 
 
 def brier(predictions: Predictions, labels_N: npt.ArrayLike | None = None) -> float:
-    """Brier score: mean over rows of sum over classes (p_k - [k = y])^2, in [0, 2].
+    """Compute the Brier score: the mean over rows of sum_k (p_k - [k = y])^2.
 
-    >>> probabilities, labels = [[0.9, 0.1], [0.8, 0.2], [0.6, 0.4], [0.3, 0.7]], [0, 0, 1, 1]
-    >>> round(metrics.brier(probabilities, labels), 4)
-    0.25
+    Args:
+        predictions: Probabilities, shape (N, C), or `CalibrationSums`.
+        labels_N: True classes, shape (N,). Leave it out with `CalibrationSums`.
+
+    Returns:
+        The Brier score, in [0, 2].
+
+    Raises:
+        ValueError: The probabilities or labels are invalid, or there are no rows.
+
+    References:
+        Brier 1950, Verification of forecasts expressed in terms of probability.
+
+    Examples:
+        >>> probabilities, labels = [[0.9, 0.1], [0.8, 0.2], [0.6, 0.4], [0.3, 0.7]], [0, 0, 1, 1]
+        >>> round(metrics.brier(probabilities, labels), 4)
+        0.25
     """
     sums = as_sums(predictions, labels_N, scores=True)
     return sums.total("brier") / sums.n
@@ -142,16 +215,25 @@ def brier(predictions: Predictions, labels_N: npt.ArrayLike | None = None) -> fl
 def fraction_above(
     predictions: Predictions, labels_N: npt.ArrayLike | None = None, *, threshold: float = 0.99
 ) -> FractionAbove:
-    """Share of rows with confidence > threshold, and the accuracy there (NaN if there are none).
+    """Compute the share of rows with confidence > threshold, and their accuracy.
 
-    Sums know the thresholds that are multiples of 1/3000, such as .99, .995 and .999; probabilities any.
+    From probabilities any threshold is possible. Sums know only the multiples of 1/3000, such as .99, .995 and .999.
+
+    Args:
+        predictions: Probabilities, shape (N, C), or `CalibrationSums`.
+        labels_N: True classes, shape (N,). Leave it out with `CalibrationSums`.
+        threshold: Confidence, in [0, 1].
+
+    Returns:
+        The share and the accuracy there, which is NaN if there are no such rows.
 
     Raises:
-        ValueError: bad input, a threshold outside [0, 1], or one inside a cell of the sums.
+        ValueError: The input is invalid, the threshold is outside [0, 1], or it lies inside a cell of the sums.
 
-    >>> probabilities, labels = [[0.9, 0.1], [0.8, 0.2], [0.6, 0.4], [0.3, 0.7]], [0, 0, 1, 1]
-    >>> metrics.fraction_above(probabilities, labels, threshold=0.75).fraction
-    0.5
+    Examples:
+        >>> probabilities, labels = [[0.9, 0.1], [0.8, 0.2], [0.6, 0.4], [0.3, 0.7]], [0, 0, 1, 1]
+        >>> metrics.fraction_above(probabilities, labels, threshold=0.75).fraction
+        0.5
     """
     if not (is_number(threshold) and 0 <= threshold <= 1):
         raise ValueError(f"threshold is {threshold!r}; allowed is [0, 1], such as 0.99")
@@ -169,16 +251,26 @@ def fraction_above(
 
 
 def mean_entropy(probabilities_NC: npt.ArrayLike) -> float:
-    """Compute the average uncertainty, the mean over rows of -sum_k p_k log p_k, in nats, in [0, log C].
+    """Compute the mean entropy of the rows, -sum_k p_k log p_k.
 
-    The horizontal axis of "ECE against average uncertainty" (Karandikar et al. 2021, figure 10): an ECE can be bought
-    with answers that say nothing, and this is where that shows.
+    It is the horizontal axis of "ECE against average uncertainty". A model can reach a low ECE with uninformative
+    answers; a high entropy shows this.
+
+    Args:
+        probabilities_NC: Probabilities, shape (N, C); each row sums to 1.
+
+    Returns:
+        The mean entropy in nats, in [0, log C].
 
     Raises:
-        ValueError: probabilities that cannot be used.
+        ValueError: The probabilities are invalid.
 
-    >>> round(metrics.mean_entropy([[0.5, 0.5], [1.0, 0.0]]), 4)
-    0.3466
+    References:
+        Karandikar et al. 2021, Soft calibration objectives for neural networks, figure 10.
+
+    Examples:
+        >>> round(metrics.mean_entropy([[0.5, 0.5], [1.0, 0.0]]), 4)
+        0.3466
     """
     total, rows = 0.0, 0
     for _, block in checked_blocks(probabilities_NC):

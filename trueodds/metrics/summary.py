@@ -1,4 +1,4 @@
-"""Every number that is said of one set of sums, by name: the same in metrics.json, in cards and in live reports."""
+"""The standard set of metrics by name, shared by metrics.json, cards and live reports."""
 
 from __future__ import annotations
 
@@ -9,15 +9,25 @@ from trueodds.sums.sums import CalibrationSums
 
 
 def summary(sums: CalibrationSums, *, bins: int = 15, level: float = 0.95) -> dict[str, float]:
-    """Error, proper scores, ECE with its estimate, interval and noise floor, and MCE.
+    """Compute the standard metrics: error, proper scores, ECE with its estimate, interval and noise floor, and MCE.
+
+    Args:
+        sums: Calibration sums with NLL and Brier sums.
+        bins: Number of bins; it must divide 3,000.
+        level: Confidence level of the ECE's interval, inside (0, 1).
+
+    Returns:
+        The values by name, such as "ece", "ece_lower" and "floor_p95".
 
     Raises:
-        ValueError: no rows, no NLL or Brier sums, bins that do not divide 3,000, a level outside (0, 1).
+        ValueError: There are no rows or no NLL or Brier sums, `bins` does not divide 3,000, or `level` is outside (0,
+            1).
 
-    >>> probabilities, labels = [[0.9, 0.1], [0.8, 0.2], [0.6, 0.4], [0.3, 0.7]], [0, 0, 1, 1]
-    >>> sums = metrics.CalibrationSums.from_probabilities(probabilities, labels)
-    >>> round(metrics.summary(sums)["ece"], 4)
-    0.3
+    Examples:
+        >>> probabilities, labels = [[0.9, 0.1], [0.8, 0.2], [0.6, 0.4], [0.3, 0.7]], [0, 0, 1, 1]
+        >>> sums = metrics.CalibrationSums.from_probabilities(probabilities, labels)
+        >>> round(metrics.summary(sums)["ece"], 4)
+        0.3
     """
     interval, floor = ece_interval(sums, bins=bins, level=level), noise_floor(sums, bins=bins)
     return {

@@ -1,1 +1,1 @@
-"""What processes of all packages share: not outliving another one, no reports to vendors, bars of progress."""
+"""Process helpers of all packages: limits, confined readers, end with the parent, privacy, output, progress bars."""

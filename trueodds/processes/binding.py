@@ -1,10 +1,9 @@
-"""Processes that must not outlive another one, however that one dies (SIGKILL included).
+"""Processes that must not outlive another one, however that one ends (SIGKILL included).
 
     engine of a scheduled run -> dvc -> (a shell) -> the stage
 
-The kernel kills dvc when the engine is gone (`python -m trueodds.processes.binding PID COMMAND ...`); the stage, which
-may have a shell for a parent, watches dvc itself (`obey`). Without the second half a killed dvc leaves its training
-running.
+The kernel kills dvc when the engine has ended (`python -m trueodds.processes.binding PID COMMAND ...`). The stage may
+have a shell as its parent, so it watches dvc itself (`obey`). Otherwise a killed dvc would leave its training running.
 """
 
 from __future__ import annotations
@@ -19,16 +18,15 @@ import time
 from collections.abc import Callable, Sequence
 
 LIFELINE = "TRUEODDS_LIFELINE"
-"""Environment variable: the process id that this process must not outlive."""
+"""Environment variable with the id of the process that this process must not outlive."""
 _PR_SET_PDEATHSIG = 1
 _POLL_SECONDS = 1.0
 
 
 def die_with_parent(number: signal.Signals, parent: int) -> None:
-    """Ask Linux to send this process the signal when its parent ends; elsewhere a thread sends it.
+    """Ask Linux to send this process the signal when its parent ends; on other systems a thread sends it.
 
-    `parent` is who the parent was when this process was asked for: where that one is gone already, the signal comes
-    at once.
+    `parent` is the id of the parent that started this process. If it has already ended, the signal comes at once.
     """
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, int(number))
@@ -39,7 +37,7 @@ def die_with_parent(number: signal.Signals, parent: int) -> None:
 
 
 def when_gone(pid: int, act: Callable[[], None]) -> None:
-    """Call `act` from a daemon thread when the process has ended (a zombie has ended)."""
+    """Call `act` from a daemon thread when the process has ended. A zombie has ended."""
 
     def follow() -> None:
         _wait(pid)
@@ -49,13 +47,13 @@ def when_gone(pid: int, act: Callable[[], None]) -> None:
 
 
 def obey() -> None:
-    """Follow the process that TRUEODDS_LIFELINE names, if it names one, into death. Called first by every stage."""
+    """End when the process that TRUEODDS_LIFELINE names ends, if it names one. Every stage calls this first."""
     if named := os.environ.get(LIFELINE):
         when_gone(int(named), lambda: os.kill(os.getpid(), signal.SIGKILL))
 
 
 def command(arguments: Sequence[str]) -> list[str]:
-    """`arguments` as a command whose process the kernel kills with the calling one."""
+    """Wrap `arguments` in a command whose process the kernel kills with the calling one."""
     return [sys.executable, "-m", "trueodds.processes.binding", str(os.getpid()), *arguments]
 
 
@@ -66,7 +64,7 @@ def _wait(pid: int) -> None:
             select.select([descriptor], [], [])
             os.close(descriptor)
             return
-        while True:  # without pidfd (macOS) a zombie is told from the living only once its parent has looked
+        while True:  # without pidfd (macOS) a zombie counts as alive until its parent has waited for it
             os.kill(pid, 0)
             time.sleep(_POLL_SECONDS)
     except ProcessLookupError:
@@ -74,7 +72,7 @@ def _wait(pid: int) -> None:
 
 
 def main(parent: str, *arguments: str) -> None:
-    """Become the command, bound to `parent`; its own children find its process id in TRUEODDS_LIFELINE."""
+    """Become the command, bound to `parent`. Its children find its process id in TRUEODDS_LIFELINE."""
     die_with_parent(signal.SIGKILL, int(parent))
     os.environ[LIFELINE] = str(os.getpid())
     os.execvp(arguments[0], arguments)

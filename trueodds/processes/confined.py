@@ -1,16 +1,16 @@
-"""Readers of foreign binary formats in processes of their own: a file may kill its reader, never the caller.
+"""Readers of foreign binary formats in their own processes: a file may kill its reader, but never the caller.
 
-A C++ parser may abort, crash, loop or fill the memory on a damaged file, and no exception can be caught. `Readers` runs
+On a damaged file a C++ parser may abort, crash, loop or fill the memory, and no exception can be caught. `Readers` runs
 a function of a module in a few processes with limits of time and memory. They start at the first use, stay warm, end
-with this process and are replaced at once when they die.
+with this process, and are replaced at once when they die.
 
     readers = Readers("package.module:read", count=2, seconds=30.0, memory=2**29)
-    for piece in readers.read(body, rows=2000):    # read(body, rows=2000), over there
+    for piece in readers.read(body, rows=2000):    # calls read(body, rows=2000) in the process
         piece.head, piece.arrays
 
-The function yields `Piece`s, and refuses a file by `ConfinedError` (`trueodds.processes.pieces`). Its module should
-import little: every process does. Pieces come as JSON and plain numbers, whose sizes are checked, so nothing that a
-reader sends can run code here.
+The function yields `Piece`s, and refuses a file with `ConfinedError` (`trueodds.processes.pieces`). Its module should
+import little, because every process imports it. Pieces arrive as JSON and plain numbers, whose sizes are checked. So
+nothing that a reader sends can run code here.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from typing import IO, Any
 
 import numpy.typing as npt
 
-from trueodds.processes.pieces import LENGTHS, ConfinedError, Piece, unpacked
+from trueodds.processes.pieces import LENGTHS, ConfinedError, Piece, unpack
 
 LARGEST = 256 * 1024**2
 """Largest piece in bytes."""
@@ -43,21 +43,23 @@ ALONE = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "ARROW_DEFAULT_MEM
 """Environment variables of every reader: threads and memory pools reserve more address space than they use."""
 _PROGRAM = "import sys; from trueodds.processes import confined_process; confined_process.main(*sys.argv[1:])"
 _starter = ThreadPoolExecutor(1, "confined")
-"""The thread that starts every process: Linux ends a process with the thread that has started it."""
+"""Thread that starts every process. Linux ends a process together with the thread that started it."""
 
 
 class Readers:
-    """A pool of processes that run one function. Thread-safe; `read` blocks until one of them is free."""
+    """Pool of processes that run one function. It is thread-safe; `read` blocks until one of them is free."""
 
     def __init__(
         self, function: str, *, count: int = 1, seconds: float, memory: int, start_seconds: float = START_SECONDS
     ) -> None:
-        """Args:
-        function: `module:name` of the function.
-        count: largest number of processes.
-        seconds: time limit of one file. It counts only while this process waits for the reader.
-        memory: address space in bytes that a reader may take beside what its imports take.
-        start_seconds: time limit of the start of a process.
+        """Set up the pool. No process starts yet.
+
+        Args:
+            function: `module:name` of the function.
+            count: Largest number of processes.
+            seconds: Time limit of one file. It counts only while this process waits for the reader.
+            memory: Address space in bytes that a reader may use beyond that of its imports.
+            start_seconds: Time limit of the start of a process.
         """
         self._free: queue.LifoQueue[_Reader] = queue.LifoQueue()
         self._all = [_Reader(function, seconds, memory, start_seconds) for _ in range(count)]
@@ -65,13 +67,13 @@ class Readers:
             self._free.put(reader)
 
     def read(self, body: bytes, **options: Any) -> Generator[Piece]:
-        """Yields the pieces of a file. `options` are JSON values, which the function gets as keywords.
+        """Yield the pieces of a file. `options` are JSON values, which the function gets as keywords.
 
-        A process that is older than this call may die of an earlier file, or by other hands: then the file is read once
-        more by a fresh one, unless pieces of it have been given out.
+        A process that is older than this call may die because of an earlier file or an outside signal. Then a fresh
+        process reads the file once more, unless pieces of it have been yielded.
 
         Raises:
-            ConfinedError: the function refused the file, the process died, or a limit was met.
+            ConfinedError: The function refused the file, the process died, or a limit was reached.
         """
         reader = self._free.get()
         try:
@@ -88,32 +90,31 @@ class Readers:
             self._free.put(reader)
 
     def close(self) -> None:
-        """Ends all processes, for good. A file that is being read fails."""
+        """End all processes permanently. A file that is being read fails."""
         for reader in self._all:
             reader.close()
         free = []
         with contextlib.suppress(queue.Empty):
             while True:
                 free.append(self._free.get_nowait())
-        for reader in free:  # those in use end where they are used
+        for reader in free:  # `read` ends those that are in use
             reader.end()
             self._free.put(reader)
 
     @property
     def pids(self) -> list[int]:
-        """The ids of the processes that run."""
+        """Ids of the running processes."""
         return [reader.pid for reader in self._all if reader.pid is not None]
 
 
 class _Reader:
-    """One process, which is started when it is needed and replaced when it has died."""
+    """One process, which starts when it is needed and is replaced when it has died."""
 
     def __init__(self, function: str, seconds: float, memory: int, start_seconds: float) -> None:
         self._function, self._seconds, self._memory, self._start_seconds = function, seconds, memory, start_seconds
         self._process: subprocess.Popen[bytes] | None = None
         self._ready = self._closed = False
-        self._left = 0.0
-        """Seconds that may still be waited."""
+        self._left = 0.0  # seconds that are left of the limit
         self._served = 0
 
     @property
@@ -140,9 +141,9 @@ class _Reader:
             whole = True
             _check_refusal(head)
         finally:
-            if not whole:  # it died, or the caller wants no more: what the process does now is of no use
+            if not whole:  # it died, or the caller stopped: the rest of its work is not needed
                 self.end()
-                with contextlib.suppress(ConfinedError):  # the next file says so
+                with contextlib.suppress(ConfinedError):  # the next file reports it
                     self._start()
 
     def close(self) -> None:
@@ -160,8 +161,8 @@ class _Reader:
             process.kill()
             process.wait()
             for pipe in (process.stdin, process.stdout):
-                with contextlib.suppress(OSError):  # bytes that nobody will read
-                    _opened(pipe).close()
+                with contextlib.suppress(OSError):  # unsent bytes are not needed
+                    _open_pipe(pipe).close()
 
     def _start(self) -> None:
         """Begin to start a process; `_prepare` waits for it."""
@@ -175,10 +176,10 @@ class _Reader:
         except (OSError, RuntimeError) as error:
             raise ConfinedError("start", f"the process that reads it cannot be started: {error}") from None
         for pipe in (process.stdin, process.stdout):
-            os.set_blocking(_opened(pipe).fileno(), False)
+            os.set_blocking(_open_pipe(pipe).fileno(), False)
 
     def _prepare(self) -> None:
-        """A process that has done its imports."""
+        """Wait for a process that has finished its imports."""
         if self._process is not None and self._process.poll() is not None:
             self.end()
         if self._process is None:
@@ -193,7 +194,7 @@ class _Reader:
             self._ready = True
 
     def _send(self, *parts: bytes) -> None:
-        pipe = _opened(self._running.stdin).fileno()
+        pipe = _open_pipe(self._running.stdin).fileno()
         for part in (LENGTHS.pack(*map(len, parts)), *parts):
             view = memoryview(part)
             while view:
@@ -209,12 +210,12 @@ class _Reader:
             message = f"a part of the file takes {of_json + of_arrays:,} bytes; the limit is {LARGEST:,}"
             raise ConfinedError("size", message)
         try:
-            return unpacked(self._bytes(of_json), self._bytes(of_arrays))
-        except (ValueError, TypeError, RecursionError):  # memory of the process that a file has overwritten
-            raise ConfinedError("died", "the reader answered nonsense") from None
+            return unpack(self._bytes(of_json), self._bytes(of_arrays))
+        except (ValueError, TypeError, RecursionError):  # a file has overwritten memory of the process
+            raise ConfinedError("died", "the reader sent an invalid message") from None
 
     def _bytes(self, count: int) -> bytearray:
-        pipe, taken = _opened(self._running.stdout).fileno(), bytearray(count)
+        pipe, taken = _open_pipe(self._running.stdout).fileno(), bytearray(count)
         view = memoryview(taken)
         while view:
             self._wait(pipe, select.POLLIN)
@@ -255,6 +256,6 @@ def _process(words: list[str], environment: dict[str, str]) -> subprocess.Popen[
     return subprocess.Popen(words, stdin=ends, stdout=ends, stderr=nowhere, bufsize=0, env=environment)
 
 
-def _opened(pipe: IO[bytes] | None) -> IO[bytes]:
+def _open_pipe(pipe: IO[bytes] | None) -> IO[bytes]:
     assert pipe is not None
     return pipe

@@ -1,4 +1,4 @@
-"""The process of a confined reader: `trueodds.processes.confined` starts it and sends it one file after the other."""
+"""Process of a confined reader. `trueodds.processes.confined` starts it and sends it one file after the other."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ import numpy.typing as npt
 
 from trueodds.processes import binding
 from trueodds.processes import memory as memory_
-from trueodds.processes.pieces import LENGTHS, ConfinedError, Piece, packed
+from trueodds.processes.pieces import LENGTHS, ConfinedError, Piece, pack
 
 
 def main(function: str, parent: str, memory: str) -> None:
-    """Answer one file after the other until the parent hangs up."""
+    """Read one file after the other until the parent closes the pipe."""
     binding.die_with_parent(signal.SIGKILL, int(parent))
     for number in (signal.SIGINT, signal.SIGTERM):  # to the whole group; the parent may still be answering
         signal.signal(number, _ignore)
     source, target = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
-    with Path(os.devnull).open("r+b") as nowhere:  # what a library prints or reads has nothing to do with messages
+    with Path(os.devnull).open("r+b") as nowhere:  # a library's own input and output must not mix with messages
         os.dup2(nowhere.fileno(), 0)
         os.dup2(nowhere.fileno(), 1)
     try:
@@ -36,7 +36,7 @@ def main(function: str, parent: str, memory: str) -> None:
         _answer(target, {"code": "missing", "message": str(error)})
         return
     gc.collect()
-    gc.freeze()  # what the imports made is not walked again after every file
+    gc.freeze()  # objects of the imports are not examined again after every file
     _confine(limit := int(memory))
     _answer(target, {})
     while head := source.read(LENGTHS.size):
@@ -66,14 +66,14 @@ def _read(
 
 
 def _answer(target: IO[bytes], head: dict[str, Any], arrays: Iterable[npt.NDArray[Any]] = ()) -> None:
-    for part in packed(head, arrays):
+    for part in pack(head, arrays):
         target.write(part)
     target.flush()
 
 
 def _confine(memory: int) -> None:
-    """No more memory than this beside what is taken already, no file written, no dump of a crash."""
-    import resource  # Windows has none; neither has it a service
+    """Limit the memory beyond that in use, and forbid writing files and core dumps."""
+    import resource  # not on Windows, where the service does not run
 
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
@@ -84,4 +84,4 @@ def _confine(memory: int) -> None:
 
 
 def _ignore(number: int, frame: FrameType | None) -> None:
-    """A handler in place of SIG_IGN, which programs that a reader starts would inherit."""
+    """Ignore a signal. A handler is used instead of SIG_IGN, which programs started by a reader would inherit."""

@@ -1,12 +1,12 @@
-"""A function in a process of its own that is ended when it makes no progress or takes too much memory.
+"""A function in its own process, which is ended if it makes no progress or uses too much memory.
 
-It is for work on foreign files that prints for people: output and errors are those of the caller. A C++ library may
-loop, crash or fill the memory on such a file, and no exception can be caught in the process itself.
+It is for work on foreign files that prints for people, so the process shares the caller's output and errors. On such a
+file a C++ library may loop, crash or fill the memory, and no exception can be caught in the process itself.
 
     end = run("package.module:function", ["a", "b"], Limits(seconds=120, memory=2**32))
 
-In the process `step("reading model.onnx")` says what follows, and starts the time anew; `progress()` starts it anew
-within a step; after `step("")` nothing limits the time. Outside such a process both do nothing.
+In the process, `step("reading model.onnx")` announces the next step and restarts the time limit. `progress()` restarts
+it within a step. After `step("")` there is no time limit. Outside such a process both do nothing.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from typing import Literal
 from trueodds.processes import binding
 
 STEPS = "TRUEODDS_STEPS"
-"""Environment variable of such a process: the descriptor that takes its steps."""
+"""Environment variable of such a process: the file descriptor that receives its steps."""
 CGROUP = Path("/sys/fs/cgroup")
 _POLL_SECONDS = 0.02
 _PROGRAM = "import sys; from trueodds.processes import limited; sys.exit(limited.main(*sys.argv[1:]))"
@@ -35,8 +35,8 @@ _SAME, _NEW = b".", b">"
 
 
 @dataclass(frozen=True)
-class Limits:
-    """Limits of a process. The limit of memory needs Linux."""
+class ProcessLimits:
+    """Limits of a process. The memory limit needs Linux."""
 
     seconds: float
     """Longest time of a step without progress."""
@@ -46,19 +46,19 @@ class Limits:
 
 @dataclass(frozen=True)
 class End:
-    """The end of such a process."""
+    """End of such a process."""
 
     status: int
-    """The function's return value, or minus the number of the signal that ended the process."""
+    """Return value of the function, or minus the number of the signal that ended the process."""
     step: str
-    """The last step; empty: none, or one without limits."""
+    """Last step; empty if there was none, or one without limits."""
     limit: Literal["", "seconds", "memory"] = ""
-    """The limit that was met."""
+    """Limit that was reached."""
 
 
-def run(function: str, words: Sequence[str], limits: Limits) -> End:
-    """Calls `function` (`module:name`) with `words` in a process that dies with this one; waits for its end."""
-    taken, given = os.pipe()
+def run(function: str, words: Sequence[str], limits: ProcessLimits) -> End:
+    """Call `function` (`module:name`) with `words` in a process that ends with this one, and wait for its end."""
+    reader, given = os.pipe()
     folders = os.pathsep.join(folder or str(Path.cwd()) for folder in sys.path)
     try:
         process = subprocess.Popen(
@@ -69,25 +69,25 @@ def run(function: str, words: Sequence[str], limits: Limits) -> End:
     finally:
         os.close(given)
     try:
-        return _watched(process, taken, limits)
+        return _watch(process, reader, limits)
     finally:
         process.kill()
         process.wait()
-        os.close(taken)
+        os.close(reader)
 
 
 def step(words: str) -> None:
-    """Says what the process does next; empty: something that has no limit of time."""
+    """Announce the next step; an empty text means one without a time limit."""
     _say(_NEW + words.replace("\n", " ").encode(errors="replace") + b"\n")
 
 
 def progress() -> None:
-    """Says that the step goes on."""
+    """Report that the step makes progress."""
     _say(_SAME + b"\n")
 
 
 def memory_of_machine(cgroup: Path = CGROUP) -> int:
-    """Bytes of memory that this machine, or the container, has."""
+    """Return the bytes of memory of this machine, or of the container."""
     total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     for file in (cgroup / "memory.max", cgroup / "memory" / "memory.limit_in_bytes"):  # cgroup v2, v1
         with contextlib.suppress(OSError, ValueError):  # v2 says "max" where there is no limit
@@ -96,9 +96,9 @@ def memory_of_machine(cgroup: Path = CGROUP) -> int:
 
 
 def main(function: str, parent: str, *words: str) -> int:
-    """Runs the function in the process that `run` has started."""
+    """Run the function in the process that `run` has started."""
     binding.die_with_parent(signal.SIGKILL, int(parent))
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the caller too, who ends this process
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C also reaches the caller, which ends this process
     module, _, name = function.partition(":")
     status: int = getattr(importlib.import_module(module), name)(*words)
     return status
@@ -106,17 +106,17 @@ def main(function: str, parent: str, *words: str) -> int:
 
 def _say(line: bytes) -> None:
     if descriptor := os.environ.get(STEPS):
-        with contextlib.suppress(OSError):  # nobody listens any more
+        with contextlib.suppress(OSError):  # the reader has ended
             os.write(int(descriptor), line)
 
 
-def _watched(process: subprocess.Popen[bytes], taken: int, limits: Limits) -> End:
+def _watch(process: subprocess.Popen[bytes], reader: int, limits: ProcessLimits) -> End:
     doing, began, rest, is_open = "", time.monotonic(), b"", True
     while process.poll() is None:
         if not is_open:
             time.sleep(_POLL_SECONDS)
-        elif select.select([taken], [], [], _POLL_SECONDS)[0]:
-            data = os.read(taken, 65536)
+        elif select.select([reader], [], [], _POLL_SECONDS)[0]:
+            data = os.read(reader, 65536)
             *lines, rest = (rest + data).split(b"\n")
             for line in lines:
                 began = time.monotonic()
@@ -133,7 +133,7 @@ def _watched(process: subprocess.Popen[bytes], taken: int, limits: Limits) -> En
 
 
 def _resident(pid: int) -> int:
-    """Bytes of the resident set of a process; 0 where nothing says it."""
+    """Return the bytes of a process's resident set; 0 if the system does not report it."""
     try:
         pages = int(Path(f"/proc/{pid}/statm").read_bytes().split()[1])
     except (OSError, IndexError, ValueError):

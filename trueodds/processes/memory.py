@@ -1,4 +1,4 @@
-"""Memory that was freed, given back to the system."""
+"""Return of freed memory to the system."""
 
 from __future__ import annotations
 
@@ -7,6 +7,6 @@ import ctypes
 
 
 def give_back() -> None:
-    """Give freed memory back: glibc keeps what threads have freed for their next use. Elsewhere nothing is done."""
+    """Return freed memory to the system; glibc keeps it for the next use of its threads. Does nothing without glibc."""
     with contextlib.suppress(AttributeError, OSError):
         ctypes.CDLL(None).malloc_trim(0)

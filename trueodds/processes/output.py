@@ -1,6 +1,6 @@
-"""A process's output whose reader goes away before the end, as `head -1` does.
+"""Output of a process whose reader ends early, as `head -1` does.
 
-SIGPIPE stays ignored, as Python leaves it: a process that it kills would also die of any connection that breaks.
+SIGPIPE stays ignored, which is Python's default. Otherwise any broken connection would also kill the process.
 https://docs.python.org/3/library/signal.html#note-on-sigpipe
 """
 
@@ -12,14 +12,14 @@ import sys
 from typing import TextIO
 
 UNREAD = 141
-"""Exit status of a command whose output nobody reads any more: what a shell shows where SIGPIPE ended it, 128 + 13."""
+"""Exit status of a command whose output nobody reads any more: 128 + 13, as a shell reports after SIGPIPE."""
 
 
 def flush() -> None:
-    """Writes what is left of the standard output now, for at Python's exit nobody could catch the error.
+    """Write the rest of the standard output now. At Python's exit nobody could catch the error.
 
     Raises:
-        OSError: it cannot be written; the rest is dropped, so that the exit does not fail on it again.
+        OSError: It cannot be written. The rest is dropped, so that the exit does not fail on it again.
     """
     try:
         if sys.stdout is not None:
@@ -32,19 +32,22 @@ def flush() -> None:
 
 
 def is_unread() -> bool:
-    """Tells whether the reader of this process's output or errors is gone, whatever pipe a BrokenPipeError is of."""
+    """Return whether the reader of this process's output or errors has ended.
+
+    The pipe that raised a BrokenPipeError may be a different one.
+    """
     return any(_is_unread(stream) for stream in (sys.stdout, sys.stderr))
 
 
 def drop() -> None:
-    """Leads output and errors nowhere from now on where their readers are gone."""
+    """Discard output and errors from now on if their readers have ended."""
     for stream in (sys.stdout, sys.stderr):
         if _is_unread(stream):
             _drop(stream)
 
 
 def _is_unread(stream: TextIO | None) -> bool:
-    if stream is None or not hasattr(select, "poll"):  # Windows has none; a broken pipe is no BrokenPipeError there
+    if stream is None or not hasattr(select, "poll"):  # not on Windows, where a broken pipe is no BrokenPipeError
         return False
     try:
         look = select.poll()

@@ -1,4 +1,4 @@
-"""Messages between a process and its confined readers: JSON and plain numbers, of which nothing is ever executed."""
+"""Messages between a process and its confined readers: JSON and plain numbers, which are never executed."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ import numpy as np
 import numpy.typing as npt
 
 LENGTHS = struct.Struct("<QQ")
-"""Bytes of a message's JSON, and bytes after it."""
+"""Number of bytes of a message's JSON, and number of bytes after it."""
 DTYPES = ("<f8", "<f4", "<i8", "<i4", "|u1")
 """Types of the arrays in a piece."""
 
 
 class ConfinedError(Exception):
-    """The file cannot be read.
+    """Error if the file cannot be read.
 
     `code` is a word for programs: `died`, `time`, `memory`, `size` (a piece is too large), `failed` (any exception of
-    the function), or the function's own. `start` is no fault of the file: no process can be started now.
+    the function), or the function's own. `start` is not the file's fault: no process can be started now.
     """
 
     def __init__(self, code: str, message: str) -> None:
@@ -30,27 +30,27 @@ class ConfinedError(Exception):
 
 
 class Piece(NamedTuple):
-    """A part of what a reader found."""
+    """Part of the result of a reader."""
 
     head: Any
     """Any JSON value."""
     arrays: list[npt.NDArray[Any]]
-    """Arrays of the types DTYPES; they may be written to."""
+    """Writable arrays of the types DTYPES."""
 
 
-def packed(head: dict[str, Any], arrays: Iterable[npt.NDArray[Any]] = ()) -> Iterable[bytes | memoryview]:
-    """The parts of a message, which follow each other."""
+def pack(head: dict[str, Any], arrays: Iterable[npt.NDArray[Any]] = ()) -> Iterable[bytes | memoryview]:
+    """Yield the parts of a message in their order."""
     plain = [np.ascontiguousarray(array, array.dtype.newbyteorder("<")) for array in arrays]
     text = json.dumps({**head, "arrays": [(array.dtype.str, array.shape) for array in plain]}).encode()
     yield LENGTHS.pack(len(text), sum(array.nbytes for array in plain)) + text
     yield from (array.data.cast("B") for array in plain if array.nbytes)
 
 
-def unpacked(text: bytes | bytearray, data: bytearray) -> tuple[dict[str, Any], list[npt.NDArray[Any]]]:
-    """The head and the arrays of a message.
+def unpack(text: bytes | bytearray, data: bytearray) -> tuple[dict[str, Any], list[npt.NDArray[Any]]]:
+    """Return the head and the arrays of a message.
 
     Raises:
-        ValueError: it is no message, or describes other arrays than its bytes.
+        ValueError: The bytes are not a message, or do not match the described arrays.
     """
     arrays, start = list[npt.NDArray[Any]](), 0
     head = json.loads(text)

@@ -1,18 +1,18 @@
-"""Keeps dependencies from reporting to their vendors, by the environment variables that they read when first imported.
+"""Disables telemetry of dependencies, by the environment variables that they read at their first import.
 
-Importing `pipeline` or `service` is enough, for this process and those it starts. A variable that is set already stays:
-ORT_DISABLE_TELEMETRY=0 lets onnxruntime report.
+Importing `trueodds`, `pipeline` or `service` is enough, for this process and its children. A variable that is already
+set keeps its value: ORT_DISABLE_TELEMETRY=0 allows onnxruntime to report.
 """
 
 import os
 
 SWITCHES = {
-    # From 1.29 on it writes a device id below ~/.cache and calls its vendor, on Linux too. The first report is on its
-    # way before disable_telemetry_events() can be called.
+    # From version 1.29 on, onnxruntime writes a device id below ~/.cache and calls its vendor, also on Linux. It sends
+    # the first report before disable_telemetry_events() can be called.
     "ORT_DISABLE_TELEMETRY": "1",
     "DVC_NO_ANALYTICS": "1",
     "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
-    "DO_NOT_TRACK": "1",  # Prefect's client asks for this one
+    "DO_NOT_TRACK": "1",  # read by Prefect's client
 }
 
 

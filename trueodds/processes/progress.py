@@ -1,4 +1,4 @@
-"""Progress bars for people: one that moves in a terminal, a line now and then in a log file."""
+"""Progress bars: a moving one in a terminal, and an occasional line in a log file."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ LOG_SECONDS = 15.0
 
 
 class _Lines:
-    """A log file's view of a bar: a line for each state, where a terminal would overwrite it."""
+    """Stream of a bar for log files: one line for each state, where a terminal would overwrite it."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
@@ -25,7 +25,10 @@ class _Lines:
 
 
 def bar(total: int, what: str, unit: str, *, done: int = 0, hidden: bool = False) -> tqdm[Any]:
-    """A bar on stderr with the estimated end; `update(n)` moves it. In a log it speaks every 15 s and at the end."""
+    """Return a bar on stderr with the estimated end; `update(n)` moves it.
+
+    A log file gets a line every 15 s and at the end.
+    """
     live = sys.stderr.isatty()
     return tqdm(
         total=total,
@@ -39,5 +42,5 @@ def bar(total: int, what: str, unit: str, *, done: int = 0, hidden: bool = False
         mininterval=0.2 if live else LOG_SECONDS,
         maxinterval=LOG_SECONDS,
         smoothing=0.05,
-        delay=0 if live else 1e-9,  # in a log, nothing before the first news
+        delay=0 if live else 1e-9,  # in a log, no line before the first progress
     )

@@ -1,9 +1,9 @@
-"""A data set as live traffic, with labels that come late, in part, and while things change.
+"""Replays a data set as live traffic, with late and missing labels and with drift.
 
-    source -> stream (who comes when, and what becomes of the pixels) -> caller (HTTP) -> a running service
+    source -> stream (times of rows and labels, drift) -> caller (HTTP) -> a running service
 
-What is sent is decided by the seed alone, never by the clock or by how fast the service answers. The module `runner`
-keeps the time, `command` is the command line.
+The seed alone decides what is sent, not the clock or the speed of the service. `runner` keeps the time; `command` is
+the command line.
 """
 
 from __future__ import annotations
@@ -12,4 +12,4 @@ from trueodds.errors import UserError
 
 
 class ReplayError(UserError, RuntimeError):
-    """Options or data that cannot be replayed, or an alarm that has not fired, or had fired before."""
+    """Options or data cannot be replayed, or an alarm has not fired, or had fired before."""

@@ -1,4 +1,4 @@
-"""A replay's calls to the running service. While it is away they are repeated, which is safe: each row has an id."""
+"""Calls of a replay to the running service. Calls to an unreachable service are repeated; ids make this safe."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from pydantic import TypeAdapter
 from trueodds.client import Client
 from trueodds.inputs import Input
 from trueodds.replay import ReplayError
-from trueodds.replay.source import Row, Signature
+from trueodds.replay.source import ModelSignature, Row
 from trueodds.replay.stream import Event
 
 
 @dataclass(frozen=True)
-class Answer:
+class RowAnswer:
     """The service's answer to one row."""
 
     id: str
@@ -32,14 +32,17 @@ class Answer:
 
 
 class Keys(NamedTuple):
-    """The keys of the roles that a replay has."""
+    """Keys of the roles that a replay has."""
 
     predict: str | None = None
     feedback: str | None = None
 
 
 class Caller:
-    """The service at `url`; a context manager. `model`, `version`: as in its /predict, None: what it serves."""
+    """Connection to the service at `url`; a context manager.
+
+    `model` and `version` are those of /predict; None: the default.
+    """
 
     def __init__(
         self,
@@ -50,15 +53,25 @@ class Caller:
         keys: Keys | None = None,
         patience: float = 30.0,
         say: Callable[[str], None] = print,
-        stopped: Callable[[], bool] = lambda: False,
+        is_stopped: Callable[[], bool] = lambda: False,
     ) -> None:
-        """`patience`: seconds in which calls to a service that is away are repeated. `stopped`: whether to end earlier.
+        """Connect to a service.
+
+        Args:
+            url: Address of the service.
+            model: Name of the model.
+            version: Version of the model.
+            keys: Keys to send.
+            patience: Seconds in which calls to an unreachable service are repeated.
+            say: Receives messages for the user.
+            is_stopped: Returns whether to give up earlier.
 
         Raises:
-            ConfigError: no http:// or https:// URL, or no key.
+            ConfigError: The address is not an http:// or https:// URL, or a key is not valid.
         """
         self._query = {name: value for name, value in (("model", model), ("version", version)) if value is not None}
-        self._patience, self._say, self._stopped = patience, say, stopped
+        self._patience, self._say = patience, say
+        self._stopped = is_stopped
         self._run = f"replay-{uuid.uuid4().hex[:12]}"
         self._away_since: float | None = None
         self.answering: tuple[str, str] | None = None
@@ -76,17 +89,19 @@ class Caller:
         self._predicting.close()
         self._labelling.close()
 
-    def signature(self) -> Signature:
-        """Read what the model takes, once the service is there; sets `answering` to the model and its version.
+    def signature(self) -> ModelSignature:
+        """Read the model's input and classes, as soon as the service answers. Sets `answering` to model and version.
 
         Raises:
-            CallError: no such model or version, or no service.
-            ReplayError: a service that only reads.
+            CallError: There is no such model or version, or no service.
+            ReplayError: The service only reads its store.
         """
         client, version = self._predicting, self._query.get("version")
         answering = client.ready()
         if answering is None:
-            raise ReplayError(f"{client.url} only reads its store: it answers no predictions. Name another: --service")
+            raise ReplayError(
+                f"{client.url} only reads its store and answers no predictions; give another service: --service"
+            )
         model = self._query.get("model", answering.model)
         path = f"/v2/models/{quote(model, '')}" + (f"/versions/{quote(version, '')}" if version else "")
         metadata = client.request("GET", path)
@@ -96,13 +111,13 @@ class Caller:
             version = next(one.version for one in client.models() if one.model == model)
         self.answering = model, version
         self._is_there()
-        return Signature(kind, tuple(outputs["label"]["parameters"]["classes"]))
+        return ModelSignature(kind, tuple(outputs["label"]["parameters"]["classes"]))
 
-    def predict(self, events: list[Event]) -> list[Answer]:
-        """Answers in the order of the events; sent again, the stored ones.
+    def predict(self, events: list[Event]) -> list[RowAnswer]:
+        """Return the answers in the order of the events. Events that are sent again get the stored answers.
 
         Raises:
-            CallError: refused, or the service stayed away.
+            CallError: The service refused them, or stayed unreachable.
         """
         body: dict[str, Any] = {
             "instances": [instance(event.row) for event in events],
@@ -113,24 +128,32 @@ class Caller:
         answer = self._predicting.request("POST", "/predict", query=self._query | {"top_k": "1"}, tree=body)
         self.answering = answer["model"], answer["version"]
         self._is_there()
-        return [Answer(p["id"], p["label"], p["index"], p["confidence"]) for p in answer["predictions"]]
+        return [RowAnswer(p["id"], p["label"], p["index"], p["confidence"]) for p in answer["predictions"]]
 
     def feedback(self, rows: list[tuple[str, str | int]]) -> None:
-        """Send (id, class by name or by index); what the service has already is no error. Raises as `predict`."""
+        """Send pairs of id and class (name or index). Labels that the service has already are no error.
+
+        Raises:
+            CallError: As in `predict`.
+        """
         ids, classes = zip(*rows, strict=True)
         by_index = isinstance(classes[0], int)
         self._labelling.feedback(ids, None if by_index else classes, index=classes if by_index else None)
         self._is_there()
 
     def report(self) -> dict[str, Any]:
-        """Read the live calibration report of who answered last. Raises as `predict`."""
+        """Read the live calibration report of the version that answered last.
+
+        Raises:
+            CallError: As in `predict`.
+        """
         model, version = self.answering or (None, None)
         report = self._predicting.report(model=model, version=version)
         self._is_there()
         return report.model_dump(mode="json")
 
     def _again(self, reason: str) -> bool:
-        """Decide whether a call that failed is repeated."""
+        """Return whether a failed call is repeated."""
         if self._patience <= 0:
             return False
         if self._away_since is None:
@@ -146,7 +169,7 @@ class Caller:
 
 
 def instance(row: Row) -> Any:
-    """One row as JSON: a text, the bytes of an image's pixels, or a vector's numbers, null where one is missing."""
+    """Return a row as JSON: a text, the bytes of an image's pixels, or a vector's numbers (null for missing ones)."""
     if isinstance(row, str):
         return row
     if row.ndim == 3:

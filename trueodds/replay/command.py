@@ -1,10 +1,9 @@
-"""Sends a data set to a running service, with labels that come late, in part, and with drift.
+"""Send a data set to a running service as live traffic, with late and missing labels and with drift.
 
-Rows (images, vectors or texts) arrive at random (Poisson), drawn with replacement; each one's true label follows
-after a random delay, or never. Every few seconds a line says what the service's report says: accuracy and ECE of all
-labels so far; what the ECE of a calibrated model stays below 19 times in 20 ("by chance"); the alarm, with its evidence
-and at how much it fires.
-Ctrl-C ends it: labels that are due are still sent.
+Rows (images, vectors or texts) are drawn with replacement and arrive at random times (Poisson). The true label of each
+follows after a random delay, or never. Every few seconds a line shows numbers of the service's report: accuracy and ECE
+of all labels so far, the 95th percentile of a calibrated model's ECE ("by chance"), and the alarm with its evidence and
+its threshold. Ctrl-C ends the replay; labels that are due are still sent.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ EXAMPLE = "  trueodds replay --data artifacts/data/arrays.npz --rate 30 --delay 
 
 
 class Stop:
-    """Tells whether Ctrl-C or SIGTERM came; a second one ends the process at once."""
+    """Callable that returns whether Ctrl-C or SIGTERM came. A second one ends the process at once."""
 
     def __init__(self) -> None:
         self._came = False
@@ -47,20 +46,20 @@ class Stop:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Replays, and returns the exit status: 0; 1 where --until-alarm was given and it has not fired; 130 on Ctrl-C."""
-    stopped = Stop()
+    """Run the replay. Return the exit status: 0; 1 if --until-alarm was given and no alarm fired; 130 after Ctrl-C."""
+    stop = Stop()
     try:
-        fired = _replay(arguments, stopped)
+        fired = _replay(arguments, stop)
     except KeyboardInterrupt:
         return 130
-    if stopped():
+    if stop():
         return 130
     if arguments.until_alarm and not fired:
         raise ReplayError(f"the alarm has not fired within {arguments.seconds:g} s")
     return 0
 
 
-def _replay(arguments: argparse.Namespace, stopped: Stop) -> bool:
+def _replay(arguments: argparse.Namespace, stop: Stop) -> bool:
     def say(line: str) -> None:
         print(line, flush=True)
 
@@ -68,7 +67,7 @@ def _replay(arguments: argparse.Namespace, stopped: Stop) -> bool:
     keys, timing = _keys(arguments.key_file), (arguments.seconds, arguments.speed, arguments.every)
     plan = ReplayPlan(arguments.labelled, bias, *timing, until_alarm=arguments.until_alarm, drain=arguments.drain)
     named = {"model": arguments.model, "version": arguments.version}
-    with Caller(arguments.service, **named, keys=keys, patience=arguments.patience, say=say, stopped=stopped) as caller:
+    with Caller(arguments.service, **named, keys=keys, patience=arguments.patience, say=say, is_stopped=stop) as caller:
         model = caller.signature()
         source = read(arguments.data, model, arguments.split)
         stream = Stream(
@@ -76,7 +75,7 @@ def _replay(arguments: argparse.Namespace, stopped: Stop) -> bool:
         )
         who = "/".join(caller.answering or ())
         say(f"{plural(len(source), source.noun)} of {source.name} to {who} at {caller.url}")
-        return Replay(caller, stream, plan, say, stopped).run()
+        return Replay(caller, stream, plan, say, stop).run()
 
 
 def add_parser(commands: Subparsers) -> None:
@@ -87,27 +86,39 @@ def add_parser(commands: Subparsers) -> None:
     add = parser.add_argument
     words = ".npz with x_test and y_test, a folder [test/]<class>/*.png or *.txt, or a .csv or .parquet of texts"
     add("--data", type=Path, required=True, help=words)
-    add("--split", help=f"which rows (default: the first that is there of {', '.join(SPLITS)})")
+    add("--split", help=f"rows to send (default: the first existing one of {', '.join(SPLITS)})")
     words = f"URL of the service (default: {URL}; {SERVICE})"
     add("--service", default=os.environ.get(SERVICE) or URL, metavar="URL", help=words)
-    add("--model", help="default: the one that is served")
-    add("--version", help="default: the one that is served")
+    add("--model", help="default: the service's")
+    add("--version", help="default: the service's")
     add("--rate", type=_rate, default=20.0, help="rows a second, on average (default: 20)")
-    add("--delay", type=_seconds, default=2.0, help="mean time until a label comes, such as 4s (default: 2s)")
+    add("--delay", type=_seconds, default=2.0, help="mean delay of a label, such as 4s (default: 2s)")
     add("--labelled", type=_share, default=1.0, metavar="SHARE", help="share of the answers with a label (default: 1)")
-    drift, bias = "what changes and when, see below; may be repeated", "labels that depend on the answer, see below"
+    drift, bias = "kind and time of drift, see below; may be repeated", "labels that depend on the answer, see below"
     add("--drift", action="append", default=[], metavar="KIND:STRENGTH@TIME", help=drift)
     add("--bias", action="append", default=[], metavar="NAME:RATIO", help=bias)
-    add("--tag", action="append", default=[], help="tag of the rows; of several each row gets one at random")
-    add("--seconds", type=_seconds, default=math.inf, metavar="TIME", help="such as 2m (default: until Ctrl-C)")
-    add("--speed", type=_speed, default=1.0, help="so many times as fast, or max: without any pause (default: 1)")
-    add("--every", type=_pause, default=5.0, metavar="TIME", help="between two lines (default: 5s)")
-    add("--until-alarm", action="store_true", help="end when the alarm has fired; by --seconds it must have")
-    add("--drain", action="store_true", help="after --seconds go on until the last label has been sent")
-    add("--seed", type=_seed, default=0, help="of all that is random (default: 0)")
+    add("--tag", action="append", default=[], help="tag of the rows; with several, each row gets one at random")
+    add(
+        "--seconds",
+        type=_seconds,
+        default=math.inf,
+        metavar="TIME",
+        help="length of the replay, such as 2m (default: until Ctrl-C)",
+    )
+    add("--speed", type=_speed, default=1.0, help="speed-up factor, or max for no pauses (default: 1)")
+    add("--every", type=_pause, default=5.0, metavar="TIME", help="time between two lines (default: 5s)")
+    add("--until-alarm", action="store_true", help="end when the alarm has fired; fail if it has not within --seconds")
+    add("--drain", action="store_true", help="after --seconds, continue until the last label has been sent")
+    add("--seed", type=_seed, default=0, help="seed of everything that is random (default: 0)")
     words = "file with the key of /predict and, if that differs, of /feedback in a second line"
     add("--key-file", type=Path, help=words)
-    add("--patience", type=_seconds, default=30.0, metavar="TIME", help="to wait for a service that is away (30s)")
+    add(
+        "--patience",
+        type=_seconds,
+        default=30.0,
+        metavar="TIME",
+        help="time to wait for an unreachable service (default: 30s)",
+    )
 
 
 def _keys(path: Path | None) -> Keys:
@@ -123,7 +134,7 @@ def _keys(path: Path | None) -> Keys:
 
 
 def _number(low: float, high: float, words: str) -> Callable[[str], float]:
-    """A reader of numbers within limits, for argparse."""
+    """Return a parser of numbers within limits, for argparse."""
 
     def read(text: str) -> float:
         try:
@@ -131,7 +142,7 @@ def _number(low: float, high: float, words: str) -> Callable[[str], float]:
         except ValueError:
             value = math.nan
         if not low <= value <= high:
-            raise argparse.ArgumentTypeError(f"{text!r} is given; allowed is {words}")
+            raise argparse.ArgumentTypeError(f"{text!r} is not allowed; allowed is {words}")
         return value
 
     return read
@@ -154,11 +165,11 @@ def _seconds(text: str) -> float:
 
 def _pause(text: str) -> float:
     if not (time := _seconds(text)):
-        raise argparse.ArgumentTypeError(f"{text!r} is given; allowed is any time above 0, such as 5s")
+        raise argparse.ArgumentTypeError(f"{text!r} is not allowed; allowed is any time above 0, such as 5s")
     return time
 
 
 def _seed(text: str) -> int:
     if not text.isdecimal():
-        raise argparse.ArgumentTypeError(f"{text!r} is given; allowed are whole numbers from 0 on")
+        raise argparse.ArgumentTypeError(f"{text!r} is not allowed; allowed are whole numbers from 0 on")
     return int(text)

@@ -1,10 +1,10 @@
-"""Drift: changes of rows and labels while a replay runs.
+"""Drift: changes of rows and labels during a replay.
 
     KIND:STRENGTH@TIME          from then on
-    KIND:STRENGTH@TIME..TIME    growing evenly from what was before, and staying
+    KIND:STRENGTH@TIME..TIME    grows evenly from the previous strength, and then stays
 
-Kinds may be combined; later entries of one kind take over from earlier ones, so `noise:0.5@40s,noise:0@90s` is noise
-that lasts 50 seconds.
+Kinds may be combined. A later entry of a kind replaces earlier ones: `noise:0.5@40s,noise:0@90s` is noise for 50
+seconds.
 """
 
 from __future__ import annotations
@@ -27,6 +27,8 @@ from trueodds.replay import ReplayError
 
 
 class Kind(NamedTuple):
+    """Kind of drift."""
+
     neutral: float
     low: float
     high: float
@@ -43,7 +45,7 @@ KINDS = {
     "blur": Kind(0, 0, 64, "Gaussian blur; standard deviation in pixels", _IMAGE),
     "contrast": Kind(1, 0, 4, _CONTRAST, _IMAGE),
     "brightness": Kind(0, -1, 1, "added to every pixel, in fractions of the range 0..255", _IMAGE),
-    "words": Kind(0, 0, 1, "share of a text's words that get lost", _TEXT),
+    "words": Kind(0, 0, 1, "share of a text's words that are removed", _TEXT),
     "topic": Kind(0, 0, 1, "share of a text's words that are replaced by those of a text of another class", _TEXT),
     "labels": Kind(0, 0, 1, "share of the true labels that are replaced by another class, drawn at random"),
 }
@@ -53,14 +55,20 @@ _TIME = re.compile(r"(\d+(?:\.\d*)?|\.\d+)([smh]?)")
 
 
 def seconds(text: str) -> float:
-    """`40`, `40s`, `1.5m` or `2h` in seconds. Raises ValueError for anything else."""
+    """Parse `40`, `40s`, `1.5m` or `2h` to seconds.
+
+    Raises:
+        ValueError: The text has another form.
+    """
     if not (match := _TIME.fullmatch(text.strip())):
-        raise ValueError(f"{text!r} is no time; allowed are seconds, or a number with s, m or h, such as 40s or 1.5m")
+        raise ValueError(
+            f"{text!r} is not a time; allowed are seconds, or a number with s, m or h, such as 40s or 1.5m"
+        )
     return float(match[1]) * _UNITS[match[2]]
 
 
 def clock(at: float) -> str:
-    """Seconds as `m:ss` or `h:mm:ss`."""
+    """Format seconds as `m:ss` or `h:mm:ss`."""
     minutes, rest = divmod(int(at), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
@@ -68,7 +76,7 @@ def clock(at: float) -> str:
 
 @dataclass(frozen=True)
 class Step:
-    """One entry: at `start`, or evenly from `start` to `end`, the kind's strength becomes `strength`."""
+    """Entry of a schedule: at `start`, or evenly from `start` to `end`, the kind's strength becomes `strength`."""
 
     kind: str
     strength: float
@@ -85,16 +93,16 @@ class Step:
 
 @dataclass(frozen=True)
 class Schedule:
-    """Steps in the order of their start; those of one kind do not overlap."""
+    """Steps in the order of their start. Steps of one kind do not overlap."""
 
     steps: tuple[Step, ...] = ()
 
     @classmethod
     def parse(cls, texts: Iterable[str]) -> Schedule:
-        """Entries, each text with one or several between commas.
+        """Parse entries. Each text has one or several, separated by commas.
 
         Raises:
-            ReplayError: naming the entry, what is allowed and, for a kind, the nearest one.
+            ReplayError: An entry is not valid. The message names it, the allowed values, and the nearest kind.
         """
         entries = [entry.strip() for text in texts for entry in text.split(",")]
         steps = sorted(map(_step, entries), key=lambda step: step.start)
@@ -107,14 +115,20 @@ class Schedule:
         return cls(tuple(steps))
 
     def check(self, noun: str) -> None:
-        """Raises ReplayError for drift that such rows cannot have."""
+        """Check that such rows can have this drift.
+
+        Raises:
+            ReplayError: They cannot.
+        """
         if wrong := next((step.kind for step in self.steps if noun not in KINDS[step.kind].nouns), None):
             allowed = ", ".join(name for name, kind in KINDS.items() if noun in kind.nouns)
             others = " and ".join(f"{one}s" for one in KINDS[wrong].nouns)
-            raise ReplayError(f"--drift {wrong} is of {others}, and the model takes {noun}s; allowed are {allowed}")
+            raise ReplayError(
+                f"--drift {wrong} applies to {others}, but the model takes {noun}s; allowed are {allowed}"
+            )
 
     def strength(self, kind: str, at: float) -> float:
-        """The strength of a kind of drift at a time; its neutral value before any entry."""
+        """Return the strength of a kind of drift at a time; before any entry, its neutral value."""
         value = KINDS[kind].neutral
         for step in self.steps:
             if step.kind != kind or at < step.start:
@@ -123,10 +137,10 @@ class Schedule:
             value += (step.strength - value) * grown
         return value
 
-    def changed(self, pixels_HWC: Pixels, at: float, generator: np.random.Generator) -> Pixels:
-        """One image as the drifted world shows it at a time: blurred, paler, darker, then noisy; cut off at 0 and 255.
+    def change_image(self, pixels_HWC: Pixels, at: float, generator: np.random.Generator) -> Pixels:
+        """Return an image with the drift at a time: blur, contrast, brightness, then noise, clipped to 0..255.
 
-        Unchanged, and nothing drawn, while every kind is neutral.
+        While every kind is neutral, the image is unchanged and nothing is drawn.
         """
         kinds = ("noise", "blur", "contrast", "brightness")
         noise, blur, contrast, brightness = (self.strength(kind, at) for kind in kinds)
@@ -142,12 +156,12 @@ class Schedule:
         drifted_HWC: Pixels = np.rint(255 * image_HWC.clip(0, 1)).astype(np.uint8)
         return drifted_HWC
 
-    def noisy(
+    def add_noise(
         self, vector_D: Inputs, deviation_D: npt.NDArray[np.float64], at: float, generator: np.random.Generator
     ) -> Inputs:
-        """One vector with its noise at a time, in units of `deviation_D`; what is missing stays so.
+        """Return a vector with the noise at a time, in units of `deviation_D`. Missing values stay missing.
 
-        Unchanged, and nothing drawn, while there is none.
+        Without noise the vector is unchanged and nothing is drawn.
         """
         if not (noise := self.strength("noise", at)):
             return vector_D
@@ -156,9 +170,10 @@ class Schedule:
         return noisy_D
 
 
-def drifted(text: str, other: str, dropped: float, foreign: float, generator: np.random.Generator) -> str:
-    """The text without a share `dropped` of its words, and with a share `foreign` of the rest replaced by words of
-    `other`, a text of another class; at least one word stays.
+def change_words(text: str, other: str, removed: float, foreign: float, generator: np.random.Generator) -> str:
+    """Return a text without a share `removed` of its words, and with a share `foreign` of the rest replaced.
+
+    The replacements are words of `other`, a text of another class. At least one word stays.
     """
     words = text.split()
     chance_W, lost_W = generator.random((2, len(words)))
@@ -167,7 +182,7 @@ def drifted(text: str, other: str, dropped: float, foreign: float, generator: np
     kept = [
         new if chance < foreign else old
         for old, new, chance, lost in zip(words, theirs, chance_W, lost_W, strict=True)
-        if lost >= dropped
+        if lost >= removed
     ]
     return " ".join(kept or words[:1])
 

@@ -1,4 +1,4 @@
-"""Keeps the stream's time: sends rows when they are due and labels when they are, and says how it goes."""
+"""Runs a replay in time: sends rows and labels when they are due, and prints the progress."""
 
 from __future__ import annotations
 
@@ -12,46 +12,46 @@ from typing import Any
 
 from trueodds.metrics.alarms.sequential import BLOCK
 from trueodds.replay import ReplayError
-from trueodds.replay.caller import Answer, Caller, instance
+from trueodds.replay.caller import Caller, RowAnswer, instance
 from trueodds.replay.drift import clock
 from trueodds.replay.stream import Bias, Event, Stream
 from trueodds.texts import plural
 
 TOGETHER, AT_ONCE = 0.05, 64
-"""Rows that are due within so many seconds go in one call; without a clock, about so many rows."""
+"""Rows due within so many seconds go in one call; without a clock, about so many rows do."""
 BATCH_BYTES = 5_000_000
-"""Bytes of rows in one call at most, as JSON."""
+"""Largest size in bytes of the rows in one call, as JSON."""
 LABELS = 1000
-"""Labels in one call at most."""
+"""Largest number of labels in one call."""
 BEHIND = 2.0
-"""Seconds from which on a line says that the service does not keep up."""
+"""Delay in seconds from which on a line says that the service does not keep up."""
 CATCH_UP = 5.0
-"""Seconds at the end that `until_alarm` gives the service to judge the last labels."""
+"""Seconds at the end in which `until_alarm` waits for the service to judge the last labels."""
 NAP = 0.1
-"""Seconds of sleep at most, so that `stopped` is called often."""
+"""Longest sleep in seconds, so that `is_stopped` is called often."""
 HEADER = "   time{:>9}   labels  accuracy   ECE [interval]           by chance   alarm"
 FIRED = ("fired", "acknowledged")
 
 
 @dataclass(frozen=True)
 class ReplayPlan:
-    """The length and speed of a replay, and which answers get labels. Times are the stream's, in seconds."""
+    """Length and speed of a replay, and the share of answers with labels. Times are those of the stream, in seconds."""
 
     labelled: float = 1.0
     bias: Bias = field(default_factory=Bias)
     seconds: float = math.inf
     speed: float = 1.0
-    """Seconds of the stream in a second of the clock; inf: as fast as the service answers."""
+    """Seconds of the stream per second of the clock. inf: as fast as the service answers."""
     every: float = 5.0
     until_alarm: bool = False
     drain: bool = False
-    """After the last row go on until every label has been sent."""
+    """After the last row, continue until every label has been sent."""
     batch: int = 128
-    """Rows in one call at most."""
+    """Largest number of rows in one call."""
 
 
 class Replay:
-    """One run; `stopped` is called between calls, and once it is true only the labels that are due are sent."""
+    """One run. `is_stopped` is called between calls. Once it returns True, only labels that are due are sent."""
 
     def __init__(
         self,
@@ -59,9 +59,9 @@ class Replay:
         stream: Stream,
         plan: ReplayPlan,
         say: Callable[[str], None] = print,
-        stopped: Callable[[], bool] = lambda: False,
+        is_stopped: Callable[[], bool] = lambda: False,
     ) -> None:
-        self._caller, self._stream, self._plan, self._say, self._stopped = caller, stream, plan, say, stopped
+        self._caller, self._stream, self._plan, self._say, self._stopped = caller, stream, plan, say, is_stopped
         self._on_the_way: list[tuple[float, int, str, str | int]] = []  # due, number, id, label: a heap
         self._steps = stream.drift.steps
         self._rows = self._labels = 0
@@ -72,23 +72,23 @@ class Replay:
         self._shown: tuple[float, int] | None = None
 
     def run(self) -> bool:
-        """Replays until the plan's end, the alarm it waits for, or `stopped`; tells whether the alarm has fired.
+        """Run until the plan's end, until the alarm, or until `is_stopped`. Return whether the alarm has fired.
 
         Raises:
-            ReplayError: the service refuses, or stays away longer than the caller's patience; with `until_alarm`, an
-                alarm that had fired before.
+            ReplayError: The service refuses a call, or is unreachable longer than the caller's patience; with
+                `until_alarm`, the alarm had fired before.
         """
         self._alarm, _ = alarm_text(self._caller.report())
         if self._plan.until_alarm and self._alarm in FIRED:
             who = "/".join(self._caller.answering or ())
             raise ReplayError(
                 f"the alarm of {who} has fired before, and a version's alarm fires once; publish another version, or"
-                " leave --until-alarm out"
+                " remove --until-alarm"
             )
         self._say(HEADER.format(f"{self._stream.source.noun}s"))
         self._loop()
         if self._stopped():
-            self._say("stopped: the labels that are due are sent, then it ends")
+            self._say("stopping: labels that are due are sent first")
         self._send_labels(self._now)
         if self._plan.until_alarm and self._alarm not in FIRED:
             self._let_the_alarm_catch_up()
@@ -99,7 +99,7 @@ class Replay:
 
     def _loop(self) -> None:
         plan, events = self._plan, self._stream.events()
-        coming, status_at, started = next(events), plan.every, time.monotonic()
+        coming, status_at, start = next(events), plan.every, time.monotonic()
         together = max(TOGETHER, AT_ONCE / self._stream.rate) if math.isinf(plan.speed) else TOGETHER * plan.speed
         size = max(1, min(plan.batch, BATCH_BYTES // len(json.dumps(instance(coming.row)))))
         while not self._stopped():
@@ -108,7 +108,7 @@ class Replay:
                 return
             label_at = self._on_the_way[0][0] if self._on_the_way else math.inf
             end = plan.seconds if self._now < plan.seconds else math.inf
-            self._wait(min(row_at + together, label_at + together, status_at, end), started)
+            self._wait(min(row_at + together, label_at + together, status_at, end), start)
             self._announce()
             batch: list[Event] = []
             while coming.at <= min(self._now, plan.seconds) and len(batch) < size:
@@ -117,20 +117,20 @@ class Replay:
             if batch:
                 self._send_rows(batch)
             unsent_at = coming.at if coming.at <= plan.seconds else math.inf
-            self._send_labels(min(self._now, unsent_at))  # a label of what is not sent yet may be due before others
+            self._send_labels(min(self._now, unsent_at))  # a label of an unsent row may be due before others
             if self._now >= status_at:
                 status_at += plan.every * math.ceil((self._now - status_at) / plan.every + 1e-9)
                 self._status(behind=self._now - unsent_at)
                 if plan.until_alarm and self._alarm in FIRED:
                     return
 
-    def _wait(self, until: float, started: float) -> None:
-        """Sleeps until the stream's time is `until`; without a clock it is so at once."""
+    def _wait(self, until: float, start: float) -> None:
+        """Sleep until the stream's time is `until`. Without a clock, return at once."""
         speed = self._plan.speed
         if math.isinf(speed):
             self._now = max(self._now, until)
             return
-        while (now := (time.monotonic() - started) * speed) < until and not self._stopped():
+        while (now := (time.monotonic() - start) * speed) < until and not self._stopped():
             time.sleep(min(NAP, (until - now) / speed))
         self._now = now if self._plan.drain else min(now, self._plan.seconds)
 
@@ -153,7 +153,7 @@ class Replay:
             self._say(f"{clock(self._now):>7}   {'/'.join(self._answering or ())} answers from now on")
 
     def _send_labels(self, until: float) -> None:
-        """Sends all that are due until then, in the order in which they are."""
+        """Send all labels that are due until then, in the order of their times."""
         due: list[tuple[str, str | int]] = []
         while self._on_the_way and self._on_the_way[0][0] <= until:
             due.append(heapq.heappop(self._on_the_way)[2:])
@@ -177,7 +177,10 @@ class Replay:
             self._say(f"{clock(self._now):>7}   THE ALARM HAS FIRED {after}. {first['statement']}")
 
     def _let_the_alarm_catch_up(self) -> None:
-        """The service adds up evidence in the background; a stream without a clock is over before it has."""
+        """Wait for the alarm.
+
+        The service adds up evidence in the background, and a stream without a clock may end before that.
+        """
         for _ in range(round(CATCH_UP / NAP)):
             report = self._caller.report()
             self._shown = None
@@ -188,19 +191,19 @@ class Replay:
 
     def _summary(self) -> None:
         report, unsent = self._report, len(self._on_the_way)
-        late = f"; {unsent:,} more were still on the way and stay unsent" if unsent else ""
+        late = f"; {unsent:,} more were not due yet and are not sent" if unsent else ""
         sent = plural(self._rows, self._stream.source.noun)
         self._say(f"\n{sent} in {clock(self._now)}, {plural(self._labels, 'label')} sent{late}.")
         self._say(report["headline"])
         self._say(f"{self._caller.url}/calibration-report?model={report['model']}&version={report['version']}")
 
 
-def _is(answer: Answer, label: str | int) -> bool:
+def _is(answer: RowAnswer, label: str | int) -> bool:
     return label == (answer.index if isinstance(label, int) else answer.label)
 
 
 def alarm_text(report: dict[str, Any]) -> tuple[str | None, str]:
-    """Return the alarm's state, None without one, and words with the evidence of the null that pages."""
+    """Return the alarm's state (None without one), and a text with the evidence of the paging test."""
     alarm = report.get("alarm")
     if not alarm:
         return None, "-"

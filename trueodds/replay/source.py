@@ -1,6 +1,4 @@
-"""Rows with labels to replay: an .npz file of what the model takes, a folder of images, a folder for each class, or
-texts.
-"""
+"""Rows with labels to replay: an .npz of the model's inputs, class folders of images, or texts."""
 
 from __future__ import annotations
 
@@ -21,17 +19,17 @@ from trueodds.replay import ReplayError
 from trueodds.texts import listed
 
 SPLITS = ("test", "val", "train", "held_out")
-"""The first one that is there is taken: a model should be watched on what it has not learnt from."""
+"""Splits in the order of preference: a model should be watched on data that it has not learnt from."""
 KEPT_IMAGES = 4096
 LABEL = "label"
-"""The column with the label, of a table of texts."""
+"""Column of the labels in a table of texts."""
 Row = Inputs | str
-"""A row as the model takes it, or a text."""
+"""A row in the form of the model's input, or a text."""
 
 
 @dataclass(frozen=True)
-class Signature:
-    """The input of the served model, and its classes, as the service says."""
+class ModelSignature:
+    """Input and classes of the served model, as the service states them."""
 
     input: Input
     classes: tuple[str, ...]
@@ -42,37 +40,43 @@ class Signature:
 
 @dataclass(frozen=True)
 class Source:
-    """Rows to draw from; `row` gives one as the model takes it."""
+    """Rows to draw from. `row` returns one in the form of the model's input."""
 
     name: str
     row: Callable[[int], Row]
     labels_N: npt.NDArray[np.int64]
     classes: tuple[str, ...] | None
-    """Names of the labels; without them labels are the indices of the model's classes."""
+    """Names of the labels. None: labels are indices of the model's classes."""
     noun: str = "image"
-    """What one row is called."""
+    """Word for one row."""
     deviation_D: npt.NDArray[np.float64] | None = None
-    """Standard deviation of each feature; None: of images and texts."""
+    """Standard deviation of each feature; None for images and texts."""
 
     def __len__(self) -> int:
         return len(self.labels_N)
 
     def label(self, index: int) -> str | int:
-        """A label as it is sent: the name of a class, or without names its index."""
+        """Return a label in the form in which it is sent: the name of a class, or its index without names."""
         return index if self.classes is None else self.classes[index]
 
 
-def read(path: Path, model: Signature, split: str | None = None) -> Source:
-    """`path`: an .npz with x_<split>, y_<split> and maybe class_names and feature_names, or <split>/<class>/*.png.
+def read(path: Path, model: ModelSignature, split: str | None = None) -> Source:
+    """Read the rows of a file or folder.
 
-    y_<split> holds places in class_names. Without those it holds the names of the model's classes if all of these are
-    whole numbers, and else their indices.
+    The path is an .npz with x_<split>, y_<split> and optionally class_names and feature_names, or a folder
+    <split>/<class>/*.png. `artifacts/data/arrays.npz`, which `dvc repro` writes, is one.
 
-    `artifacts/data/arrays.npz`, which `dvc repro` writes, is one. `split`: left out, the first of SPLITS that is
-    there. A folder's images are scaled and cut as the service does, to the size that the model takes.
+    y_<split> holds positions in class_names. Without class_names it holds the names of the model's classes if all of
+    these are whole numbers, and otherwise their indices. A folder's images are scaled and cropped as by the service, to
+    the size that the model takes.
+
+    Args:
+        path: File or folder.
+        model: Input and classes of the served model.
+        split: Split to read. Default: the first existing one of SPLITS.
 
     Raises:
-        ReplayError: what is missing, damaged, or does not fit the model; the message says what is allowed.
+        ReplayError: Data are missing or damaged, or do not fit the model. The message says what is allowed.
     """
     if not path.exists():
         raise ReplayError(f"{path} does not exist; give an .npz file or a folder of images (dvc repro writes one)")
@@ -84,7 +88,7 @@ def read(path: Path, model: Signature, split: str | None = None) -> Source:
         raise ReplayError(str(error)) from None
 
 
-def _npz(path: Path, model: Signature, split: str | None) -> Source:
+def _npz(path: Path, model: ModelSignature, split: str | None) -> Source:
     arrays = files.read_npz(path)
     there = [name.removeprefix("x_") for name in arrays if name.startswith("x_") and f"y_{name[2:]}" in arrays]
     split = _split(path, split, there, "x_<split> and y_<split>")
@@ -105,28 +109,28 @@ def _npz(path: Path, model: Signature, split: str | None) -> Source:
     names = _names(arrays.get("feature_names", np.array(features)))
     if names != tuple(features):
         problem = f"{path}: feature_names are {listed(names)}; the model takes {listed(features)}"
-        raise ReplayError(f"{problem}, in this order; bring the columns into it")
-    rows = model.input.checked(x, f"{path}: x_{split}")
+        raise ReplayError(f"{problem}; put the columns in this order")
+    rows = model.input.check_rows(x, f"{path}: x_{split}")
     deviation_D = _deviations(rows) if features else None
     row: Callable[[int], Row] = rows.__getitem__
     if model.input.beside:
         if "tokenizer" not in arrays:
-            raise ReplayError(f"{path} has no tokenizer; expected are the arrays that dvc repro writes, or texts")
+            raise ReplayError(f"{path} has no tokenizer; expected are the arrays of dvc repro, or texts")
         row = _texts_of_rows(model.input, rows, arrays["tokenizer"].tobytes()).__getitem__
     return Source(f"{path} ({split})", row, labels_N.astype(np.int64), classes, model.input.noun, deviation_D)
 
 
-def _texts_of(path: Path, model: Signature, split: str | None) -> Source:
+def _texts_of(path: Path, model: ModelSignature, split: str | None) -> Source:
     top, name = _top(path, split, "*.txt")
     rows, labels_N, classes = _texts(top)
     _check_labels(name, labels_N, len(model.classes))
     return Source(name, rows.__getitem__, labels_N, classes, model.input.noun)
 
 
-def _folder(path: Path, model: Signature, split: str | None) -> Source:
+def _folder(path: Path, model: ModelSignature, split: str | None) -> Source:
     if not model.input.files:
         cure = f"give an .npz with x_test ({model}) and y_test"
-        raise ReplayError(f"{path} is a folder of images, and the model takes {model.input.noun}s; {cure}")
+        raise ReplayError(f"{path} is a folder of images, but the model takes {model.input.noun}s; {cure}")
     top, name = _top(path, split, "*.png")
     classes = tuple(sorted(folder.name for folder in top.iterdir() if folder.is_dir()))
     images = [
@@ -152,7 +156,7 @@ def _folder(path: Path, model: Signature, split: str | None) -> Source:
 
 
 def _deviations(rows_ND: Inputs) -> npt.NDArray[np.float64]:
-    """Standard deviation of each feature over the values that are there; 0 where there is none."""
+    """Return the standard deviation of each feature over its values; 0 without values."""
     columns = (column[~np.isnan(column)].astype(np.float64) for column in rows_ND.T)
     return np.array([column.std() if len(column) else 0.0 for column in columns])
 
@@ -163,7 +167,7 @@ def _names(names: npt.NDArray[Any]) -> tuple[str, ...]:
 
 
 def _top(path: Path, split: str | None, files: str) -> tuple[Path, str]:
-    """The folder of a split, or the path itself where it has no splits, and its name for people."""
+    """Return the folder of a split, or the path itself if it has no splits, and its name for people."""
     there = [name for name in SPLITS if (path / name).is_dir()]
     if not there and not split:
         return path, str(path)
@@ -180,7 +184,7 @@ def _split(path: Path, split: str | None, there: list[str], expected: str) -> st
 
 
 def _places(name: str, labels_N: npt.NDArray[np.integer[Any]], classes: tuple[str, ...]) -> npt.NDArray[np.int64]:
-    """The places among the classes of labels that are their names."""
+    """Return the positions among the classes of labels that are class names."""
     place = {class_: k for k, class_ in enumerate(classes)}
     if strange := sorted({str(label) for label in labels_N.tolist()} - place.keys()):
         raise ReplayError(f"{name} holds the label {strange[0]}; the model's classes are {listed(classes)}")
@@ -195,10 +199,10 @@ def _check_labels(name: str, labels_N: npt.NDArray[np.generic], classes: int) ->
 
 
 def _texts(path: Path) -> tuple[list[str], npt.NDArray[np.int64], tuple[str, ...]]:
-    """Texts, labels as places among the classes, and these: of a table, or of a folder of class folders.
+    """Return texts, labels as positions among the classes, and the classes, from a table or a folder of class folders.
 
     Raises:
-        ReplayError: another file, and what `trueodds.inputs.text.labelled` refuses.
+        ReplayError: The file has another form, or `trueodds.inputs.text.labelled` refuses it.
     """
     if not path.is_dir() and path.suffix not in columns.SUFFIXES:
         raise ReplayError(f"{path} holds no texts; allowed are {labelled.FORMS}, and artifacts/data/arrays.npz")
@@ -211,11 +215,11 @@ def _texts(path: Path) -> tuple[list[str], npt.NDArray[np.int64], tuple[str, ...
 
 
 def _texts_of_rows(kind: InputKind, rows: npt.NDArray[np.integer], tokenizer: bytes) -> list[str]:
-    """The texts of rows of tokens, as far as the vocabulary has their words.
+    """Return the texts of rows of tokens, as far as the vocabulary has their words.
 
     Raises:
-        ReplayError: a row of no known word.
-        InputError: another tokenizer than the model's.
+        ReplayError: A row has no known word.
+        InputError: The tokenizer is not the model's.
     """
     known = kind.with_files(dict.fromkeys(kind.beside, tokenizer))
     texts = [str(known.values(row)[0]) for row in rows]

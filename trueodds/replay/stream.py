@@ -1,4 +1,4 @@
-"""The stream of rows: their times, labels and delays of labels, decided by a seed alone."""
+"""Stream of rows: times, labels and delays of labels, decided by a seed alone."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ import numpy as np
 
 from trueodds.errors import nearest
 from trueodds.replay import ReplayError
-from trueodds.replay.drift import Schedule, drifted
+from trueodds.replay.drift import Schedule, change_words
 from trueodds.replay.source import Row, Source
 
 BIASES = {
-    "wrong": "wrong answers are so many times as likely to get their label",
-    "unsure": "answers below 90% confidence are so many times as likely to get their label",
-    "early": "labels of wrong answers come so many times as fast",
+    "wrong": "wrong answers are RATIO times as likely to get a label",
+    "unsure": "answers below 90% confidence are RATIO times as likely to get a label",
+    "early": "labels of wrong answers arrive RATIO times as fast",
 }
 SURE = 0.9
 CHUNK = 1024
@@ -23,7 +23,10 @@ CHUNK = 1024
 
 @dataclass(frozen=True)
 class Bias:
-    """Dependence of labels on the answer; 1: none. `wrong`, `unsure`: ratios of chances; `early`: of times."""
+    """Dependence of labels on the answer; 1 means none.
+
+    `wrong` and `unsure` are ratios of probabilities, `early` of delays.
+    """
 
     wrong: float = 1.0
     unsure: float = 1.0
@@ -31,10 +34,10 @@ class Bias:
 
     @classmethod
     def parse(cls, texts: list[str]) -> Bias:
-        """`wrong:2`, several with commas or in several texts.
+        """Parse texts such as `wrong:2`, each with one or several entries separated by commas.
 
         Raises:
-            ReplayError: an unknown name, or what is no number from 1 to 1,000.
+            ReplayError: A name is unknown, or a ratio is not a number from 1 to 1,000.
         """
         ratios: dict[str, float] = {}
         for entry in (entry.strip() for text in texts for entry in text.split(",")):
@@ -50,13 +53,14 @@ class Bias:
                 raise ReplayError(f"--bias {entry!r}: the ratio is {ratio!r}; allowed is 1..1000, such as {name}:2")
         return cls(**ratios)
 
-    def chance(self, labelled: float, right: bool, confidence: float) -> float:
-        """The chance of a label, `labelled` where nothing favours the answer.
+    def chance(self, share: float, right: bool, confidence: float) -> float:
+        """Return the probability of a label; it is `share` without bias.
 
-        Where the favoured answers' chance would pass 1, it is 1 and the others' falls: the ratio stays.
+        If the probability of the favoured answers would exceed 1, it is 1, and that of the others is lowered to keep
+        the ratio.
         """
-        likely = labelled * (1.0 if right else self.wrong) * (self.unsure if confidence < SURE else 1.0)
-        return likely / max(1.0, labelled * self.wrong * self.unsure)
+        likely = share * (1.0 if right else self.wrong) * (self.unsure if confidence < SURE else 1.0)
+        return likely / max(1.0, share * self.wrong * self.unsure)
 
     def delay(self, delay: float, right: bool) -> float:
         return delay if right else delay / self.early
@@ -64,7 +68,7 @@ class Bias:
 
 @dataclass(frozen=True)
 class Event:
-    """One row of the stream, and what fate has for its label. Times in seconds."""
+    """One row of the stream, and the random values for its label. Times are in seconds."""
 
     number: int
     at: float
@@ -72,13 +76,13 @@ class Event:
     label: int
     delay: float
     fate: float
-    """Uniform in [0, 1): the label comes if this is below its chance."""
+    """Uniform random number in [0, 1). The label arrives if this is below its probability."""
     tag: str | None
 
 
 @dataclass(frozen=True)
 class Stream:
-    """Poisson arrivals, `rate` a second, of rows drawn with replacement; delays are exponential with mean `delay`."""
+    """Poisson arrivals, `rate` per second, of rows drawn with replacement. Delays are exponential with mean `delay`."""
 
     source: Source
     rate: float
@@ -92,7 +96,7 @@ class Stream:
         self.drift.check(self.source.noun)
 
     def events(self) -> Iterator[Event]:
-        """Yield events without end, in order of time; the same for the same seed, whatever became of earlier ones."""
+        """Yield events without end, in order of time. The same seed gives the same events, whatever the answers."""
         draw, at, number = np.random.default_rng([self.seed, 0]), 0.0, 0
         while True:
             at_N = at + draw.exponential(1 / self.rate, CHUNK).cumsum()
@@ -108,23 +112,24 @@ class Stream:
                     label = (label + int(other_N[n])) % self.classes
                 own = np.random.default_rng([self.seed, 1, number])
                 tag = self.tags[int(tag_N[n])] if self.tags else None
-                inputs = self._drifted(row, at, own)
+                inputs = self._drift(row, at, own)
                 yield Event(number, at, inputs, label, float(delay_N[n]), float(fate_N[n]), tag)
                 number += 1
 
-    def _drifted(self, row: int, at: float, generator: np.random.Generator) -> Row:
+    def _drift(self, row: int, at: float, generator: np.random.Generator) -> Row:
+        """Return a row with the drift at a time."""
         inputs, deviation_D = self.source.row(row), self.source.deviation_D
         if isinstance(inputs, str):
-            return self._reworded(inputs, int(self.source.labels_N[row]), at, generator)
+            return self._reword(inputs, int(self.source.labels_N[row]), at, generator)
         if deviation_D is None:
-            return self.drift.changed(inputs, at, generator)
-        return self.drift.noisy(inputs, deviation_D, at, generator)
+            return self.drift.change_image(inputs, at, generator)
+        return self.drift.add_noise(inputs, deviation_D, at, generator)
 
-    def _reworded(self, text: str, label: int, at: float, generator: np.random.Generator) -> str:
-        """Unchanged, and nothing drawn, while no words are lost or replaced."""
-        dropped, foreign = (self.drift.strength(kind, at) for kind in ("words", "topic"))
-        if not dropped and not foreign:
+    def _reword(self, text: str, label: int, at: float, generator: np.random.Generator) -> str:
+        """Return a text with the drift at a time. While no words are removed or replaced, nothing is drawn."""
+        removed, foreign = (self.drift.strength(kind, at) for kind in ("words", "topic"))
+        if not removed and not foreign:
             return text
         others_M = np.flatnonzero(self.source.labels_N != label)
         other = str(self.source.row(int(generator.choice(others_M)))) if len(others_M) else text
-        return drifted(text, other, dropped, foreign, generator)
+        return change_words(text, other, removed, foreign, generator)

@@ -1,4 +1,4 @@
-"""The report: figures, their reading in plain words, and all parts that stand beside them."""
+"""Assembles the report: figures, their reading in plain words, and all other parts."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 from trueodds.reports.estimands import estimands
 from trueodds.reports.figures import calibration_p_value, decisions_of, figures_of, positive_figures
 from trueodds.reports.labelling import labelling_of
-from trueodds.reports.options import TOLERANCE, Options
+from trueodds.reports.options import TOLERANCE, ReportOptions
 from trueodds.reports.schemas import KnownVersion, Labelling, PositiveFigures, Report, Slice, Trend, Verdict
 from trueodds.reports.schemas.alarm import ActingAlone, Advice, Alarm
 from trueodds.reports.verdict.cautions import cautions
@@ -25,7 +25,7 @@ def report_of(
     model: str,
     version: str,
     sums: AnswerSums,
-    options: Options | None = None,
+    options: ReportOptions | None = None,
     *,
     positive: PositiveSums | None = None,
     offline: Mapping[str, Any] | None = None,
@@ -44,15 +44,36 @@ def report_of(
     notes: Sequence[str] = (),
     next_steps: Mapping[Verdict, str] | None = None,
 ) -> Report:
-    """Figures and their reading; null where there are no labels.
+    """Assemble a report from the sums of the answers. Figures are null if there are no labels.
 
-    `positive`: the same answers by the probability of the positive class, of a model that has one. `labelling`: by
-    `labelling_of`; without it, that of the sums alone. `alarm` and `advice`: of all labels so far; without them
-    nothing counts as shown, unless `options.one_look`: then a test of these labels tells. `tolerance` and
-    `ratio_tolerance` (of expected / observed positives): the alarm's, without an alarm 0.02 and 1.2. `notes`: more
-    cautions. `next_steps`: see `headline`.
+    Args:
+        model: Name of the model.
+        version: Version that gave the answers.
+        sums: Calibration sums of the answers and their labels.
+        options: Window, bins and confidence level.
+        positive: Sums of the same answers by p(positive), for a model with a positive class.
+        offline: The model's numbers on its test set.
+        labelling: Result of `labelling_of`. Default: computed from the sums alone.
+        tolerance: Largest acceptable ECE. Default: the alarm's, or 0.02 without an alarm.
+        ratio_tolerance: Largest acceptable expected / observed positives. Default: the alarm's, or 1.2 without an
+            alarm.
+        alarm: The alarm's evidence on all labels so far. Without it no error counts as shown, unless `options.one_look`
+            is set: then a test of these labels decides.
+        advice: Whether a recalibration on all labels so far would help.
+        acting: How a promise to act alone is kept.
+        corrected: Number of labels that another class has replaced.
+        versions: Table of the model's versions.
+        classes: Table by predicted class.
+        tags: Table by tag.
+        trend: Trend over time.
+        known: Versions that a reader can ask for.
+        notes: More cautions.
+        next_steps: Sentences on how to get answers or labels (see `headline`).
+
+    Returns:
+        The report.
     """
-    options = options or Options()
+    options = options or ReportOptions()
     everything = options.window.is_everything and not options.one_look
 
     def figures_at(level: float) -> dict[str, Any]:
@@ -70,22 +91,24 @@ def report_of(
     certain = figures_at(CERTAIN)
     if options.one_look and sums.labelled.n:
         p_value = calibration_p_value(sums.labelled, options.bins, options.binning)
-        figures = figures | {"calibration_p_value": p_value}  # a new one: what is memoised is shared
+        figures = figures | {"calibration_p_value": p_value}  # a copy, because the cached dict is shared
 
-    def judged(shown: dict[str, Any], of_p: PositiveFigures | None = None) -> Verdict:
+    def judge(figures_: dict[str, Any], of_p: PositiveFigures | None = None) -> Verdict:
         within = is_within(sums, certain, labelling, tolerance, of_p, ratio_tolerance)
         if options.one_look and sums.labelled.n:
-            return verdict_at_one_look(shown, within=within, positive=of_p is not None)
+            return verdict_at_one_look(figures_, within=within, positive=of_p is not None)
         of_all = alarm if everything else None
-        return verdict_of(sums, shown, of_all, advice, within=within, positive=of_p is not None)
+        return verdict_of(sums, figures_, of_all, advice, within=within, positive=of_p is not None)
 
     shown = of_positive(of_p) if of_p else figures
-    verdict = judged(shown, of_p_certainly)
-    of_top_label = judged(figures) if of_p and sums.labelled.n else None
+    verdict = judge(shown, of_p_certainly)
+    of_top_label = judge(figures) if of_p and sums.labelled.n else None
     if of_p and of_top_label and options.one_look:
         of_top_label = beside(of_p, of_top_label)
-    rearmed = alarm is not None and any(past.fired_at for past in alarm.rearmings)
-    first = headline(verdict, sums, shown, options, tolerance, next_steps, of_p, of_top_label, rearmed, ratio_tolerance)
+    was_rearmed = alarm is not None and any(past.fired_at for past in alarm.rearmings)
+    first = headline(
+        verdict, sums, shown, options, tolerance, next_steps, of_p, of_top_label, was_rearmed, ratio_tolerance
+    )
     tables = {"classes": classes, "tags": tags}
     second = [*cautions(sums, labelling, tables, one_look=options.one_look, positive=of_p, alarm=alarm), *notes]
     return Report(

@@ -1,6 +1,6 @@
-"""Labelled answers one by one, and results that are computed once for the same data.
+"""Labelled answers row by row, and a cache of results by the content of their data.
 
-Finished periods of a trend cost nothing the second time.
+With the cache, the finished periods of a trend are computed only once.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from trueodds.sums.sums import CalibrationSums
 
 @dataclass(frozen=True, eq=False)
 class LabelledRows:
-    """L labelled answers in the order in which their labels arrived, for what sums do not hold."""
+    """L labelled answers in the order in which their labels arrived, for figures that sums cannot give."""
 
     confidence_L: Array
     correct_L: npt.NDArray[np.bool_]
     propensity_L: Array
-    """Each answer's chance of getting a label; NaN where it is not known."""
+    """Probability of each answer to get a label; NaN if it is not known."""
     delay_ms_L: npt.NDArray[np.int64]
-    """From the answer to its first label."""
+    """Milliseconds from the answer to its first label."""
 
     def __len__(self) -> int:
         return len(self.confidence_L)
@@ -41,11 +41,11 @@ Data = CalibrationSums | AnswerSums | LabelledRows
 T = TypeVar("T")
 
 
-def memoised(most: int) -> Callable[[Callable[..., T]], Callable[..., T]]:
-    """Keeps the results of the last `most` different calls `work(data, *options)`.
+def memoise(most: int) -> Callable[[Callable[..., T]], Callable[..., T]]:
+    """Return a decorator that caches the results of the last `most` different calls `work(data, *options)`.
 
-    Two calls are the same if their options are equal and their data hold the same bytes (128-bit BLAKE2b, of sums the
-    occupied cells): there is nothing to invalidate. A result is shared, so it must not be changed.
+    Two calls are the same if their options are equal and their data hold the same bytes (128-bit BLAKE2b; for sums, of
+    the occupied cells). So no cached result has to be invalidated. Results are shared and must not be changed.
     """
 
     def decorate(work: Callable[..., T]) -> Callable[..., T]:
@@ -72,7 +72,7 @@ def memoised(most: int) -> Callable[[Callable[..., T]], Callable[..., T]]:
 
 
 def digest(data: Data) -> bytes:
-    """A name for the content of the data."""
+    """Return a hash of the data's content."""
     content = blake2b(digest_size=16)
     if isinstance(data, LabelledRows):
         parts = (data.confidence_L, data.correct_L, data.propensity_L, data.delay_ms_L)

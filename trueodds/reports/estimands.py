@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from trueodds.reports.options import Options
+from trueodds.reports.options import ReportOptions
 from trueodds.sums.answers import AnswerSums
 from trueodds.sums.bins import CELLS
 
@@ -11,50 +11,60 @@ _PLAIN = {
     "accuracy": "the share of answers that are right; the limits are the exact binomial ones (Clopper-Pearson)",
     "mean_confidence": "the mean probability that the model gives to its own answer",
     "signed_gap": "accuracy minus mean confidence",
-    "ece": "the mean distance between confidence and accuracy over the bins as measured; chance makes it too large",
-    "ece_estimate": "the ECE of the population in the same bins; more often too high than too low where few bins err",
+    "ece": "the mean distance between confidence and accuracy over the bins, as measured; chance makes it too large",
+    "ece_estimate": "the ECE of the population in the same bins; if few bins are off, more often too high than too low",
     "ece_lower": "with ece_upper, limits of the population's ECE in the same bins, for one look at this many labels;"
-    " the level is that of both together, not of one alone",
+    " the confidence level holds for both limits together, not for one alone",
     "ece_upper": "with ece_lower, limits of the population's ECE in the same bins, for one look at this many labels;"
-    " the level is that of both together, not of one alone",
-    "floor_mean": "the ECE that a perfectly calibrated model would show on average on as many answers",
-    "floor_p95": "the ECE that a perfectly calibrated model exceeds in 5% of such samples, with few errors in fewer",
-    "smooth_ece": "the distance from calibration without bins, at the one resolution where noise and detail balance",
-    "mce": "the largest gap of a bin as measured; with few answers in that bin it is mostly chance",
-    "ks": "the largest accumulated gap over all answers up to some confidence, as a share of all answers",
-    "ks_p_value": "the chance that a perfectly calibrated model shows a ks as large",
-    "nll": "the mean of -log(probability of the true class), in nats; its limits leave room for errors not yet seen",
+    " the confidence level holds for both limits together, not for one alone",
+    "floor_mean": "the ECE that a perfectly calibrated model would show on average on the same number of answers",
+    "floor_p95": "the ECE that a perfectly calibrated model exceeds in 5% of such samples, in fewer with few errors",
+    "smooth_ece": "the distance from calibration without bins, at the resolution that balances noise and detail",
+    "mce": "the largest gap of a bin, as measured; with few answers in that bin it is mostly chance",
+    "ks": "the largest cumulative gap over the answers up to some confidence, as a share of all answers",
+    "ks_p_value": "the probability that a perfectly calibrated model shows a ks this large",
+    "nll": "the mean of -log(probability of the true class), in nats; its limits allow for errors not seen yet",
     "brier": "the mean squared error of all class probabilities, 0 to 2; its limits are like those of nll",
-    "bins.accuracy": "the share of right answers among those of a bin's confidence; the limits are exact binomial ones",
-    "labelling.weighted": "the same figures for ALL answers, if being labelled depends on nothing but what weighs them",
+    "bins.accuracy": "the share of right answers in a bin; the limits are exact binomial ones",
+    "labelling.weighted": "the same figures for ALL answers, if getting a label depends only on the weighting quantity",
     "labelling.expected_accuracy": "the accuracy on the answers without a label, if they are calibrated",
-    "labelling.sensitivity": "the figures for ALL answers if wrong ones were labelled more often, as far as possible",
+    "labelling.sensitivity": "the figures for ALL answers, if wrong answers were labelled more often",
 }
 
 
 OF_POSITIVE = {
-    "positive": "the same quantities of p(positive) over all of [0, 1], with the share of positive labels in place of"
+    "positive": "the same quantities for p(positive) over all of [0, 1], with the share of positive labels instead of"
     " the accuracy",
-    "positive.ratio": "the positives that p(positive) expects over those that come; its limits are exact ones, for one"
-    " look at this many labels",
+    "positive.ratio": "expected positives by p(positive) over observed positives; its limits are exact, for one look"
+    " at this many labels",
 }
 
 
-def estimands(sums: AnswerSums, options: Options, *, positive: bool = False) -> dict[str, str]:
-    """By the report's names, and under "population" of which answers. `positive`: there are figures of p(positive)."""
+def estimands(sums: AnswerSums, options: ReportOptions, *, positive: bool = False) -> dict[str, str]:
+    """Return the estimand of each number by its name.
+
+    The entry "population" says which answers the numbers are about.
+
+    Args:
+        sums: Sums of the answers.
+        options: Window and cells of the report.
+        positive: Add the estimands of the figures of p(positive).
+    """
     window = options.window
     population = f"all answers {window.words}".strip()
     if window.last is not None:
         population = f"answers like the {sums.labelled.n:,} whose labels arrived last"
     condition = ""
     if sums.labelled.n < sums.answers:
-        condition = f", if the {sums.labelled.n:,} labelled ones are a fair choice of them (see labelling)"
-    limits = "hold after every label at once, corrections aside"
+        condition = f", if the {sums.labelled.n:,} labelled ones are a random sample of them (see labelling)"
+    limits = "are valid after every label, unless labels are corrected"
     if options.one_look or not window.is_everything:
         limits = "are exact binomial ones, for one look at this many labels"
     gap = f"{_PLAIN['signed_gap']}; its limits {limits}"
-    grid = f"; smooth_ece and ks see {options.cells} cells of confidence only" if options.cells < CELLS else ""
-    test = {"calibration_p_value": "the chance that a perfectly calibrated model shows gaps as telling, at one look"}
+    grid = f"; smooth_ece and ks use only {options.cells} cells of confidence" if options.cells < CELLS else ""
+    test = {
+        "calibration_p_value": "the probability that a perfectly calibrated model shows gaps this large, at one look"
+    }
     return {
         "population": f"{population}{condition}{grid}",
         **_PLAIN,

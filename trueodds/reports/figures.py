@@ -1,4 +1,4 @@
-"""Figures of a report: every number that is made of the labelled answers' sums, by `trueodds.metrics`."""
+"""Figures of a report: every number computed from the sums of the labelled answers, by `trueodds.metrics`."""
 
 from __future__ import annotations
 
@@ -9,29 +9,36 @@ from typing import Any
 import numpy as np
 
 from trueodds import metrics
-from trueodds.drawing.reliability import TOP_LABEL, Axes, Column, Reliability, reliability
+from trueodds.drawing.reliability import TOP_LABEL, Axes, Column, ReliabilityDiagram, reliability
 from trueodds.metrics import Bins, CalibrationSums, Costs, DecisionCost
 from trueodds.reports import words
-from trueodds.reports.data import memoised
-from trueodds.reports.options import Options
+from trueodds.reports.data import memoise
+from trueodds.reports.options import ReportOptions
 from trueodds.reports.schemas import Bin, Decisions, Ece, PositiveFigures, WorstBin
 from trueodds.sums.bins import Binning
-from trueodds.sums.positive import PositiveSums, folded
+from trueodds.sums.positive import PositiveSums, sums_of_top
 
 BINNINGS: tuple[Binning, ...] = ("width", "mass")
 
 Figures = dict[str, Any]
 
 
-@memoised(128)
+@memoise(128)
 def figures_of(
     sums: CalibrationSums, bins: int, binning: Binning, level: float, everything: bool, of_positive: bool = False
 ) -> Figures:
-    """Fields of the report; bins alone where there are no labels.
+    """Compute the report's figures as a dict of its fields. Without labels it holds only the bins.
 
-    `everything`: the sums are of all labels so far. `of_positive`: they are of p(positive).
+    It takes about 7 ms for any number of labels. Most of this time goes to the two ECE intervals and the confidence
+    sequence of the gap (2 ms each).
 
-    About 7 ms for any number of labels, most of it the two ECE intervals and the sequence of the gap (2 ms each).
+    Args:
+        sums: Sums of the labelled answers.
+        bins: Number of bins.
+        binning: "width" or "mass".
+        level: Confidence level of the intervals.
+        everything: The sums hold all labels so far.
+        of_positive: The sums are those of p(positive).
     """
     table = metrics.whole_bins(sums, bins, binning) if sums.n else sums.bins(bins)
     figures: Figures = {"bins": _rows(table, level)}
@@ -66,7 +73,7 @@ def figures_of(
     if everything:
         sequence = metrics.gap_sequence(sums, level=level)
         limits = sequence.lower, sequence.upper
-    else:  # the number of right answers of given confidences varies less than a binomial one (Hoeffding 1956)
+    else:  # valid: given the confidences, the number of right answers varies less than a binomial (Hoeffding 1956)
         limits = float(low[0]) - figures["mean_confidence"], float(high[0]) - figures["mean_confidence"]
     return figures | dict(zip(("signed_gap_lower", "signed_gap_upper"), limits, strict=True))
 
@@ -77,15 +84,18 @@ NAMES_OF_POSITIVE = {
     "accuracy_upper": "prevalence_upper",
     "mean_confidence": "mean_probability",
 }
-"""What sums of p(positive) say under the names of the top label."""
+"""Names of figures of p(positive) that differ from those of the top label."""
 
 
 def positive_figures(
-    positive: PositiveSums, options: Options, ratio_tolerance: float = metrics.MOST_RATIO
+    positive: PositiveSums, options: ReportOptions, ratio_tolerance: float = metrics.MOST_RATIO
 ) -> PositiveFigures:
-    """The figures of p(positive); bins alone where there are no labels.
+    """Compute the figures of p(positive). Without labels they hold only the bins.
 
-    `ratio_tolerance`: of expected / observed, for the number of positives that are still to come.
+    Args:
+        positive: Sums by p(positive).
+        options: Window, bins and confidence level.
+        ratio_tolerance: Largest acceptable expected / observed. It determines how many more positives are needed.
     """
     sums, level, binning = positive.sums.labelled, options.level, options.binning_of_positive
     everything = options.window.is_everything and not options.one_look
@@ -98,6 +108,7 @@ def positive_figures(
 
 
 def _in_the_large(sums: CalibrationSums, level: float, ratio_tolerance: float) -> Figures:
+    """Compute expected / observed positives with its interval, and how many more positives and labels are needed."""
     found, certain = metrics.calibration_ratio(sums, level=level), metrics.calibration_ratio(sums)
     return {
         "expected": found.expected,
@@ -111,14 +122,19 @@ def _in_the_large(sums: CalibrationSums, level: float, ratio_tolerance: float) -
 
 
 def calibration_p_value(sums: CalibrationSums, bins: int, binning: Binning) -> float:
-    """Compute the p-value of the null that every confidence is the probability of being right."""
+    """Compute the p-value of the null hypothesis that every confidence is the probability of being right."""
     return metrics.calibration_test(sums, bins=bins, binning=binning).p_value
 
 
 def decisions_of(positive: PositiveSums, nominal: float, costs: Costs | None = None) -> Decisions | None:
-    """Work out what alerts by p(positive) come to, with intervals at the `nominal` level; None without labels.
+    """Compute the results of alerts by p(positive) at thresholds, and at the threshold that `costs` imply.
 
-    They are those at thresholds, and at the one that given costs call for.
+    The results are precision, recall and false alarm rate. None without labels.
+
+    Args:
+        positive: Sums by p(positive).
+        nominal: Confidence level of the intervals.
+        costs: Costs of a missed positive and a false alarm.
     """
     sums = positive.sums.labelled
     if not sums.n:
@@ -132,27 +148,28 @@ def decisions_of(positive: PositiveSums, nominal: float, costs: Costs | None = N
 
 
 def _cost_reading(label: str, cost: DecisionCost, nominal: float) -> str:
+    """Describe the cost of the decisions in words."""
     limits = f"{words.level(nominal)} interval {words.span(cost.lower, cost.upper)}"
     sentences = [
-        f"A missed {label} at {cost.costs.miss:g} and a false alarm at {cost.costs.alarm:g} call for an alert above"
-        f" {words.percent(cost.at.threshold)}. There it costs {words.decimal(cost.cost)} a labelled answer ({limits});"
-        f" {words.decimal(cost.never)} without any alert, {words.decimal(cost.always)} with one at every answer."
+        f"If a missed {label} costs {cost.costs.miss:g} and a false alarm {cost.costs.alarm:g}, alert above"
+        f" {words.percent(cost.at.threshold)}. This costs {words.decimal(cost.cost)} per labelled answer ({limits});"
+        f" no alerts cost {words.decimal(cost.never)}, an alert at every answer {words.decimal(cost.always)}."
     ]
     saved = f"{words.level(nominal)} interval {words.span(cost.saving_lower, cost.saving_upper)}"
     if cost.saving_lower > 0:
         sentences.append(
-            f"{words.decimal(cost.saving)} of it ({saved}) comes of miscalibration: a recalibration would save it, or"
-            f" an alert above {words.percent(cost.best_threshold)}, which suits these labels best."
+            f"Miscalibration causes {words.decimal(cost.saving)} of this cost ({saved}). A recalibration would save it,"
+            f" and so would an alert above {words.percent(cost.best_threshold)}, the best threshold for these labels."
         )
     else:
         sentences.append(
-            f"That any of it comes of miscalibration is not shown ({words.decimal(cost.saving)}, {saved})."
+            f"The labels do not show that miscalibration causes any of it ({words.decimal(cost.saving)}, {saved})."
         )
     return " ".join(sentences)
 
 
 def _scores(sums: CalibrationSums, level: float) -> Figures:
-    """NLL and Brier score with their limits; none where only the predicted class's probability is known."""
+    """Compute NLL and Brier score with their limits. Empty if only the predicted class's probability is known."""
     if not sums.has_scores:
         return {}
     nll, brier = (metrics.score_interval(sums, score=score, level=level) for score in ("nll", "brier"))
@@ -168,8 +185,11 @@ def _scores(sums: CalibrationSums, level: float) -> Figures:
 
 
 def scores_of_positive(sums: CalibrationSums, level: float) -> Figures:
-    """As `_scores`, of p(positive): the NLL is that of both classes, and the Brier score half of theirs, in [0, 1]."""
-    scores = _scores(folded(sums), level)
+    """Compute NLL and Brier score of p(positive) with their limits.
+
+    The NLL is the same as that of both classes. The Brier score is half of theirs, in [0, 1].
+    """
+    scores = _scores(sums_of_top(sums), level)
     return scores | {name: scores[name] / 2 for name in ("brier", "brier_lower", "brier_upper") if name in scores}
 
 
@@ -197,7 +217,7 @@ def _rows(table: Bins, level: float) -> list[Bin]:
     return rows
 
 
-def diagram_of(bins: Sequence[Bin], axes: Axes = TOP_LABEL) -> Reliability:
+def diagram_of(bins: Sequence[Bin], axes: Axes = TOP_LABEL) -> ReliabilityDiagram:
     """Lay out the reliability diagram of a report's bins."""
     means = ("mean_confidence", "accuracy", "accuracy_lower", "accuracy_upper")
     columns = [Column(b.lo, b.hi, b.count, *(getattr(b, name) or 0.0 for name in means)) for b in bins if b.count]

@@ -1,4 +1,4 @@
-"""Limits of what labels tell, in plain words, each with its number: their choice, their delay, drift."""
+"""Labelling bias: are labels selected, delayed, or drifted? Each check returns a number and a sentence."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from trueodds.bundle import Reference
 from trueodds.metrics import CELLS, CalibrationSums, ChoiceOfLabels, FullestCell, WeightedEce, cell_of
 from trueodds.metrics.labelling.expected import CENTRE_C
 from trueodds.metrics.significance.drift import LARGE, SIGNIFICANT
-from trueodds.reports.data import LabelledRows, memoised
-from trueodds.reports.options import Options
+from trueodds.reports.data import LabelledRows, memoise
+from trueodds.reports.options import ReportOptions
 from trueodds.reports.schemas import (
     Crowded,
     Drift,
@@ -28,25 +28,32 @@ from trueodds.sums.bins import coarse_counts
 from trueodds.texts import plural
 
 NEWEST = 5_000
-"""Labels that arrived last, of which fast and slow ones are compared."""
+"""Number of labels, the latest ones, on which fast and slow labels are compared."""
 RATIOS = (1.0, 2.0)
 FEWEST = 100
-"""Labels below which fast and slow ones are not compared, and propensities are not weighed by."""
+"""Number of labels below which fast and slow labels are not compared and propensities are not used."""
 UNLABELLED = 0.01
-"""Share of the answers without a label below which nothing is said of what they could be."""
+"""Share of answers without a label below which no sensitivity is computed."""
 
 
 def labelling_of(
     sums: AnswerSums,
-    options: Options,
+    options: ReportOptions,
     rows: LabelledRows | None = None,
     reference: Reference | None = None,
 ) -> Labelling:
-    """All of it; null where there is nothing to say.
+    """Compute all checks of the labels. Parts without a result are null.
 
-    `rows`: those labels of the window that arrived last. Nobody can say which answers the `last` labels of a window
-    stand for, so coverage and comparisons with all answers are left out there. `reference`: of the validation rows'
-    confidences. 6 to 15 ms the first time; memoised by the content of the sums and rows.
+    It takes 6 to 15 ms the first time. Results are cached by the content of the sums and rows.
+
+    A window of the `last` labels has no known set of answers that these labels stand for. So coverage and comparisons
+    with all answers are left out there.
+
+    Args:
+        sums: Sums of the answers and their labels.
+        options: Window, bins and confidence level.
+        rows: The labels of the window that arrived last, row by row.
+        reference: The confidences of the validation rows.
     """
     window, labelling = options.window, Labelling()
     if window.last is None:
@@ -61,23 +68,24 @@ def labelling_of(
     return labelling
 
 
-@memoised(128)
+@memoise(128)
 def choice_of(sums: AnswerSums) -> ChoiceOfLabels | None:
-    """Whether the labelled answers are as confident as all answers; None where all or none have labels."""
+    """Test whether the labelled answers are as confident as all answers. None if all or none have labels."""
     if not 0 < sums.labelled.n < sums.answers:
         return None
     return metrics.choice_of_labels(sums.labelled, sums.answers_C)
 
 
-@memoised(128)
+@memoise(128)
 def _against_all(sums: AnswerSums, bins: int, level: float, cells: int) -> Labelling:
+    """Compute the checks that compare the labelled answers with all answers."""
     answers, labels = sums.answers, sums.labelled.n
     if not answers:
         return Labelling()
     labelling = Labelling(coverage=labels / answers, coverage_reading=_coverage(labels, answers))
     if labels < answers:
-        labelling.expected_accuracy = _expected(sums, level)
-    if choice := choice_of(sums):  # otherwise there is nothing to weigh
+        labelling.expected_accuracy = _expected_accuracy(sums, level)
+    if choice := choice_of(sums):  # without a choice there is nothing to weight
         labelling.choice = Finding(
             warning=choice.warning,
             p_value=choice.p_value,
@@ -103,7 +111,7 @@ def _against_all(sums: AnswerSums, bins: int, level: float, cells: int) -> Label
 
 
 def _fullest(sums: AnswerSums, cells: int) -> FullestCell:
-    """With the limits of the one of `cells` in which it lies."""
+    """Find the cell of confidence with the most answers, and return it with the limits that it has among `cells`."""
     fullest = metrics.fullest_cell(sums.labelled, sums.answers_C)
     if cells == CELLS:
         return fullest
@@ -117,10 +125,11 @@ def _sensitivity(sums: AnswerSums, ratio: float, bins: int) -> Sensitivity:
 
 
 def _coverage(labels: int, answers: int) -> str:
+    """Describe the share of answers with a label."""
     if not labels:
         return f"{plural(answers, 'answer')}, none with a label."
     if labels == answers:
-        return f"{plural(answers, 'answer')}, all with labels: nothing is left to guess."
+        return f"{plural(answers, 'answer')}, all with labels."
     share = labels / answers
     return (
         f"{labelled(labels, answers)} ({share:.2g}, 1 in {answers / labels:,.0f})."
@@ -129,7 +138,8 @@ def _coverage(labels: int, answers: int) -> str:
     )
 
 
-def _expected(sums: AnswerSums, level: float) -> ExpectedAccuracy:
+def _expected_accuracy(sums: AnswerSums, level: float) -> ExpectedAccuracy:
+    """Estimate the accuracy of the answers without a label by their confidences."""
     expected = metrics.expected_accuracy(sums.labelled, sums.answers_C, level=level)
     of = plural(expected.answers, "answer") + (" without a label" if sums.labelled.n else "")
     share, limits = f"{expected.accuracy:.1%} of {of}", f"{expected.lower:.1%} to {expected.upper:.1%}"
@@ -137,35 +147,36 @@ def _expected(sums: AnswerSums, level: float) -> ExpectedAccuracy:
         **asdict(expected),
         reading=(
             f"If their confidences hold, {share} {'is' if expected.answers == 1 else 'are'} right ({100 * level:.6g}%"
-            f" interval {limits}): as long as the model is calibrated on them and what the inputs mean has not changed,"
-            f" which no label has confirmed.{_as_labelled(sums, expected.accuracy)}"
+            f" interval {limits}). This assumes that the model is calibrated on them and that the meaning of the inputs"
+            f" has not changed. No label has confirmed it.{_gap_of_labelled(sums, expected.accuracy)}"
         ),
     )
 
 
-def _as_labelled(sums: AnswerSums, expected: float) -> str:
-    """What labels say of the condition: the gap of those that have one."""
+def _gap_of_labelled(sums: AnswerSums, expected: float) -> str:
+    """Describe the gap of the answers that have a label."""
     if not sums.labelled.n:
         return ""
     gap = metrics.signed_gap(sums.labelled)
     return (
-        f" Those with a label are right {abs(100 * gap):.1f} points {'less' if gap < 0 else 'more'} often than they"
-        f" say; if the others are as well, {min(max(expected + gap, 0.0), 1.0):.1%} of them are."
+        f" Answers with a label are right {abs(100 * gap):.1f} points {'less' if gap < 0 else 'more'} often than they"
+        f" say. If the same holds for the others, {min(max(expected + gap, 0.0), 1.0):.1%} of them are right."
     )
 
 
-@memoised(128)
+@memoise(128)
 def _drift(sums: AnswerSums, rows: int, counts: tuple[int, ...], validation_mean: float) -> Drift:
+    """Compare the confidences of the answers with those of the validation rows."""
     drift = metrics.confidence_drift(coarse_counts(sums.answers_C), counts)
     mean, chance = float(sums.answers_C @ CENTRE_C) / sums.answers, p_value(drift.p_value)
     both, of_rows = f"{mean:.1%} on average, {validation_mean:.1%} there", f"the {rows:,} validation rows"
     moved = (
-        f"Confidences are not those of {of_rows}: {both}, and {drift.distance:.1%} of the answers have moved across"
-        f" some confidence ({chance}). What was measured on the validation rows may no longer hold."
+        f"Confidences differ from those on {of_rows}: {both}; the share of answers above some confidence has changed by"
+        f" {drift.distance:.1%} ({chance}). Numbers measured on the validation rows may no longer hold."
     )
     same = (
-        f"Confidences are much as on {of_rows}: {both}; at most {drift.distance:.1%} of the answers have moved across"
-        f" any confidence ({chance}; a warning needs p < {SIGNIFICANT:g} and {LARGE:.0%})."
+        f"Confidences are similar to those on {of_rows}: {both}; the share of answers above any confidence has changed"
+        f" by at most {drift.distance:.1%} ({chance}; a warning needs p < {SIGNIFICANT:g} and {LARGE:.0%})."
     )
     return Drift(
         distance=drift.distance,
@@ -178,19 +189,19 @@ def _drift(sums: AnswerSums, rows: int, counts: tuple[int, ...], validation_mean
     )
 
 
-@memoised(128)
+@memoise(128)
 def _delay(rows: LabelledRows) -> Finding | None:
-    """The faster half of the newest 5,000 against the slower one, by the labels as they are now."""
+    """Compare the faster half of the latest 5,000 labels with the slower half, with each label as it is now."""
     confidence_L, correct_L, delay_L = (part[-NEWEST:] for part in (rows.confidence_L, rows.correct_L, rows.delay_ms_L))
     if len(delay_L) < FEWEST:
         return None
     fast_L = delay_L <= np.median(delay_L)
-    if fast_L.all():  # all came equally late
+    if fast_L.all():  # all labels have the same delay
         return None
     halves = (CalibrationSums.from_top(confidence_L[half], correct_L[half]) for half in (fast_L, ~fast_L))
     try:
         delay = metrics.label_delay(*halves)
-    except ValueError:  # no confidence of which there are fast and slow ones
+    except ValueError:  # no confidence has both fast and slow labels
         return None
     reading = (
         f"{delay.reading} At equal confidence, answers whose label came within"
@@ -202,6 +213,7 @@ def _delay(rows: LabelledRows) -> Finding | None:
 
 
 def _duration(ms: float) -> str:
+    """Describe milliseconds in the largest fitting unit."""
     for unit, size in (("days", 86_400_000), ("hours", 3_600_000), ("minutes", 60_000), ("s", 1000)):
         if ms >= 2 * size:
             return f"{ms / size:.0f} {unit}"
@@ -209,30 +221,37 @@ def _duration(ms: float) -> str:
 
 
 def _answers_of(rows: LabelledRows, sums: AnswerSums) -> tuple[int, ...] | None:
-    """The answers per cell that the rows stand for: if they are all labels, each with a propensity."""
+    """Return the answers per cell that the rows stand for.
+
+    None unless the rows are all labels, each with a propensity.
+    """
     complete = np.array_equal(np.bincount(cell_of(rows.confidence_L), minlength=CELLS), sums.labelled.cells[0])
     return tuple(sums.answers_C.tolist()) if complete and np.isfinite(rows.propensity_L).all() else None
 
 
-@memoised(128)
+@memoise(128)
 def _by_propensity(
     rows: LabelledRows, bins: int, level: float, answers: tuple[int, ...] | None
 ) -> WeightedFigures | None:
-    """Sums hold no propensities, so this is of the labels that arrived last: 5,000, or as many as `last` asks for."""
+    """Estimate the figures of all answers with the propensities of the rows.
+
+    Sums hold no propensities. So this uses the rows: the latest 5,000 labels, or as many as the window's `last`.
+    """
     known_L = np.isfinite(rows.propensity_L)
     if np.count_nonzero(known_L) < FEWEST:
         return None
     parts = rows.confidence_L[known_L], rows.correct_L[known_L], rows.propensity_L[known_L]
     estimate = metrics.inverse_probability_ece(*parts, answers, bins=bins, level=level)
-    of = f"From the {int(known_L.sum()):,} of the last {len(rows):,} labels whose answers came with a propensity."
+    of = f"From the {int(known_L.sum()):,} of the last {len(rows):,} labels whose answers have a propensity."
     return _figures("propensity", estimate, of)
 
 
 def _figures(how: str, estimate: WeightedEce, of: str = "") -> WeightedFigures:
+    """Collect the figures of a weighted estimate."""
     interval = estimate.interval
     conditions = {
-        "strata": "Right for all answers if being labelled depends on the confidence only.",
-        "propensity": "Right for all answers if the propensities given are.",
+        "strata": "Valid for all answers if getting a label depends only on the confidence.",
+        "propensity": "Valid for all answers if the given propensities are correct.",
     }
     return WeightedFigures.model_validate(
         {

@@ -1,4 +1,4 @@
-"""Which answers a report is about, and how finely it is computed."""
+"""ReportOptions of a report: the answers that it covers, its bins and its confidence level."""
 
 from __future__ import annotations
 
@@ -9,22 +9,25 @@ from trueodds.reports.schemas import Window
 from trueodds.sums.bins import CELLS, Binning
 
 TOLERANCE = 0.02
-"""A calibration error that is small enough, where no alarm names its own."""
+"""Largest acceptable calibration error (ECE) if no alarm names its own."""
 
 
 @dataclass(frozen=True)
-class Options:
-    """The window of a report, its bins, and the level of its intervals."""
+class ReportOptions:
+    """Window of a report, its bins, and the confidence level of its intervals."""
 
     window: Window = field(default_factory=Window)
     bins: int = 15
     binning: Binning = "width"
     level: float = 0.95
     cells: int = CELLS
-    """Cells of confidence on which the answers are counted: a divisor of 3,000."""
+    """Number of cells of confidence on which the answers are counted: a divisor of 3,000."""
     costs: Costs | None = None
-    """Of a missed positive and a false alarm, of a model with a positive class."""
+    """Costs of a missed positive and of a false alarm, for a model with a positive class."""
     one_look: bool = False
-    """The answers are those of a table, all there at once. Otherwise they come in, and people look again and again."""
+    """True for a table, whose answers are all there at once.
+
+    False if answers keep coming in and are looked at repeatedly.
+    """
     binning_of_positive: Binning = "mass"
-    """Bins of p(positive). Of rare positives nearly all answers would lie in the first bin of equal width."""
+    """Bins of p(positive). With rare positives, nearly all answers would be in the first bin of equal width."""

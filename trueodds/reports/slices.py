@@ -1,4 +1,4 @@
-"""Versions, classes and tags beside each other, and the trend over time."""
+"""Tables by version, class and tag, and the trend over time."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import numpy as np
 
 from trueodds import metrics
 from trueodds.metrics.labelling.expected import CENTRE_C, calibrated_range, misses_p_value, visible_gaps
-from trueodds.reports.data import memoised
-from trueodds.reports.options import TOLERANCE, Options
+from trueodds.reports.data import memoise
+from trueodds.reports.options import TOLERANCE, ReportOptions
 from trueodds.reports.schemas import NO_TAG, ROUNDING, Confirmation, Slice, Trend, TrendPoint, Unit
 from trueodds.reports.words import level as percent_of
 from trueodds.reports.words import p_value as chance_of
@@ -22,36 +22,42 @@ from trueodds.sums.sums import CalibrationSums
 from trueodds.texts import plural
 
 FALSE_DISCOVERY_RATE = 0.05
+"""Largest expected share of calibrated rows among those marked as more than chance."""
 CONDITION = (
-    "Of answers without one it holds as long as the model stays calibrated and what the inputs mean stays the same (no"
-    " concept drift)."
+    "For answers without a label this holds as long as the model stays calibrated and the meaning of the inputs stays"
+    " the same (no concept drift)."
 )
+"""Condition under which expectations hold for answers without a label."""
 
 
-def slices_of(sums_by_name: Mapping[str, AnswerSums], options: Options) -> list[Slice]:
-    """One row of a table for each name, in their order.
+def slices_of(sums_by_name: Mapping[str, AnswerSums], options: ReportOptions) -> list[Slice]:
+    """Return one table row for each name, in their order.
 
-    Of those with labels, `more_than_chance` are the ones that Benjamini and Hochberg (1995) choose by their p-values so
-    that, of those chosen, 5% at most are calibrated in the mean over many tables; where all of a table are calibrated,
-    any is chosen in 5% of such tables at most. Holds for rows that are independent given their confidences.
+    `more_than_chance` marks rows by the procedure of Benjamini and Hochberg (1995) on the rows' p-values. On average
+    over many tables, at most 5% of the marked rows are calibrated. If all rows of a table are calibrated, any row is
+    marked in at most 5% of such tables. This assumes that the rows are independent given their confidences.
     """
     return _table(sums_by_name.items(), options)
 
 
-def tags_of(sums_by_tag: Mapping[str, AnswerSums], options: Options) -> list[Slice]:
-    """One row for each tag, the most frequent first; the tag "" is that of answers that have none."""
+def tags_of(sums_by_tag: Mapping[str, AnswerSums], options: ReportOptions) -> list[Slice]:
+    """Return one table row for each tag, the most frequent first. The tag "" stands for answers without a tag."""
     rows = _table(((name or NO_TAG, sums) for name, sums in sums_by_tag.items()), options)
     return sorted(rows, key=lambda row: (-row.answers, row.name))
 
 
 def trend_of(
-    unit: Unit, periods: Iterable[tuple[int, AnswerSums]], options: Options, tolerance: float = TOLERANCE
+    unit: Unit, periods: Iterable[tuple[int, AnswerSums]], options: ReportOptions, tolerance: float = TOLERANCE
 ) -> Trend:
-    """One point for each period, which begins at a time in Unix milliseconds.
+    """Return a trend with one point for each period.
 
-    `tolerance`: labels confirm what was expected where the gap's interval lies within it.
+    A point takes 4 ms if its sums have changed since it was last computed. The others are cached.
 
-    4 ms for each point whose sums have changed since it was last computed; the others are memoised.
+    Args:
+        unit: Length of a period.
+        periods: Start of each period in Unix milliseconds, with its sums.
+        options: Bins and confidence level.
+        tolerance: Labels confirm the expected accuracy if the gap's interval is within this tolerance.
     """
     points, labelled = [], np.zeros_like(CalibrationSums.zero().cells)
     for start_ms, sums in periods:
@@ -66,9 +72,9 @@ def trend_of(
 def _confirmation(
     unit: Unit, points: list[TrendPoint], labels: CalibrationSums, level: float, tolerance: float
 ) -> Confirmation | None:
-    """Of each period, and of all labels: many small periods may each agree where all together do not.
+    """Test each period, and all labels together. Small periods may each agree while all labels together do not.
 
-    Each of the two tests takes half of 1 - level.
+    Each of the two tests uses half of 1 - level.
     """
     known = [p for p in points if p.labelled]
     if not known:
@@ -83,22 +89,22 @@ def _confirmation(
     less, more = visible_gaps(lower, upper, expected, n)
     outside = f"; {len(known) - within:,} outside, {chance_of(p_value)}" if within < len(known) else ""
     reading = (
-        f"In {within:,} of {plural(len(known), unit)} with labels, as many answers were right as confidences promised"
+        f"In {within:,} of {plural(len(known), unit)} with labels, the accuracy was as the confidences promised"
         f" ({percent_of(level)} range{outside}). Together, {expected:.1%} of {plural(n, 'label')} were expected"
         f" to be right ({percent_of(each)} range {lower:.1%} to {upper:.1%}), and {accuracy:.1%} are. "
     )
     if contradicted:
-        reading += "Labels contradict what was expected: do not rely on what is expected of answers without one."
+        reading += "Labels contradict the expected accuracy: do not rely on it for answers without a label."
     elif confirmed:
         reading += (
-            f"Labels confirm what was expected: the gap is within {100 * tolerance:g} points, {signed(least, '')} to"
-            f" {signed(most)} at {percent_of(level)}. {CONDITION}"
+            f"Labels confirm the expected accuracy: the gap is within {100 * tolerance:g} points, {signed(least, '')}"
+            f" to {signed(most)} at {percent_of(level)}. {CONDITION}"
         )
     else:
-        reading += f"So far labels do not contradict what was expected. {_visible(less, more)} {CONDITION}"
+        reading += f"So far labels do not contradict the expected accuracy. {_visible(less, more)} {CONDITION}"
     reading += (
-        f" This is one look: of looks at calibrated answers, {percent_of(1 - level)} contradict at most, and who looks"
-        " again and again will meet one."
+        f" This is one look: at most {percent_of(1 - level)} of looks at calibrated answers contradict, so with many"
+        " looks one of them will."
     )
     return Confirmation(
         periods=len(known),
@@ -120,25 +126,32 @@ def _confirmation(
 
 
 def _visible(less: float | None, more: float | None) -> str:
-    """Name the gaps that so many labels would have shown."""
+    """Describe the gaps that this number of labels would have shown."""
     gaps = ((less, "less"), (more, "more"))
     shown = [f"{100 * gap:.1f} points {way} often" for gap, way in gaps if gap is not None]
     if not shown:
-        return "So few would have shown no gap at all."
-    return f"With a chance of 80% they would have shown it if answers were right {' or '.join(shown)}, not if by less."
+        return "So few labels could not have shown any gap."
+    words = " or ".join(shown)
+    return (
+        f"With a chance of 80% they would have shown it if answers were right {words}; smaller gaps could stay unseen."
+    )
 
 
 def _range(count_C: Array, confidence_C: Array, level: float) -> tuple[float, float]:
-    """`calibrated_range` from sums of confidence, on 60 cells: 0.4 ms at most, on 3,000 ten times as long.
+    """Compute `calibrated_range` from sums of confidence on 60 cells.
 
-    Answers that count at their mean vary a little more than they do (Hoeffding 1956), so it is not too narrow.
+    It takes at most 0.4 ms; 3,000 cells take ten times as long.
+
+    Each answer counts with the mean confidence of its cell. This makes the variance slightly larger than the true one
+    (Hoeffding 1956), so the range is not too narrow.
     """
     count_G, total_G = (part_C.reshape(COARSE_CELLS, -1).sum(axis=1) for part_C in (count_C, confidence_C))
     mean_G = np.divide(total_G, count_G, out=np.zeros(COARSE_CELLS), where=count_G > 0)
     return calibrated_range(count_G, mean_G, level)
 
 
-def _table(named: Iterable[tuple[str, AnswerSums]], options: Options) -> list[Slice]:
+def _table(named: Iterable[tuple[str, AnswerSums]], options: ReportOptions) -> list[Slice]:
+    """Build the rows of a table and mark those that are off by more than chance."""
     rows = [_slice(name, sums, options) for name, sums in named]
     tested = [row for row in rows if row.p_value is not None]
     chosen = benjamini_hochberg([row.p_value for row in tested if row.p_value is not None], FALSE_DISCOVERY_RATE)
@@ -148,10 +161,11 @@ def _table(named: Iterable[tuple[str, AnswerSums]], options: Options) -> list[Sl
 
 
 def benjamini_hochberg(p_values: Sequence[float], rate: float) -> list[bool]:
-    """Whether each of m hypotheses is rejected: all with p <= p_(k), k the largest with p_(k) <= k rate / m.
+    """Return whether each of m hypotheses is rejected, by the procedure of Benjamini and Hochberg (1995).
 
-    Benjamini and Hochberg (1995): of those rejected, at most `rate` are true in the mean. scipy.stats has its adjusted
-    p-values, and takes longer to import than all of this library.
+    It rejects those with p <= p_(k), for the largest k with p_(k) <= k rate / m. On average at most `rate` of the
+    rejected hypotheses are true. scipy.stats offers adjusted p-values, but importing it takes longer than importing
+    this library.
     """
     sorted_M = np.sort(p_values)
     passing = sorted_M <= rate * np.arange(1, len(sorted_M) + 1) / max(len(sorted_M), 1)
@@ -159,7 +173,8 @@ def benjamini_hochberg(p_values: Sequence[float], rate: float) -> list[bool]:
     return [p_value <= limit for p_value in p_values]
 
 
-def _slice(name: str, sums: AnswerSums, options: Options) -> Slice:
+def _slice(name: str, sums: AnswerSums, options: ReportOptions) -> Slice:
+    """Build a row of a table."""
     return Slice.model_validate({"name": name, **_counts(sums), **_slice_figures(sums, options)})
 
 
@@ -167,7 +182,7 @@ def _counts(sums: AnswerSums) -> dict[str, int]:
     return {"answers": sums.answers, "labelled": sums.labelled.n}
 
 
-def _slice_figures(sums: AnswerSums, options: Options) -> dict[str, float]:
+def _slice_figures(sums: AnswerSums, options: ReportOptions) -> dict[str, float]:
     labelled, n = sums.labelled, sums.labelled.n
     if not n:
         return {}
@@ -181,9 +196,9 @@ def _slice_figures(sums: AnswerSums, options: Options) -> dict[str, float]:
     }
 
 
-@memoised(1024)
+@memoise(1024)
 def _test_figures(labelled: CalibrationSums, bins: int, binning: Binning) -> dict[str, float]:
-    """Of labels whatever the level: 2 ms, which is most of the time that a row takes."""
+    """Compute the figures that do not depend on the confidence level. They take 2 ms, most of the time of a row."""
     test = metrics.ece_test(labelled, bins=bins, binning=binning)
     return {
         "signed_gap": metrics.signed_gap(labelled),
@@ -193,8 +208,9 @@ def _test_figures(labelled: CalibrationSums, bins: int, binning: Binning) -> dic
     }
 
 
-@memoised(2048)
+@memoise(2048)
 def _point_figures(sums: AnswerSums, bins: int, binning: Binning, level: float) -> dict[str, float]:
+    """Compute the figures of one period."""
     labelled, answers_C = sums.labelled, sums.answers_C.astype(np.float64)
     if not answers_C.any():
         return {}

@@ -1,4 +1,4 @@
-"""Times of a report: UTC, the periods of a trend, and the scale of time in its charts."""
+"""Times of a report: UTC, the periods of a trend, and the time axis of its charts."""
 
 from __future__ import annotations
 
@@ -15,25 +15,26 @@ STEPS = {
     "day": (1, 2, 7, 14, 28, 91, 182),
     "month": (1, 2, 3, 6, 12, 24),
 }
+"""Steps between ticks, in units of the period."""
 WIDTHS = {"minute": timedelta(minutes=1), "hour": timedelta(hours=1), "day": timedelta(days=1)}
 MOST_TICKS = 5
 
 
 def after(start: datetime, unit: Unit) -> datetime:
-    """The beginning of the next minute, hour, day or month."""
+    """Return the start of the next minute, hour, day or month."""
     if unit == "month":
         return (start.replace(day=1) + timedelta(days=32)).replace(day=1)
     return start + WIDTHS[unit]
 
 
 def utc(time: datetime) -> datetime:
-    """Times without a zone are UTC."""
+    """Convert a time to UTC. A time without a zone is in UTC."""
     return time.replace(tzinfo=UTC) if time.tzinfo is None else time.astimezone(UTC)
 
 
 @dataclass(frozen=True)
 class TimeScale:
-    """x of a time between `begin` and `end`."""
+    """Scale that returns the x of a time between `begin` and `end`."""
 
     begin: datetime
     end: datetime
@@ -43,11 +44,11 @@ class TimeScale:
         return LEFT + WIDTH * ((utc(time) - self.begin) / (self.end - self.begin))
 
     def middle(self, start: datetime) -> float:
-        """x of the middle of the period that begins then."""
+        """Return the x of the middle of the period that begins at `start`."""
         return (self(start) + self(after(utc(start), self.unit))) / 2
 
     def ticks(self) -> list[Tick]:
-        """At most five, at round minutes, hours, days or months."""
+        """Return at most five ticks, at round minutes, hours, days or months."""
         marks: list[datetime] = []
         for step in STEPS[self.unit]:
             marks = _marks(self.begin, self.end, self.unit, step)
@@ -58,7 +59,7 @@ class TimeScale:
 
 
 def _marks(begin: datetime, end: datetime, unit: Unit, step: int) -> list[datetime]:
-    """Multiples of `step` units counted from 1970 (months: from a January), from begin up to before end."""
+    """Return the multiples of `step` units from `begin` to before `end`, counted from 1970 (months: from a January)."""
     if unit == "month":
         first = begin.year * 12 + begin.month - 1
         first += -first % step

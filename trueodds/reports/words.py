@@ -1,4 +1,4 @@
-"""Numbers, shares and times as a report words them."""
+"""Formats of numbers, shares and times in a report."""
 
 from __future__ import annotations
 
@@ -13,27 +13,39 @@ from trueodds.texts import plural
 MINUS, DASH = "−", "–"
 RAISED = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
 SURE_TO_SAY = 1e-4
-"""p-values below are worded as a bound."""
+"""p-value below which only a bound is printed."""
 
 
 def level(value: float) -> str:
-    """.95 -> 95%, .999 -> 99.9%"""
+    """Format a confidence level.
+
+    >>> level(0.95), level(0.999)
+    ('95%', '99.9%')
+    """
     return f"{100 * value:.6g}%"
 
 
 def percent(value: float | None, digits: int = 1) -> str:
-    """.834 -> 83.4%"""
+    """Format a share in percent, or a dash.
+
+    >>> percent(0.834)
+    '83.4%'
+    """
     return DASH if value is None else f"{100 * value:.{digits}f}%"
 
 
 def decimal(value: Any, digits: int = 3) -> str:
-    """A number with three decimals; anything that is not one as a dash."""
+    """Format a number with three decimals; a dash if it is not a number."""
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     return f"{value:.{digits}f}".replace("-", MINUS) if is_number else DASH
 
 
 def signed(value: float | None, unit: str = " points", digits: int = 1) -> str:
-    """-.07 -> −7.0 points, with a true minus sign; what rounds to 0 has none."""
+    """Format a share in points with its sign, a true minus sign. A value that rounds to 0 has no sign.
+
+    >>> signed(-0.07)
+    '−7.0 points'
+    """
     if value is None:
         return DASH
     text = f"{abs(100 * value):.{digits}f}"
@@ -42,7 +54,11 @@ def signed(value: float | None, unit: str = " points", digits: int = 1) -> str:
 
 
 def span(lower: float | None, upper: float | None, how: str = "decimal", digits: int | None = None) -> str:
-    """(.02, .05) -> 0.020 – 0.050; how: decimal (3 digits unless told), percent or signed (1)."""
+    """Format an interval. `how` is "decimal" (3 digits by default), "percent" or "signed" (1 digit).
+
+    >>> span(0.02, 0.05)
+    '0.020 – 0.050'
+    """
     if lower is None or upper is None:
         return DASH
     digits = digits or (3 if how == "decimal" else 1)
@@ -53,14 +69,14 @@ def span(lower: float | None, upper: float | None, how: str = "decimal", digits:
 
 
 def unseen(nats: float | None) -> str:
-    """Say what NLL's limits leave out: 9.21 -> one wrong answer at the surest confidence, unseen so far, ..."""
+    """Describe what the limits of the NLL leave out: the cost of one wrong answer at the highest confidence."""
     if nats is None:
         return ""
-    return f"not allowed for: one wrong answer at the surest confidence, unseen so far, would cost {nats:.1f} nats"
+    return f"not included: a wrong answer at the highest confidence, not seen so far, would cost {nats:.1f} nats"
 
 
 def digits_of(edges: Iterable[float]) -> int:
-    """Digits of percents that tell the ends of ranges apart: 1 as a rule, 4 at most where ranges are narrow."""
+    """Return the number of digits at which the ends of ranges in percent differ: usually 1, at most 4."""
     different = sorted(set(edges))
     for digits in range(1, 4):
         if len({f"{100 * edge:.{digits}f}" for edge in different}) == len(different):
@@ -69,20 +85,24 @@ def digits_of(edges: Iterable[float]) -> int:
 
 
 def digits_of_rare(*shares: float | None) -> int:
-    """Digits of percents that show two figures of the smallest share above 0: 1 as a rule, 4 at most. .0056 -> 2"""
+    """Return the digits that show two figures of the smallest share above 0 in percent: usually 1, at most 4.
+
+    >>> digits_of_rare(0.0056, 0.3)
+    2
+    """
     smallest = min((share for share in shares if share), default=1.0)
     return min(max(-math.floor(math.log10(smallest)) - 1, 1), 4)
 
 
 def whole_percent(share: float) -> str:
-    """Write a share in whole percents, but never a rounded 100% or 0% for what is not."""
+    """Format a share in whole percent, but never 100% or 0% for a share that is not exactly that."""
     digits = 1 if 0 < share < 0.01 or 0.99 < share < 1 else 0
     text = f"{100 * share:.{digits}f}%"
     return {"100.0%": "over 99.9%", "0.0%": "under 0.1%"}.get(text, text)
 
 
 def told_apart(*shares: float) -> list[str]:
-    """Write different shares in percent, with as few digits as tell them apart, and never a rounded 0% or 100%."""
+    """Format shares in percent with as few digits as keep them different, and never with a rounded 0% or 100%."""
     for digits in range(4):
         texts = [f"{100 * share:.{digits}f}%" for share in shares]
         ends = {f"{end:.{digits}f}%": end / 100 for end in (0, 100)}
@@ -92,12 +112,20 @@ def told_apart(*shares: float) -> list[str]:
 
 
 def labelled(count: int, answers: int) -> str:
-    """3 of 10 answers have labels; 1 of 10 answers has a label"""
+    """Describe how many answers have a label.
+
+    >>> labelled(3, 10), labelled(1, 10)
+    ('3 of 10 answers have labels', '1 of 10 answers has a label')
+    """
     return f"{count:,} of {plural(answers, 'answer')} {'has a label' if count == 1 else 'have labels'}"
 
 
 def shares(*values: float) -> list[str]:
-    """Write shares in percent with two figures, more where they would read the same: .02, .0056 -> 2.0%, 0.56%"""
+    """Format shares in percent with two figures, or more if they would look equal.
+
+    >>> shares(0.02, 0.0056)
+    ['2.0%', '0.56%']
+    """
     texts = []
     for value in values:
         digits = 0 if value >= 0.1 or not value else min(max(-math.floor(math.log10(value)) - 1, 0), 4)
@@ -107,17 +135,29 @@ def shares(*values: float) -> list[str]:
 
 
 def count(value: int) -> str:
-    """12345 -> 12,345"""
+    """Format a count.
+
+    >>> count(12345)
+    '12,345'
+    """
     return f"{value:,}"
 
 
 def p_value(value: float) -> str:
-    """.03 -> p = 0.03; 1e-9 -> p < 0.0001"""
+    """Format a p-value.
+
+    >>> p_value(0.03), p_value(1e-9)
+    ('p = 0.03', 'p < 0.0001')
+    """
     return f"p = {value:.2g}" if value >= SURE_TO_SAY else f"p < {SURE_TO_SAY:g}"
 
 
 def chance(log_e: float) -> str:
-    """The chance that a sound model shows evidence of e^log_e or more, by Markov's inequality: 3 -> 1 in 20"""
+    """Return the largest probability that a sound model shows evidence of e^log_e or more, by Markov's inequality.
+
+    >>> chance(3)
+    '1 in 20'
+    """
     if log_e <= 0:
         return "none"
     if log_e > math.log(1e9):
@@ -128,12 +168,16 @@ def chance(log_e: float) -> str:
 
 
 def moment(time: datetime) -> str:
-    """3 Mar 2026, 14:05"""
+    """Format a time.
+
+    >>> moment(datetime(2026, 3, 3, 14, 5))
+    '3 Mar 2026, 14:05'
+    """
     return f"{time.day} {time:%b %Y, %H:%M}"
 
 
 def period(start: datetime, unit: Unit) -> str:
-    """The minute, hour, day or month that begins then."""
+    """Format the minute, hour, day or month that begins at `start`."""
     if unit == "month":
         return f"{start:%b %Y}"
     return f"{start.day} {start:%b %Y}" if unit == "day" else f"{start.day} {start:%b, %H:%M}"

@@ -1,1 +1,1 @@
-"""Calibration sums per cell of confidence, and the rows they are made of: all that a metric may read."""
+"""Calibration sums per cell of confidence, from which all metrics are computed."""

@@ -1,4 +1,4 @@
-"""All answers of a model beside those of them that have labels."""
+"""Counts of all answers of a model, with the calibration sums of the labelled ones."""
 
 from __future__ import annotations
 
@@ -14,10 +14,11 @@ from trueodds.sums.sums import CalibrationSums
 
 @dataclass(frozen=True, eq=False)
 class AnswerSums:
-    """The number of answers per confidence cell and, for the labelled ones, their calibration sums.
+    """Number of answers per confidence cell, and the calibration sums of the labelled ones.
 
-    Sums by class or by tag may be kept on fewer cells. Of 60, each lies here in the one of its 50 cells that holds its
-    mean confidence, so binnings of a divisor of 60 (10, 12, 15, 20, 30, 60) are exact and all metrics apply.
+    Sums by class or by tag may be stored on fewer cells. With 60 cells, the content of each is assigned to the one of
+    its 50 small cells that contains its mean confidence. Then binnings of a divisor of 60 (10, 12, 15, 20, 30, 60) are
+    exact, and all metrics apply.
     """
 
     answers_C: npt.NDArray[np.int64]
@@ -25,7 +26,7 @@ class AnswerSums:
 
     @classmethod
     def zero(cls) -> Self:
-        """No answers."""
+        """Return sums without answers."""
         return cls(np.zeros(CELLS, np.int64), CalibrationSums.zero())
 
     @property

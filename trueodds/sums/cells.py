@@ -1,4 +1,4 @@
-"""The table of cells that calibration sums are: adding rows up, and whether rows can have given it."""
+"""The table of cells in calibration sums: adding rows, and the check that rows can produce it."""
 
 from __future__ import annotations
 
@@ -9,17 +9,20 @@ from trueodds.sums.bins import CELLS, EDGES, bin_of
 from trueodds.sums.inputs import Array
 
 COLUMNS = ("count", "confidence", "correct", "nll", "nll_squared", "brier", "brier_squared")
-"""The rows of the table, one column of which is a cell."""
+"""Rows of the table; each column of the table is a cell."""
 SLACK = 1e-5
-"""How far, per row, a mean may lie outside its cell: rounding of sums that others were taken out of (measured: 2e-6
-after taking 10^7 rows but one out of 10^7)."""
+"""Distance, per row, by which a mean may lie outside its cell.
+
+It allows for rounding in sums from which others were subtracted (measured: 2e-6 after subtracting all but one of 10^7
+rows).
+"""
 
 
-class Tally:
+class SumsTally:
     """Sums under construction, block by block. `np.add.at` is 1.5 times as fast as `np.bincount`."""
 
     def __init__(self) -> None:
-        self.outcome = np.zeros(2 * CELLS, dtype=np.int64)  # wrong and right rows of a cell, side by side
+        self.outcome = np.zeros(2 * CELLS, dtype=np.int64)  # wrong and right rows of each cell, alternating
         self.sums = np.zeros((len(COLUMNS), CELLS))
         self.missing: set[int] = set()
 
@@ -41,17 +44,17 @@ class Tally:
         return self.sums
 
 
-def cleared(cells: Array) -> Array:
-    """The cells themselves, those without rows made exactly zero."""
+def clear_empty_cells(cells: Array) -> Array:
+    """Set cells without rows to exactly zero, in place, and return the cells."""
     cells[:, cells[0] == 0] = 0.0
     return cells
 
 
-def checked(cells: Array) -> Array:
-    """Cells that rows can have given; those without rows exactly zero.
+def check_cells(cells: Array) -> Array:
+    """Check that rows can produce the cells, and set those without rows to exactly zero.
 
     Raises:
-        ValueError: naming the first cell that is impossible and what it holds.
+        ValueError: A cell is impossible. The message names the first one and its content.
     """
     count, confidence, correct = cells[:3]
     slack = SLACK * np.maximum(count, 1.0)
@@ -63,7 +66,7 @@ def checked(cells: Array) -> Array:
         k = int(possible.argmin())
         held = ", ".join(f"{name} {value:g}" for name, value in zip(COLUMNS, cells[:, k], strict=True))
         raise ValueError(
-            f"cell {k} holds {held}, which no rows give: 0 <= correct <= count, and a mean confidence"
+            f"cell {k} holds {held}, which no rows can give: 0 <= correct <= count, and a mean confidence"
             f" in ({k}/{CELLS}, {k + 1}/{CELLS}]"
         )
-    return cleared(cells)
+    return clear_empty_cells(cells)

@@ -1,7 +1,7 @@
-"""Sums of p(positive) with finer cells near 0: the 3,000 equal ones are too wide where positives are rare.
+"""Sums of p(positive) with finer cells near 0, because the 3,000 equal cells are too wide for rare positives.
 
-Below 1/60 the equal cells are cut at 10^(-6 + k/50), so that none is wider than a twentieth of its p from 1e-6 on. Each
-fine cell lies in one equal cell, so equal cells are sums of fine ones, and sums add, subtract and merge as before.
+Below 1/60 the equal cells are cut at 10^(-6 + k/50). From p = 1e-6 on, no fine cell is wider than a twentieth of its p.
+Each fine cell lies in one equal cell. So equal cells are sums of fine ones, and sums add, subtract and merge as usual.
 """
 
 from __future__ import annotations
@@ -13,44 +13,44 @@ import numpy.typing as npt
 
 from trueodds.sums.bins import CELLS, EDGES, cell_of
 from trueodds.sums.inputs import Array
-from trueodds.sums.sums import CalibrationSums, Groups
+from trueodds.sums.sums import CalibrationSums, CellGroups
 
 COARSE = 50
-"""Equal cells that are cut: those up to 1/60."""
+"""Number of equal cells that are cut, those up to 1/60."""
 _CUTS = 10.0 ** (np.arange(-300, 0) / 50)
 FINE_EDGES: Array = np.union1d(EDGES[: COARSE + 1], _CUTS[EDGES[COARSE] > _CUTS])
 FINE = len(FINE_EDGES) - 1
 """Number of fine cells."""
 EQUAL_F = cell_of((FINE_EDGES[:-1] + FINE_EDGES[1:]) / 2)
-"""The equal cell of each fine one."""
+"""Equal cell of each fine one."""
 
 
 def fine_cell_of(p_N: Array) -> npt.NDArray[np.intp]:
-    """Numbers of cells: of a p up to 1/60 its fine cell, counted from 3,000 on, of any other its equal cell."""
+    """Return cell numbers: for p up to 1/60 its fine cell, counted from 3,000 on; otherwise its equal cell."""
     fine_N = np.maximum(np.searchsorted(FINE_EDGES, p_N, side="left") - 1, 0)
     cells_N: npt.NDArray[np.intp] = np.where(p_N <= EDGES[COARSE], CELLS + fine_N, cell_of(p_N))
     return cells_N
 
 
 def equal_cell_of(cell_N: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """The equal cells of cells as `fine_cell_of` numbers them."""
+    """Return the equal cells of cells that `fine_cell_of` numbers."""
     is_fine_N = cell_N >= CELLS
     return np.where(is_fine_N, EQUAL_F[np.where(is_fine_N, cell_N - CELLS, 0)], cell_N)
 
 
 @dataclass(frozen=True, eq=False)
 class FineSums(CalibrationSums):
-    """Calibration sums that also know count, sum of p and positives of the fine cells; see the module."""
+    """Calibration sums that also store rows, sum of p and positives of the fine cells (see the module)."""
 
     fine: Array
-    """3 x F: the first three rows of `cells`, by fine cell."""
+    """Array 3 x F: the first three rows of `cells`, by fine cell."""
 
     @classmethod
     def of(cls, p_N: Array, positive_N: npt.ArrayLike, *, nll_N: npt.ArrayLike, brier_N: npt.ArrayLike) -> FineSums:
-        """Sums of N rows as `CalibrationSums.from_top` makes them, and their fine cells.
+        """Build the sums of N rows like `CalibrationSums.from_top`, with their fine cells.
 
         Raises:
-            ValueError: what `CalibrationSums.from_top` refuses.
+            ValueError: `CalibrationSums.from_top` does not accept the rows.
         """
         sums = CalibrationSums.from_top(p_N, positive_N, nll_N=nll_N, brier_N=brier_N)
         low_N = p_N <= EDGES[COARSE]
@@ -58,12 +58,12 @@ class FineSums(CalibrationSums):
         columns = (None, p_N[low_N], np.asarray(positive_N, np.float64)[low_N])
         return cls(sums.cells, np.stack([np.bincount(fine_L, column, FINE) for column in columns]).astype(np.float64))
 
-    def groups(self) -> Groups:
-        """Fine cells that hold rows, then equal ones."""
+    def groups(self) -> CellGroups:
+        """Return the occupied fine cells, then the occupied equal ones."""
         above = CalibrationSums(np.where(np.arange(CELLS) < COARSE, 0.0, self.cells)).groups()
         cell_G = np.flatnonzero(self.fine[0])
         below = (*self.fine[:, cell_G], FINE_EDGES[cell_G + 1])
-        return Groups(*(np.concatenate(parts) for parts in zip(below, above, strict=True)))
+        return CellGroups(*(np.concatenate(parts) for parts in zip(below, above, strict=True)))
 
     def __add__(self, other: CalibrationSums) -> CalibrationSums:
         if isinstance(other, FineSums):
@@ -73,7 +73,7 @@ class FineSums(CalibrationSums):
         return super().__add__(other)
 
     def __radd__(self, other: int | CalibrationSums) -> CalibrationSums:
-        """0, or sums of equal cells, + these: Python asks here first."""
+        """Add these sums to 0, or to sums of equal cells. Python calls this method first."""
         return self + other if isinstance(other, CalibrationSums) else super().__radd__(other)
 
     def __sub__(self, other: CalibrationSums) -> CalibrationSums:

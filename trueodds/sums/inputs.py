@@ -1,4 +1,4 @@
-"""Checks of what the metrics and calibrators accept, in one place, with errors that name the cure."""
+"""Checks of the input of metrics and calibrators. Each error states what to do."""
 
 from __future__ import annotations
 
@@ -13,47 +13,57 @@ from trueodds.texts import plural
 Array = npt.NDArray[np.float64]
 ROW_SUM_TOLERANCE = 1e-3
 MOST_ROUNDING = 0.1
-"""How far from 1 rounded probabilities may sum."""
+"""Largest distance from 1 of the sum of rounded probabilities."""
 BELOW_ZERO = 1e-6
-"""A negative probability that arithmetic leaves in place of 0, as in 1 - p."""
+"""Size of a negative probability that counts as 0; arithmetic such as 1 - p leaves such values."""
 _Float = TypeVar("_Float", bound=np.floating)
 _DECIMALS = range(2, 7)
 MOST_VOTES = 1_000_000
-"""For one class of one row."""
+"""Largest number of votes for one class of one row."""
 NAMED_ROWS = 10
 GAP_CURE = "take these rows out of every argument"
 TELLING_ROWS = 10
-"""Different rows from which on none but probabilities all lie in [0, 1] and sum to 1: of one row of logits, two
-classes and a spread of 3, it is true about once in 30,000."""
+"""Number of different rows from which only probabilities all lie in [0, 1] and sum to 1.
+
+For one row of logits with two classes and a standard deviation of 3, this happens about once in 30,000 rows.
+"""
 
 
 def is_number(value: object) -> bool:
-    """Whether a parameter is a real number: not a boolean, text, None or an array."""
+    """Return whether a parameter is a real number, not a boolean, text, None or an array."""
     return isinstance(value, Real) and not isinstance(value, bool)
 
 
 def is_whole(value: object) -> bool:
-    """Whether a parameter is an integer by type: 15.0 and True are not."""
+    """Return whether a parameter is an integer by type; 15.0 and True are not."""
     return isinstance(value, int | np.integer) and not isinstance(value, bool)
 
 
 def check_level(level: float) -> None:
-    """Raises ValueError unless `level` is a number in (0, 1)."""
+    """Check that `level` is a number in (0, 1).
+
+    Raises:
+        ValueError: It is not.
+    """
     if not (is_number(level) and 0 < level < 1):
         raise ValueError(f"level is {level!r}; allowed is (0, 1), such as 0.95")
 
 
 def check_alpha(alpha: float) -> None:
-    """Raises ValueError unless `alpha` is a number in (0, 1)."""
+    """Check that `alpha` is a number in (0, 1).
+
+    Raises:
+        ValueError: It is not.
+    """
     if not (is_number(alpha) and 0 < alpha < 1):
         raise ValueError(f"alpha is {alpha!r}; allowed is (0, 1), such as 0.05")
 
 
 def check_no_mask(values: object, name: str) -> None:
-    """Refuses an array with masked values, alone or in a list: NumPy reads what lies below a mask as if it were there.
+    """Refuse masked values in an array, alone or in a list. NumPy reads the values below a mask as if they were valid.
 
     Raises:
-        ValueError: naming the argument, how many values are masked, and the cure.
+        ValueError: Values are masked. The message names the argument, their number and what to do.
     """
     parts = values if isinstance(values, list | tuple) else (values,)
     if any(isinstance(part, np.ma.MaskedArray) and np.ma.is_masked(part) for part in parts):
@@ -62,9 +72,10 @@ def check_no_mask(values: object, name: str) -> None:
 
 
 def without_tensors(values: Any) -> Any:
-    """Tensors of torch as arrays, alone or in a list, and numbers that NumPy itself does not know as float32.
+    """Convert torch tensors to arrays, alone or in a list, and number types that NumPy does not know to float32.
 
-    A tensor may require its gradient, lie on a GPU, or be of bfloat16, as arrays of JAX are too. All else is as it was.
+    A tensor may require its gradient, lie on a GPU, or be of bfloat16, as arrays of JAX are too. Other values are
+    unchanged.
     """
     if isinstance(values, list | tuple) and any(hasattr(value, "detach") for value in values):
         return [without_tensors(value) for value in values]
@@ -79,11 +90,13 @@ def without_tensors(values: Any) -> Any:
 
 
 def as_array(values: npt.ArrayLike, name: str) -> npt.NDArray[Any]:
-    """`np.asarray` of values without a gap; NaN in floats is left to the checks of numbers. Tensors are taken.
+    """Convert values to an array with `np.asarray`, without missing values. Tensors are accepted.
+
+    NaN in floats is left to the checks of numbers.
 
     Raises:
-        ValueError: lists of unequal lengths, masked values, None and what else of another library stands for a missing
-            one (pandas' NA).
+        ValueError: Lists have unequal lengths, or values are masked, None or another library's missing value (pandas'
+            NA).
     """
     check_no_mask(values, name)
     try:
@@ -105,10 +118,10 @@ def _is_missing(value: object) -> bool:
 
 
 def as_numbers(values: npt.ArrayLike, name: str) -> npt.NDArray[Any]:
-    """An array of real numbers or booleans, in the dtype given; empty lists pass.
+    """Convert values to an array of real numbers or booleans, in the given dtype. Empty lists are accepted.
 
     Raises:
-        ValueError: ragged lists, masked values, text, None and whatever else is not a number.
+        ValueError: Lists have unequal lengths, or values are masked, text, None or otherwise not numbers.
     """
     array = as_array(values, name)
     if array.dtype.kind not in "fiub":
@@ -119,10 +132,10 @@ def as_numbers(values: npt.ArrayLike, name: str) -> npt.NDArray[Any]:
 def check_top(
     confidence: npt.ArrayLike, correct: npt.ArrayLike
 ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.bool_]]:
-    """Confidences in [0, 1] and whether each was right: float64 and boolean vectors of one length.
+    """Check confidences in [0, 1] and correctness, and return them as float64 and boolean vectors of one length.
 
     Raises:
-        ValueError: shapes that disagree, a confidence outside [0, 1] or NaN, correctness that is not 0 or 1.
+        ValueError: Shapes differ, a confidence is outside [0, 1] or NaN, or correctness is not 0 or 1.
     """
     confidence_N, correct_N = as_numbers(confidence, "confidence"), as_numbers(correct, "correct")
     if confidence_N.ndim != 1 or correct_N.shape != confidence_N.shape:
@@ -138,10 +151,11 @@ def check_top(
 
 
 def check_labels(labels: npt.ArrayLike, rows: int, classes: int, name: str = "labels") -> npt.NDArray[np.intp]:
-    """Labels as an intp vector of length `rows` with values 0..classes-1.
+    """Check labels and return them as an intp vector of length `rows` with values 0..classes-1.
 
     Raises:
-        ValueError: not one-dimensional, another length, not integer, missing, or outside the classes.
+        ValueError: Labels are not one-dimensional, have another length, are not integers, are missing, or are outside
+            the classes.
     """
     labels_N = as_array(labels, name)
     if labels_N.shape != (rows,):
@@ -159,10 +173,13 @@ def check_labels(labels: npt.ArrayLike, rows: int, classes: int, name: str = "la
 
 
 def check_counts(values: npt.ArrayLike, name: str = "counts") -> npt.NDArray[np.int64]:
-    """Votes of people, N x C, how many for each class, as int64; in each row one at least.
+    """Check votes of people, the number for each class (N x C), and return them as int64.
+
+    Each row needs at least one vote.
 
     Raises:
-        ValueError: empty, not two-dimensional, not whole numbers from 0 on, or rows without a vote, by their indices.
+        ValueError: The array is empty or not two-dimensional, values are not whole numbers from 0 on, or rows have no
+            vote. The message lists the indices of such rows.
     """
     counts_NC = as_matrix(values, name)
     with np.errstate(invalid="ignore"):
@@ -179,10 +196,12 @@ def check_counts(values: npt.ArrayLike, name: str = "counts") -> npt.NDArray[np.
 
 
 def as_matrix(values: npt.ArrayLike, name: str) -> npt.NDArray[np.floating]:
-    """A non-empty N x C floating array, in the dtype given (integers become float64); values are not looked at.
+    """Convert values to a non-empty N x C floating array, in the given dtype.
+
+    Integers become float64. The values themselves are not checked.
 
     Raises:
-        ValueError: empty, not two-dimensional, not numeric.
+        ValueError: The array is empty, not two-dimensional, or not numeric.
     """
     matrix_NC = as_array(values, name)
     if matrix_NC.ndim != 2 or 0 in matrix_NC.shape:
@@ -193,10 +212,10 @@ def as_matrix(values: npt.ArrayLike, name: str) -> npt.NDArray[np.floating]:
 
 
 def check_matrix(values: npt.ArrayLike, name: str) -> npt.NDArray[np.floating]:
-    """`as_matrix` with every value finite.
+    """Convert values to `as_matrix` and check that all are finite.
 
     Raises:
-        ValueError: as `as_matrix`; NaN or infinite.
+        ValueError: `as_matrix` does not accept the values, or one is NaN or infinite.
     """
     matrix_NC = as_matrix(values, name)
     if not np.isfinite(matrix_NC).all():
@@ -206,12 +225,13 @@ def check_matrix(values: npt.ArrayLike, name: str) -> npt.NDArray[np.floating]:
 
 
 def check_probabilities(values: npt.ArrayLike, name: str = "probabilities") -> npt.NDArray[np.floating]:
-    """A finite N x C array with values in [0, 1] and rows that sum to 1 within 1e-3, or as `sums_to_one` says.
+    """Check probabilities: a finite N x C array with values in [0, 1] and rows that sum to 1 (see `sums_to_one`).
 
     A value from -1e-6 to 0 counts as 0.
 
     Raises:
-        ValueError: as `check_matrix`; a value outside [0, 1] or a row that does not sum to 1 (logits, perhaps).
+        ValueError: `check_matrix` does not accept the values, one is outside [0, 1], or a row does not sum to 1
+            (perhaps they are logits).
     """
     probabilities_NC = without_noise(check_matrix(values, name))
     low, high = float(probabilities_NC.min()), float(probabilities_NC.max())
@@ -230,19 +250,20 @@ MUST_SUM = "must sum to 1 (within 1e-3, or as far as rounding to two decimals or
 
 
 def without_noise(values: npt.NDArray[_Float]) -> npt.NDArray[_Float]:
-    """Values whose negative ones of -1e-6 and more are 0."""
+    """Set negative values from -1e-6 on to 0."""
     noise = (values < 0) & (values >= -BELOW_ZERO)
     return np.where(noise, values.dtype.type(0), values) if noise.any() else values
 
 
 def sums_to_one(p_NC: npt.NDArray[np.floating]) -> npt.NDArray[np.bool_]:
-    """Which rows sum to 1 within 1e-3, or as far as rounding explains.
+    """Return which rows sum to 1 within 1e-3, or as far as rounding explains.
 
-    Of a row with d decimals, from 2 on, a value above 0 is at most 10^-d / 2 too high, and each at most as much too
-    low. The sum may then be off by that much for all of them, and by 0.1 at most.
+    In a row with d >= 2 decimals, a value above 0 is at most 10^-d / 2 too high, and each value is at most that much
+    too low. So the sum may differ from 1 by that much for all values together, but by at most 0.1.
 
-    >>> sums_to_one(np.array([[0.33, 0.33, 0.33], [0.3, 0.3, 0.3]])).tolist()
-    [True, False]
+    Examples:
+        >>> sums_to_one(np.array([[0.33, 0.33, 0.33], [0.3, 0.3, 0.3]])).tolist()
+        [True, False]
     """
     excess_N = p_NC.sum(axis=1, dtype=np.float64) - 1
     sound_N: npt.NDArray[np.bool_] = np.abs(excess_N) <= ROW_SUM_TOLERANCE
@@ -251,7 +272,7 @@ def sums_to_one(p_NC: npt.NDArray[np.floating]) -> npt.NDArray[np.bool_]:
         if not len(doubtful):
             break
         rows_MC, half = p_NC[doubtful].astype(np.float64), 0.5 * 10.0**-decimals
-        is_rounded_M = (np.abs(rows_MC - rows_MC.round(decimals)) < 1e-7).all(axis=1)  # of float32, too
+        is_rounded_M = (np.abs(rows_MC - rows_MC.round(decimals)) < 1e-7).all(axis=1)  # 1e-7: also for float32
         most_M, least_M = half * (rows_MC > 0).sum(axis=1), -half * rows_MC.shape[1]
         explained_M = (excess_N[doubtful] <= most_M + 1e-7) & (excess_N[doubtful] >= least_M - 1e-7)
         sound_N[doubtful] = is_rounded_M & explained_M
@@ -259,18 +280,20 @@ def sums_to_one(p_NC: npt.NDArray[np.floating]) -> npt.NDArray[np.bool_]:
 
 
 def check_logits(values: npt.ArrayLike, *, rows: int = 1) -> npt.NDArray[np.floating]:
-    """`check_matrix`, and from `rows` different rows on no probabilities, which pass for logits and give wrong numbers.
+    """Check logits with `check_matrix`, and refuse probabilities if there are at least `rows` different rows.
+
+    Probabilities would be accepted as logits and give wrong numbers.
 
     Raises:
-        ValueError: as `check_matrix`; two classes or more, every row in [0, 1] with a sum of 1 within 1e-3, and not
-            all of them 0 and 1.
+        ValueError: `check_matrix` does not accept the values. Or there are at least two classes, every row lies in [0,
+            1] and sums to 1 within 1e-3, and not all values are 0 and 1.
     """
     logits_NC = check_matrix(values, "logits")
     if logits_NC.shape[1] < 2 or len(logits_NC) < rows:
         return logits_NC
     if not (_sum_to_one(logits_NC[:TELLING_ROWS]) and _sum_to_one(logits_NC)):
         return logits_NC
-    # Rows of 0 and 1 alone may be either.
+    # Rows that hold only 0 and 1 may be logits or probabilities.
     if (logits_NC % 1).any() and len(np.unique(logits_NC[: 100 * rows], axis=0)) >= rows:
         raise ValueError(
             "logits holds probabilities: every row lies in [0, 1] and sums to 1. Pass trueodds.logits_of(probabilities)"
@@ -280,14 +303,17 @@ def check_logits(values: npt.ArrayLike, *, rows: int = 1) -> npt.NDArray[np.floa
 
 
 def _sum_to_one(matrix_NC: npt.NDArray[np.floating]) -> bool:
-    """Whether every row lies in [0, 1] and sums to 1."""
+    """Return whether every row lies in [0, 1] and sums to 1."""
     if matrix_NC.min() < 0 or matrix_NC.max() > 1:
         return False
     return bool((np.abs(matrix_NC.sum(axis=1, dtype=np.float64) - 1) <= ROW_SUM_TOLERANCE).all())
 
 
 def both_classes(probabilities: npt.ArrayLike) -> npt.NDArray[Any]:
-    """N x 2 for probabilities of the positive class alone, (N,) or N x 1; anything else as it is, as an array."""
+    """Return N x 2 for probabilities of the positive class alone, (N,) or N x 1.
+
+    Anything else is unchanged, as an array.
+    """
     values = as_numbers(probabilities, "probabilities")
     if values.ndim == 1 or values.shape[1:] == (1,):
         return np.stack([1 - values.reshape(-1), values.reshape(-1)], axis=1)
@@ -295,21 +321,28 @@ def both_classes(probabilities: npt.ArrayLike) -> npt.NDArray[Any]:
 
 
 def logits_of(probabilities: npt.ArrayLike) -> Array:
-    """Logits whose softmax the probabilities are: z = ln p, for a calibrator of a model that gives probabilities only.
+    """Compute logits z = ln p, whose softmax is p, for a calibrator of a model that returns only probabilities.
 
-    Probabilities are N x C, or those of the positive class alone of a binary model: (N,) or N x 1, for which the logits
-    are N x 2. A probability of 0, which has no logarithm, counts as its dtype's precision (2.2e-16 in float64, 1.2e-7
-    in float32), or as the smallest other one of its row if that is smaller: it stays the least of its row.
+    A probability of 0 has no logarithm. It counts as its dtype's precision (2.2e-16 in float64, 1.2e-7 in float32), or
+    as the smallest other probability of its row if that is smaller. So it stays the smallest of its row.
+
+    Args:
+        probabilities: Probabilities, shape (N, C); or those of the positive class alone of a binary model, shape (N,)
+            or (N, 1).
+
+    Returns:
+        Logits, shape (N, C), or (N, 2) for the positive class alone.
 
     Raises:
-        ValueError: as `check_probabilities`.
+        ValueError: The probabilities are invalid.
 
-    >>> import trueodds
-    >>> trueodds.logits_of([[0.75, 0.25], [1.0, 0.0]]).round(3)
-    array([[ -0.288,  -1.386],
-           [  0.   , -36.044]])
-    >>> trueodds.logits_of([0.25]).round(3)
-    array([[-0.288, -1.386]])
+    Examples:
+        >>> import trueodds
+        >>> trueodds.logits_of([[0.75, 0.25], [1.0, 0.0]]).round(3)
+        array([[ -0.288,  -1.386],
+               [  0.   , -36.044]])
+        >>> trueodds.logits_of([0.25]).round(3)
+        array([[-0.288, -1.386]])
     """
     p_NC = check_probabilities(both_classes(probabilities))
     precision = float(np.finfo(p_NC.dtype).eps)
@@ -319,22 +352,27 @@ def logits_of(probabilities: npt.ArrayLike) -> Array:
 
 
 def softmax(logits_NC: npt.ArrayLike) -> Array:
-    """exp(z_k) / sum_j exp(z_j) per row, shifted by the row's maximum so that nothing overflows.
+    """Compute exp(z_k) / sum_j exp(z_j) per row, shifted by the row's maximum so that nothing overflows.
 
-    float32 stays float32; everything else is computed in float64. A logit of -inf has probability 0.
+    Args:
+        logits_NC: Logits, shape (N, C). A logit of -inf has probability 0.
+
+    Returns:
+        Probabilities, shape (N, C), in float32 for float32 logits and in float64 otherwise.
 
     Raises:
-        ValueError: not a non-empty N x C array of numbers, NaN, +inf, or a row of -inf only.
+        ValueError: The input is not a non-empty N x C array of numbers, or holds NaN, +inf or a row of -inf only.
 
-    >>> metrics.softmax([[0.0, 0.0], [1000.0, 0.0]])
-    array([[0.5, 0.5],
-           [1. , 0. ]])
+    Examples:
+        >>> metrics.softmax([[0.0, 0.0], [1000.0, 0.0]])
+        array([[0.5, 0.5],
+               [1. , 0. ]])
     """
     z_NC = as_matrix(logits_NC, "logits")
     if z_NC.dtype != np.float32:
         z_NC = z_NC.astype(np.float64, copy=False)
     top_N1 = z_NC.max(axis=1, keepdims=True)
-    if not np.isfinite(top_N1).all():  # NaN carries over into the maximum: one look at N numbers
+    if not np.isfinite(top_N1).all():  # NaN carries over into the maximum, so N numbers are checked instead of N x C
         check_matrix(z_NC, "logits")
     with np.errstate(over="ignore"):  # logits more than 1.8e308 apart: -inf, of which exp is 0
         probabilities_NC: Array = np.subtract(z_NC, top_N1)

@@ -1,4 +1,4 @@
-"""The positive class of a binary model: its probability, and the calibration sums by it."""
+"""The positive class of a binary model: its probability, and calibration sums by it."""
 
 from __future__ import annotations
 
@@ -19,29 +19,34 @@ from trueodds.sums.sums import CalibrationSums
 
 CLASSES = 2
 ROUNDING = 2.0**-52
-"""How far 1 - c may be from the probability whose complement was rounded to c."""
+"""Largest difference of 1 - c from the probability whose complement was rounded to c."""
 
 
 @dataclass(frozen=True)
 class PositiveClass:
-    """The class of two that the model is asked about, such as `malignant`.
+    """The class of two whose probability the model predicts, such as `malignant`.
 
-    >>> from trueodds.sums.positive import PositiveClass
-    >>> positive = PositiveClass.of("malignant", ["benign", "malignant"])
-    >>> positive.probability([[0.1, 0.9], [0.75, 0.25]])
-    array([0.9 , 0.25])
+    Examples:
+        >>> from trueodds.sums.positive import PositiveClass
+        >>> positive = PositiveClass.of("malignant", ["benign", "malignant"])
+        >>> positive.probability([[0.1, 0.9], [0.75, 0.25]])
+        array([0.9 , 0.25])
     """
 
     name: str
     index: int
-    """Its place among the classes."""
+    """Its index among the classes."""
 
     @classmethod
     def of(cls, name: str, classes: Sequence[str]) -> Self:
-        """The class of that name.
+        """Find the class with a name.
+
+        Args:
+            name: Name of the positive class.
+            classes: Names of all classes.
 
         Raises:
-            ConfigError: not two classes, or none of that name.
+            ConfigError: There are not two classes, or none has this name.
         """
         if name not in classes:
             raise unknown("positive class", name, classes)
@@ -53,10 +58,10 @@ class PositiveClass:
         return cls(name, list(classes).index(name))
 
     def probability(self, probabilities: npt.ArrayLike) -> npt.NDArray[np.floating]:
-        """p(positive) of each row of class probabilities (N, 2).
+        """Return p(positive) of each row of class probabilities (N, 2).
 
         Raises:
-            ValueError: no probabilities, or not of two classes.
+            ValueError: The input holds no probabilities, or not those of two classes.
         """
         p_NC = check_probabilities(probabilities)
         if p_NC.shape[1] != CLASSES:
@@ -64,14 +69,19 @@ class PositiveClass:
         return p_NC[:, self.index]
 
     def probability_of_top(self, confidence_N: npt.ArrayLike, predicted_N: npt.ArrayLike) -> Array:
-        """p(positive) of answers known by their predicted class, as its index, and its confidence c: c, or 1 - c.
+        """Compute p(positive) of answers from their predicted class and its confidence c: c, or 1 - c.
 
-        Where 1 - c is an edge of the 3,000 cells but for rounding, it is that edge: so 0.3 that came as 0.7 of the
-        other class lies in the cell of 0.3, not in the one above.
+        If 1 - c is an edge of the 3,000 cells except for rounding, it becomes that edge. So 0.3 that arrives as 0.7 of
+        the other class lies in the cell of 0.3, not in the next one.
 
-        >>> from trueodds.sums.positive import PositiveClass
-        >>> PositiveClass("malignant", 1).probability_of_top([0.9, 0.7], [1, 0])
-        array([0.9, 0.3])
+        Args:
+            confidence_N: Confidence of each predicted class.
+            predicted_N: Index of each predicted class.
+
+        Examples:
+            >>> from trueodds.sums.positive import PositiveClass
+            >>> PositiveClass("malignant", 1).probability_of_top([0.9, 0.7], [1, 0])
+            array([0.9, 0.3])
         """
         c_N = as_numbers(confidence_N, "confidence").astype(np.float64, copy=False)
         other_N = 1 - c_N
@@ -83,52 +93,60 @@ class PositiveClass:
     def rows_of_top(
         self, confidence_N: Array, predicted_N: npt.ArrayLike, labels_N: npt.ArrayLike, nll_N: Array
     ) -> tuple[Array, npt.NDArray[np.bool_], Array, Array]:
-        """p(positive), whether the label is positive, NLL and Brier score of answers that `probability_of_top` knows.
+        """Compute p(positive), whether the label is positive, NLL and Brier score of such answers.
 
-        `nll_N`: of two classes it is the same for both; NaN, where it is not known, becomes what p(positive) says.
+        p(positive) comes from `probability_of_top`.
+
+        `nll_N` is the same for both classes. Where it is NaN (unknown), p(positive) determines it.
         """
         p_N, positive_N = self.probability_of_top(confidence_N, predicted_N), as_array(labels_N, "labels") == self.index
         of_p_N = nll_of(np.where(positive_N, p_N, 1 - p_N))
         return p_N, positive_N, np.where(np.isnan(nll_N), of_p_N, nll_N), (p_N - positive_N) ** 2
 
     def sums(self, probabilities: npt.ArrayLike, labels: npt.ArrayLike) -> CalibrationSums:
-        """Calibration sums of p(positive) over all of [0, 1] in place of the confidence of the more probable class.
+        """Build calibration sums by p(positive) in [0, 1], instead of by the confidence of the more probable class.
 
-        "confidence" is p(positive), "correct" whether the label is positive; NLL is -log p_y, and the Brier score
-        (p(positive) - [label is positive])^2 in [0, 1], half of that over both classes. So every metric of sums
-        is one of p(positive), but for the accuracy: it is the share of positive labels. Near 0 they have finer cells
+        "confidence" is p(positive), and "correct" is whether the label is positive. NLL is -log p_y. The Brier score is
+        (p(positive) - [label is positive])^2 in [0, 1], half of that over both classes. So every metric of sums becomes
+        one of p(positive), except that the accuracy is the share of positive labels. Near 0 the sums have finer cells
         (`trueodds.sums.fine`).
 
-        Raises:
-            ValueError: as `probability`; labels that are no class indices.
+        Args:
+            probabilities: Probabilities, shape (N, 2).
+            labels: True classes, shape (N,).
 
-        >>> from trueodds.sums.positive import PositiveClass
-        >>> p, labels = [[0.1, 0.9], [0.7, 0.3], [0.8, 0.2]], [1, 1, 0]
-        >>> sums = PositiveClass("malignant", 1).sums(p, labels)
-        >>> round(metrics.signed_gap(sums), 3), round(metrics.brier(sums), 3)
-        (0.2, 0.18)
+        Raises:
+            ValueError: `probability` does not accept the probabilities, or labels are not class indices.
+
+        Examples:
+            >>> from trueodds.sums.positive import PositiveClass
+            >>> p, labels = [[0.1, 0.9], [0.7, 0.3], [0.8, 0.2]], [1, 1, 0]
+            >>> sums = PositiveClass("malignant", 1).sums(p, labels)
+            >>> round(metrics.signed_gap(sums), 3), round(metrics.brier(sums), 3)
+            (0.2, 0.18)
         """
         p_N: Array = self.probability(probabilities).astype(np.float64)
         return self.sums_of(p_N, check_labels(labels, len(p_N), CLASSES) == self.index)
 
     @staticmethod
     def sums_of(p_N: npt.NDArray[Any], positive_N: npt.NDArray[np.bool_]) -> CalibrationSums:
-        """As `sums`, of p(positive) and whether each row is positive."""
-        p_N = np.clip(p_N.astype(np.float64), 0.0, 1.0)  # 1e-3 more is a probability of 1
+        """Build `sums` from p(positive) and whether each row is positive."""
+        p_N = np.clip(p_N.astype(np.float64), 0.0, 1.0)  # up to 1e-3 above 1 counts as 1
         nll_N = nll_of(np.where(positive_N, p_N, 1 - p_N))
         return FineSums.of(p_N, positive_N, nll_N=nll_N, brier_N=(p_N - positive_N) ** 2)
 
 
-def folded(sums: CalibrationSums) -> CalibrationSums:
-    """The sums of the more probable of two classes, from those of p(positive).
+def sums_of_top(sums: CalibrationSums) -> CalibrationSums:
+    """Convert sums by p(positive) to sums by the more probable of two classes.
 
-    A row of p(positive) <= 1/2 becomes one of confidence 1 - p(positive), right where its label is negative. The NLL is
-    the same, and the Brier score is over both classes: twice that of p(positive).
+    A row with p(positive) <= 1/2 becomes one of confidence 1 - p(positive) that is right if its label is negative. The
+    NLL is the same. The Brier score is over both classes: twice that of p(positive).
 
-    >>> from trueodds.sums.positive import PositiveClass, folded
-    >>> sums = PositiveClass.sums_of(np.array([0.9, 0.3]), np.array([True, False]))
-    >>> metrics.accuracy(folded(sums)), round(metrics.mean_confidence(folded(sums)), 3)
-    (1.0, 0.8)
+    Examples:
+        >>> from trueodds.sums.positive import PositiveClass, sums_of_top
+        >>> sums = PositiveClass.sums_of(np.array([0.9, 0.3]), np.array([True, False]))
+        >>> metrics.accuracy(sums_of_top(sums)), round(metrics.mean_confidence(sums_of_top(sums)), 3)
+        (1.0, 0.8)
     """
     half = CELLS // 2
     count, p, positive, nll, nll_squared, brier, brier_squared = sums.cells
@@ -141,7 +159,7 @@ def folded(sums: CalibrationSums) -> CalibrationSums:
 
 @dataclass(frozen=True, eq=False)
 class PositiveSums:
-    """The positive class by its name, and the sums of all answers by p(positive): `PositiveClass.sums` says which."""
+    """Name of the positive class, and the sums of all answers by p(positive) (see `PositiveClass.sums`)."""
 
     name: str
     sums: AnswerSums

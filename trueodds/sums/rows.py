@@ -1,4 +1,4 @@
-"""One pass over N x C probabilities, in blocks of rows that fit the cache, checked on the way."""
+"""One pass over N x C probabilities, in checked blocks of rows that fit into the cache."""
 
 from __future__ import annotations
 
@@ -11,13 +11,16 @@ import numpy.typing as npt
 
 from trueodds.sums.inputs import ROW_SUM_TOLERANCE, Array, as_matrix, check_labels, check_probabilities
 
-ROWS = 32_768  # rows of a block that holds one number a row
-NARROW = 32  # up to so many classes, maxima over columns beat argmax along rows (10 classes: 6 ns a row against 27)
+ROWS = 32_768  # rows of a block that holds one number per row
+NARROW = 32  # up to this many classes, maxima over columns are faster than argmax along rows (10: 6 ns a row, not 27)
 ELEMENTS = 65_536  # numbers in a block of rows x classes: 512 KB in float64
 
 
 class TopRows(NamedTuple):
-    """Some rows by their top label; `true` (the label's probability) and `squares` (sum_k p_k^2) only on request."""
+    """Some rows by their top label.
+
+    `true` (the label's probability) and `squares` (sum_k p_k^2) are computed on request.
+    """
 
     confidence: Array
     correct: npt.NDArray[np.bool_]
@@ -28,10 +31,10 @@ class TopRows(NamedTuple):
 def checked_blocks(
     values: npt.ArrayLike, name: str = "probabilities"
 ) -> Iterator[tuple[slice, npt.NDArray[np.floating]]]:
-    """The rows as contiguous float32 or float64 blocks, each within [0, 1] and summing to 1 within 1e-3.
+    """Yield the rows as contiguous float32 or float64 blocks, each within [0, 1] and summing to 1 within 1e-3.
 
     Raises:
-        ValueError: as `check_probabilities`.
+        ValueError: `check_probabilities` does not accept the probabilities.
     """
     matrix_NC = as_matrix(values, name)
     rows, classes = matrix_NC.shape
@@ -39,8 +42,8 @@ def checked_blocks(
     one_C, step, doubtful = np.ones(classes, dtype), max(ELEMENTS // classes, 1), True
     for start in range(0, rows, step):
         block = np.ascontiguousarray(matrix_NC[start : start + step], dtype=dtype)
-        # The sum passes NaN and infinities on, and none above 1 gets through beside others of at least 0: two passes
-        # instead of five. Where the quick sum is near its limit or fails, the exact check decides and finds the words.
+        # Two passes instead of five: NaN and infinities carry over into the sum, and no value above 1 passes beside
+        # others of at least 0. If the quick sum is near its limit or fails, the exact check decides and raises.
         with np.errstate(invalid="ignore", over="ignore"):
             sound = block.min() >= 0 and (np.abs(block @ one_C - 1) < 0.9 * ROW_SUM_TOLERANCE).all()
         if doubtful and not sound:
@@ -50,14 +53,14 @@ def checked_blocks(
 
 
 def top_rows(probabilities_NC: npt.ArrayLike, labels_N: npt.ArrayLike, *, scores: bool = False) -> Iterator[TopRows]:
-    """Confidence, clipped to 1, and correctness of the top label, block by block. Ties go to the smallest class.
+    """Yield confidence, clipped to 1, and correctness of the top label, block by block. Ties go to the smallest class.
 
     Raises:
-        ValueError: as `check_probabilities` and `check_labels`.
+        ValueError: `check_probabilities` or `check_labels` does not accept the input.
     """
     matrix_NC = as_matrix(probabilities_NC, "probabilities")
     blocks = checked_blocks(matrix_NC)
-    first = next(blocks)  # what is wrong with the probabilities is said before what is wrong with the labels
+    first = next(blocks)  # an error in the probabilities is reported before one in the labels
     labels, classes = check_labels(labels_N, *matrix_NC.shape), matrix_NC.shape[1]
     offset = np.arange(len(first[1])) * classes
     nothing = np.empty(0)
@@ -75,7 +78,10 @@ def top_rows(probabilities_NC: npt.ArrayLike, labels_N: npt.ArrayLike, *, scores
 def _top(
     block: npt.NDArray[np.floating], start: npt.NDArray[np.intp], label: npt.NDArray[np.intp]
 ) -> tuple[npt.NDArray[np.floating], npt.NDArray[np.bool_]]:
-    """The highest value of each row, and whether the label is the first to reach it; `start` is each row's place."""
+    """Return the highest value of each row, and whether the label is the first to reach it.
+
+    `start` is each row's place in the flat block.
+    """
     if block.shape[1] <= NARROW:
         columns = np.ascontiguousarray(block.T)
         highest = columns.max(axis=0)
@@ -86,6 +92,6 @@ def _top(
 
 
 def top_labels(probabilities_NC: npt.ArrayLike, labels_N: npt.ArrayLike) -> tuple[Array, npt.NDArray[np.bool_]]:
-    """`top_rows` as two whole vectors: confidence_N and correct_N."""
+    """Return `top_rows` as two whole vectors: confidence_N and correct_N."""
     blocks = list(top_rows(probabilities_NC, labels_N))
     return np.concatenate([b.confidence for b in blocks]), np.concatenate([b.correct for b in blocks])

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from trueodds.errors import unknown
 from trueodds.sums.bins import CELLS, EDGES, Bins, check_bins
-from trueodds.sums.cells import COLUMNS, Tally, checked, cleared
+from trueodds.sums.cells import COLUMNS, SumsTally, check_cells, clear_empty_cells
 from trueodds.sums.inputs import Array, as_numbers, is_number, is_whole
 from trueodds.sums.losses import brier_of, nll_of
 from trueodds.sums.rows import ROWS, top_rows
@@ -26,8 +26,8 @@ _BLOB = struct.Struct("<4sBH")
 _MAGIC = b"tosu"
 
 
-class Groups(NamedTuple):
-    """Neighbouring groups of rows: their number, sums of confidence and of correctness, and upper edges."""
+class CellGroups(NamedTuple):
+    """Neighbouring groups of rows: their counts, sums of confidence and of correctness, and upper edges."""
 
     count_G: Array
     confidence_G: Array
@@ -37,16 +37,20 @@ class Groups(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class CalibrationSums:
-    """Per confidence cell: count, sums of confidence and correctness, sums and squares of NLL and Brier.
+    """Sums per confidence cell: count, confidence, correctness, and NLL and Brier score with their squares.
 
-    `cells` is 7 x 3000 float64, rows as in COLUMNS (counts are exact to 2^53). Sums add and subtract, so
-    the same object serves a test set, a live window, many workers, and late or corrected labels. Sums built
-    without NLL and Brier hold NaN there, and so does everything they are added to.
+    All metrics of the top label are computed from these sums. They add and subtract, so the same object serves a test
+    set, a live window, many workers, and late or corrected labels. Sums built without NLL and Brier hold NaN there, and
+    so does everything they are added to.
 
-    >>> morning = metrics.CalibrationSums.from_top([0.9, 0.8], [True, True])
-    >>> evening = metrics.CalibrationSums.from_top([0.6, 0.7], [False, True])
-    >>> round(metrics.ece(morning + evening), 3)
-    0.3
+    Attributes:
+        cells: Array 7 x 3000 of float64, with rows as in COLUMNS. Counts are exact to 2^53.
+
+    Examples:
+        >>> morning = metrics.CalibrationSums.from_top([0.9, 0.8], [True, True])
+        >>> evening = metrics.CalibrationSums.from_top([0.6, 0.7], [False, True])
+        >>> round(metrics.ece(morning + evening), 3)
+        0.3
     """
 
     cells: Array
@@ -59,16 +63,21 @@ class CalibrationSums:
     def from_probabilities(
         cls, probabilities_NC: npt.ArrayLike, labels_N: npt.ArrayLike, *, scores: bool = True
     ) -> CalibrationSums:
-        """Sums of N rows of class probabilities and their labels. Ties go to the smallest class index.
+        """Build the sums of N rows of class probabilities and their labels. Ties go to the smallest class index.
 
-        NLL is -log p_y in nats (p_y = 0 counts as 2.2e-308); Brier is sum_k (p_k - [k = y])^2, in [0, 2].
-        `scores=False` leaves both out (NaN), in half the time. One pass in blocks of rows that fit the cache: no copy
-        of the whole array is made, whatever its dtype and order.
+        NLL is -log p_y in nats (p_y = 0 counts as 2.2e-308). Brier is sum_k (p_k - [k = y])^2, in [0, 2]. The rows are
+        read in one pass, in blocks that fit into the cache. The whole array is never copied, whatever its dtype and
+        order.
+
+        Args:
+            probabilities_NC: Probabilities, shape (N, C); each row sums to 1.
+            labels_N: True classes, shape (N,).
+            scores: Whether to include NLL and Brier. Without them (NaN) it takes half the time.
 
         Raises:
-            ValueError: naming the argument, what was given and what is allowed.
+            ValueError: An argument is invalid. The message states what was given and what is allowed.
         """
-        tally = Tally()
+        tally = SumsTally()
         for confidence, correct, true, squares in top_rows(probabilities_NC, labels_N, scores=scores):
             nll, brier = None, None
             if scores:
@@ -85,20 +94,24 @@ class CalibrationSums:
         nll_N: npt.ArrayLike | None = None,
         brier_N: npt.ArrayLike | None = None,
     ) -> CalibrationSums:
-        """Sums of N rows known by their top label: confidence in [0, 1] and whether it was right.
+        """Build the sums of N rows from their top labels. Empty vectors give zero sums.
 
-        Empty vectors give zero sums.
+        Args:
+            confidence_N: Confidence of each row, in [0, 1].
+            correct_N: Whether each top label is right.
+            nll_N: NLL of each row, if known.
+            brier_N: Brier score of each row, if known.
 
         Raises:
-            ValueError: shapes that disagree, a confidence outside [0, 1] or NaN, correctness that is not 0 or 1, an NLL
-                that is negative or not finite, a Brier score outside [0, 2].
+            ValueError: Shapes differ, a confidence is outside [0, 1] or NaN, correctness is not 0 or 1, an NLL is
+                negative or not finite, or a Brier score is outside [0, 2].
         """
         confidence, correct = as_numbers(confidence_N, "confidence"), as_numbers(correct_N, "correct")
         if confidence.ndim != 1 or correct.shape != confidence.shape:
             raise ValueError(f"confidence {confidence.shape} and correct {correct.shape} must be vectors of one length")
         n = len(confidence)
         losses = [_losses(nll_N, "nll", n, np.inf), _losses(brier_N, "brier", n, MOST_BRIER)]
-        tally = Tally()
+        tally = SumsTally()
         for start in range(0, len(confidence), ROWS):
             rows = slice(start, start + ROWS)
             block, right = confidence[rows].astype(np.float64, copy=False), correct[rows]
@@ -114,13 +127,13 @@ class CalibrationSums:
 
     @classmethod
     def from_cells(cls, rows: Iterable[Iterable[float]]) -> CalibrationSums:
-        """From rows (cell, count, confidence, correct, nll, nll_squared, brier, brier_squared), as stores keep them.
+        """Build sums from stored rows (cell, count, confidence, correct, nll, nll_squared, brier, brier_squared).
 
         NLL and Brier may be NaN: unknown.
 
         Raises:
-            ValueError: a row of another length or with what is no number, a cell that is not one of 0..2999 or comes
-                twice, or sums that no rows can give (a negative count, a mean confidence outside its cell, ...).
+            ValueError: A row has another length or holds something that is not a number, a cell is outside 0..2999 or
+                occurs twice, or no rows can give such sums (a negative count, a mean confidence outside its cell, ...).
         """
         table = [tuple(row) for row in rows]
         seen: set[float] = set()
@@ -131,27 +144,27 @@ class CalibrationSums:
                 raise ValueError(f"cell {row[0]!r} comes twice or lies outside 0..{CELLS - 1}")
             seen.add(row[0])
         cells = np.zeros((len(COLUMNS), CELLS))
-        plain = set(map(type, chain.from_iterable(table))) <= {int, float}  # spares the next look its 20 ms
+        plain = set(map(type, chain.from_iterable(table))) <= {int, float}  # saves the 20 ms of the next check
         bad = [] if plain else [row for row in table if not all(map(is_number, row))]
         if bad:
             raise ValueError(f"cell {bad[0][0]} holds {bad[0][1:]!r:.200}; expected numbers: {', '.join(COLUMNS)}")
         if table:
             values = np.array(table, dtype=np.float64)
             cells[:, values[:, 0].astype(np.intp)] = values[:, 1:].T
-        return cls(checked(cells))
+        return cls(check_cells(cells))
 
     def __add__(self, other: CalibrationSums) -> CalibrationSums:
         return CalibrationSums(self.cells + other.cells) if isinstance(other, CalibrationSums) else NotImplemented
 
     def __radd__(self, other: int) -> CalibrationSums:
-        """0 + sums, with which Python's `sum` begins."""
+        """Add these sums to 0, the start value of Python's `sum`."""
         return self if is_whole(other) and other == 0 else NotImplemented
 
     def __sub__(self, other: CalibrationSums) -> CalibrationSums:
-        """Take rows out again. A cell left without rows is exactly zero.
+        """Subtract the sums of rows. A cell without remaining rows is exactly zero.
 
         Raises:
-            ValueError: if `other` holds rows that these sums do not.
+            ValueError: `other` holds rows that these sums do not hold.
         """
         if not isinstance(other, CalibrationSums):
             return NotImplemented
@@ -161,8 +174,8 @@ class CalibrationSums:
         if impossible.any():
             k = int(impossible.argmax())
             left = f"{correct[k]:g} right of {count[k]:g} rows"
-            raise ValueError(f"cell {k} would be left with {left}: what is taken out is not in these sums")
-        return CalibrationSums(cleared(cells))
+            raise ValueError(f"cell {k} would be left with {left}: subtract only rows that are in these sums")
+        return CalibrationSums(clear_empty_cells(cells))
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, CalibrationSums) and np.array_equal(self.cells, other.cells, equal_nan=True)
@@ -174,22 +187,25 @@ class CalibrationSums:
         """Number of rows."""
         return int(self.cells[0].sum())
 
-    def groups(self) -> Groups:
-        """The cells that hold rows, in ascending order."""
+    def groups(self) -> CellGroups:
+        """Return the occupied cells in ascending order."""
         cell_G = np.flatnonzero(self.cells[0])
         count_G, confidence_G, correct_G = self.cells[:3, cell_G]
-        return Groups(count_G, confidence_G, correct_G, EDGES[cell_G + 1])
+        return CellGroups(count_G, confidence_G, correct_G, EDGES[cell_G + 1])
 
     @property
     def has_scores(self) -> bool:
-        """Whether every row came with its NLL and its Brier score."""
+        """Whether every row has its NLL and its Brier score."""
         return not np.isnan(self.cells[3:]).any()
 
     def total(self, column: str) -> float:
-        """Sum of one of COLUMNS over all cells.
+        """Return the sum of one of COLUMNS over all cells.
+
+        Args:
+            column: Name of the column.
 
         Raises:
-            ValueError: for NLL or Brier when some rows came without them; another name than those of COLUMNS.
+            ValueError: The name is unknown, or some rows have no NLL or Brier score.
         """
         if column not in COLUMNS:
             raise unknown("column", column, COLUMNS)
@@ -199,31 +215,37 @@ class CalibrationSums:
         return value
 
     def bins(self, bins: int = 15) -> Bins:
-        """Equal-width bins (lo, hi], as unions of cells.
+        """Compute equal-width bins (lo, hi], as unions of cells.
+
+        Args:
+            bins: Number of bins; it must divide 3,000.
 
         Raises:
-            ValueError: if `bins` is not a divisor of 3,000.
+            ValueError: `bins` does not divide 3,000.
         """
         bins = check_bins(bins)
         count, confidence, correct = self.cells[:3]
-        # Subtraction leaves rounding behind: a mean of 1 + 1e-16 must not become a negative variance.
+        # Subtraction leaves rounding errors: a mean of 1 + 1e-16 must not become a negative variance.
         mean = np.clip(np.divide(confidence, count, out=np.zeros(CELLS), where=count > 0), 0.0, 1.0)
         per_bin = [v.reshape(bins, -1).sum(axis=1) for v in (count, confidence, correct, count * mean * (1 - mean))]
         step = CELLS // bins
         return Bins(EDGES[:-1:step], EDGES[step::step], *per_bin)
 
     def to_json(self) -> dict[str, Any]:
-        """Occupied cells only, as plain numbers (NaN as null); `from_json` restores them exactly."""
+        """Return the occupied cells as plain numbers (NaN as null), which `from_json` restores exactly."""
         occupied = np.flatnonzero(self.cells[0])
         rows = [[int(k), *(None if np.isnan(v) else float(v) for v in self.cells[:, k])] for k in occupied]
         return {"columns": ["cell", *COLUMNS], "cells": rows}
 
     @classmethod
     def from_json(cls, value: dict[str, Any] | str) -> CalibrationSums:
-        """The sums that `to_json` wrote, as a tree or as text.
+        """Restore the sums that `to_json` wrote.
+
+        Args:
+            value: The sums as a tree or as JSON text.
 
         Raises:
-            ValueError: another shape of tree, other columns, or what `from_cells` refuses.
+            ValueError: The tree has another shape or other columns, or `from_cells` does not accept its rows.
         """
         tree = json.loads(value) if isinstance(value, str) else value
         if not isinstance(tree, dict):
@@ -236,17 +258,17 @@ class CalibrationSums:
         return cls.from_cells([np.nan if v is None else v for v in row] for row in rows)
 
     def to_bytes(self) -> bytes:
-        """A compact blob: occupied cells as uint16, then their seven float64 sums, deflated."""
+        """Return a compact blob: occupied cells as uint16, then their seven float64 sums, deflated."""
         occupied = np.flatnonzero(self.cells[0]).astype("<u2")
         body = occupied.tobytes() + np.ascontiguousarray(self.cells[:, occupied]).astype("<f8").tobytes()
         return _BLOB.pack(_MAGIC, 1, len(occupied)) + zlib.compress(body, 6)
 
     @classmethod
     def from_bytes(cls, blob: bytes) -> CalibrationSums:
-        """The sums that `to_bytes` wrote.
+        """Restore the sums that `to_bytes` wrote.
 
         Raises:
-            ValueError: not such a blob, or a damaged one: also where no rows can give its sums.
+            ValueError: The blob has another format or is damaged, or no rows can give its sums.
         """
         magic, version, occupied = _BLOB.unpack_from(blob) if len(blob) >= _BLOB.size else (b"", 0, 0)
         if (magic, version) != (_MAGIC, 1):
@@ -258,13 +280,13 @@ class CalibrationSums:
             if len(np.unique(index)) < occupied:
                 raise ValueError("a cell comes twice")
             cells[:, index] = np.frombuffer(body, "<f8", offset=2 * occupied).reshape(len(COLUMNS), occupied)
-            return cls(checked(cells))
+            return cls(check_cells(cells))
         except (zlib.error, ValueError, IndexError) as error:
             raise ValueError(f"a damaged blob of calibration sums: {error}") from None
 
 
 def _losses(values: npt.ArrayLike | None, name: str, n: int, most: float) -> Array | None:
-    """Scores of n rows in [0, most], finite; None stays None."""
+    """Check scores of n rows, which must be finite and in [0, most]. None stays None."""
     if values is None:
         return None
     loss_N = as_numbers(values, name).astype(np.float64, copy=False)

@@ -1,4 +1,4 @@
-"""BentoML as its documentation has it: a service class, one API for arrays and one for encoded images.
+"""BentoML as in its documentation: a service class, one API for arrays and one for encoded images.
 
 export ORT_DISABLE_TELEMETRY=1 BENTOML_DO_NOT_TRACK=True
 MODEL=model.onnx WORKERS=2 BATCH=32 WAIT_MS=1000 python -m bentoml serve bentoml_server:Service --port 8000

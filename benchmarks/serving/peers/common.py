@@ -1,4 +1,4 @@
-"""What the peers' servers share: the same ONNX model, inputs from the same bodies, the same answer."""
+"""Parts that the peers' servers share: the same ONNX model, inputs from the same bodies, and the same answer."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ WAIT_MS = float(os.environ.get("WAIT_MS", "0"))
 
 
 class Classifier:
-    """The model named by MODEL, on the cores that one of WORKERS processes has."""
+    """The model named by MODEL, on the cores of one of WORKERS processes."""
 
     def __init__(self) -> None:
         options = ort.SessionOptions()
@@ -31,7 +31,7 @@ class Classifier:
         self._temperature = float(os.environ.get("TEMPERATURE", "1"))
 
     def row(self, instance: Any) -> Rows:
-        """An image, or a vector where the model takes floats."""
+        """Return an image, or a vector if the model takes floats."""
         return np.asarray(instance, np.float32) if self._input.type == "tensor(float)" else image(instance)
 
     def logits(self, rows: Rows) -> npt.NDArray[np.float32]:
@@ -46,7 +46,7 @@ class Classifier:
 
 
 def image(instance: Any) -> Pixels:
-    """Nested lists of pixels, or an object with a base64 PNG, as H x W x C."""
+    """Return nested lists of pixels, or an object with a base64 PNG, as H x W x C."""
     if isinstance(instance, dict):
         with Image.open(io.BytesIO(base64.b64decode(instance["b64"]))) as picture:
             return np.asarray(picture.convert("RGB"), np.uint8)
@@ -54,7 +54,7 @@ def image(instance: Any) -> Pixels:
 
 
 def answer(probabilities_C: npt.NDArray[np.float64]) -> dict[str, Any]:
-    """What the service answers for one image, without an id."""
+    """Return the service's answer for one image, without an id."""
     index = int(probabilities_C.argmax())
     probabilities = probabilities_C.tolist()
     return {

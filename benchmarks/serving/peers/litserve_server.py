@@ -1,4 +1,4 @@
-"""LitServe as its documentation has it: decode, (batch,) predict, encode; as many workers as cores where that wins.
+"""LitServe as in its documentation: decode, (batch,) predict, encode; as many workers as cores if that is fastest.
 
 ORT_DISABLE_TELEMETRY=1 MODEL=model.onnx PORT=8000 WORKERS=2 BATCH=32 WAIT_MS=0 FAST_QUEUE=1 python litserve_server.py
 """

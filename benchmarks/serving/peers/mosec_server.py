@@ -1,8 +1,8 @@
-"""mosec as its documentation has it: workers that take a batch; with DECODERS a stage of its own decodes.
+"""mosec as in its documentation: workers that take a batch; with DECODERS, a separate stage decodes.
 
 ORT_DISABLE_TELEMETRY=1 MODEL=model.onnx WORKERS=1 BATCH=32 WAIT_MS=1 DECODERS=0 python mosec_server.py --port 8000
 
-JSON is read and written by orjson, as ours is.
+JSON is read and written by orjson, as in our service.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class _Json(Worker):
 
 
 class Decode(_Json):
-    """The first of two stages, one request a call."""
+    """The first of two stages, one request per call."""
 
     def forward(self, data: Any) -> Rows:
         return image(data["instances"][0])

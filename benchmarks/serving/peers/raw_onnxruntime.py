@@ -1,4 +1,4 @@
-"""onnxruntime alone, in process: no HTTP, no JSON, no storing. Prints a line of JSON.
+"""onnxruntime alone, in process, without HTTP, JSON and storage. Prints a line of JSON.
 
 ORT_DISABLE_TELEMETRY=1 MODEL=model.onnx SPINNING=1 python raw_onnxruntime.py <images per call> <seconds>
 """

@@ -1,8 +1,8 @@
-"""Common corruptions of images, five severities each: CIFAR-10-C, CIFAR-100-C and ImageNet-C, read or computed.
+"""Common corruptions of images in five severities: CIFAR-10-C, CIFAR-100-C and ImageNet-C, read from files or computed.
 
-Hendrycks & Dietterich 2019, in numpy, scipy and Pillow. Differences from the published files: frost is made of
-generated textures instead of photographs, the random numbers are others, and the blur of motion is not rounded to 16
-bits on its way.
+They follow Hendrycks & Dietterich 2019, in numpy, scipy and Pillow. They differ from the published files in three
+points. Frost uses generated textures instead of photographs, the random numbers are others, and motion blur is not
+rounded to 16 bits in between.
 """
 
 from pipeline.data.corruptions.corrupt import NAMES, check, corrupt

@@ -1,26 +1,32 @@
-"""Blurs. Each function: uint8 N x H x W x C, the parameters, a generator an image -> 0 to 255."""
+"""Blurs. Each function takes uint8 N x H x W x C, its parameters and a generator per image, and returns 0 to 255."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from pipeline.data.corruptions.filters import Floats, Generators, correlated, disk, gaussian, motion, zoomed
+from pipeline.data.corruptions.filters import Floats, Generators, correlate, disk, gaussian, motion, zoom
 from pipeline.data.corruptions.tables import Parameters
 from pipeline.data.raw import Images
 
 
 def gaussian_blur(images_NHWC: Images, parameters: Parameters, generators: Generators) -> Floats:
-    """Parameters: the standard deviation in pixels."""
+    """Blur by a Gaussian; parameter: its standard deviation in pixels."""
     return gaussian(images_NHWC / 255.0, *parameters).clip(0, 1) * 255
 
 
 def defocus_blur(images_NHWC: Images, parameters: Parameters, generators: Generators) -> Floats:
-    """Parameters: the radius of the disk that a point becomes, the standard deviation of its edge, in pixels."""
-    return correlated(images_NHWC / 255.0, disk(*parameters)).clip(0, 1) * 255
+    """Blur as a defocused lens does.
+
+    Parameters, in pixels: the radius of the disk that a point becomes, and the standard deviation of its edge.
+    """
+    return correlate(images_NHWC / 255.0, disk(*parameters)).clip(0, 1) * 255
 
 
 def motion_blur(images_NHWC: Images, parameters: Parameters, generators: Generators) -> Floats:
-    """Parameters: radius and standard deviation of the path in pixels; its direction is within 45 degrees of level."""
+    """Blur along a line within 45 degrees of horizontal.
+
+    Parameters, in pixels: radius and standard deviation of the line.
+    """
     radius, sigma = parameters
     blurred = [
         motion(image.astype(np.float64), radius, sigma, generator.uniform(-45, 45))
@@ -30,18 +36,19 @@ def motion_blur(images_NHWC: Images, parameters: Parameters, generators: Generat
 
 
 def zoom_blur(images_NHWC: Images, parameters: Parameters, generators: Generators) -> Floats:
-    """The mean of the image and its enlargements by 1, 1 + step ..; parameters: where they end (excluded), the step."""
+    """Average the image and its enlargements by 1, 1 + step ..; parameters: the end (excluded) and the step."""
     end, step = parameters
     factors = np.arange(1, end, step)
     x_NHWC = images_NHWC / 255.0
-    total_NHWC = x_NHWC + sum(zoomed(x_NHWC, float(factor)) for factor in factors)
+    total_NHWC = x_NHWC + sum(zoom(x_NHWC, float(factor)) for factor in factors)
     return (total_NHWC / (len(factors) + 1)).clip(0, 1) * 255
 
 
 def glass_blur(images_NHWC: Images, parameters: Parameters, generators: Generators) -> Floats:
-    """Blurred, pixels moved about, blurred again; parameters: standard deviation, farthest move in pixels, rounds.
+    """Blur, move pixels at random, and blur again.
 
-    As in the published code, whose swap of two views of numpy copies one pixel over the other.
+    Parameters: standard deviation of the blur, largest move in pixels, number of rounds. As in the published code, a
+    move copies one pixel over the other: it swaps two views of numpy.
     """
     sigma, farthest, rounds = parameters[0], int(parameters[1]), int(parameters[2])
     blurred_NHWC = (gaussian(images_NHWC / 255.0, sigma) * 255).astype(np.uint8)

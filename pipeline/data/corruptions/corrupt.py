@@ -1,4 +1,4 @@
-"""The corruptions by their names, on rows of images."""
+"""Corruptions of images by name."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from trueodds.errors import ConfigError, unknown
 
 NAMES = (*COMMON, *EXTRA)
 VALUES = 1 << 22
-"""Of pixels and channels that are worked on at once: 32 MB as float64."""
+"""Pixels times channels in a block: 32 MB as float64."""
 FUNCTIONS: dict[str, Callable[[Images, Parameters, Generators], Floats | Images]] = {
     function.__name__: function
     for function in (
@@ -45,10 +45,10 @@ assert tuple(FUNCTIONS) == NAMES
 
 
 def check(names: Iterable[str], severities: Iterable[int] = SEVERITIES) -> None:
-    """Refuses what is no corruption or no severity.
+    """Raise ConfigError for an unknown corruption or severity.
 
     Raises:
-        ConfigError: naming it, what is allowed and the nearest.
+        ConfigError: The message has the value, the allowed values and the nearest one.
     """
     for name in names:
         if name not in NAMES:
@@ -56,8 +56,8 @@ def check(names: Iterable[str], severities: Iterable[int] = SEVERITIES) -> None:
     for severity in severities:
         if severity not in SEVERITIES:
             raise ConfigError(
-                f"severity {severity} of a corruption; allowed are {SEVERITIES[0]} to {SEVERITIES[-1]}"
-                " (0, the images as they are, is measured anyway)"
+                f"severity {severity} of a corruption is unknown; allowed are {SEVERITIES[0]} to {SEVERITIES[-1]}"
+                " (severity 0, the unchanged images, is always measured)"
             )
 
 
@@ -70,13 +70,28 @@ def corrupt(
     rows_N: npt.NDArray[np.integer] | None = None,
     table: Table | None = None,
 ) -> Images:
-    """The images, uint8 with 1 or 3 channels of any size, after one of NAMES at a severity of 1 to 5; uint8.
+    """Corrupt images at one severity.
 
-    What is random about row n depends on the seed, the name, the severity and the row's number alone, not on the rows
-    beside it. rows_N: these numbers; None: 0, 1, .. table: the parameters; None: by the images' size.
+    The random numbers of row n depend on the seed, the name, the severity and the row's number alone, not on other
+    rows.
+
+    Args:
+        images_NHWC: uint8 images of any size, with 1 or 3 channels.
+        name: One of NAMES.
+        severity: 1 to 5.
+        seed: Seed of the random numbers.
+        rows_N: Numbers of the rows; None means 0, 1, ...
+        table: The parameters; None selects them by the images' size.
+
+    Returns:
+        uint8 images of the same shape.
 
     Raises:
-        ConfigError: as `check`.
+        ConfigError: The name or the severity is unknown.
+
+    Examples:
+        >>> corrupt(np.full((1, 8, 8, 1), 100, np.uint8), "brightness", 1)[0, 0, 0]
+        array([112], dtype=uint8)
     """
     check([name], [severity])
     _, height, width, channels = images_NHWC.shape
@@ -88,6 +103,6 @@ def corrupt(
         generators = [
             np.random.default_rng([seed, zlib.crc32(name.encode()), severity, int(row)]) for row in numbers[part]
         ]
-        # Cut off, not rounded, as the published files were.
+        # Truncated, not rounded, as the published files were.
         out[part] = FUNCTIONS[name](images_NHWC[part], parameters, generators).astype(np.uint8)
     return out

@@ -1,5 +1,6 @@
-"""What cameras, screens and files do. Each function: uint8 N x H x W x C, the parameters, a generator an image ->
-0 to 255.
+"""Corruptions by cameras, screens and files.
+
+Each function takes uint8 N x H x W x C, its parameters and a generator per image, and returns 0 to 255.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from pipeline.data.raw import Images
 
 
 def brightness(images_NHWC: Images, parameters: Parameters, generators: Generators) -> Floats:
-    """The value of HSV raised, hue and saturation kept; parameters: by how much, a fraction of white."""
+    """Raise the value in HSV and keep hue and saturation; parameter: the increase, a fraction of white."""
     (raised,) = parameters
     x_NHWC = images_NHWC / 255.0
     value = x_NHWC.max(3, keepdims=True)
@@ -28,9 +29,9 @@ def brightness(images_NHWC: Images, parameters: Parameters, generators: Generato
 
 
 def saturate(images_NHWC: Images, parameters: Parameters, generators: Generators) -> Floats:
-    """The saturation of HSV, s -> a s + b, hue and value kept; parameters: a and b.
+    """Change the saturation in HSV, s -> a s + b, and keep hue and value; parameters: a and b.
 
-    A pixel without a hue counts as red, as in skimage, unless the image has no colours at all, which stays as it is.
+    A pixel without a hue counts as red, as in skimage. An image of one channel is returned unchanged.
     """
     if images_NHWC.shape[3] == 1:
         return images_NHWC.astype(np.float64)
@@ -46,7 +47,7 @@ def saturate(images_NHWC: Images, parameters: Parameters, generators: Generators
 
 
 def contrast(images_NHWC: Images, parameters: Parameters, generators: Generators) -> Floats:
-    """(x - m) c + m, m the mean of each channel; parameters: c."""
+    """Change the contrast: (x - m) c + m with m the mean of each channel; parameter: c."""
     (factor,) = parameters
     x_NHWC = images_NHWC / 255.0
     mean = x_NHWC.mean((1, 2), keepdims=True)
@@ -55,7 +56,7 @@ def contrast(images_NHWC: Images, parameters: Parameters, generators: Generators
 
 
 def jpeg_compression(images_NHWC: Images, parameters: Parameters, generators: Generators) -> Images:
-    """Written as JPEG and read again; parameters: the quality, 1 to 95."""
+    """Write as JPEG and read again; parameter: the quality, 1 to 95."""
     (quality,) = parameters
     out = np.empty_like(images_NHWC)
     for image, target in zip(images_NHWC, out, strict=True):
@@ -67,7 +68,7 @@ def jpeg_compression(images_NHWC: Images, parameters: Parameters, generators: Ge
 
 
 def pixelate(images_NHWC: Images, parameters: Parameters, generators: Generators) -> Images:
-    """Made smaller and larger again, by the mean of boxes; parameters: the share of the edge."""
+    """Reduce the image by means of boxes and enlarge it again; parameter: the share of the edge length."""
     (share,) = parameters
     height, width = images_NHWC.shape[1:3]
     small = max(int(width * share), 1), max(int(height * share), 1)
@@ -79,10 +80,10 @@ def pixelate(images_NHWC: Images, parameters: Parameters, generators: Generators
 
 
 def elastic_transform(images_NHWC: Images, parameters: Parameters, generators: Generators) -> Floats:
-    """A random affine map, then every pixel moved by a smooth random field.
+    """Apply a random affine map, then move every pixel by a smooth random field.
 
-    Parameters, in units of the longer edge: the field's factor, its standard deviation of smoothing, and how far each
-    of three points that fix the affine map may be moved along either axis.
+    Parameters, in units of the longer edge: factor of the field, standard deviation of its smoothing, and the largest
+    move along either axis of each of the three points that define the affine map.
     """
     height, width = images_NHWC.shape[1:3]
     factor, smoothing, farthest = (parameter * max(height, width) for parameter in parameters)
@@ -106,16 +107,17 @@ def elastic_transform(images_NHWC: Images, parameters: Parameters, generators: G
 
 
 def _corners(height: int, width: int) -> Floats:
-    """Three corners (x, y) of a square around the middle, a third of the image's edge from it."""
+    """Return three corners (x, y) of a square around the middle, a third of the image's edge from it."""
     middle = np.array([height // 2, width // 2], dtype=np.float64)
     reach = min(height, width) // 3 or 1
     return np.array([middle + reach, [middle[0] + reach, middle[1] - reach], middle - reach])
 
 
 def _backwards(corners_32: Floats, moved_32: Floats) -> Floats:
-    """2 x 3: where (x, y, 1) of the outcome comes from, under the affine map that moves the three corners.
+    """Return the inverse (2 x 3) of the affine map that moves the three corners.
 
-    Corners that come to lie on one line, which no map brings back, leave the image as it is.
+    It maps (x, y, 1) of the result to the place in the source.
+    If the moved corners lie on one line, no such map exists, and the identity is returned.
     """
     ones = np.ones((3, 1))
     try:
@@ -126,4 +128,5 @@ def _backwards(corners_32: Floats, moved_32: Floats) -> Floats:
 
 
 def _picture(image_HWC: npt.NDArray[np.uint8]) -> Image.Image:
+    """Return an image as Pillow's."""
     return Image.fromarray(image_HWC if image_HWC.shape[2] == 3 else image_HWC[..., 0])

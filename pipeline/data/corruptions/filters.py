@@ -1,4 +1,4 @@
-"""Filters and warps that several corruptions share, on N x H x W x C or on one image, H x W [x C], in float64."""
+"""Filters and warps that several corruptions share, for N x H x W x C or one image H x W [x C], in float64."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from scipy import fft, ndimage
 
 Floats = npt.NDArray[np.float64]
 Generators = list[np.random.Generator]
-"""One of each image: what becomes of it does not depend on the images beside it."""
+"""One random generator per image, so that an image's result does not depend on the other images."""
 
 
 def gaussian(images_NHWC: Floats, sigma: float, *, mode: str = "nearest", truncate: float = 4.0) -> Floats:
-    """A Gaussian of `sigma` pixels over height and width, cut at `truncate` sigmas: skimage.filters.gaussian's."""
+    """Blur by a Gaussian of `sigma` pixels, cut at `truncate` sigmas, as skimage.filters.gaussian does."""
     if sigma <= 0:
         return images_NHWC
     blurred: Floats = ndimage.gaussian_filter(images_NHWC, (0, sigma, sigma, 0), mode=mode, truncate=truncate)
@@ -23,10 +23,10 @@ def gaussian(images_NHWC: Floats, sigma: float, *, mode: str = "nearest", trunca
 
 
 def disk(radius: float, sigma: float) -> Floats:
-    """A disk whose sum is 1, its edge smoothed by a Gaussian of 3 x 3 pixels (above radius 8: of 5 x 5).
+    """Return a disk of sum 1, its edge smoothed by a Gaussian of 3 x 3 pixels (5 x 5 above radius 8).
 
-    Of radius 8 and 10 the sum is 1.013 and 1.011 after smoothing by .5: the disk touches the kernel's edge, where the
-    published code mirrors it.
+    For radius 8 and 10 the sum is 1.013 and 1.011 after smoothing by .5. There the disk touches the kernel's edge,
+    where the published code mirrors it.
     """
     edge = 8 if radius <= 8 else math.ceil(radius)
     at = np.arange(-edge, edge + 1)
@@ -40,8 +40,8 @@ def disk(radius: float, sigma: float) -> Floats:
     return kernel
 
 
-def correlated(images_NHWC: Floats, kernel_KK: Floats) -> Floats:
-    """Each channel with a symmetric kernel of odd edge; the image is mirrored at its outer pixels' centres."""
+def correlate(images_NHWC: Floats, kernel_KK: Floats) -> Floats:
+    """Filter each channel with a symmetric kernel of odd edge; mirror the image at the centres of its outer pixels."""
     reach = len(kernel_KK) // 2
     height, width = images_NHWC.shape[1:3]
     padded = np.pad(images_NHWC, ((0, 0), (reach, reach), (reach, reach), (0, 0)), mode="reflect")
@@ -52,9 +52,9 @@ def correlated(images_NHWC: Floats, kernel_KK: Floats) -> Floats:
 
 
 def motion(image: Floats, radius: float, sigma: float, degrees: float) -> Floats:
-    """One image drawn out along a line: sum_i k_i x(. shifted by i), k_i ~ exp(-i^2 / (2 sigma^2)), i = 0 .. 2 radius.
+    """Blur one image along a line: sum_i k_i x(. shifted by i), k_i ~ exp(-i^2 / (2 sigma^2)), i = 0 .. 2 radius.
 
-    ImageMagick's MotionBlurImage, with the outer pixels repeated beyond the edge.
+    This is ImageMagick's MotionBlurImage, with the outer pixels repeated beyond the edge.
     """
     height, width = image.shape[:2]
     taps = np.arange(int(radius) * 2 + 1)
@@ -66,7 +66,7 @@ def motion(image: Floats, radius: float, sigma: float, degrees: float) -> Floats
     for tap, weight in zip(taps.tolist(), weights.tolist(), strict=True):
         down, right = (-math.ceil(tap * part - 0.5) for part in (math.sin(angle), math.cos(angle)))
         if abs(down) >= height or abs(right) >= width:
-            break  # as in the published code: what would come from outside alone is left out
+            break  # as in the published code: shifts from entirely outside the image are left out
         at_row, at_column = (rows - down).clip(0, height - 1), (columns - right).clip(0, width - 1)
         out += weight * image[at_row][:, at_column]
     return out
@@ -74,10 +74,10 @@ def motion(image: Floats, radius: float, sigma: float, degrees: float) -> Floats
 
 @cache
 def zoom_matrix(size: int, factor: float) -> Floats:
-    """size x size: what linear interpolation makes of `size` values when their middle is enlarged by `factor`.
+    """Return the matrix (size, size) that enlarges the middle of `size` values by `factor`, by linear interpolation.
 
     The middle ceil(size / factor) values are stretched to round(that * factor), end on end (scipy.ndimage.zoom of order
-    1), of which the middle `size` are taken.
+    1). The middle `size` of these are taken.
     """
     inside = math.ceil(size / factor)
     begin, outside = (size - inside) // 2, round(inside * factor)
@@ -91,8 +91,8 @@ def zoom_matrix(size: int, factor: float) -> Floats:
     return matrix[trim : trim + size]
 
 
-def zoomed(images_NHWC: Floats, factor: float) -> Floats:
-    """The middle of each image enlarged by `factor`, in the image's own size."""
+def zoom(images_NHWC: Floats, factor: float) -> Floats:
+    """Enlarge the middle of each image by `factor`, at the image's own size."""
     across = np.einsum("ij,njwc->niwc", zoom_matrix(images_NHWC.shape[1], factor), images_NHWC, optimize=True)
     out: Floats = np.einsum("ij,nhjc->nhic", zoom_matrix(images_NHWC.shape[2], factor), across, optimize=True)
     return out

@@ -1,4 +1,4 @@
-"""Drops of water or mud on the lens, with the edge detector that they need (OpenCV's, in numpy)."""
+"""Drops of water or mud on the lens, and the edge detector that they need (OpenCV's, in numpy)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ WATER = np.array([175, 238, 238]) / 255
 MUD = np.array([63, 42, 20]) / 255
 EMBOSS = np.array([[-2, -1, 0], [-1, 1, 1], [0, 1, 2]])
 WEAK, STRONG = 50, 150
-"""Gradients, |dx| + |dy| of Sobel's kernels, of an edge's pixels and of at least one of them."""
+"""Thresholds of the gradient |dx| + |dy| (Sobel): of every pixel of an edge, and of at least one pixel of it."""
 FARTHEST = 20.0
 LEAST_MUD = 0.8
 
@@ -24,10 +24,11 @@ Mask = npt.NDArray[np.bool_]
 
 
 def spatter(images_NHWC: Images, parameters: Parameters, generators: Generators) -> Floats:
-    """Water that adds light along the edges of its drops, or mud that covers.
+    """Add water, which is bright along the edges of its drops, or mud, which covers the image.
 
-    Parameters: mean and standard deviation of a field of noise, that of its smoothing in pixels, the value from which
-    it is liquid; of water the strength, of mud the standard deviation of its edge in pixels; 0 water, 1 mud.
+    Parameters: mean and standard deviation of a field of noise; standard deviation of its smoothing in pixels; the
+    value from which it is liquid; the strength of water, or the standard deviation of the mud's edge in pixels; 0 for
+    water and 1 for mud.
     """
     mean, spread, smoothing, least, strength, mud = parameters
     fields = [generator.normal(mean, spread, images_NHWC.shape[1:3]) for generator in generators]
@@ -46,25 +47,26 @@ def spatter(images_NHWC: Images, parameters: Parameters, generators: Generators)
 
 
 def _light(liquid_HW: Bytes) -> Floats:
-    """How bright water shines, 0 to 1: liquid times an embossed map of the distance to the drops' edges.
+    """Return the brightness of water, 0 to 1: liquid times an embossed map of the distance to the drops' edges.
 
-    The distance is Euclid's; OpenCV's is within 2% of it.
+    The distance is Euclidean; OpenCV's is within 2% of it.
     """
     edge_HW = edges(liquid_HW)
     far = ndimage.distance_transform_edt(~edge_HW) if edge_HW.any() else np.full(liquid_HW.shape, FARTHEST)
     distance_HW = np.floor(_box(np.minimum(far, FARTHEST))).astype(np.uint8)
-    embossed = ndimage.correlate(equalised(distance_HW).astype(np.float64), EMBOSS, mode="mirror").clip(0, 255)
+    embossed = ndimage.correlate(equalise(distance_HW).astype(np.float64), EMBOSS, mode="mirror").clip(0, 255)
     light: Floats = liquid_HW * np.round(_box(embossed))
     return light / light.max() if light.any() else light
 
 
 def _box(values_HW: Floats) -> Floats:
+    """Return the mean of 3 x 3 pixels."""
     mean: Floats = ndimage.uniform_filter(values_HW, 3, mode="mirror")
     return mean
 
 
-def equalised(values_HW: Bytes) -> Bytes:
-    """Grey levels spread so that their cumulative counts rise evenly from 0 to 255; of one level, as it is."""
+def equalise(values_HW: Bytes) -> Bytes:
+    """Equalise grey levels, so that their cumulative counts rise evenly from 0 to 255; keep a single level."""
     counts = np.bincount(values_HW.ravel(), minlength=256)
     rising = np.cumsum(counts) - counts[counts > 0][0]
     if rising[-1] == 0:
@@ -74,9 +76,9 @@ def equalised(values_HW: Bytes) -> Bytes:
 
 
 def edges(image_HW: Bytes, weak: int = WEAK, strong: int = STRONG) -> Mask:
-    """Canny's edges: ridges of the gradient above `weak` that are joined to one above `strong` (Canny 1986).
+    """Return Canny's edges: ridges of the gradient above `weak` that are connected to one above `strong` (Canny 1986).
 
-    As OpenCV has it: Sobel's 3 x 3 kernels, the norm |dx| + |dy|, four directions, neighbours beyond the image 0.
+    The details are OpenCV's: Sobel's 3 x 3 kernels, the norm |dx| + |dy|, four directions, 0 beyond the image.
     """
     values = image_HW.astype(np.int64)
     across, down = (ndimage.sobel(values, axis, mode="nearest") for axis in (1, 0))
@@ -85,6 +87,7 @@ def edges(image_HW: Bytes, weak: int = WEAK, strong: int = STRONG) -> Mask:
     height, width = norm.shape
 
     def beside(rows: int, columns: int) -> npt.NDArray[np.int64]:
+        """Return the gradient of the neighbours at this offset."""
         return padded[1 + rows : 1 + rows + height, 1 + columns : 1 + columns + width]
 
     # tan 22.5 and tan 67.5 degrees in 15 binary digits, as OpenCV computes them.

@@ -1,8 +1,8 @@
-"""The published parameters of the corruptions, severity 1 to 5: of CIFAR-10-C and CIFAR-100-C, and of ImageNet-C.
+"""Published parameters of the corruptions for severities 1 to 5, of CIFAR-10-C and CIFAR-100-C and of ImageNet-C.
 
-Hendrycks & Dietterich 2019, "Benchmarking neural network robustness to common corruptions and perturbations"; numbers
-of their repository hendrycks/robustness, ImageNet-C/create_c: make_cifar_c.py and make_imagenet_c.py. What each number
-is, the function of that corruption says.
+They come from Hendrycks & Dietterich 2019, "Benchmarking neural network robustness to common corruptions and
+perturbations", repository hendrycks/robustness, ImageNet-C/create_c: make_cifar_c.py and make_imagenet_c.py. The
+docstring of each corruption's function explains its parameters.
 """
 
 from __future__ import annotations
@@ -29,22 +29,23 @@ COMMON = (
     "pixelate",
     "jpeg_compression",
 )
-"""The 15 that results are reported on."""
+"""The 15 corruptions that results are reported on."""
 EXTRA = ("speckle_noise", "gaussian_blur", "spatter", "saturate")
-"""The 4 that were meant for validation."""
+"""The 4 corruptions meant for validation."""
 LARGE = 64
-"""Pixels of an image's longer edge from which ImageNet's numbers are used."""
+"""Longer edge in pixels from which ImageNet's table is used."""
 
 
 @dataclass(frozen=True)
 class Table:
-    """Parameters of every corruption, five each, from severity 1 to 5."""
+    """Parameters of every corruption, for severities 1 to 5."""
 
     name: str
     rows: dict[str, tuple[Parameters, ...]]
 
 
 def _each(*values: float) -> tuple[Parameters, ...]:
+    """Return one parameter per severity."""
     return tuple((value,) for value in values)
 
 
@@ -91,7 +92,7 @@ CIFAR = Table(
     },
 )
 OF_224 = 244 / 224
-"""ImageNet-C's elastic transform takes images of 224 pixels to have 244: their slip, kept with their numbers."""
+"""ImageNet-C's elastic transform assumes 244 pixels for images of 224. This slip is part of its published numbers."""
 IMAGENET = Table(
     "imagenet",
     {
@@ -140,5 +141,5 @@ IMAGENET = Table(
 
 
 def table_of(height: int, width: int) -> Table:
-    """ImageNet's table from 64 pixels of the longer edge on, CIFAR's below."""
+    """Return ImageNet's table if the longer edge has at least 64 pixels, else CIFAR's."""
     return IMAGENET if max(height, width) >= LARGE else CIFAR

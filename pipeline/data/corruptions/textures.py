@@ -1,4 +1,4 @@
-"""Random textures: fog as a height map, and ice, in place of the photographs that the published frost is made of."""
+"""Random textures: a height map for fog, and ice in place of the photographs of the published frost."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pipeline.data.corruptions.filters import Floats
 
 WIBBLE = 100.0
 TEXTURES = 5
-"""Of ice. The published code draws among five photographs, too."""
+"""Number of ice textures. The published code has five photographs."""
 ROUGHNESS = 1.8
 ICE = (
     ((78, 149, 166), (27, 16, 15)),
@@ -19,25 +19,26 @@ ICE = (
     ((138, 153, 165), (28, 28, 30)),
     ((112, 123, 135), (44, 43, 42)),
 )
-"""Mean and standard deviation of red, green and blue (0 to 255) of the five photographs of the published code."""
+"""Mean and standard deviation of red, green and blue (0 to 255) of the published code's five photographs."""
 
 
 def power_of_two(size: int) -> int:
-    """The smallest power of two that is not below `size`."""
+    """Return the smallest power of two that is at least `size`."""
     return 1 << max(size - 1, 1).bit_length()
 
 
 def plasma(size: int, decay: float, generator: np.random.Generator) -> Floats:
-    """A height map in 0 to 1, size x size, size a power of two, that goes on over its edges (diamond-square).
+    """Return a periodic height map in [0, 1], size x size with size a power of two, by the diamond-square algorithm.
 
-    decay: by how much each halving of the grid's step lowers the random part; the smaller, the rougher.
+    decay is the factor by which each halving of the grid reduces the random part. A smaller decay gives a rougher map.
     """
     heights = np.empty((size, size))
     heights[0, 0] = 0.0
     step, wibble = size, WIBBLE
 
     def mean(sums: Floats, wibble: float) -> Floats:
-        # `wibble` twice, as in the published code; divided by the maximum, only its ratios matter.
+        """Return the mean of four neighbours plus noise."""
+        # `wibble` enters twice, as in the published code; after division by the maximum only its ratios matter.
         return sums / 4 + wibble * generator.uniform(-wibble, wibble, sums.shape)
 
     while step >= 2:
@@ -56,10 +57,10 @@ def plasma(size: int, decay: float, generator: np.random.Generator) -> Floats:
 
 @cache
 def ice(size: int) -> tuple[Floats, ...]:
-    """TEXTURES of ice needles on glass, size x size x 3, size a power of two, in 0 to 255; always the same.
+    """Return TEXTURES textures of ice needles, size x size x 3 in 0 to 255, size a power of two; always the same.
 
-    Ridges, 1 - |2 h - 1| of a rough height map h, stretched in a direction of their own, two maps over each other;
-    shifted and scaled to the mean and standard deviation of ICE, colour by colour.
+    Each has two maps of ridges, 1 - |2 h - 1| of a rough height map h, stretched in a direction of their own. They are
+    shifted and scaled to mean and standard deviation of ICE, colour by colour.
     """
     textures = []
     for number, (mean, spread) in enumerate(ICE):

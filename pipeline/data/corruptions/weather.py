@@ -1,25 +1,25 @@
-"""Weather. Each function: uint8 N x H x W x C, the parameters, a generator an image -> 0 to 255."""
+"""Weather. Each function takes uint8 N x H x W x C, its parameters and a generator per image, and returns 0 to 255."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from pipeline.data.corruptions.filters import Floats, Generators, motion, zoomed
+from pipeline.data.corruptions.filters import Floats, Generators, motion, zoom
 from pipeline.data.corruptions.tables import Parameters
 from pipeline.data.corruptions.textures import ice, plasma, power_of_two
 from pipeline.data.raw import Images
 
 LUMA = np.array([0.299, 0.587, 0.114])
-"""Of red, green and blue in a pixel's grey (ITU-R BT.601), as Pillow and OpenCV have them."""
+"""Weights of red, green and blue in grey (ITU-R BT.601), as in Pillow and OpenCV."""
 
 
 def grey(images_NHWC: Floats) -> Floats:
-    """N x H x W x 1: of colours their luma."""
+    """Return grey images N x H x W x 1."""
     return images_NHWC if images_NHWC.shape[3] == 1 else (images_NHWC @ LUMA)[..., None]
 
 
 def snow(images_NHWC: Images, parameters: Parameters, generators: Generators) -> Floats:
-    """Flakes that fall, over a whiter image.
+    """Add falling snowflakes over a whiter image.
 
     Parameters: mean and standard deviation of a field of noise, its enlargement, the value below which it is no flake;
     radius and standard deviation of the flakes' fall in pixels; the share of the image that is not whitened.
@@ -30,7 +30,7 @@ def snow(images_NHWC: Images, parameters: Parameters, generators: Generators) ->
     for generator in generators:
         fields.append(generator.normal(mean, spread, images_NHWC.shape[1:3]))
         angles.append(generator.uniform(-135, -45))
-    flakes_NHW1 = zoomed(np.stack(fields)[..., None], enlargement)
+    flakes_NHW1 = zoom(np.stack(fields)[..., None], enlargement)
     flakes_NHW1[flakes_NHW1 < least] = 0
     flakes_NHW1 = np.floor(flakes_NHW1.clip(0, 1) * 255)
     fallen = [motion(image, radius, sigma, angle) for image, angle in zip(flakes_NHW1, angles, strict=True)]
@@ -41,9 +41,9 @@ def snow(images_NHWC: Images, parameters: Parameters, generators: Generators) ->
 
 
 def frost(images_NHWC: Images, parameters: Parameters, generators: Generators) -> Floats:
-    """a x + b ice; parameters: a and b.
+    """Mix image and ice: a x + b ice; parameters: a and b.
 
-    The ice is generated (`pipeline.data.corruptions.textures.ice`); in the published files it is cut from photographs.
+    The ice is generated (`pipeline.data.corruptions.textures.ice`). The published files cut it from photographs.
     """
     of_image, of_ice = parameters
     height, width, channels = images_NHWC.shape[1:]
@@ -58,7 +58,10 @@ def frost(images_NHWC: Images, parameters: Parameters, generators: Generators) -
 
 
 def fog(images_NHWC: Images, parameters: Parameters, generators: Generators) -> Floats:
-    """(x + a h) m / (m + a), h a random height map in 0 to 1 and m the image's maximum; parameters: a, h's decay."""
+    """Add fog: (x + a h) m / (m + a) with h a random height map in [0, 1] and m the image's maximum.
+
+    Parameters: a, and the decay of h.
+    """
     thickness, decay = parameters
     height, width = images_NHWC.shape[1:3]
     size = power_of_two(max(height, width))

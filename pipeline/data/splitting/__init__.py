@@ -1,1 +1,1 @@
-"""The split into parts, and the data errors that make its numbers too good: duplicates, groups, telling columns."""
+"""The split of a data set, and checks for errors that make results too good: duplicates, groups, leaking columns."""

@@ -1,4 +1,4 @@
-"""The checks of a split: duplicates, groups, columns that tell too much, classes with too few rows.
+"""Checks of a split: duplicates, groups, leaking columns, and classes with too few rows.
 
 Their findings are sentences for the card, and a table.
 """
@@ -17,57 +17,63 @@ from pipeline.config import Data
 from pipeline.data.image_files import Part
 from pipeline.data.raw import PIXELS, WORDS, DataError, Inputs, Labels, Raw, Rows, TextRows, TreeRows, Vectors
 from pipeline.data.splitting import duplicates, groups
-from pipeline.data.splitting.parts import groups_of
+from pipeline.data.splitting.sampling import groups_of
 from trueodds.evaluation.splits import Index
 from trueodds.texts import listed
 
 log = logging.getLogger("pipeline.data")
 
 FEWEST_ROWS = 10
-"""Rows from which on an order or a pairing is no chance."""
+"""Number of rows from which an order or a one-to-one relation is hardly due to chance."""
 _COLUMNS = {
-    "constant": "of one value in every row, which tell a net nothing: {}",
-    "row_number": "that number the rows: {}. What a net learns of them does not hold for later rows; leave them out."
-    " Duplicates were looked for without them",
-    "ordered": "in whose order the rows stand, as ids and times: {}. If they are such, leave them out: later rows have"
-    " values that no net has learned from",
+    "constant": "with one value in every row, from which a net learns nothing: {}",
+    "row_number": "that number the rows: {}. What a net learns from them does not hold for later rows; leave them out."
+    " The search for duplicates ignored them",
+    "ordered": "by which the rows are ordered, as by ids and times: {}. If they are ids or times, leave them out: later"
+    " rows have values that no net has learned from",
     "repeats_label": "that repeat the label, one value for each class: {}. If they are known only once the label is,"
     " leave them out: the metrics are too good",
 }
-NAMED = 10  # classes in a sentence; of the others the number
+NAMED = 10  # classes named in a sentence; the others are counted
 FEW = 10
-"""Validation rows of a class; fewer say next to nothing of its calibration."""
+"""Smallest number of validation rows of a class; with fewer, its calibration cannot be estimated."""
 _WITHOUT = {
-    "train": "No training row is left of {}: the net does not learn to answer so.",
+    "train": "No training row is left of {}: the net cannot learn to predict it.",
     "val": "No validation row is left of {}: calibrators are fitted, and epochs compared, without any. Add rows, or"
     " raise data.validation_size.",
     "test": "No test row is left of {}: the metrics on test rows leave it out.",
 }
 
 
-class Checked(NamedTuple):
-    """arrays: of each part, without duplicates where they are left out. table: the counts, for checks.json."""
+class SplitChecks(NamedTuple):
+    """Result of the checks.
+
+    Attributes:
+        arrays: Rows and labels of each part, without duplicates if they are left out.
+        notes: Sentences for the card.
+        table: Counts for checks.json.
+    """
 
     arrays: dict[str, tuple[Inputs, Labels]]
     notes: list[str]
     table: dict[str, Any]
 
 
-def checked_split(
+def check_split(
     params: Data,
     raw: Raw,
     parts: dict[str, Part],
     arrays: dict[str, tuple[Inputs, Labels]],
     scratch: Path | None,
-) -> Checked:
-    """Looks for duplicates, shared groups and telling columns; leaves duplicates out where `params` say so.
+) -> SplitChecks:
+    """Search for duplicates, shared groups and leaking columns; leave duplicates out if `params` say so.
 
     Raises:
-        DataError: near duplicates of rows that are no images; a part that keeps too few rows.
+        DataError: `near_duplicates` is set and the rows are not images, or a part keeps too few rows.
     """
     leaves_out = params.duplicates == "leave_out"
     if params.near_duplicates is not None and raw.kind not in PIXELS:
-        problem = f"data.near_duplicates is {params.near_duplicates}, which is for images"
+        problem = f"data.near_duplicates is {params.near_duplicates}, which needs images"
         raise DataError(f"{problem}, and {params.dataset} holds {raw.kind}s; set it to null")
     telling: dict[str, list[str]] = {}
     if raw.features:
@@ -86,11 +92,11 @@ def checked_split(
         notes += column_notes(telling)
     if leaves_out:
         arrays = duplicates.leave_out(arrays, found, params.dataset, scratch)
-    return Checked(arrays, notes, table)
+    return SplitChecks(arrays, notes, table)
 
 
 def _words_of(parts: Mapping[str, Part]) -> dict[str, Rows]:
-    """The texts or trees of each part: the same rows as its array, with the words that the net does not know."""
+    """Return the texts or trees of each part: the rows of its array, including words that the net does not know."""
     rows = {part: (cast(TextRows | TreeRows, x), index) for part, (x, _, index) in parts.items()}
     return {part: x if index is None else x.take(index) for part, (x, index) in rows.items()}
 
@@ -98,19 +104,28 @@ def _words_of(parts: Mapping[str, Part]) -> dict[str, Rows]:
 def _numbers_of(
     arrays: Mapping[str, tuple[Inputs, Labels]], features: Sequence[str], row_numbers: Sequence[str]
 ) -> dict[str, Rows]:
-    """The array of each part, without columns that number the rows: with them no row would equal another."""
+    """Return the array of each part without columns that number the rows, with which no two rows would be equal."""
     kept = [k for k, name in enumerate(features) if name not in row_numbers]
     return {part: x[:, kept] if row_numbers and kept else x for part, (x, _) in arrays.items()}
 
 
 def telling_columns(x_ND: Vectors, labels_N: Labels, features: Sequence[str]) -> dict[str, list[str]]:
-    """Finds columns of a table that tell nothing or too much; the rows are in the order of their file.
+    """Find columns of a table that carry no information, or information about the label or the order of rows.
 
-    Returns the columns' names by kind.
+    - constant: one value, or no value at all.
+    - row_number: distinct whole numbers without a gap, in any order.
+    - ordered: never falling or never rising, with at least one value per two rows.
+    - repeats_label: one value for each class, which no other class has. NaN is a value.
 
-    constant: one value, or none at all. row_number: different whole numbers without a gap, in any order. ordered: never
-    falling or never rising, with a value for every second row at least. repeats_label: a value for each class that no
-    other class has; NaN is a value. Tables of fewer than FEWEST_ROWS rows are only looked through for constants.
+    Tables of fewer than FEWEST_ROWS rows are checked for constants only.
+
+    Args:
+        x_ND: Rows in the order of their file.
+        labels_N: Their classes.
+        features: Names of the columns.
+
+    Returns:
+        Kind -> names of the columns.
     """
     found: dict[str, list[str]] = {kind: [] for kind in _COLUMNS}
     for name, column_N in zip(features, x_ND.T, strict=True):
@@ -128,40 +143,43 @@ def telling_columns(x_ND: Vectors, labels_N: Labels, features: Sequence[str]) ->
     return found
 
 
-def column_notes(found: dict[str, list[str]]) -> list[str]:
-    """Words a sentence for each kind of column that was found."""
-    return [f"Columns {_COLUMNS[kind].format(listed(names))}." for kind, names in found.items() if names]
+def column_notes(columns: dict[str, list[str]]) -> list[str]:
+    """Return a sentence for each kind of column that was found."""
+    return [f"Columns {_COLUMNS[kind].format(listed(names))}." for kind, names in columns.items() if names]
 
 
 def _is_ordered(column_N: npt.NDArray[np.float32]) -> bool:
+    """Return whether values never fall or never rise."""
     steps = np.diff(column_N)
     return bool((steps >= 0).all() or (steps <= 0).all())
 
 
 def _repeats(code_N: npt.NDArray[np.intp], labels_N: Labels, values: int) -> bool:
+    """Return whether each class has one value of its own."""
     classes = len(np.unique(labels_N))
     return values == classes > 1 and len(np.unique(code_N * (int(labels_N.max()) + 1) + labels_N)) == classes
 
 
 def thin_classes(classes: Sequence[str], labels: Mapping[str, npt.NDArray[np.int64]]) -> list[str]:
-    """Words what classes lack: a second row, any row of train, val or test, or FEW validation rows.
+    """Return sentences about classes with one row, without rows in a split, or with few validation rows.
 
-    labels: the class of each row, per split; those three and any others.
+    `labels` has the class of each row for train, val, test and any other splits.
     """
     counts = {split: np.bincount(labels_N, minlength=len(classes)) for split, labels_N in labels.items()}
     notes = []
     if len(single := np.flatnonzero(sum(counts.values()) == 1)):
-        notes.append(f"A single row is all there is of {_named(classes, single)}: one split alone has it.")
+        notes.append(f"The data has a single row of {_class_names(classes, single)}: only one split has it.")
     for split, words in _WITHOUT.items():
         if len(without := np.flatnonzero(counts[split] == 0)):
-            notes.append(words.format(_named(classes, without)))
+            notes.append(words.format(_class_names(classes, without)))
     if len(few := np.flatnonzero((counts["val"] > 0) & (counts["val"] < FEW))):
-        said = f"Fewer than {FEW} validation rows are left of {_named(classes, few)}"
-        notes.append(f"{said}: on these, calibrators and class-wise metrics follow chance. Raise data.validation_size.")
+        said = f"Fewer than {FEW} validation rows are left of {_class_names(classes, few)}"
+        notes.append(f"{said}: calibrators and class-wise metrics are unreliable for them. Raise data.validation_size.")
     return notes
 
 
-def _named(classes: Sequence[str], which: Index) -> str:
+def _class_names(classes: Sequence[str], which: Index) -> str:
+    """Return the names of classes, at most NAMED."""
     names = ", ".join(classes[k] for k in which[:NAMED])
     more = f" and {len(which) - NAMED:,} more" if len(which) > NAMED else ""
     return f"{'class' if len(which) == 1 else 'classes'} {names}{more}"

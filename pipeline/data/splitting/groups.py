@@ -1,4 +1,4 @@
-"""Groups of rows that belong together, such as the images of one patient: all of them on one side of every split."""
+"""Groups of rows that belong together, such as the images of one patient; each group is in one split only."""
 
 from __future__ import annotations
 
@@ -19,19 +19,24 @@ from trueodds.inputs import columns
 from trueodds.texts import listed
 
 FOLDER = "folder"
-"""The name by which an image folder's groups are asked for: train/<class>/<group>/."""
+"""Name that selects the groups of an image folder: train/<class>/<group>/."""
 Groups = npt.NDArray[np.int64]
 
 
 def of(raw: Raw, path: Path | None, params: Data) -> Raw:
-    """`raw` with the groups that `data.group_column` names; `path`: of the data set, None of a built-in one.
+    """Return `raw` with the groups that `data.group_column` names.
+
+    Args:
+        raw: The data set.
+        path: Its file or folder; None for a built-in one.
+        params: The section `data` of params.yaml.
 
     Raises:
-        DataError: no such column, array or folder, or a row without a group.
+        DataError: There is no such column, array or folder, or a row has no group.
     """
     name = params.group_column or ""
     if path is None:
-        problem = f"data.group_column is {name!r}, and {params.dataset} is built in, without groups"
+        problem = f"data.group_column is {name!r}, and the built-in data set {params.dataset} has no groups"
         raise DataError(f"{problem}; set it to null")
     if path.is_dir():
         return of_folder(raw, path, name)
@@ -41,93 +46,103 @@ def of(raw: Raw, path: Path | None, params: Data) -> Raw:
 
 
 def of_table(raw: Raw, path: Path, column: str, label: str) -> Raw:
-    """`raw` with the groups that a column of its table names.
+    """Return `raw` with the groups in a column of its table.
 
     Raises:
-        DataError: no such column, the labels' column, a row without a group.
+        DataError: There is no such column, it is the labels' column, or a row has no group.
     """
     try:
         if column not in (header := columns.names(path)) or column == label:
             problem = f"data.group_column is {column!r}, and {path} has the columns {listed(header)}"
-            cure = f"name one of them that is not the labels' ({label!r}), or set it to null"
+            cure = f"name one of them other than that of the labels ({label!r}), or set it to null"
             raise DataError(f"{problem}; {cure}.{nearest(column, header)}")
         names = columns.read(path, (), [column]).texts[column]
     except FileError as error:
         raise DataError(str(error)) from None
     if not names.is_known_N.all():
         row = int(names.is_known_N.argmin()) + 2
-        raise DataError(f"{path}, row {row} has no {column} (data.group_column); give every row a group of its own")
+        raise DataError(f"{path}, row {row} has no {column} (data.group_column); give every row a group")
     return replace(raw, groups={"train": names.code_N.astype(np.int64)})
 
 
 def of_arrays(raw: Raw, path: Path, name: str) -> Raw:
-    """`raw` with the groups of an .npz: the array `name`, beside a test split `name`_train and `name`_test.
+    """Return `raw` with the groups of an .npz: the array `name`, or `name`_train and `name`_test with a test split.
 
     Raises:
-        DataError: no such array, or not one group for each row.
+        DataError: There is no such array, or it does not have one group per row.
     """
     rows = {"train": len(raw.y_train), **({} if raw.y_test is None else {"test": len(raw.y_test)})}
     wanted = {split: f"{name}_{split}" if len(rows) > 1 else name for split in rows}
     with np.load(path, allow_pickle=False) as file:
         if missing := [array for array in wanted.values() if array not in file.files]:
             problem = f"data.group_column is {name!r}, and {path} has no array {missing[0]}"
-            raise DataError(f"{problem}; it has {listed(file.files)}. Add it, a group for each row, or set it to null")
-        held = {split: np.asarray(file[array]) for split, array in wanted.items()}
-    for split, array in held.items():
+            raise DataError(f"{problem}; it has {listed(file.files)}. Add it, one group per row, or set it to null")
+        names = {split: np.asarray(file[array]) for split, array in wanted.items()}
+    for split, array in names.items():
         if array.shape != (rows[split],):
-            expected = f"expected ({rows[split]},), a group for each row"
+            expected = f"expected ({rows[split]},), one group per row"
             raise DataError(f"{path}: {wanted[split]} has shape {array.shape}; {expected}")
-    return replace(raw, groups=_coded(held))
+    return replace(raw, groups=_numbers_of(names))
 
 
 def of_folder(raw: Raw, folder: Path, name: str) -> Raw:
-    """`raw` with the groups of an image folder: the first folder below that of the class.
+    """Return `raw` with the groups of an image folder: the first folder below that of the class.
 
     Raises:
-        DataError: another name than FOLDER, rows that are no image files, an image that lies in no such folder.
+        DataError: The name is not FOLDER, the rows are not image files, or an image is in no such folder.
     """
     files = {split: x for split, x in _inputs(raw).items() if isinstance(x, ImageFiles)}
     if name != FOLDER or len(files) < len(_inputs(raw)):
         raise DataError(
             f"data.group_column is {name!r}, and {folder} is a folder; allowed is {FOLDER!r}, for images in"
-            " train/<class>/<group>/. Set it to null, or bring the rows into a table with a column of groups"
+            " train/<class>/<group>/. Set it to null, or use a table with a column of groups"
         )
-    held = {}
+    names = {}
     for split, x in files.items():
         inside = [path.relative_to(folder).parts for path in x.paths]
         if apart := [parts for parts in inside if len(parts) < 4]:  # <split>/<class>/<group>/.../<image>
-            problem = f"{folder / Path(*apart[0])} lies in no folder of a group (data.group_column: {FOLDER})"
+            problem = f"{folder / Path(*apart[0])} is not in the folder of a group (data.group_column: {FOLDER})"
             raise DataError(f"{problem}; expected {folder}/{apart[0][0]}/<class>/<group>/{apart[0][-1]}")
-        held[split] = np.array([parts[2] for parts in inside])
-    return replace(raw, groups=_coded(held))
+        names[split] = np.array([parts[2] for parts in inside])
+    return replace(raw, groups=_numbers_of(names))
 
 
 def draw(
     labels_N: npt.NDArray[np.int64], groups_N: Groups, size: int, seed: int, *, leave: int = 1
 ) -> tuple[Index, Index]:
-    """Draw whole groups with about `size` rows together; returns (drawn, rest), both sorted.
+    """Draw whole groups with about `size` rows together.
 
-    Each class gives its share of rows: a group counts to the class that most of its rows have. The number of rows drawn
-    differs from `size` by at most half the largest group, unless that would draw no group or leave fewer than `leave`.
+    Each class gives its share of rows. A group counts to the class of most of its rows. The number of rows differs from
+    `size` by at most half the largest group, unless that would draw no group or leave fewer than `leave` groups.
 
     Args:
-        labels_N, groups_N: the class and the group of each row.
-        leave: groups that the rest keeps at least.
+        labels_N: Class of each row.
+        groups_N: Group of each row.
+        size: Number of rows to draw.
+        seed: Seed of the random order.
+        leave: Smallest number of groups that remain.
+
+    Returns:
+        (drawn, rest), the indices of rows, both sorted.
 
     Raises:
-        ValueError: there are not more than `leave` groups, or `size` is not between 1 and the number of rows less one.
+        ValueError: There are at most `leave` groups, or `size` is not between 1 and the number of rows minus 1.
+
+    Examples:
+        >>> draw(np.array([0, 0, 1, 1]), np.array([5, 5, 6, 6]), 2, seed=0)
+        (array([2, 3]), array([0, 1]))
     """
     if not 1 <= size < len(labels_N):
         raise ValueError(f"cannot draw {size:,} of {len(labels_N):,} rows; allowed is 1..{len(labels_N) - 1:,}")
     _, code_N, rows_G = np.unique(groups_N, return_inverse=True, return_counts=True)
     if len(rows_G) <= leave:
         raise ValueError(
-            f"{len(rows_G):,} groups of rows are left for {leave + 1} parts; allowed is a group and more each"
+            f"{len(rows_G):,} groups of rows are left for {leave + 1} parts; each part needs at least one group"
         )
     order_G = np.random.default_rng(seed).permutation(len(rows_G))
     class_G = _commonest(labels_N, code_N, len(rows_G))
     is_drawn_G = np.zeros(len(rows_G), dtype=bool)
-    owed = 0.0  # rows that the classes before gave too few
+    owed = 0.0  # rows that are missing from the classes so far
     for k in np.unique(class_G):
         of_class = order_G[class_G[order_G] == k]
         owed = _fill(of_class, rows_G, owed + size * float(rows_G[of_class].sum()) / len(labels_N), is_drawn_G)
@@ -139,36 +154,36 @@ def draw(
 
 
 def _commonest(labels_N: npt.NDArray[np.int64], code_N: Index, groups: int) -> npt.NDArray[np.int64]:
-    """The class that most rows of each group have, the first of equals."""
+    """Return the class that most rows of each group have, the first of equals."""
     classes = int(labels_N.max()) + 1
     pairs, counts = np.unique(code_N * classes + labels_N, return_counts=True)
     group, label = np.divmod(pairs, classes)
     order = np.lexsort((-label, counts))
     class_G = np.empty(groups, dtype=np.int64)
-    class_G[group[order]] = label[order]  # the last of a group's, with most rows, stays
+    class_G[group[order]] = label[order]  # of a group's assignments the last one, with most rows, remains
     return class_G
 
 
-def _fill(groups: Index, rows_G: npt.NDArray[np.int64], wanted: float, is_drawn_G: npt.NDArray[np.bool_]) -> float:
-    """Marks groups, in their order, that fit into `wanted` rows, and one more if that comes nearer.
+def _fill(groups: Index, rows_G: npt.NDArray[np.int64], size: float, is_drawn_G: npt.NDArray[np.bool_]) -> float:
+    """Mark groups, in their order, that fit into `size` rows, and one more if that comes nearer.
 
-    Returns the rows that are still wanted, fewer than 0 if too many were drawn.
+    Return the rows that are still missing; the number is negative if too many were drawn.
     """
     for group in groups:
-        if rows_G[group] <= wanted:
+        if rows_G[group] <= size:
             is_drawn_G[group] = True
-            wanted -= float(rows_G[group])
+            size -= float(rows_G[group])
     left = groups[~is_drawn_G[groups]]
     if len(left):
-        best = left[np.abs(rows_G[left] - wanted).argmin()]
-        if abs(rows_G[best] - wanted) < abs(wanted):
+        best = left[np.abs(rows_G[left] - size).argmin()]
+        if abs(rows_G[best] - size) < abs(size):
             is_drawn_G[best] = True
-            wanted -= float(rows_G[best])
-    return wanted
+            size -= float(rows_G[best])
+    return size
 
 
 def counts(groups: Mapping[str, Groups]) -> dict[str, dict[str, int]]:
-    """Counts each part's groups, and its rows whose group training rows have, too."""
+    """Count each part's groups, and its rows whose group also has training rows."""
     return {
         part: {
             "groups": len(np.unique(groups_N)),
@@ -179,25 +194,27 @@ def counts(groups: Mapping[str, Groups]) -> dict[str, dict[str, int]]:
 
 
 def notes(column: str, groups: Mapping[str, Groups]) -> list[str]:
-    """Sentences on the groups of the parts; `groups`: the group of each row, by part."""
+    """Return sentences about the groups of the parts; `groups` has the group of each row of each part."""
     table = counts(groups)
     counted = ", ".join(f"{entry['groups']:,} in {part}" for part, entry in table.items())
     lines = [
-        f"Groups of rows (data.group_column: {column}): {counted}. Intervals and tests take rows as independent; if the"
+        f"Groups of rows (data.group_column: {column}): {counted}. Intervals and tests assume independent rows; if the"
         " rows of a group resemble each other, intervals are too narrow."
     ]
     for part, entry in table.items():
         if shared := entry["shared_rows"]:
-            lines.append(f"{shared:,} of {len(groups[part]):,} {part} rows are of groups that training rows have, too.")
+            lines.append(f"{shared:,} of {len(groups[part]):,} {part} rows are in groups that also have training rows.")
     return lines
 
 
 def _inputs(raw: Raw) -> dict[str, Any]:
+    """Return the rows of each split that there is."""
     every = {"train": raw.x_train, "val": raw.x_val, "test": raw.x_test}
     return {split: x for split, x in every.items() if x is not None}
 
 
-def _coded(held: Mapping[str, npt.NDArray[Any]]) -> dict[str, Groups]:
-    _, code_N = np.unique(np.concatenate(list(held.values())), return_inverse=True)
-    cuts = np.cumsum([len(names) for names in held.values()])[:-1]
-    return dict(zip(held, np.split(code_N.astype(np.int64), cuts), strict=True))
+def _numbers_of(names: Mapping[str, npt.NDArray[Any]]) -> dict[str, Groups]:
+    """Replace group names by numbers that hold for all splits."""
+    _, code_N = np.unique(np.concatenate(list(names.values())), return_inverse=True)
+    cuts = np.cumsum([len(array) for array in names.values()])[:-1]
+    return dict(zip(names, np.split(code_N.astype(np.int64), cuts), strict=True))

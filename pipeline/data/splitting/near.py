@@ -1,4 +1,4 @@
-"""Perceptual hashes: two images that look alike have hashes that differ in few bits."""
+"""Perceptual hashes: hashes of images that look alike differ in few bits."""
 
 from __future__ import annotations
 
@@ -9,24 +9,24 @@ from pipeline.data import mapped
 from pipeline.data.raw import Images
 
 EDGE = 8
-"""The lowest frequencies of each axis that a hash is made of: 8 x 8 bits."""
+"""Number of lowest frequencies of each axis in a hash: 8 x 8 bits."""
 GRID = 32
-"""The edge to which images are brought before."""
+"""Edge to which images are reduced first."""
 GREY = {1: np.ones(1), 3: np.array([0.299, 0.587, 0.114])}
-"""Weights of the channels, by their number: ITU-R BT.601's luma."""
+"""Number of channels -> weights of the channels (luma of ITU-R BT.601)."""
 BLOCK = 2**21
-"""Pairs of hashes that are compared at a time."""
+"""Pairs of hashes compared at a time."""
 Hashes = npt.NDArray[np.uint64]
 
 
 def hashes(images_NHWC: Images) -> Hashes:
-    """pHash, 64 bits an image.
+    """Return the pHash of each image, 64 bits.
 
-    The grey image is brought to 32 x 32 by means of areas. A bit says whether one of the 8 x 8 lowest coefficients of
-    its discrete cosine transform (type II) is above their median.
+    The grey image is reduced to 32 x 32 by means of areas. Each bit says whether one of the 8 x 8 lowest coefficients
+    of its discrete cosine transform (type II) is above their median.
 
     References:
-        Zauner, C. (2010). Implementation and benchmarking of perceptual image hash functions.
+        Zauner (2010), Implementation and benchmarking of perceptual image hash functions.
     """
     height, width, channels = images_NHWC.shape[1:]
     of_rows, of_columns = _lowest(height), _lowest(width)
@@ -39,7 +39,7 @@ def hashes(images_NHWC: Images) -> Hashes:
 
 
 def nearest(hashes_N: Hashes, among_M: Hashes) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """For each hash the place of the nearest of `among_M`, the first of equals, and the number of bits that differ."""
+    """Return for each hash the index of the nearest of `among_M` (first of equals), and the count of different bits."""
     step = max(1, BLOCK // max(1, len(among_M)))
     places, bits = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
     for begin in range(0, len(hashes_N), step):
@@ -50,7 +50,7 @@ def nearest(hashes_N: Hashes, among_M: Hashes) -> tuple[npt.NDArray[np.int64], n
 
 
 def _lowest(size: int) -> npt.NDArray[np.float64]:
-    """(EDGE, size): from the pixels of an axis to the lowest frequencies of its GRID means."""
+    """Return the matrix (EDGE, size) from the pixels of an axis to the lowest frequencies of its GRID means."""
     ends = np.arange(GRID + 1) * size / GRID
     pixel = np.arange(size)
     means = np.clip(np.minimum(ends[1:, None], pixel + 1) - np.maximum(ends[:-1, None], pixel), 0, None) * GRID / size

@@ -1,1 +1,1 @@
-"""Texts and trees of words: where they come from, their vocabulary and the vectors of their words."""
+"""Data sets of texts and trees of words: their sources, vocabulary and word vectors."""

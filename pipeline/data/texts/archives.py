@@ -1,4 +1,4 @@
-"""The texts of the focal paper by name: the folders that their archives unpack to, and how they are read."""
+"""Text data sets of the focal paper by name: folders of their archives, and functions that read them."""
 
 from __future__ import annotations
 
@@ -13,9 +13,15 @@ from pipeline.data.texts.downloads import NEWS, TREES, Download
 
 
 class Archive(NamedTuple):
-    """folders: its names once unpacked. validation_rows: how many are held out where it brings none.
+    """A text data set.
 
-    url: where its maker has it. download: what is fetched where no folder is there; None: nothing.
+    Attributes:
+        kind: Kind of its rows.
+        validation_rows: Number of validation rows to draw if it has none.
+        folders: Names of its unpacked folder.
+        url: Address of its archive.
+        read: Function that reads the folder.
+        download: Archive to download if no folder is present; None if it cannot be downloaded.
     """
 
     kind: Kind
@@ -46,7 +52,7 @@ ARCHIVES = {
 
 
 def notes(params: Data) -> list[str]:
-    """What the card says of the data set: which of several it is, and what was taken out; nothing of one's own."""
+    """Return notes for the card: the variant of the data set and the removed parts; empty for your own data."""
     removed = " and ".join(params.remove) or "nothing"
     if params.dataset == newsgroups.BY_DATE:
         split = "the test posts are later than the training posts"
@@ -55,28 +61,28 @@ def notes(params: Data) -> list[str]:
     if params.dataset == newsgroups.ORIGINAL:
         return [f"20 Newsgroups, the original posts split at random; removed from them: {removed}."]
     if params.dataset == "sst-binary":
-        return ["SST: sentences whose root is not neutral; inner nodes may be, and the net answers by the other two."]
+        return ["SST: sentences whose root is not neutral. Inner nodes may be neutral; the net predicts the other two."]
     return []
 
 
-def find(name: str, places: list[Path], fetched: Path) -> Path:
-    """The folder of a data set: the first of `places`, or its download below `fetched`.
+def find(name: str, places: list[Path], downloaded: Path) -> Path:
+    """Return the folder of a data set: the first that exists below `places`, or its download below `downloaded`.
 
     Raises:
-        DataError: it is not there, and cannot be downloaded.
+        DataError: There is none, and it cannot be downloaded.
     """
     archive = ARCHIVES[name]
     folders = [place / folder for place in places for folder in archive.folders]
     if there := next(filter(Path.is_dir, folders), None):
         return there
-    cure = f"fetch {archive.url}, and name the folder that holds it: data.path, or TRUEODDS_DATA=<folder>"
-    problem = f"data set {name!r} is not there: looked for {', '.join(f'{folder}/' for folder in folders)}"
+    cure = f"download {archive.url}, and name the folder that holds it: data.path, or TRUEODDS_DATA=<folder>"
+    problem = f"data set {name!r} was not found: searched {', '.join(f'{folder}/' for folder in folders)}"
     if archive.download is None:
         raise DataError(f"{problem}; {cure}")
     members = archive.download.members
-    home = fetched if members[0] in archive.folders else fetched / archive.folders[0]
+    home = downloaded if members[0] in archive.folders else downloaded / archive.folders[0]
     try:
         downloads.fetch(archive.download, home, cure)
     except DataError as error:
         raise DataError(f"{problem}; {error}") from None
-    return home / members[0] if home is fetched else home
+    return home / members[0] if home is downloaded else home

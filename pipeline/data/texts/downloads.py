@@ -1,4 +1,4 @@
-"""Official downloads of texts and of vectors of words, each unpacked once into the folder of downloads."""
+"""Official downloads of texts and word vectors, each unpacked once into the folder of downloads."""
 
 from __future__ import annotations
 
@@ -25,9 +25,12 @@ SECONDS = 60
 
 
 class Download(NamedTuple):
-    """url: of a .tar.gz or .zip. members: of the archive, what is unpacked, folders with all in them.
+    """An archive and its members to unpack.
 
-    sha256: of the archive; empty where none is published: then what it holds is checked when it is read.
+    Attributes:
+        url: Address of a .tar.gz or .zip.
+        members: Files and folders to unpack.
+        sha256: SHA-256 of the archive; empty if none is published. Then the content is checked when it is read.
     """
 
     url: str
@@ -43,9 +46,9 @@ GLOVE: Mapping[str, Download] = {
     },
     "glove.840B.300d.txt": Download(f"{_GLOVE}/glove.840B.300d.zip", ("glove.840B.300d.txt",)),
 }
-"""By the name of the file; 862 MB, and 2.2 GB of the last."""
+"""File name -> download. The archives have 862 MB, and 2.2 GB for the last."""
 NEWS = Download(
-    "https://ndownloader.figshare.com/files/5975967",  # the copy that scikit-learn takes, with its checksum
+    "https://ndownloader.figshare.com/files/5975967",  # the copy that scikit-learn uses, with its checksum
     ("20news-bydate-train", "20news-bydate-test"),
     "8f1b2514ca22a5ade8fbb9cfa5727df95fa587f4c87b786e15c759fa66d95610",
 )
@@ -53,13 +56,18 @@ TREES = Download("https://nlp.stanford.edu/sentiment/trainDevTestTrees_PTB.zip",
 
 
 def fetch(download: Download, folder: Path, cure: str) -> None:
-    """The members in `folder`, downloaded where one of them is not there; `cure` is the advice without a network.
+    """Download an archive and unpack its members into `folder`, unless all are present.
+
+    Args:
+        download: The archive.
+        folder: Folder of the members.
+        cure: Advice for the message if there is no network.
 
     Raises:
-        DataError: no network, an archive of another checksum or without a member.
+        DataError: There is no network, or the archive has a wrong checksum or lacks a member.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    with FileLock(folder / f".{download.members[0]}.lock"):  # two runs at once: one downloads, the other finds it there
+    with FileLock(folder / f".{download.members[0]}.lock"):  # of two simultaneous runs, one downloads
         if all((folder / member).exists() for member in download.members):
             return
         with naming(folder), tempfile.TemporaryDirectory(prefix=".download-", dir=folder) as aside:
@@ -83,27 +91,28 @@ def fetch(download: Download, folder: Path, cure: str) -> None:
 
 
 def _get(url: str, path: Path) -> str:
-    """The SHA-256 of what was downloaded to a file."""
+    """Download to a file and return its SHA-256."""
     digest = hashlib.sha256()
     with urllib.request.urlopen(url, timeout=SECONDS) as answer, path.open("wb") as file:
         size = int(answer.headers.get("content-length") or 0)
-        with bar(-(-size // BLOCK), "download", "MB") as shown:
+        with bar(-(-size // BLOCK), "download", "MB") as progress:
             while block := answer.read(BLOCK):
                 file.write(block)
                 digest.update(block)
-                shown.update()
+                progress.update()
     return digest.hexdigest()
 
 
 def _unpack(archive: Path, folder: Path, members: tuple[str, ...]) -> None:
+    """Unpack the members of an archive into a folder."""
     if zipfile.is_zipfile(archive):
         with zipfile.ZipFile(archive) as opened:
             for name in opened.namelist():
                 if name.partition("/")[0] in members:
-                    opened.extract(name, folder)  # which takes parts such as .. out of names
+                    opened.extract(name, folder)  # which removes parts such as .. from names
         return
     with tarfile.open(archive) as opened:
-        for one in opened:  # `extractall` is safe by its filter, which Python 3.11.2, Debian 12's, does not have
+        for one in opened:  # `extractall` needs its filter to be safe, which Python 3.11.2 (Debian 12) lacks
             parts = PurePosixPath(one.name).parts
             if parts[:1] and parts[0] in members and (file := opened.extractfile(one) if one.isfile() else None):
                 if ".." in parts:

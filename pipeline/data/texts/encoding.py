@@ -1,4 +1,4 @@
-"""From words to numbers: a vocabulary, the tokenizer.json that goes with a model, and arrays of ids."""
+"""Words to numbers: the vocabulary, the tokenizer.json of a model, and arrays of ids."""
 
 from __future__ import annotations
 
@@ -25,19 +25,22 @@ UNKNOWN = "[UNK]"
 PAD_ID = 0
 UNKNOWN_ID = 1
 WIDTH = 100
-"""Of vectors that are drawn, where no file of them is named."""
+"""Width of random word vectors, if no file of vectors is named."""
 SEPARATORS = '!"#$%&()*+,-./:;<=>?@[\\]^_`{|}~'
-"""Characters that no word has, beside white space: those of Keras's Tokenizer, which the focal paper's code uses."""
+"""Characters that separate words, besides white space: those of Keras's Tokenizer, as in the focal paper's code."""
 BLOCK = 1000
-"""Texts that are tokenized at a time."""
+"""Texts tokenized at a time."""
 
 
 @dataclass(frozen=True)
-class Words:
-    """The words that a model knows.
+class Vocabulary:
+    """Vocabulary of a model.
 
-    vectors_VD: float32, of each word's id, 0 of PAD and of an UNKNOWN word, at the place of the id. tokenizer:
-    tokenizer.json of texts, empty of trees, whose words come apart. notes: for a reader of the card.
+    Attributes:
+        words: The words in the order of their ids.
+        vectors_VD: float32, the vector of each id; 0 for PAD and for an unknown word of texts.
+        tokenizer: tokenizer.json for texts; empty for trees, which are already cut into words.
+        notes: Notes for the card.
     """
 
     words: tuple[str, ...]
@@ -47,8 +50,8 @@ class Words:
 
 
 def tokenizer_of(words: Sequence[str]) -> Tokenizer:
-    """Lower case, cut at white space and SEPARATORS; the id of a word is its place, PAD and UNKNOWN among them."""
-    from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers  # no other rows need the package
+    """Return a tokenizer for lower-case words between white space and SEPARATORS; ids are indices of `words`."""
+    from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers  # only texts need this package
 
     tokenizer = Tokenizer(models.WordLevel({word: k for k, word in enumerate(words)}, unk_token=UNKNOWN))
     tokenizer.normalizer = normalizers.Lowercase()
@@ -58,43 +61,45 @@ def tokenizer_of(words: Sequence[str]) -> Tokenizer:
 
 
 def words_in(text: str) -> list[str]:
-    """The words that `tokenizer_of` cuts a text into, known or not."""
+    """Return the words that `tokenizer_of` cuts a text into, known or not."""
     cut = _knows_no_word()
     return [word for word, _ in cut.pre_tokenizer.pre_tokenize_str(cut.normalizer.normalize_str(text))]
 
 
 @cache
 def _knows_no_word() -> Tokenizer:
+    """Return a tokenizer with an empty vocabulary."""
     return tokenizer_of([PAD, UNKNOWN])
 
 
-def of_texts(train: TextRows, size: int, embeddings: Path | None, seed: int) -> Words:
-    """The `size` words that the training texts have most often, PAD and UNKNOWN among them; ties by first appearance.
+def of_texts(train: TextRows, size: int, embeddings: Path | None, seed: int) -> Vocabulary:
+    """Return the `size` most frequent words of the training texts, PAD and UNKNOWN included; ties by first appearance.
 
-    An unknown word, and one that the embeddings lack, has the vector 0, as in the focal paper's code (which leaves
-    unknown words out, and counts the words of test texts too).
+    An unknown word, and a word without an embedding, has the vector 0, as in the focal paper's code. (That code leaves
+    unknown words out, and also counts the words of test texts.)
 
     Raises:
-        DataError: embeddings that cannot be read; texts without any word.
+        DataError: The embeddings cannot be read, or the texts have no word.
     """
     counts: Counter[str] = Counter()
     for text in train.texts:
         counts.update(words_in(text))
     if not counts:
-        raise DataError("the training texts have no word, nothing but punctuation; see what they hold")
+        raise DataError("the training texts have no words, only punctuation or nothing; check their content")
     common = [word for word, _ in counts.most_common(size - 2)]
     words = (PAD, UNKNOWN, *common)
     vectors, notes = _vectors(words, embeddings, seed, scale=0.0)
-    return Words(words, vectors, tokenizer_of(words).to_str(), notes)
+    return Vocabulary(words, vectors, tokenizer_of(words).to_str(), notes)
 
 
-def of_trees(splits: Mapping[str, TreeRows], embeddings: Path | None, seed: int) -> Words:
-    """The words of the training trees, and those of other trees that the embeddings hold, as if they held them all.
+def of_trees(splits: Mapping[str, TreeRows], embeddings: Path | None, seed: int) -> Vocabulary:
+    """Return the words of the training trees, and those words of other trees that have an embedding.
 
-    Others are UNKNOWN, and what the embeddings lack is drawn: N(-.05, .05^2) as in the focal paper's code.
+    Other words are UNKNOWN. A word without an embedding has a random vector, N(-.05, .05^2), as in the focal paper's
+    code.
 
     Raises:
-        DataError: embeddings that cannot be read.
+        DataError: The embeddings cannot be read.
     """
     own = dict.fromkeys(word for tree in splits["train"].trees for word in tree.words if word is not None)
     every = (word for rows in splits.values() for tree in rows.trees for word in tree.words if word is not None)
@@ -106,24 +111,25 @@ def of_trees(splits: Mapping[str, TreeRows], embeddings: Path | None, seed: int)
         others = [word for word in others if word in known or word.lower() in known]
     words = (PAD, UNKNOWN, *own, *others)
     vectors, notes = _vectors(words, embeddings, seed, scale=0.05)
-    return Words(words, vectors, notes=notes)
+    return Vocabulary(words, vectors, notes=notes)
 
 
-def encoded_texts(rows: TextRows, kind: TextInput) -> TokenRows:
-    """The texts as the kind has them, with a bar."""
+def encode_texts(rows: TextRows, kind: TextInput) -> TokenRows:
+    """Return the texts as arrays of ids, and show a progress bar."""
     parts = []
-    with bar(len(rows.texts), "tokenize", "text") as shown:
+    with bar(len(rows.texts), "tokenize", "text") as progress:
         for begin in range(0, len(rows.texts), BLOCK):
             parts.append(kind.of_texts(rows.texts[begin : begin + BLOCK]))
-            shown.update(len(parts[-1]))
+            progress.update(len(parts[-1]))
     return np.concatenate(parts)
 
 
-def encoded_trees(rows: TreeRows, words: Words, most_nodes: int) -> Nodes:
-    """(N, most_nodes, 5) int32, of each node word id (PAD_ID of an inner one), places of its children (-1 of a leaf),
-    label (-1 without one) and height, by the columns of `pipeline.data.raw`.
+def encode_trees(rows: TreeRows, words: Vocabulary, most_nodes: int) -> Nodes:
+    """Return trees as int32 (N, most_nodes, 5).
 
-    Nodes are in post-order from place 0 on; behind the root all is -1. A leaf has the height 0.
+    The columns of a node are word id (PAD_ID for an inner node), indices of its children (-1 for a leaf), label (-1
+    without one) and height (0 for a leaf); see `pipeline.data.raw`. Nodes are in post-order from index 0 on. Behind the
+    root all values are -1.
     """
     place = {word: k for k, word in enumerate(words.words)}
     nodes_NM5 = np.full((len(rows.trees), most_nodes, COLUMNS), -1, dtype=np.int32)
@@ -141,20 +147,22 @@ def encoded_trees(rows: TreeRows, words: Words, most_nodes: int) -> Nodes:
 def _vectors(
     words: Sequence[str], embeddings: Path | None, seed: int, scale: float
 ) -> tuple[npt.NDArray[np.float32], tuple[str, ...]]:
+    """Return the vector of each word, from embeddings or random, and a note."""
     rng = np.random.default_rng(seed)
     if embeddings is None:
         drawn = rng.standard_normal((len(words), WIDTH)).astype(np.float32)
         drawn[PAD_ID] = 0
-        note = f"The vectors of the words, {WIDTH} numbers each, were drawn at random (data.embeddings is null)."
+        note = f"The word vectors, {WIDTH} numbers each, are random (data.embeddings is null)."
         return drawn, (note,)
     known, width = glove.read(embeddings, _forms(words))
     unknown = rng.normal(-scale, scale, (len(words), width)).astype(np.float32)
     table = glove.table(words, known, width, unknown)
     table[PAD_ID] = 0
     missing = sum(word not in known and word.lower() not in known for word in words[UNKNOWN_ID + 1 :])
-    note = f"The vectors of the words are those of {embeddings.name}, {width} numbers each"
+    note = f"The word vectors are those of {embeddings.name}, {width} numbers each"
     return table, (f"{note}; it lacks {missing:,} of {len(words) - 2:,} words.",)
 
 
 def _forms(words: Collection[str]) -> set[str]:
+    """Return the words and their lower-case forms."""
     return {form for word in words for form in (word, word.lower())}

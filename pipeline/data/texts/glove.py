@@ -1,4 +1,4 @@
-"""Vectors of words in GloVe's text form: a line for each word, the word and its numbers, with spaces between."""
+"""Word vectors in GloVe's text form: one line per word, with the word and its numbers separated by spaces."""
 
 from __future__ import annotations
 
@@ -13,20 +13,21 @@ from pipeline.data.raw import DataError
 Vector = npt.NDArray[np.float32]
 
 
-def read(path: Path, wanted: Collection[str]) -> tuple[dict[str, Vector], int]:
-    """The vectors of those words that are wanted, and the width of all. Any line's width is that of the first.
+def read(path: Path, words: Collection[str]) -> tuple[dict[str, Vector], int]:
+    """Read the vectors of some words, and the width of all vectors, which is that of the first line.
 
-    A word may hold spaces (glove.840B has such). The first of two lines with one word counts.
+    A word may contain spaces (glove.840B has such words). If two lines have the same word, the first one counts.
 
     Raises:
-        DataError: no such file, a line of another width, a number that is none or not finite; the line is named.
+        DataError: The file does not exist, or a line has another width or an invalid number; the message names the
+            line.
     """
     if not path.is_file():
         raise DataError(
             f"data.embeddings is {str(path)!r}, which does not exist; name a file such as glove.6B.100d.txt"
-            " (https://nlp.stanford.edu/projects/glove), or null for vectors drawn at random"
+            " (https://nlp.stanford.edu/projects/glove), or null for random vectors"
         )
-    found: dict[str, Vector] = {}
+    vectors: dict[str, Vector] = {}
     width = 0
     for number, line in _lines(path):
         cells = line.rstrip("\r\n").split(" ")
@@ -36,22 +37,22 @@ def read(path: Path, wanted: Collection[str]) -> tuple[dict[str, Vector], int]:
         if len(cells) <= width or (" " in word and _is_number(cells[-width - 1])):
             had = len(cells) - 1
             raise DataError(
-                f"{path}, line {number:,}: the word {cells[0][:40]!r} has {had} numbers, those before it {width};"
-                " all must have one width. Take the line out, or fetch the file again"
+                f"{path}, line {number:,}: the word {cells[0][:40]!r} has {had} numbers, and earlier words {width};"
+                " all must have one width. Remove the line, or download the file again"
             )
-        if word in wanted and word not in found:
-            found[word] = _vector(path, number, cells[-width:])
+        if word in words and word not in vectors:
+            vectors[word] = _vector(path, number, cells[-width:])
     if not width:
-        raise DataError(f"{path} is empty; expected a line for each word: the word and its numbers")
-    return found, width
+        raise DataError(f"{path} is empty; expected one line per word: the word and its numbers")
+    return vectors, width
 
 
 def table(
     words: Collection[str], vectors: Mapping[str, Vector], width: int, unknown: npt.NDArray[np.float32]
 ) -> npt.NDArray[np.float32]:
-    """(V, width): of each word its vector, of one that has none that of its lower-case form, else that of `unknown`.
+    """Return a table (V, width) with the vector of each word, or of its lower-case form, or its row of `unknown`.
 
-    unknown: (V, width), what stands where there is none.
+    `unknown` (V, width) has the vectors of words without one.
     """
     rows = unknown.copy()
     for k, word in enumerate(words):
@@ -62,26 +63,29 @@ def table(
 
 
 def _lines(path: Path) -> Iterator[tuple[int, str]]:
+    """Yield the lines with their numbers."""
     number = 0
     try:
         with path.open(encoding="utf-8", newline="\n") as file:
             for number, line in enumerate(file, 1):
                 yield number, line
     except UnicodeDecodeError:
-        raise DataError(f"{path}: what comes after line {number:,} is not UTF-8; fetch the file again") from None
+        raise DataError(f"{path}: after line {number:,} it is not UTF-8; download the file again") from None
 
 
 def _width(path: Path, cells: list[str]) -> int:
+    """Return the count of numbers in the first line."""
     width = 0
     while width < len(cells) - 1 and _is_number(cells[-1 - width]):
         width += 1
     if width < 2:
         start = " ".join(cells)[:60]
-        raise DataError(f"{path}, line 1 is {start!r}; expected a word and its numbers, with a space between")
+        raise DataError(f"{path}, line 1 is {start!r}; expected a word and its numbers, separated by spaces")
     return width
 
 
 def _is_number(cell: str) -> bool:
+    """Return whether a cell is a number."""
     try:
         float(cell)
     except ValueError:
@@ -90,11 +94,12 @@ def _is_number(cell: str) -> bool:
 
 
 def _vector(path: Path, number: int, cells: list[str]) -> Vector:
+    """Return the vector of a line."""
     try:
         vector = np.array(cells, dtype=np.float32)
     except ValueError:
         bad = next(cell for cell in cells if not _is_number(cell))
-        raise DataError(f"{path}, line {number:,} has {bad[:40]!r} where a number is expected") from None
+        raise DataError(f"{path}, line {number:,} has {bad[:40]!r}; expected a number") from None
     if not np.isfinite(vector).all():
-        raise DataError(f"{path}, line {number:,} has a number that is not finite; take the line out")
+        raise DataError(f"{path}, line {number:,} has a number that is not finite; remove the line")
     return vector

@@ -1,4 +1,4 @@
-"""20 Newsgroups: posts of twenty groups, by date as its archive has them, or the 19,997 posts of the original."""
+"""20 Newsgroups: posts of twenty groups, split by date as in its archive, or the 19,997 posts of the original."""
 
 from __future__ import annotations
 
@@ -11,19 +11,21 @@ import numpy as np
 from pipeline.data.raw import DataError, Labels, Raw, TextRows
 
 BY_DATE = "20news-bydate"
-"""The folder that holds 20news-bydate-train/ and 20news-bydate-test/ of the archive 20news-bydate.tar.gz."""
+"""Folder with 20news-bydate-train/ and 20news-bydate-test/ of the archive 20news-bydate.tar.gz."""
 ORIGINAL = "20_newsgroups"
-"""The folder of 20news-19997.tar.gz, a folder for each group; no split by date."""
+"""Folder of 20news-19997.tar.gz with a folder for each group; it has no split."""
 _QUOTE = re.compile(r"writes in|writes:|wrote:|says:|said:|^In article|^Quoted from|^\||^>")
 
 
 def read_by_date(folder: Path, remove: Collection[str]) -> Raw:
-    """11,314 training and 7,532 test posts, which came later than those; in the order of groups and files.
+    """Read 11,314 training posts and 7,532 later test posts, in the order of groups and files.
 
-    remove: what is taken out of each post (`without`).
+    Args:
+        folder: The unpacked archive.
+        remove: Parts to remove from each post (`without`).
 
     Raises:
-        DataError: no such folders, a group that one of them lacks, a group without posts.
+        DataError: A folder is missing, one folder lacks a group, or a group has no posts.
     """
     splits = {split: folder / f"{BY_DATE}-{split}" for split in ("train", "test")}
     for path in splits.values():
@@ -40,16 +42,21 @@ def read_by_date(folder: Path, remove: Collection[str]) -> Raw:
 
 
 def read_original(folder: Path, remove: Collection[str]) -> Raw:
-    """All posts of all groups, in the order of groups and files, without a test split. Raises DataError as above."""
+    """Read all posts of all groups, in the order of groups and files, without a test split.
+
+    Raises:
+        DataError: A group has no posts.
+    """
     groups = _groups(folder)
     return Raw(*_posts(folder, groups, remove), None, None, groups)
 
 
 def without(post: str, remove: Collection[str]) -> str:
-    """A post without `headers` (up to the first blank line), `footers` (from the last line that is blank or of hyphens
-    on) and `quotes` (lines that begin with > or |, and those that say who wrote what): those of them that are named.
+    """Return a post without some of its parts.
 
-    They are removed in this order, as scikit-learn's fetch_20newsgroups does.
+    `headers` end at the first blank line. `footers` start at the last line that is blank or of hyphens. `quotes` are
+    lines that begin with > or |, and lines that name the author of a quote. They are removed in this order, as
+    scikit-learn's fetch_20newsgroups does.
     """
     if "headers" in remove:
         post = post.partition("\n\n")[2]
@@ -63,16 +70,18 @@ def without(post: str, remove: Collection[str]) -> str:
 
 
 def _groups(folder: Path) -> tuple[str, ...]:
+    """Return the names of the groups."""
     return tuple(sorted(path.name for path in folder.iterdir() if path.is_dir()))
 
 
 def _posts(folder: Path, groups: tuple[str, ...], remove: Collection[str]) -> tuple[TextRows, Labels]:
+    """Return the posts of all groups with their labels."""
     posts: list[str] = []
     labels: list[int] = []
     for label, group in enumerate(groups):
         files = sorted(path for path in (folder / group).iterdir() if path.name.isdigit())
         if not files:
-            raise DataError(f"{folder / group} holds no post, a file named by a number; unpack the archive again")
+            raise DataError(f"{folder / group} holds no post (a file named by a number); unpack the archive again")
         posts += [without(path.read_text(encoding="latin-1"), remove) for path in files]
         labels += [label] * len(files)
     return TextRows(posts), np.array(labels, dtype=np.int64)

@@ -1,4 +1,4 @@
-"""Texts and trees of all splits as arrays, their words numbered by what the training rows hold."""
+"""Arrays of the texts and trees of all splits, with word ids from the training rows."""
 
 from __future__ import annotations
 
@@ -16,34 +16,50 @@ from trueodds.inputs import TextInput
 _KEPT = {"right": "first", "left": "last"}
 
 
-class Encoded(NamedTuple):
-    """arrays: of each split, as `pipeline.data.dataset.DataSet` has them. entry: `input` of the card."""
+class EncodedSplits(NamedTuple):
+    """Encoded splits.
+
+    Attributes:
+        arrays: Rows and labels of each split, as in `pipeline.data.dataset.DataSet`.
+        words: The vocabulary.
+        entry: The card's entry `input`.
+        notes: Notes for the card.
+    """
 
     arrays: dict[str, tuple[Inputs, Labels]]
-    words: encoding.Words
+    words: encoding.Vocabulary
     entry: dict[str, Any]
     notes: list[str]
 
 
-def encode(parts: Mapping[str, tuple[Any, Labels, Index | None]], kind: Kind, params: Data, fetched: Path) -> Encoded:
-    """Rows, labels and places of each split -> arrays; `fetched` is the folder of downloads.
+def encode(
+    parts: Mapping[str, tuple[Any, Labels, Index | None]], kind: Kind, params: Data, downloaded: Path
+) -> EncodedSplits:
+    """Encode the rows of each split.
+
+    Args:
+        parts: Rows, labels and indices of each split.
+        kind: text or tree.
+        params: The section `data` of params.yaml.
+        downloaded: Folder of downloads.
 
     Raises:
-        DataError: embeddings that cannot be read.
+        DataError: The embeddings cannot be read.
     """
     rows = {split: x if index is None else x.take(index) for split, (x, _, index) in parts.items()}
     labels = {split: y if index is None else y[index] for split, (_, y, index) in parts.items()}
     if kind == "text":
-        inputs, words, entry, notes = _texts(rows, params, _embeddings(params, fetched))
+        inputs, words, entry, notes = _texts(rows, params, _embeddings(params, downloaded))
     else:
-        inputs, words, entry, notes = _trees(rows, params, _embeddings(params, fetched))
+        inputs, words, entry, notes = _trees(rows, params, _embeddings(params, downloaded))
     every = [*archives.notes(params), *notes, *words.notes]
-    return Encoded({split: (inputs[split], labels[split]) for split in parts}, words, entry, every)
+    return EncodedSplits({split: (inputs[split], labels[split]) for split in parts}, words, entry, every)
 
 
 def _texts(
     rows: Mapping[str, TextRows], params: Data, embeddings: Path | None
-) -> tuple[dict[str, Inputs], encoding.Words, dict[str, Any], list[str]]:
+) -> tuple[dict[str, Inputs], encoding.Vocabulary, dict[str, Any], list[str]]:
+    """Encode texts."""
     words = encoding.of_texts(rows["train"], params.vocabulary_size, embeddings, params.split_seed)
     kind = TextInput(
         max_tokens=params.max_tokens,
@@ -54,21 +70,22 @@ def _texts(
     inputs: dict[str, Inputs] = {}
     notes = []
     for split, texts in rows.items():
-        inputs[split] = encoding.encoded_texts(texts, kind)
+        inputs[split] = encoding.encode_texts(texts, kind)
         if cut := len(kind.remarks(inputs[split])):
             notes.append(
-                f"Of {cut:,} of {len(texts.texts):,} {split} texts only the"
-                f" {_KEPT[params.truncation_side]} {params.max_tokens:,} words count."
+                f"{cut:,} of {len(texts.texts):,} {split} texts are cut to their"
+                f" {_KEPT[params.truncation_side]} {params.max_tokens:,} words."
             )
     return inputs, words, kind.model_dump(), notes
 
 
 def _trees(
     rows: Mapping[str, TreeRows], params: Data, embeddings: Path | None
-) -> tuple[dict[str, Inputs], encoding.Words, dict[str, Any], list[str]]:
+) -> tuple[dict[str, Inputs], encoding.Vocabulary, dict[str, Any], list[str]]:
+    """Encode trees."""
     words = encoding.of_trees(rows, embeddings, params.split_seed)
     most = max(len(tree.words) for trees in rows.values() for tree in trees.trees)
-    inputs: dict[str, Inputs] = {s: encoding.encoded_trees(trees, words, most) for s, trees in rows.items()}
+    inputs: dict[str, Inputs] = {s: encoding.encode_trees(trees, words, most) for s, trees in rows.items()}
     entry = {
         "kind": "tree",
         "node_classes": list(rows["train"].node_classes),
@@ -77,8 +94,8 @@ def _trees(
     return inputs, words, entry, []
 
 
-def _embeddings(params: Data, fetched: Path) -> Path | None:
-    """The file as named, below TRUEODDS_DATA, or, of GloVe's own names, downloaded."""
+def _embeddings(params: Data, downloaded: Path) -> Path | None:
+    """Return the file of embeddings: as named, below TRUEODDS_DATA, or downloaded if it is one of GloVe's."""
     if params.embeddings is None:
         return None
     path, mirror = Path(params.embeddings), os.environ.get("TRUEODDS_DATA")
@@ -89,5 +106,5 @@ def _embeddings(params: Data, fetched: Path) -> Path | None:
     if params.embeddings not in downloads.GLOVE:
         return path
     cure = "put the file into a folder and name that: data.embeddings, or TRUEODDS_DATA=<folder>"
-    downloads.fetch(downloads.GLOVE[params.embeddings], fetched, cure)
-    return fetched / path
+    downloads.fetch(downloads.GLOVE[params.embeddings], downloaded, cure)
+    return downloaded / path

@@ -1,4 +1,4 @@
-"""The Stanford Sentiment Treebank (Socher et al. 2013): sentences as binary trees, a sentiment at every node."""
+"""The Stanford Sentiment Treebank (Socher et al. 2013): sentences as binary trees with a sentiment at every node."""
 
 from __future__ import annotations
 
@@ -11,29 +11,31 @@ import numpy as np
 from pipeline.data.raw import DataError, Labels, Raw, Tree, TreeRows
 
 FOLDERS = ("sst", "trees")
-"""What the folder is named; trees/ is what trainDevTestTrees_PTB.zip unpacks to."""
+"""Names of the folder; trees/ is what trainDevTestTrees_PTB.zip unpacks to."""
 FILES = {"train": "train.txt", "val": "dev.txt", "test": "test.txt"}
 FINE = ("very negative", "negative", "neutral", "positive", "very positive")
 BINARY = ("negative", "positive")
 NODES = (*BINARY, "neutral")
-"""Of the binary task: what an inner node may be. The roots that are neutral are left out."""
+"""Classes of nodes in the binary task. Sentences with a neutral root are left out, but inner nodes may be neutral."""
 _OF_FINE = np.array([0, 0, 2, 1, 1])
 _TOKEN = re.compile(r"[()]|[^() \t\r]+")
-"""A word may hold a space that does not break: 5 1/2."""
+"""Pattern of a bracket or a word. A word may contain a non-breaking space, such as 5 1/2."""
 ESCAPED = {"-LRB-": "(", "-RRB-": ")", "-LSB-": "[", "-RSB-": "]", "-LCB-": "{", "-RCB-": "}"}
 
 
 def is_layout(folder: Path) -> bool:
-    """Whether a folder holds the three files."""
+    """Return whether a folder holds the three files."""
     return all((folder / name).is_file() for name in FILES.values())
 
 
 def read(folder: Path, *, fine: bool) -> Raw:
-    """Fine: five classes, 8,544 / 1,101 / 2,210 trees. Else the two of BINARY: 6,920 / 872 / 1,821 trees whose root is
-    not neutral, their nodes of the three classes NODES. dev.txt holds the validation rows.
+    """Read the trees; dev.txt has the validation rows.
+
+    `fine` gives five classes and 8,544 / 1,101 / 2,210 trees. Otherwise there are the two classes BINARY, 6,920 / 872 /
+    1,821 trees whose root is not neutral, and three classes NODES of nodes.
 
     Raises:
-        DataError: a file that is missing; a line that is no binary tree, by its number.
+        DataError: A file is missing, or a line is not a binary tree; the message names the line.
     """
     rows: dict[str, tuple[TreeRows, Labels]] = {}
     for split, name in FILES.items():
@@ -50,10 +52,11 @@ def read(folder: Path, *, fine: bool) -> Raw:
 
 
 def parse(path: Path) -> Iterator[Tree]:
-    """The trees of a file, one a line: (3 (2 It) (4 (2 's) (4 good))), of each node a label 0 to 4 and a word or nodes.
+    """Yield the trees of a file, one per line, such as (3 (2 It) (4 (2 's) (4 good))).
 
+    A node has a label, 0 to 4, and a word or two nodes.
     Raises:
-        DataError: brackets that do not balance, a label that is none, a node of another form; with the line's number.
+        DataError: Brackets do not balance, a label is invalid, or a node has another form; the message names the line.
     """
     try:
         lines = path.read_text(encoding="utf-8").split("\n")
@@ -72,15 +75,16 @@ def parse(path: Path) -> Iterator[Tree]:
 
 
 class _TreeError(ValueError):
-    """Why a line is no tree."""
+    """Reason why a line is not a tree."""
 
 
 def _tree(line: str) -> Tree:
+    """Return the tree of a line."""
     words: list[str | None] = []
     left: list[int] = []
     right: list[int] = []
     labels: list[int] = []
-    stack: list[tuple[int, list[int], list[str]]] = []  # label, places of the children, words; of the open nodes
+    stack: list[tuple[int, list[int], list[str]]] = []  # open nodes: label, indices of the children, words
     tokens = _TOKEN.findall(line)
     at = 0
     while at < len(tokens):
@@ -90,16 +94,16 @@ def _tree(line: str) -> Tree:
                 raise _TreeError("a second tree begins, or a bracket is closed too early")
             label = tokens[at + 1] if at + 1 < len(tokens) else "nothing"
             if label not in ("0", "1", "2", "3", "4"):
-                raise _TreeError(f"the label {label[:20]!r} is none of 0 to 4")
+                raise _TreeError(f"the label {label[:20]!r} is not one of 0 to 4")
             stack.append((int(label), [], []))
             at += 1
         elif not stack:
-            unopened = "the brackets are unbalanced, one is closed that was not opened"
-            raise _TreeError(unopened if token == ")" else f"{token[:20]!r} stands in no bracket")
+            unopened = "the brackets are unbalanced: one is closed that was not opened"
+            raise _TreeError(unopened if token == ")" else f"{token[:20]!r} is outside all brackets")
         elif token == ")":
             label_of, children, own = stack.pop()
             if (len(children), len(own)) not in ((2, 0), (0, 1)):
-                raise _TreeError(f"a node has {len(children)} nodes and {len(own)} words, not two nodes or one word")
+                raise _TreeError(f"a node has {len(children)} nodes and {len(own)} words; expected two nodes or a word")
             words.append(ESCAPED.get(own[0], own[0]) if own else None)
             left.append(children[0] if children else -1)
             right.append(children[1] if children else -1)
@@ -110,5 +114,5 @@ def _tree(line: str) -> Tree:
             stack[-1][2].append(token)
         at += 1
     if stack:
-        raise _TreeError(f"the brackets are unbalanced, {len(stack)} are not closed")
+        raise _TreeError(f"the brackets are unbalanced: {len(stack)} are not closed")
     return Tree(words, left, right, labels)

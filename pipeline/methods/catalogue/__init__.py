@@ -1,4 +1,4 @@
-"""The names of methods: PARTS and the PRESETS over them, the only place where names live."""
+"""Names of methods: the table PARTS, and the table PRESETS of published combinations."""
 
 from pipeline.methods.catalogue.parts import PARTS
 from pipeline.methods.catalogue.presets import PRESETS

@@ -1,4 +1,4 @@
-"""Losses, penalties and changes to labels and batches by name, with the limits of their options and their sources."""
+"""Table of losses, penalties and other parts by name, with their sources and the limits of their options."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pipeline.methods.augmix import AugMix
 from pipeline.methods.compose import Part
 from pipeline.methods.gamma import RULES, SCHEDULES, exponent
 from pipeline.methods.meta.gamma_net import POSITIVE as POSITIVE_FORMS
-from pipeline.methods.meta.learner import MetaLearner
+from pipeline.methods.meta.meta_learner import MetaLearner
 
 GAMMA = {"gamma": tuple(RULES)}
 VARIANT = {"variant": ("paper", "official")}

@@ -1,4 +1,4 @@
-"""The rows of the papers' tables by name: parts with their options."""
+"""Table of presets: the rows of the papers' tables by name, as parts with options."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ DUAL_FOCAL_GAMMAS = (
     ("cifar100_densenet", "CIFAR-100, DenseNet-121", 3.4),
     ("tiny", "Tiny-ImageNet, ResNet-50", 2.3),
 )
-"""Setting, what it is, and the gamma that the paper chose for it on validation rows."""
+"""(Setting, its description, gamma that the paper chose for it on validation rows)."""
 
 PRESETS = {
     "brier": Preset(

@@ -1,4 +1,4 @@
-"""Changes to labels and batches: label smoothing and mixup. They compose with any primary loss (`focal+smoothing`)."""
+"""Changes to labels and batches: label smoothing and mixup. They combine with any primary loss (`focal+smoothing`)."""
 
 from pipeline.methods.labels.mixup import Mixup
 from pipeline.methods.labels.smoothing import ClassSmoothing, ConfidenceSmoothing, Smoothing

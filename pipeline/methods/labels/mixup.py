@@ -10,14 +10,20 @@ from pipeline.methods.targets import distribution
 
 
 class Mixup:
-    """Mixup x' = l x + (1 - l) x_o, t' = l t + (1 - l) t_o, l ~ Beta(alpha, alpha) per batch (Zhang et al. 2018).
+    """Mixup: x' = l x + (1 - l) x_o and t' = l t + (1 - l) t_o, with one l ~ Beta(alpha, alpha) per batch.
 
-    o is the row's partner. l is the larger of the two shares, so that a row keeps its own label where one is needed. As
-    the partners are a random permutation, the set of mixed rows has the same law as with l as drawn.
+    x_o is the row's partner, and the partners are a random permutation of the batch. l is the larger of the two shares,
+    so a row keeps its own label where one is needed. This does not change the distribution of the set of mixed rows.
+
+    Args:
+        alpha: Parameter of the Beta distribution.
+
+    References:
+        Zhang et al. (2018), mixup: beyond empirical risk minimization.
     """
 
     mixes = True
-    """The rows of a batch are not those of the data set."""
+    """Whether the rows of a batch are mixtures, not rows of the data set."""
 
     draws = True
 
@@ -25,6 +31,7 @@ class Mixup:
         self.alpha = alpha
 
     def batch(self, inputs: Tensor, targets: Tensor, classes: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+        """Return the mixed inputs and their targets (N, C)."""
         seed = torch.randint(2**62, (2,), generator=generator).tolist()
         rng = np.random.default_rng(seed)
         drawn = rng.beta(self.alpha, self.alpha)
@@ -34,4 +41,5 @@ class Mixup:
         return torch.lerp(inputs[other_N], inputs, share), torch.lerp(t_NC[other_N], t_NC, share)
 
     def targets(self, logits_NC: Tensor, targets: Tensor) -> Tensor:
+        """Return the targets unchanged."""
         return targets

@@ -1,8 +1,8 @@
-"""Primary losses: one value per sample, so that weighting, mixing and meta-learning need no special case.
+"""Primary losses. Each returns one value per row, so that weighting, mixing and meta-learning need no special case.
 
-Targets are class indices (N,) or distributions (N, C); a distribution weighs the classes' losses by its entries.
-All but `mse` are u(p, y) CE, the uncertainty-weighted family of the BSCE-GRA paper (eq. 6); with `gra` the weight u is
-a constant for the gradient (eq. 9). p = softmax(z), p_y the target class's probability.
+Targets are class indices (N,) or distributions (N, C). A distribution weighs the classes' losses by its entries.
+All losses but `mse` have the form u(p, y) CE, the uncertainty-weighted family of the BSCE-GRA paper (eq. 6). With
+`gra` the weight u is a constant for the gradient (eq. 9). p = softmax(z), and p_y is the target class's probability.
 """
 
 from pipeline.methods.losses.bsce import bsce

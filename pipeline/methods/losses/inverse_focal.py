@@ -7,7 +7,7 @@ from torch import Tensor
 
 from pipeline.methods.gamma import resolve
 from pipeline.methods.method import START, Moment
-from pipeline.methods.targets import constant, expected, of_target
+from pipeline.methods.targets import constant, expectation, of_target
 
 
 def inverse_focal(
@@ -18,8 +18,26 @@ def inverse_focal(
     gamma: float | str = 2.0,
     gra: bool = False,
 ) -> Tensor:
-    """Inverse focal loss -(1 + p_y)^gamma log p_y (Wang et al. 2021); shape (N,). gamma as for `focal`."""
+    """Return the inverse focal loss -(1 + p_y)^gamma log p_y of each row.
+
+    Args:
+        logits_NC: Logits.
+        targets: Class indices (N,) or distributions (N, C).
+        moment: Progress of the run, and gamma per row if a part of the method sets it.
+        gamma: Exponent, as for `focal`.
+        gra: Whether the weight (1 + p_y)^gamma is a constant for the gradient.
+
+    Returns:
+        The loss of each row (N,).
+
+    References:
+        Wang, Feng and Zhang (2021), Rethinking calibration of deep neural networks: do not be afraid of overconfidence.
+
+    Examples:
+        >>> inverse_focal(torch.log(torch.tensor([[0.25, 0.75]])), torch.tensor([1]), gamma=2.0)
+        tensor([0.8810])
+    """
     log_p = of_target(torch.log_softmax(logits_NC, 1), targets)
     p = log_p.exp()
     weight = (1 + p) ** resolve(gamma, p, moment)
-    return expected(-constant(weight, gra) * log_p, targets)
+    return expectation(-constant(weight, gra) * log_p, targets)

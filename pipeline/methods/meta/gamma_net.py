@@ -1,4 +1,4 @@
-"""Gamma-Net: a small network that gives each sample its own exponent of the focal loss."""
+"""Gamma-Net: a small network that computes gamma of the focal loss for each row."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from torch.nn import functional as F
 from pipeline.methods.meta.part import MetaPart
 from pipeline.nets.net import Net
 
-SMALLEST_RANGE = 1e-6  # of minmax: equal rows have no order
+SMALLEST_RANGE = 1e-6  # of minmax, for rows that are all equal
 POSITIVE: dict[str, tuple[Callable[[Tensor], Tensor], float | None]] = {
     "abs": (torch.abs, 1.0),
     "relu": (F.relu, 1.0),
@@ -20,25 +20,32 @@ POSITIVE: dict[str, tuple[Callable[[Tensor], Tensor], float | None]] = {
     "sigmoid": (lambda raw_N: 2 * torch.sigmoid(raw_N), 0.0),
     "minmax": (lambda raw_N: 2 * (raw_N - raw_N.min()) / (raw_N.max() - raw_N.min()).clamp_min(SMALLEST_RANGE), None),
 }
-"""Name -> the function that makes the output positive, and where it is 1; None: nowhere by itself."""
+"""Name -> (function that makes the output positive, input at which it is 1). None: it has no such input."""
 
 
 class GammaNet(MetaPart):
-    """gamma = min(|x~ . W| / tau, cap), x~ = softmax(x A) A^T (gamma-net paper, eqs. 4 and 5).
+    """Gamma-Net: gamma = min(|x~ . W| / tau, cap) with x~ = softmax(x A) A^T, for focal loss.
 
-    x (N, d): the features before the last layer, constants for the gradient. A (d, K): one attention head for each of
-    the K classes. W (d,). There is no projection: d K + d parameters, 51,712 for 512 features and 100 classes.
+    x (N, d) are the features before the last layer, constants for the gradient. A (d, K) has one attention head for
+    each of the K classes. W is (d,). There is no projection, so there are d K + d parameters: 51,712 for 512 features
+    and 100 classes.
 
-    Start: A and W uniform in +-1 / sqrt(d), then each A_k moved along W so that A_k . W = tau. As the softmax sums to
-    1, gamma is 1 for every row whatever its features say, and since the heads differ it can tell rows apart after the
-    first step; with equal heads the softmax would have no gradient.
+    A and W start uniform in +-1 / sqrt(d). Each A_k is then moved along W so that A_k . W = tau. As the softmax sums to
+    1, gamma starts at 1 for every row. The heads differ, so gamma can differ between rows after the first step. With
+    equal heads the softmax would have no gradient.
 
-    As tau is small, gamma is fast: a step of Adam at a rate of 1e-3 moves it by up to 2.2 where there are 512 features,
-    so the rate is 1e-4 unless another is named; the paper prints none.
+    As tau is small, gamma changes fast. A step of Adam at a rate of 1e-3 moves it by up to 2.2 with 512 features.
+    Therefore the default rate is 1e-4; the paper prints none.
 
-    positive (section 4.1 names them without a formula): abs is the paper's; relu and softplus of the same value;
-    sigmoid and minmax are scaled to [0, 2], so that 1 is their middle. minmax is over the rows of a batch, and has no
-    start at 1. cap: the greatest gamma, this project's; training.json says of how many rows it was reached.
+    Args:
+        tau: Divisor of the output.
+        positive: Function that makes the output positive. Section 4.1 names them without a formula. abs is the paper's.
+            relu and softplus start at the same value. sigmoid and minmax are scaled to [0, 2], so that 1 is their
+            middle. minmax is over the rows of a batch and does not start at 1.
+        cap: Greatest gamma, an addition of this project. training.json has the share of rows that reached it.
+
+    References:
+        gamma-net paper, eqs. 4 and 5.
     """
 
     capped: Tensor
@@ -49,6 +56,7 @@ class GammaNet(MetaPart):
         self._positive, self._start = POSITIVE[positive]
 
     def attach(self, net: Net, *, whole: bool) -> None:
+        """Create A and W for the net."""
         inside, classes = net.head.in_features, net.head.out_features
         bound = 1 / math.sqrt(inside)
         a_DK = torch.empty(inside, classes, dtype=torch.float64).uniform_(-bound, bound)
@@ -60,20 +68,22 @@ class GammaNet(MetaPart):
         self.heads_DK, self.weight_D = nn.Parameter(a_DK.to(weight)), nn.Parameter(w_D.to(weight))
 
     def count(self, features_ND: Tensor) -> None:
+        """Count the rows of a meta step, and those of them at the cap."""
         with torch.no_grad():
             gamma_N = self.gamma(features_ND)
         self.capped += torch.stack([(gamma_N >= self.cap).sum(), torch.as_tensor(len(gamma_N))])
 
     def to_json(self) -> dict[str, float]:
-        """share_at_cap: of the rows that its meta steps saw."""
+        """Return share_at_cap: the share at the cap of all rows that meta steps used."""
         capped, rows = self.capped.tolist()
         return {"share_at_cap": capped / max(rows, 1.0)}
 
     def gamma(self, features_ND: Tensor | None) -> Tensor:
+        """Return gamma of each row (N,)."""
         if features_ND is None:
-            raise ValueError("gamma_net reads the features before the last layer; give features beside the logits")
+            raise ValueError("gamma_net needs the features before the last layer; pass features with the logits")
         if not hasattr(self, "heads_DK"):
-            raise ValueError("gamma_net has the sizes of a net; build the method with one: Composition.build(net)")
+            raise ValueError("gamma_net has no parameters yet; build the method with a net: Composition.build(net)")
         share_NK = torch.softmax(features_ND.detach().to(self.heads_DK.dtype) @ self.heads_DK, 1)
-        # (p A^T) . W as p . (A^T W): the same, without N x d values
+        # (p A^T) . W as p . (A^T W), which is the same without N x d values
         return self._positive(share_NK @ (self.weight_D @ self.heads_DK) / self.tau).clamp_max(self.cap)

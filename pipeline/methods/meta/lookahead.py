@@ -1,14 +1,15 @@
-"""The gradient of an outer loss through one step of the net, by a forward-mode pass instead of a second backward one.
+"""Gradient of an outer loss through one step of the net, with a forward-mode pass instead of a second backward pass.
 
-theta' = theta - lr c(g), g = d(R F)/d theta, where F is the objective of the training batch, R the number of rows for
-the sum over the batch and 1 for the mean, and c clips to a norm. With v = d outer / d theta' and, where clipping to c
-binds, v <- (c / |g|)(v - g (g . v) / |g|^2), of an objective F = 1/B (sum_n l(z_n, phi) + penalty(theta, phi)) + rest
+The step is theta' = theta - lr c(g) with g = d(R F)/d theta. F is the objective of the training batch. R is the number
+of rows if losses are summed over the batch, and 1 if they are averaged. c clips to a norm. Let v = d outer / d theta'.
+Where clipping to c is active, replace v by (c / |g|)(v - g (g . v) / |g|^2). For an objective
+F = 1/B (sum_n l(z_n, phi) + penalty(theta, phi)) + rest the gradient is
 
     d outer / d phi = -lr R/B d/d phi [ sum_n l'(z_n, phi) . (J v)_n + v . d penalty / d theta ].
 
-J v, the change of the logits along v, is one forward-mode pass of the training batch; through the last layer alone it
-is a matrix product. Nothing is differentiated twice but l and the penalty, whose arguments are the logits and the
-weights. (The step: Luketina et al. 2016, plain gradient descent; its clipping is that of the focal paper's code.)
+J v is the change of the logits along v: one forward-mode pass of the training batch, or a matrix product for the last
+layer alone. Only l and the penalty are differentiated twice, and their arguments are the logits and the weights.
+(The step is plain gradient descent as in Luketina et al. 2016. Its clipping is that of the focal paper's code.)
 """
 
 from __future__ import annotations
@@ -34,9 +35,13 @@ Tensors = Sequence[Tensor]
 
 @dataclass(frozen=True)
 class LookAhead:
-    """d outer / d phi for each of the meta parameters, and the outer loss before and after the step, all detached.
+    """Result of a look-ahead, detached.
 
-    leak: what their code also adds to the net's own gradient.
+    Attributes:
+        gradient: d outer / d phi for each meta parameter.
+        before: Outer loss before the step.
+        after: Outer loss after the step.
+        leak: Gradient that the public code also adds to the net's own; empty for the other variants.
     """
 
     gradient: tuple[Tensor, ...]
@@ -49,12 +54,13 @@ def through_head(
     method: TrainingLoss, net: Net, phi: Tensors, batch: ForwardPass, held_out: tuple[Tensor, Tensor], outer: OuterLoss,
     descent: Descent,
 ) -> LookAhead:  # fmt: skip
-    """By a step of the last layer alone, which is clipped by its own norm. One pass of the held-out rows, and no
-    backward one through the net. Running statistics stay as they are.
+    """Look ahead through a step of the last layer alone, clipped by its own norm.
+
+    It costs one pass of the held-out rows, and no backward pass through the net. Running statistics do not change.
     """
     inputs, labels = held_out
     theta = [net.head.weight, net.head.bias]
-    inner = _Inner.of(method, net, theta, batch, descent.summed)
+    inner = _Inner.of(method, net, theta, batch, descent.is_sum)
     features_ND = batch.features.detach()
     g = inner.by_weights((inner.by_logits_NC.mT @ features_ND, inner.by_logits_NC.sum(0)))
     with torch.no_grad(), separate_buffers(net):
@@ -72,11 +78,14 @@ def through_all(
     method: TrainingLoss, net: Net, phi: Tensors, batch: ForwardPass, held_out: tuple[Tensor, Tensor], outer: OuterLoss,
     descent: Descent,
 ) -> LookAhead:  # fmt: skip
-    """By a step of every layer: a backward pass for it, one of the held-out rows, and the forward-mode pass."""
+    """Look ahead through a step of every layer.
+
+    It costs a backward pass for the step, one for the held-out rows, and the forward-mode pass.
+    """
     inputs, labels = held_out
     named = {name: parameter for name, parameter in net.named_parameters() if parameter.requires_grad}
     theta = list(named.values())
-    inner = _Inner.of(method, net, theta, batch, descent.summed)
+    inner = _Inner.of(method, net, theta, batch, descent.is_sum)
     along = torch.autograd.grad(batch.logits, theta, inner.by_logits_NC, retain_graph=True, materialize_grads=True)
     g = inner.by_weights(along)
     with torch.no_grad(), separate_buffers(net):
@@ -89,19 +98,19 @@ def through_all(
     return LookAhead(inner.gradient(phi, tangent_NC, v, descent.rate), before, after.detach())
 
 
-def as_their_code(
+def as_public_code(
     method: TrainingLoss, net: Net, phi: Tensors, batch: ForwardPass, held_out: tuple[Tensor, Tensor], outer: OuterLoss,
     descent: Descent,
 ) -> LookAhead:  # fmt: skip
-    """As the public code of meta-calibration does it (Bohdal et al. 2021), which is not what its paper says.
+    """Look ahead as the public code of meta-calibration does (Bohdal et al. 2021), which differs from its paper.
 
-    The step is one of the last layer down the SUM of the losses, whatever the recipe's reduction, and is not clipped.
-    The graph of the outer loss reaches the net, too, and its gradient there is never cleared: it is the `leak`. The
-    held-out rows move the running statistics.
+    The step is one of the last layer down the SUM of the losses, whatever the recipe's reduction, without clipping. The
+    graph of the outer loss also reaches the net. Its gradient there is never cleared: it is the `leak`. The held-out
+    rows change the running statistics.
     """
     inputs, labels = held_out
     theta = [net.head.weight, net.head.bias]
-    summed = len(batch.labels) * torch.stack(method.terms(batch, counted=False)).sum()
+    summed = len(batch.labels) * torch.stack(method.terms(batch, is_step=False)).sum()
     g = torch.autograd.grad(summed, theta, create_graph=True)
     ahead = [p - descent.rate * part for p, part in zip(theta, g, strict=True)]
     held_out_ND = net.features(inputs)
@@ -114,12 +123,18 @@ def as_their_code(
 
 
 def logit_tangent(net: Net, v: dict[str, Tensor], inputs: Tensor, random: RandomState) -> Tensor:
-    """J v (N, C): how the logits of the inputs change along v, a direction for each parameter; by forward-mode.
+    """Return J v (N, C), the change of the logits along v, by forward-mode differentiation.
 
-    The same pass as one that began at `random`: the same batch statistics, the same dropout.
+    The pass repeats the one that began at `random`: the same batch statistics, the same dropout.
+
+    Args:
+        net: The net.
+        v: A direction for each parameter, by name.
+        inputs: The rows.
+        random: State of the random generators before the pass.
 
     Raises:
-        ConfigError: the net has a layer without a forward mode.
+        ConfigError: A layer of the net has no forward mode.
     """
     with torch.no_grad(), separate_buffers(net), random.again(), forward_ad.dual_level():
         dual = {n: forward_ad.make_dual(p.detach(), v[n]) for n, p in net.named_parameters() if n in v}  # type: ignore[no-untyped-call]
@@ -134,16 +149,17 @@ def logit_tangent(net: Net, v: dict[str, Tensor], inputs: Tensor, random: Random
 
 
 def check_forward_mode(net: Net, inputs: Tensor) -> None:
-    """Raises ConfigError as `logit_tangent`, on rows that the net takes; leaves the net as it is."""
+    """Raise ConfigError as `logit_tangent` does, tried on some rows; do not change the net."""
     directions = {name: torch.zeros_like(parameter) for name, parameter in net.named_parameters()}
     logit_tangent(net, directions, inputs, RandomState.of(inputs.device))
 
 
 @contextmanager
 def separate_buffers(net: nn.Module) -> Iterator[None]:
-    """The net with copies of its buffers: batch statistics that are met here are forgotten.
+    """Give the net copies of its buffers inside the block, so that changes of batch statistics are discarded.
 
-    The tensors themselves come back, not their values: a graph that waits for its backward pass refers to them.
+    Afterwards the original tensors return, not only their values, because a graph that waits for its backward pass
+    refers to them.
     """
     kept = [(module, name, buffer) for module in net.modules() for name, buffer in module.named_buffers(recurse=False)]
     try:
@@ -157,10 +173,13 @@ def separate_buffers(net: nn.Module) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class _Inner:
-    """The training loss R F by logits z, weights theta and meta parameters phi.
+    """Training loss R F as a function of logits z, weights theta and meta parameters phi.
 
-    by_logits_NC: d(R F)/dz. direct: d(R F)/d theta at fixed z, of the meta part's penalty. shaped_...: of what phi
-    shapes alone, and still functions of phi; None: no function of that weight.
+    Attributes:
+        by_logits_NC: d(R F)/dz.
+        shaped_by_logits_NC: d/dz of the term that phi shapes, still a function of phi.
+        shaped_direct: d/d theta of that term at fixed z, from the meta part's penalty; None for a weight that it does
+            not depend on.
     """
 
     by_logits_NC: Tensor
@@ -168,10 +187,11 @@ class _Inner:
     shaped_direct: Sequence[Tensor | None]
 
     @classmethod
-    def of(cls, method: TrainingLoss, net: Net, theta: Tensors, batch: ForwardPass, summed: bool) -> _Inner:
+    def of(cls, method: TrainingLoss, net: Net, theta: Tensors, batch: ForwardPass, is_sum: bool) -> _Inner:
+        """Differentiate the terms of the training loss at the batch's logits."""
         at = batch.apart()
-        scale = len(batch.labels) if summed else 1
-        shaped, *rest = method.terms(at, counted=False)
+        scale = len(batch.labels) if is_sum else 1
+        shaped, *rest = method.terms(at, is_step=False)
         first, *direct = torch.autograd.grad(scale * shaped, [at.logits, *theta], create_graph=True, allow_unused=True)
         by_logits_NC = first.detach()
         if rest:
@@ -179,12 +199,12 @@ class _Inner:
         return cls(by_logits_NC, first, direct)
 
     def by_weights(self, along: Tensors) -> list[Tensor]:
-        """d(R F)/d theta: what comes by way of the logits, and the penalty's."""
+        """Return d(R F)/d theta: the part through the logits and the part of the penalty."""
         both = zip(along, self.shaped_direct, strict=True)
         return [part if direct is None else part + direct.detach() for part, direct in both]
 
     def gradient(self, phi: Tensors, tangent_NC: Tensor, v: Tensors, rate: float) -> tuple[Tensor, ...]:
-        """-rate d/d phi of the derivative of the training loss along v."""
+        """Return -rate d/d phi of the derivative of the training loss along v."""
         slope = (self.shaped_by_logits_NC * tangent_NC).sum()
         for part, along in zip(self.shaped_direct, v, strict=True):
             if part is not None:
@@ -193,13 +213,13 @@ class _Inner:
 
 
 def _ahead(theta: Tensors, g: Tensors, descent: Descent) -> list[Tensor]:
-    """theta after the step, as leaves of a graph of their own."""
+    """Return theta after the step, as leaves of a new graph."""
     scale = _clipping(g, descent.clip)[0] if descent.clip else 1.0
     return [(p.detach() - descent.rate * scale * part).requires_grad_() for p, part in zip(theta, g, strict=True)]
 
 
 def _before_clipping(v: Tensors, g: Tensors, clip: float) -> Tensors:
-    """v by the transposed derivative of g's clipping."""
+    """Return v multiplied by the transposed derivative of g's clipping."""
     if not clip:
         return v
     scale, norm = _clipping(g, clip)
@@ -209,10 +229,10 @@ def _before_clipping(v: Tensors, g: Tensors, clip: float) -> Tensors:
 
 
 def _clipping(g: Tensors, clip: float) -> tuple[Tensor, Tensor]:
-    """(factor, norm of g), as `clip_grad_norm_` clips."""
+    """Return (factor, norm of g), as `clip_grad_norm_` clips."""
     norm = nn.utils.get_total_norm(g)
     return (clip / (norm + ROUNDING)).clamp_max(1.0), norm
 
 
 ROUNDING = 1e-6
-"""That `torch.nn.utils.clip_grad_norm_` adds to a norm."""
+"""Number that `torch.nn.utils.clip_grad_norm_` adds to a norm."""

@@ -1,4 +1,4 @@
-"""The base of the meta parts: parameters that shape the training loss of a net."""
+"""Base class of the meta parts: parameters that shape the training loss of a net."""
 
 from __future__ import annotations
 
@@ -11,51 +11,61 @@ from pipeline.nets.net import Net
 
 
 class MetaPart(nn.Module):
-    """Parameters phi of a training loss. A part overrides what it shapes: `gamma`, `targets`, `penalty`,
-    `batch_penalty` or `factor`.
+    """Parameters phi of a training loss.
+
+    A subclass creates its parameters in `attach` and overrides the method for what it shapes: `gamma`, `targets`,
+    `penalty`, `batch_penalty` or `factor`. To register it, enter it into PARTS with `role="meta"` and
+    `learner=MetaLearner`.
+
+    Examples:
+        >>> class Scale(MetaPart):
+        ...     def attach(self, net, *, whole):
+        ...         self.log = nn.Parameter(torch.zeros(()))
+        ...     def penalty(self):
+        ...         return self.log.exp()
     """
 
     def weigh(self, penalties: Sequence[str]) -> None:
-        """Take the names of the method's joint penalties, before `attach`."""
+        """Receive the names of the method's joint penalties; called before `attach`."""
 
     def attach(self, net: Net, *, whole: bool) -> None:
-        """Make the parameters, of the sizes of this net; whole: the look-ahead moves all layers, not just the last."""
+        """Create the parameters for this net. `whole` says that the look-ahead moves all layers, not only the last."""
         raise NotImplementedError
 
     def gamma(self, features_ND: Tensor | None) -> Tensor | None:
-        """An exponent for each row (N,); None: the primary loss has its own."""
+        """Return gamma for each row (N,), or None if the primary loss has its own."""
         return None
 
     def targets(self, logits_NC: Tensor, targets: Tensor) -> Tensor:
-        """The targets of the primary loss."""
+        """Return the targets of the primary loss."""
         return targets
 
     def penalty(self) -> Tensor | None:
-        """A scalar added to the loss summed over the rows; None: nothing."""
+        """Return a scalar to add to the loss summed over the rows, or None."""
         return None
 
     def batch_penalty(self, logits_NC: Tensor, labels_N: Tensor) -> Tensor | None:
-        """A scalar added to the mean loss of the rows; None: nothing."""
+        """Return a scalar to add to the mean loss of the rows, or None."""
         return None
 
     def factor(self, penalty: str) -> Tensor | None:
-        """What the weight of a joint penalty is multiplied by; None: nothing."""
+        """Return the factor of a joint penalty's weight, or None."""
         return None
 
     def project(self) -> None:
-        """Bring the parameters back to where they are allowed, after a step."""
+        """Clip the parameters to their allowed ranges after a step."""
 
     def count(self, features_ND: Tensor) -> None:
-        """Note what `to_json` tells, of the rows of a meta step; waits for no device."""
+        """Update the counts of `to_json` with the rows of a meta step, without waiting for the device."""
 
     def to_json(self) -> dict[str, float]:
-        """What a reader of training.json may want to know of these parameters."""
+        """Return figures about these parameters for training.json."""
         return {}
 
     def figures(self) -> dict[str, Tensor]:
-        """What to plot over the epochs: column -> scalar."""
+        """Return values to plot over the epochs: column -> scalar."""
         return {}
 
     def finite(self) -> Tensor:
-        """Whether all parameters are finite; a scalar on their device."""
+        """Return whether all parameters are finite, a scalar on their device."""
         return torch.stack([torch.isfinite(parameter).all() for parameter in self.parameters()]).all()

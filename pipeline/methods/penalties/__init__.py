@@ -1,7 +1,7 @@
-"""Calibration penalties, each `penalty(logits_NC, labels_N, **options) -> scalar`, added to a primary loss.
+"""Calibration penalties: functions `penalty(logits_NC, labels_N, **options) -> scalar` to add to a primary loss.
 
-Shapes: N samples, C classes, B bins. float64 in, float64 out; half precision is raised to float32. None reads a value
-back from the device, loops over samples or classes, or forms N x C x C values.
+Shapes: N rows, C classes, B bins. float64 gives float64; half precision is computed in float32. No penalty copies a
+value from the device, loops over rows or classes, or forms N x C x C values.
 """
 
 from pipeline.methods.penalties.averages import dca, mdca

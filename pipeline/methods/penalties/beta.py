@@ -1,4 +1,4 @@
-"""Beta calibration fitted inside the loss: what it could still gain on the batch is the penalty."""
+"""Beta calibration fitted inside the loss. The penalty is the NLL that the fit gains on the batch."""
 
 from __future__ import annotations
 
@@ -6,24 +6,40 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from pipeline.methods.penalties.inputs import checked, correct
+from pipeline.methods.penalties.inputs import check_inputs, correct
 
-STEPS = 12  # least regular of 600 random batches (logits of spread 30, all but all wrong): 3e-7 nats left to gain
+STEPS = 12  # worst of 600 random batches (logits of spread 30, nearly all wrong): 3e-7 nats left to gain
 SHARES = (1.0, 0.5, 0.25, 0.1, 0.01, 0.0)
-RIDGE = 1.0  # of one sample's weight, without which separable batches have no best map
+RIDGE = 1.0  # as strong as one row; without it separable batches have no best map
 
 
 def beta_joint(logits_NC: Tensor, labels_N: Tensor) -> Tensor:
-    """NLL(identity) - min over a, b, m of [NLL(beta map) + |(a, b, m) - (1, 1, 0)|^2 / (2 N)], nats; at least 0.
+    """Return NLL(identity) - min over a, b, m of [NLL(beta map) + |(a, b, m) - (1, 1, 0)|^2 / (2 N)], in nats.
 
-    The beta map is logit mu = a log c - b log(1 - c) + m of the confidence c (Kull et al. 2017), NLL the
-    mean of -log mu if right, -log(1 - mu) if wrong. 0 if no such map improves on c. The fit is new for each batch;
-    at its minimum its own gradient vanishes, so it is a constant for the penalty's (for its first derivative only).
+    The beta map of the confidence c is logit mu = a log c - b log(1 - c) + m. NLL is the mean of -log mu for right
+    answers and -log(1 - mu) for wrong ones. The result is at least 0, and 0 if no map improves on c. Each batch has a
+    new fit. At its minimum the gradient of the fit vanishes, so the map is a constant for the penalty's gradient (for
+    the first derivative only).
+
+    Args:
+        logits_NC: Logits.
+        labels_N: Class indices.
+
+    Returns:
+        A scalar.
 
     Raises:
-        ValueError: inputs that do not fit.
+        ValueError: Shapes, types or labels are invalid.
+
+    References:
+        Kull, Silva Filho and Flach (2017), Beta calibration.
+        Survey, for its use inside a loss.
+
+    Examples:
+        >>> beta_joint(torch.log(torch.tensor([[0.1, 0.9]] * 20)), torch.tensor([0, 1] * 10)) > 0.1
+        tensor(True)
     """
-    logits = checked(logits_NC, labels_N)
+    logits = check_inputs(logits_NC, labels_N)
     log_p_NC = torch.log_softmax(logits, 1)
     answer_N1 = logits.detach().argmax(1, keepdim=True)
     log_c_N = log_p_NC.gather(1, answer_N1).squeeze(1)
@@ -37,7 +53,7 @@ def beta_joint(logits_NC: Tensor, labels_N: Tensor) -> Tensor:
 
 
 def _objective(features_N3: Tensor, a_N: Tensor, maps_M3: Tensor, identity_3: Tensor) -> Tensor:
-    """Summed NLL and ridge of each map (M,)."""
+    """Return the summed NLL and ridge of each map (M,)."""
     logit_NM = features_N3 @ maps_M3.T
     nll_M: Tensor = -F.logsigmoid(torch.where(a_N.unsqueeze(1) > 0, logit_NM, -logit_NM)).sum(0)
     distance_M: Tensor = ((maps_M3 - identity_3) ** 2).sum(1)
@@ -46,10 +62,10 @@ def _objective(features_N3: Tensor, a_N: Tensor, maps_M3: Tensor, identity_3: Te
 
 @torch.no_grad()
 def _fit(features_N3: Tensor, a_N: Tensor, identity_3: Tensor) -> Tensor:
-    """Newton's method; of several shares of each step the best, none among them, so it never gets worse.
+    """Fit the map by Newton's method, with the best of several shares of each step; a share of 0 is among them.
 
-    Every other step takes the curvature tanh(x / 2) / (2 x) of Jaakkola and Jordan's bound: where wrong answers are
-    saturated, the logistic's own is 0 and Newton's step goes nowhere.
+    Every other step uses the curvature tanh(x / 2) / (2 x) of Jaakkola and Jordan's bound. Where wrong answers are
+    saturated, the logistic's own curvature is 0 and Newton's step does not help.
     """
     share_S1 = features_N3.new_tensor(SHARES).unsqueeze(1)
     ridge_33 = RIDGE * torch.eye(3, dtype=features_N3.dtype, device=features_N3.device)

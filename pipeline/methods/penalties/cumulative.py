@@ -9,22 +9,38 @@ import torch
 from scipy.interpolate import CubicSpline
 from torch import Tensor
 
-from pipeline.methods.penalties.inputs import checked, one_of, positive, top
+from pipeline.methods.penalties.inputs import check_inputs, one_of, positive, top
 
 
 def ks(logits_NC: Tensor, labels_N: Tensor, *, bins: int = 6, variant: str = "plain") -> Tensor:
-    """KS = max_i |1/N sum_(c_j <= c_i) (a_j - c_j)|: the largest cumulative gap in order of confidence.
+    """Return KS = max_i |1/N sum_(c_j <= c_i) (a_j - c_j)|: the largest cumulative gap in order of confidence.
 
-    Gupta et al. 2021, of the top answer. `spline`: the largest gap of the natural cubic spline with `bins` knots that
-    fits the cumulative gap at the fractions i / N by least squares. Tied confidences share their accuracy, so the
-    batch's order does not matter; the order of confidences is a constant for the gradient.
+    c and a are confidence and correctness of the top class. Rows of equal confidence share their accuracy, so the
+    batch's order does not matter. The order of confidences is a constant for the gradient.
+
+    Args:
+        logits_NC: Logits.
+        labels_N: Class indices.
+        bins: Number of knots of variant spline.
+        variant: plain; or spline, the largest gap of the natural cubic spline that fits the cumulative gap at the
+            fractions i / N by least squares.
+
+    Returns:
+        A scalar.
 
     Raises:
-        ValueError: inputs or options out of range.
+        ValueError: Inputs or options are out of range.
+
+    References:
+        Gupta et al. (2021), Calibration of neural networks using splines.
+
+    Examples:
+        >>> ks(torch.log(torch.tensor([[0.25, 0.75]])), torch.tensor([1]))
+        tensor(0.2500)
     """
     one_of("variant", variant, ("plain", "spline"))
     positive(bins=bins)
-    c_N, a_N = top(checked(logits_NC, labels_N), labels_N)
+    c_N, a_N = top(check_inputs(logits_NC, labels_N), labels_N)
     sorted_N, order_N = torch.sort(c_N)
     with torch.no_grad():
         group_N = torch.cat([order_N.new_zeros(1), (sorted_N.diff() > 0).cumsum(0)])
@@ -41,11 +57,11 @@ def ks(logits_NC: Tensor, labels_N: Tensor, *, bins: int = 6, variant: str = "pl
 
 @functools.lru_cache(maxsize=16)
 def _spline_basis(rows: int, knots: int, dtype: torch.dtype, device: torch.device) -> Tensor:
-    """An orthonormal basis (N, K) of natural cubic splines at i / N: it depends on the batch size only."""
+    """Return an orthonormal basis (N, K) of natural cubic splines at i / N, which depends on the batch size only."""
     at_N = np.arange(1, rows + 1) / rows
     if knots < 3:
         values_NK = at_N[:, None] ** np.arange(knots)
     else:
         values_NK = CubicSpline(np.linspace(0, 1, knots), np.eye(knots), bc_type="natural")(at_N)
-    with torch.inference_mode(False):  # a tensor kept from inference mode could not be used in training
+    with torch.inference_mode(False):  # a tensor cached in inference mode could not be used in training
         return torch.as_tensor(np.linalg.qr(values_NK)[0], dtype=dtype, device=device)

@@ -1,4 +1,4 @@
-"""Shared by the penalties: checked inputs, top-1 confidence and correctness, and a root with a gradient at 0."""
+"""Helpers of the penalties: checks of inputs, top-1 confidence and correctness, and a root with a gradient at 0."""
 
 from __future__ import annotations
 
@@ -10,22 +10,24 @@ import torch
 from torch import Tensor
 
 
-def checked(logits_NC: Tensor, labels_N: Tensor, *, rows: int = 1) -> Tensor:
-    """The logits, float16 and bfloat16 raised to float32: kernels and bins are narrower than their steps near 1.
+def check_inputs(logits_NC: Tensor, labels_N: Tensor, *, rows: int = 1) -> Tensor:
+    """Check the inputs and return the logits, raised to float32 from half precision.
+
+    Kernels and bins are narrower than the steps of half precision near 1.
 
     Raises:
-        ValueError: shapes, types or labels that do not fit, fewer than two classes or fewer than `rows` rows.
+        ValueError: Shapes, types or labels are invalid, or there are fewer than two classes or than `rows` rows.
     """
     if logits_NC.ndim != 2 or labels_N.shape != logits_NC.shape[:1] or logits_NC.shape[1] < 2:
         shapes = f"logits {tuple(logits_NC.shape)} and labels {tuple(labels_N.shape)}"
         raise ValueError(f"{shapes} do not fit; expected (N, C) and (N,) with C at least 2")
     if len(labels_N) < rows:
-        reason = "it compares pairs of samples: raise batch_size" if rows > 1 else "an empty batch has no mean"
+        reason = "it compares pairs of rows; raise batch_size" if rows > 1 else "an empty batch has no mean"
         raise ValueError(f"logits have {len(labels_N)} rows; this penalty needs at least {rows}, because {reason}")
     if not logits_NC.is_floating_point() or labels_N.dtype != torch.int64:
         types = f"logits are {logits_NC.dtype}, labels {labels_N.dtype}"
         raise ValueError(f"{types}; expected floating point and int64 class indices")
-    # On CUDA reading the labels back would wait for the queue; the primary loss's gather asserts the range there.
+    # On CUDA, reading the labels would wait for the queue. The gather of the primary loss checks the range there.
     if labels_N.device.type == "cpu":
         low, high = int(labels_N.min()), int(labels_N.max())
         if low < 0 or high >= logits_NC.shape[1]:
@@ -34,7 +36,7 @@ def checked(logits_NC: Tensor, labels_N: Tensor, *, rows: int = 1) -> Tensor:
 
 
 def positive(**options: float) -> None:
-    """Raises ValueError unless every option is a finite number above 0; `bins` must be whole as well."""
+    """Raise ValueError unless every option is a finite number above 0; `bins` must be a whole number."""
     for name, value in options.items():
         if not 0 < value < math.inf:
             raise ValueError(f"{name} is {value}; allowed are numbers above 0")
@@ -43,21 +45,21 @@ def positive(**options: float) -> None:
         raise ValueError(f"bins is {bins}; allowed are whole numbers from 1 up")
 
 
-def one_of(name: str, value: str, allowed: Sequence[str]) -> None:
-    """Raises ValueError unless `value` is allowed."""
-    if value not in allowed:
-        raise ValueError(f"{name} is {value!r}; allowed: {', '.join(map(repr, allowed))}")
+def one_of(name: str, value: str, choices: Sequence[str]) -> None:
+    """Raise ValueError unless `value` is one of the choices."""
+    if value not in choices:
+        raise ValueError(f"{name} is {value!r}; allowed: {', '.join(map(repr, choices))}")
 
 
 def correct(logits_NC: Tensor, labels_N: Tensor) -> Tensor:
-    """a = 1[argmax z = y] (N,); of equal logits the first is the answer."""
+    """Return correctness a = 1[argmax z = y] (N,); of equal logits the first is the answer."""
     return (logits_NC.detach().argmax(1) == labels_N).to(logits_NC.dtype)
 
 
 def top(logits_NC: Tensor, labels_N: Tensor, probabilities_NC: Tensor | None = None) -> tuple[Tensor, Tensor]:
-    """Confidence c = p_answer and correctness a = 1[answer = y], both (N,), where answer = argmax z.
+    """Return confidence c = p_answer and correctness a = 1[answer = y], both (N,), where answer = argmax z.
 
-    The logits decide, not the probabilities: saturated ones tie although the logits differ.
+    The argmax is over logits, not probabilities: saturated probabilities are equal although the logits differ.
     """
     p_NC = torch.softmax(logits_NC, 1) if probabilities_NC is None else probabilities_NC
     answer_N = logits_NC.detach().argmax(1)
@@ -65,7 +67,7 @@ def top(logits_NC: Tensor, labels_N: Tensor, probabilities_NC: Tensor | None = N
 
 
 def soft_correct(probabilities_NC: Tensor, labels_N: Tensor, temperature: float) -> Tensor:
-    """All-pairs soft accuracy relu(2 - rank), rank = 1/2 + sum_j sigmoid((p_j - p_y) / temperature); shape (N,).
+    """Return the all-pairs soft accuracy relu(2 - rank), rank = 1/2 + sum_j sigmoid((p_j - p_y) / temperature); (N,).
 
     The true class itself adds 1/2, so the top answer has rank 1 (Qin et al. 2010; Bohdal et al. 2021).
     """
@@ -75,7 +77,7 @@ def soft_correct(probabilities_NC: Tensor, labels_N: Tensor, temperature: float)
 
 
 def root(value: Tensor, order: float) -> Tensor:
-    """max(value, 0)^(1 / order) with gradient 0, not infinity, at 0; NaN stays NaN."""
+    """Return max(value, 0)^(1 / order) with gradient 0, not infinity, at 0; NaN stays NaN."""
     if order == 1:
         return value
     nothing = value <= 0

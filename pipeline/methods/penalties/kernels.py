@@ -1,11 +1,11 @@
-"""Penalties on pairs of samples: kernels over confidence, N x N values."""
+"""Penalties on pairs of rows: kernels over confidence, with N x N values."""
 
 from __future__ import annotations
 
 import torch
 from torch import Tensor
 
-from pipeline.methods.penalties.inputs import checked, one_of, positive, root, soft_correct, top
+from pipeline.methods.penalties.inputs import check_inputs, one_of, positive, root, soft_correct, top
 
 RANK_TEMPERATURE = 0.01
 
@@ -18,21 +18,35 @@ def mmce(
     weighted: bool = False,
     variant: str = "paper",
 ) -> Tensor:
-    """MMCE = sqrt(sum_ij s_i s_j exp(-|c_i - c_j| / bandwidth)) with s = (a - c) / N (Kumar et al. 2018).
+    """Return MMCE = sqrt(sum_ij s_i s_j exp(-|c_i - c_j| / bandwidth)) with s = (a - c) / N.
 
-    `weighted`, their weighted MMCE: s = (1 - c) / number of right samples for the right, -c / number of wrong ones for
-    the wrong, so that both kinds weigh the same however rare they are. An empty kind adds nothing.
+    Args:
+        logits_NC: Logits.
+        labels_N: Class indices.
+        bandwidth: Width of the kernel.
+        weighted: Whether to use the paper's weighted MMCE: s = (1 - c) / number of right rows for right rows, and
+            s = -c / number of wrong rows for wrong rows. Both groups then have equal weight, however rare they are. An
+            empty group adds nothing.
+        variant: paper; or official, the public code of Mukhoti et al. 2020. If weighted, official squares each count,
+            and is 0 if all rows are right or all are wrong. This is the MMCE of their tables and of later papers; their
+            beta of 2 and 8 is tuned to that scale. If unweighted, official has no root.
 
-    variant `official`, the public code of Mukhoti et al. 2020. Weighted, as in their tables and those of the papers
-    after them: each count is squared (their beta of 2 and 8 is tuned to that scale), and the penalty is 0 if all are
-    right or all wrong. Unweighted: no root.
+    Returns:
+        A scalar.
 
     Raises:
-        ValueError: inputs or options out of range, or a batch of one.
+        ValueError: Inputs or options are out of range, or the batch has one row.
+
+    References:
+        Kumar, Sarawagi and Jain (2018), Trainable calibration measures for neural networks from kernel mean embeddings.
+
+    Examples:
+        >>> mmce(torch.log(torch.tensor([[0.25, 0.75], [0.25, 0.75]])), torch.tensor([1, 1]))
+        tensor(0.2500)
     """
     one_of("variant", variant, ("paper", "official"))
     positive(bandwidth=bandwidth)
-    c_N, a_N = top(checked(logits_NC, labels_N, rows=2), labels_N)
+    c_N, a_N = top(check_inputs(logits_NC, labels_N, rows=2), labels_N)
     right, wrong = a_N.sum(), (1 - a_N).sum()
     if weighted:
         power = 2 if variant == "official" else 1
@@ -47,18 +61,31 @@ def mmce(
 
 
 def sece(logits_NC: Tensor, labels_N: Tensor, *, bandwidth: float = 0.01, variant: str = "soft") -> Tensor:
-    """SECE = mean_i |sum_j a_j K_ij / sum_j K_ij - c_i|, K_ij = exp(-(c_i - c_j)^2 / (2 bandwidth^2)).
+    """Return SECE = mean_i |sum_j a_j K_ij / sum_j K_ij - c_i| with K_ij = exp(-(c_i - c_j)^2 / (2 bandwidth^2)).
 
-    Gamma-net paper, equations 7, 8 and 13. Correctness a is `soft`, the all-pairs relu(2 - rank), as the paper's text
-    has it; or `hard`, 1 or 0, through which no gradient flows: on random batches the cosine of the two gradients was
-    .7 to .99.
+    Args:
+        logits_NC: Logits.
+        labels_N: Class indices.
+        bandwidth: Width of the kernel.
+        variant: Correctness a. soft is the all-pairs relu(2 - rank) of the paper's text. hard is 1 or 0, without a
+            gradient; on random batches the cosine of the two gradients was .7 to .99.
+
+    Returns:
+        A scalar.
 
     Raises:
-        ValueError: inputs or options out of range, or a batch of one.
+        ValueError: Inputs or options are out of range, or the batch has one row.
+
+    References:
+        gamma-net paper, eqs. 7, 8 and 13.
+
+    Examples:
+        >>> sece(torch.log(torch.tensor([[0.25, 0.75], [0.25, 0.75]])), torch.tensor([1, 1]))
+        tensor(0.2500)
     """
     one_of("variant", variant, ("soft", "hard"))
     positive(bandwidth=bandwidth)
-    p_NC = torch.softmax(logits := checked(logits_NC, labels_N, rows=2), 1)
+    p_NC = torch.softmax(logits := check_inputs(logits_NC, labels_N, rows=2), 1)
     c_N, a_N = top(logits, labels_N, p_NC)
     if variant == "soft":
         a_N = soft_correct(p_NC, labels_N, RANK_TEMPERATURE)

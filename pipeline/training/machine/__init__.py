@@ -1,1 +1,1 @@
-"""The machine a net is trained on: its device, what makes a step faster there, and the processes that share it."""
+"""The machine that trains a net: its device, faster training steps, and several processes."""

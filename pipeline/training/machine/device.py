@@ -1,4 +1,4 @@
-"""Where a net is trained, and so that the CPU repeats itself."""
+"""The device that a net is trained on, and repeatable results on the CPU."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from trueodds.errors import ConfigError
 
 
 def device_of(name: str, *, fixed_sizes: bool) -> torch.device:
-    """The device that `training.device` names.
+    """Return the device that `training.device` names.
 
-    fixed_sizes: batches come in few shapes, so that CUDA's convolutions are timed once for each; others would be timed
-    again and again.
+    If `fixed_sizes`, batches have few shapes, and CUDA times its convolutions once for each. With many shapes it would
+    time them again and again, so timing is then off.
 
     Raises:
-        ConfigError: it is not there.
+        ConfigError: There is no such device.
     """
     if name == "cuda" and not torch.cuda.is_available():
         raise ConfigError("device is 'cuda', but torch sees no CUDA device; use device: auto or cpu")
@@ -31,10 +31,10 @@ def device_of(name: str, *, fixed_sizes: bool) -> torch.device:
 
 @contextmanager
 def repeatable(device: torch.device, threads: int) -> Iterator[None]:
-    """Deterministic algorithms on the CPU, and so many threads (0: torch's choice)."""
+    """Use deterministic algorithms on the CPU and this number of threads (0: torch's choice) inside the block."""
     before = torch.are_deterministic_algorithms_enabled(), torch.get_num_threads()
     torch.use_deterministic_algorithms(device.type == "cpu")
-    # On by default in this mode, to show reads of memory never written: 10 to 20% of a step for nothing here.
+    # This mode also fills new memory by default, to reveal reads of memory never written: 10 to 20% of a step.
     torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]  # not in its stubs
     torch.set_num_threads(threads or before[1])
     try:

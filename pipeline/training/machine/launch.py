@@ -1,4 +1,4 @@
-"""Processes that train together on this machine: their start, and one line for an error that they meet together."""
+"""Start of several processes that train together on this machine, with one message for an error of all."""
 
 from __future__ import annotations
 
@@ -17,15 +17,16 @@ if TYPE_CHECKING:
     from torch.distributed import TCPStore
 
 PATIENCE = timedelta(seconds=5)
-"""Time in which a process that lost its peers learns whether one of them has failed."""
+"""Time that a process waits to learn whether another one has failed, after it lost contact."""
 RUN = "TORCHELASTIC_RUN_ID"
 FAILED = "trueodds/{run}/failed"
 
 
 def launch(processes: int, words: Sequence[str]) -> int:
-    """Runs `python -m pipeline WORDS` in so many processes, as torchrun does, and returns the exit status.
+    """Run `python -m pipeline WORDS` in several processes, as torchrun does, and return the exit status.
 
-    It is that of the first process to fail, whose message stands alone: torchrun adds tracebacks of its own.
+    The status is that of the first process to fail. Only its message is shown; torchrun's own tracebacks are
+    suppressed.
     """
     import logging
 
@@ -52,8 +53,8 @@ def launch(processes: int, words: Sequence[str]) -> int:
 
 
 @contextmanager
-def said_once(world: int, rank: int) -> Iterator[None]:
-    """Ends a process without a word where another one of `world` has said why they end."""
+def single_message(world: int, rank: int) -> Iterator[None]:
+    """End this process without a message if another one of the `world` processes has already printed the reason."""
     if world == 1:
         yield
         return
@@ -67,22 +68,24 @@ def said_once(world: int, rank: int) -> Iterator[None]:
         if not _is_first_to_fail():
             raise SystemExit(1) from None
         raise
-    except RuntimeError:  # torch's, where a peer has gone
+    except RuntimeError:  # raised by torch when a peer has ended
         if _has_another_failed():
             raise SystemExit(1) from None
         raise
 
 
 def _is_first_to_fail() -> bool:
+    """Return whether no other process has reported an error yet."""
     from torch.distributed import DistError
 
     try:
         return bool(_store().add(_key(), 1) == 1)
-    except DistError:  # nobody is left who could have said it
+    except DistError:  # no process is left that could have reported it
         return True
 
 
 def _has_another_failed() -> bool:
+    """Return whether another process reports an error within PATIENCE."""
     from torch.distributed import DistError
 
     try:
@@ -93,10 +96,12 @@ def _has_another_failed() -> bool:
 
 
 def _key() -> str:
+    """Return the key of this run in the store."""
     return FAILED.format(run=os.environ.get(RUN, ""))
 
 
 def _store() -> TCPStore:
+    """Connect to the store that torchrun's processes share."""
     from torch.distributed import TCPStore
 
     host, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])

@@ -1,4 +1,4 @@
-"""Several processes that train one net, each on its share of every batch: what they make together is what one would."""
+"""Several processes that train one net, each on its share of every batch, with the same result as one process."""
 
 from __future__ import annotations
 
@@ -19,16 +19,20 @@ from trueodds.errors import ConfigError
 T = TypeVar("T")
 
 WORLD, LOCAL = "WORLD_SIZE", "LOCAL_RANK"
-"""Environment variables that torchrun sets for each process it starts."""
+"""Environment variables that torchrun sets for each process."""
 
 
 @dataclass(frozen=True)
 class Processes:
-    """This process among those of a run; one alone does nothing here.
+    """This process among those of a run; a single process needs no communication.
 
-    The features of a batch are gathered, with their graph, before the head: from there on each process has the whole
-    batch, so that losses, penalties over batches, learned exponents and all that is recorded are those of one process.
-    Only a net's body is run on shares. Batch normalisation sees a share: its statistics are those of `share` rows.
+    The features of a batch are gathered, with their graph, before the head. After that each process has the whole
+    batch. So losses, penalties over batches, learned exponents and all records equal those of one process. Only a net's
+    body runs on shares. Batch normalisation sees a share: its statistics are those of `share` rows.
+
+    Attributes:
+        rank: Number of this process, from 0 on.
+        world: Number of processes.
     """
 
     rank: int = 0
@@ -36,15 +40,15 @@ class Processes:
 
     @property
     def is_first(self) -> bool:
-        """Whether it is the one that writes."""
+        """Whether this is the process that writes files."""
         return self.rank == 0
 
     def share(self, rows: Tensor) -> Tensor:
-        """This process's rows of a batch, all nearly as many."""
+        """Return this process's rows of a batch; shares differ by at most one row."""
         return rows if self.world == 1 else rows.tensor_split(self.world)[self.rank]
 
     def gather(self, rows_ND: Tensor, total: int) -> Tensor:
-        """The rows of all processes in the batch's order, `total` of them; gradients go back to their own process."""
+        """Return the `total` rows of all processes in the batch's order; gradients flow back to each row's process."""
         if self.world == 1:
             return rows_ND
         whole: Tensor = _Gather.apply(rows_ND, self, total)  # type: ignore[no-untyped-call]
@@ -52,10 +56,11 @@ class Processes:
 
     @contextmanager
     def own_draws(self, device: torch.device) -> Iterator[None]:
-        """Dropout of this process's rows: a stream of its own, from a number of the stream that all have alike.
+        """Draw from a random stream of this process's own inside the block, as dropout of its rows must.
 
-        What draws for whole batches thus draws the same in all, and the first one's random states are everybody's. A
-        body that draws nothing takes no number, so that these draws are one process's.
+        The stream's seed is drawn from the stream that all processes share. So draws for whole batches are the same in
+        all processes, and the random states of the first one hold for all. If the block draws nothing, no seed is
+        consumed, and the draws equal those of a single process.
         """
         if self.world == 1:
             yield
@@ -69,12 +74,14 @@ class Processes:
             torch.randint(1 << 62, ())
 
     def sizes(self, total: int) -> list[int]:
-        """Rows of each process, of so many in a batch."""
+        """Return the number of rows of each process for a batch of `total` rows."""
         return [total // self.world + (rank < total % self.world) for rank in range(self.world)]
 
     def add_up(self, gradients: Sequence[Tensor], alike: Sequence[bool]) -> None:
-        """In place: gradients that come of a process's share are summed; those that each has whole, `alike`, stay the
-        mean, which takes out what rounding made of them.
+        """Sum gradients over processes in place.
+
+        Gradients that come from a process's share are summed. Gradients that each process has completely (`alike`) are
+        averaged, which removes differences by rounding.
         """
         if self.world == 1 or not gradients:
             return
@@ -86,17 +93,17 @@ class Processes:
             gradient.copy_(part.view_as(gradient))
 
     def agree(self, tensors: Sequence[Tensor]) -> None:
-        """In place: what the first process has."""
+        """Replace tensors by those of the first process, in place."""
         for tensor in tensors if self.world > 1 else ():
             dist.broadcast(tensor, 0)
 
     def wait(self) -> None:
-        """Until all are here."""
+        """Wait until all processes are here."""
         if self.world > 1:
             dist.barrier()
 
     def in_turn(self, work: Callable[[], T]) -> T:
-        """One process after another, so that each finds the files that those before it have kept."""
+        """Run `work` in one process after the other, so that each finds the files that earlier ones have written."""
         done = [work()] if self.is_first else []
         for rank in range(1, self.world):
             self.wait()
@@ -106,7 +113,7 @@ class Processes:
         return done[0]
 
     def from_first(self, value: Any) -> Any:
-        """Any value as the first process has it."""
+        """Return the first process's value."""
         if self.world == 1:
             return value
         held = [value]
@@ -118,10 +125,11 @@ ALONE = Processes()
 
 
 class _Gather(torch.autograd.Function):
-    """All rows; every process computes the same of them, so the gradient of its own is a slice, and nothing is sent."""
+    """Gather of all rows. All processes then compute the same, so the gradient is a slice without communication."""
 
     @staticmethod
     def forward(ctx: FunctionCtx, rows_ND: Tensor, processes: Processes, total: int) -> Tensor:
+        """Return the rows of all processes."""
         sizes = processes.sizes(total)
         ctx.begin, ctx.end = sum(sizes[: processes.rank]), sum(sizes[: processes.rank + 1])  # type: ignore[attr-defined]
         padded = rows_ND.new_zeros(max(sizes), *rows_ND.shape[1:])
@@ -132,17 +140,18 @@ class _Gather(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: FunctionCtx, gradient_ND: Tensor) -> tuple[Tensor, None, None]:
+        """Return the gradient of this process's rows."""
         return gradient_ND[ctx.begin : ctx.end], None, None  # type: ignore[attr-defined]
 
 
 @contextmanager
-def joined(device: str) -> Iterator[Processes]:
-    """This process among those that torchrun started, by NCCL on CUDA and Gloo on CPUs; alone without it.
+def join(device: str) -> Iterator[Processes]:
+    """Join the processes that torchrun started, with NCCL on CUDA and Gloo on CPUs; without torchrun, yield ALONE.
 
     On CUDA each process takes the device of its local rank.
 
     Raises:
-        ConfigError: fewer CUDA devices than processes on this machine.
+        ConfigError: This machine has fewer CUDA devices than processes.
     """
     world = int(os.environ.get(WORLD, "1"))
     if world == 1:
@@ -165,5 +174,5 @@ def joined(device: str) -> Iterator[Processes]:
 
 
 def is_of_head(net: nn.Module) -> list[bool]:
-    """Of each parameter that learns, whether it is of the last layer, which sees whole batches in each process."""
+    """Return for each parameter that learns whether it belongs to the head, which gets whole batches."""
     return [name.startswith("head.") for name, parameter in net.named_parameters() if parameter.requires_grad]

@@ -1,4 +1,4 @@
-"""Training steps that are faster and mean the same: bfloat16 and compilation of a net's body, of nothing else."""
+"""Faster training steps with the same meaning: bfloat16 and compilation, of a net's body only."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Features = Callable[[Tensor], Tensor]
 
 
 def check(recipe: Recipe, device: torch.device) -> None:
-    """Raises ConfigError for what this machine cannot compile."""
+    """Raise ConfigError if this machine cannot compile as the recipe asks."""
     if recipe.compile == "graphs" and device.type != "cuda":
         raise ConfigError("training.compile is graphs, and CUDA graphs need a CUDA device; use features, or off")
     named = os.environ.get("CXX")
@@ -32,15 +32,15 @@ def check(recipe: Recipe, device: torch.device) -> None:
 
 
 @contextmanager
-def accelerated(net: Net, recipe: Recipe, device: torch.device) -> Iterator[None]:
-    """Within it `net.features` of a net in training mode is as the recipe's `precision` and `compile` say.
+def accelerate(net: Net, recipe: Recipe, device: torch.device) -> Iterator[None]:
+    """Replace `net.features` in training mode by the version that the recipe's `precision` and `compile` ask for.
 
-    In evaluation mode it is the plain one: what is measured, kept and calibrated is what the exported net answers.
-    Features come out in float32 (a bfloat16 logit near 20 is a multiple of 0.125), and head, loss and penalties follow
-    in it.
+    In evaluation mode `net.features` stays the plain version. So measurements, checkpoints and calibration use what the
+    exported net computes. Features are float32 (a bfloat16 logit near 20 is a multiple of 0.125), and so are head, loss
+    and penalties.
 
     Raises:
-        ConfigError: as `check`.
+        ConfigError: As `check`.
     """
     check(recipe, device)
     plain: Features = net.features
@@ -48,12 +48,13 @@ def accelerated(net: Net, recipe: Recipe, device: torch.device) -> Iterator[None
     if recipe.precision == "bfloat16":
         fast = _in_bfloat16(fast, device.type)
     if recipe.compile != "off":
-        fast = _of_any_length(fast) if isinstance(net, WordNet) else _compiled(fast, recipe.compile == "graphs")
+        fast = _compile_any_length(fast) if isinstance(net, WordNet) else _compile(fast, recipe.compile == "graphs")
     if fast is plain:
         yield
         return
 
     def features(inputs: Tensor) -> Tensor:
+        """Return fast features in training mode, plain ones otherwise."""
         return fast(inputs) if net.training else plain(inputs)
 
     net.features = features  # type: ignore[method-assign]
@@ -64,7 +65,7 @@ def accelerated(net: Net, recipe: Recipe, device: torch.device) -> Iterator[None
 
 
 def _in_bfloat16(plain: Features, device: str) -> Features:
-    """By autocast: weights, running statistics and the optimizer stay float32."""
+    """Return features computed by autocast; weights, running statistics and the optimizer stay float32."""
 
     def features(inputs: Tensor) -> Tensor:
         with torch.autocast(device, dtype=torch.bfloat16):
@@ -73,20 +74,20 @@ def _in_bfloat16(plain: Features, device: str) -> Features:
     return features
 
 
-def _of_any_length(plain: Features) -> Features:
-    """For texts, N x L: one graph for every L, and two at most for L = 1."""
+def _compile_any_length(plain: Features) -> Features:
+    """Compile for texts N x L: one graph for every L, and at most two for L = 1."""
     compiled = torch.compile(plain)
 
     def features(inputs: Tensor) -> Tensor:
-        if inputs.shape[1] > 1:  # torch takes 1 for a constant
+        if inputs.shape[1] > 1:  # torch treats 1 as a constant
             torch._dynamo.mark_dynamic(inputs, 1)
         return compiled(inputs)
 
     return features
 
 
-def _compiled(plain: Features, graphs: bool) -> Features:
-    """For fixed shapes: batches of an epoch have two sizes at most, so there are two graphs."""
+def _compile(plain: Features, graphs: bool) -> Features:
+    """Compile for fixed shapes: the batches of an epoch have at most two sizes, so there are two graphs."""
     compiled = torch.compile(plain, dynamic=False, mode="reduce-overhead" if graphs else None)
     if not graphs:
         return compiled
@@ -94,6 +95,6 @@ def _compiled(plain: Features, graphs: bool) -> Features:
     def features(inputs: Tensor) -> Tensor:
         torch.compiler.cudagraph_mark_step_begin()  # type: ignore[no-untyped-call]  # torch's stubs
         features_ND: Tensor = compiled(inputs)
-        return features_ND.clone()  # the next replay writes where this one's outputs lie
+        return features_ND.clone()  # the next replay overwrites the memory of this output
 
     return features

@@ -1,1 +1,1 @@
-"""What is measured of a run, epoch by epoch."""
+"""Measurements of a run, epoch by epoch."""

@@ -1,10 +1,12 @@
-"""Measurements that the papers plot of a training run: columns of epochs.csv, and row by row at named epochs.
+"""Measurements for the papers' plots of a training run: columns of epochs.csv, and values of each row at chosen epochs.
 
-Mukhoti et al. 2020, figures 1 to 4; BSCE-GRA paper, figures 4 and 5. `pipeline.figures.training` draws it.
+They follow Mukhoti et al. 2020, figures 1 to 4, and the BSCE-GRA paper, figures 4 and 5. `pipeline.figures.training`
+draws them.
 
-Columns whose names begin with train_ come from the logits that the steps of the epoch made anyway: of augmented rows,
-normalised by their batch, while the weights moved (under mixup: of mixed rows, with the class of the larger share).
-Those of val_, test_ and clean_train_ come from rows as they are, with the net of the epoch's end in eval mode.
+Columns that begin with train_ use the logits that the epoch's steps computed anyway: of augmented rows, normalised by
+their batch, while the weights moved. (Under mixup these are mixed rows with the class of the larger share.) Columns
+that begin with val_, test_ and clean_train_ use rows without augmentation, and the net in eval mode at the epoch's
+end.
 """
 
 from __future__ import annotations
@@ -34,30 +36,31 @@ from trueodds.sums.sums import CalibrationSums
 BY_OUTCOME = tuple(f"{name}_{outcome}" for name in ("nll", "entropy", "p") for outcome in ("right", "wrong"))
 COLUMNS = ("error", "nll", "ece", *BY_OUTCOME)
 CLEAN_TRAIN, TEST = "clean_train", "test"
-ELEMENTS = 2**18  # of a block of rows x classes: 2 MB in float64, a quarter of the time of 45,000 x 100 at once
+ELEMENTS = 2**18  # values in a block of rows x classes: 2 MB in float64, 4 times as fast as 45,000 x 100 at once
 
 Arrays = dict[str, npt.NDArray[Any]]
 
 
 class CurvesError(UserError, RuntimeError):
-    """Measurements of a named epoch that cannot be read."""
+    """Measurements of a chosen epoch that cannot be read."""
 
 
 def scores(logits_NC: Tensor, labels_N: Tensor) -> dict[str, float | None]:
-    """COLUMNS of these rows: error, NLL (nats), ECE in 15 equal-width bins, and `by_outcome`."""
+    """Return COLUMNS for these rows: error, NLL (nats), ECE in 15 equal-width bins, and `by_outcome`."""
     probabilities_NC = softmax(logits_NC.cpu().numpy().astype(np.float64))
     sums = CalibrationSums.from_probabilities(probabilities_NC, labels_N.cpu().numpy())
-    # Not by `nll` of trueodds.metrics, which warns of clipped rows: nets of the first epochs may well be as wild.
+    # Not `nll` of trueodds.metrics, which warns of clipped rows, because nets of the first epochs may have many.
     nll = sums.total("nll") / sums.n
     whole = {"error": error_rate(sums), "nll": nll, "ece": ece(sums)}
     return {**whole, **by_outcome(logits_NC, labels_N)}
 
 
 def by_outcome(logits_NC: Tensor, labels_N: Tensor) -> dict[str, float | None]:
-    """BY_OUTCOME: means over the rows whose top label is right, and over the wrong ones; None where there are none.
+    """Return BY_OUTCOME: means over the rows whose top label is right, and over the wrong ones; None without such rows.
 
-    nll: -log p_y in nats. entropy: -sum_k p_k log p_k in nats. p: p_y, the probability of the row's own class
-    (Mukhoti et al. 2020, figures 1 and 3). In float64 on the logits' device; ties go to the smallest class.
+    nll is -log p_y in nats. entropy is -sum_k p_k log p_k in nats. p is p_y, the probability of the row's own class
+    (Mukhoti et al. 2020, figures 1 and 3). They are computed in float64 on the logits' device. Ties go to the smallest
+    class.
     """
     sums, counts = logits_NC.new_zeros(3, 2, dtype=torch.float64), logits_NC.new_zeros(2, dtype=torch.float64)
     rows = max(ELEMENTS // logits_NC.shape[1], 1)
@@ -74,7 +77,7 @@ def by_outcome(logits_NC: Tensor, labels_N: Tensor) -> dict[str, float | None]:
 
 
 def is_right(logits_NC: Tensor, labels_N: Tensor) -> Tensor:
-    """Whether the label is the first class that reaches the row's maximum (argmax leaves the order of ties open)."""
+    """Return whether the label is the first class with the row's maximum (argmax does not define the order of ties)."""
     label_N1 = labels_N.unsqueeze(1)
     top_N1, own_N1 = logits_NC.amax(1, keepdim=True), logits_NC.gather(1, label_N1)
     class_C = torch.arange(logits_NC.shape[1], device=logits_NC.device)
@@ -82,7 +85,7 @@ def is_right(logits_NC: Tensor, labels_N: Tensor) -> Tensor:
 
 
 def weight_norm(head: nn.Linear) -> float:
-    """‖W‖_2 (Frobenius) of the last layer's weights, its bias left out (Mukhoti et al. 2020, figure 3h)."""
+    """Return the Frobenius norm of the last layer's weights without its bias (Mukhoti et al. 2020, figure 3h)."""
     return float(torch.linalg.vector_norm(head.weight.detach(), dtype=torch.float64))
 
 
@@ -96,18 +99,27 @@ def measure_rows(
     folder: Path,
     batch_size: int,
 ) -> dict[str, float | None]:
-    """The columns of one epoch that are logged on request; for an epoch that is named, its arrays too, in `folder`.
+    """Return the columns of one epoch that are logged on request, and write the arrays of a chosen epoch into `folder`.
 
-    epochs: those named. test: what the net makes of the test rows; None: it was not measured. test_ columns belong to
-    every epoch, clean_train_ to the named ones (None elsewhere). Weights, random states and the method's state are left
-    as they were; the net in eval mode.
+    test_ columns exist in every epoch, clean_train_ columns in the chosen ones (None elsewhere). Weights, random states
+    and the method's state do not change; the net is left in eval mode.
+
+    Args:
+        epochs: The chosen epochs.
+        epoch: This epoch.
+        net: The net.
+        method: The training method.
+        train: The training rows.
+        test: The net's outputs for the test rows; None if they were not computed.
+        folder: Folder of the arrays.
+        batch_size: Batch size of training.
     """
-    row = _named(TEST, dict.fromkeys(COLUMNS) if test is None else scores(test.logits, test.labels))
+    row = _prefix(TEST, dict.fromkeys(COLUMNS) if test is None else scores(test.logits, test.labels))
     if epoch not in epochs or test is None:
-        return {**row, **_named(CLEAN_TRAIN, dict.fromkeys(COLUMNS))}
+        return {**row, **_prefix(CLEAN_TRAIN, dict.fromkeys(COLUMNS))}
     clean = outputs(net, train, test.progress)
     assert clean.features is not None
-    # Parts as large as a batch of the training: one loss (mse, official) is divided by the number of rows.
+    # Parts as large as a training batch, because one loss (mse, official) is divided by the number of rows.
     parts = zip(*(x.tensor_split(train.steps(batch_size)) for x in (clean.features, clean.labels)), strict=True)
     cuda = [clean.logits.device] if clean.logits.is_cuda else []
     with torch.random.fork_rng(cuda):  # `consistency` draws
@@ -115,24 +127,24 @@ def measure_rows(
     arrays = {**_rows(method, "train", clean), **_rows(method, "test", test)}
     folder.mkdir(parents=True, exist_ok=True)
     write_npz(_path(folder, epoch), {**arrays, "train_gradient_norm": torch.cat(norms).cpu().numpy()})
-    return {**row, **_named(CLEAN_TRAIN, scores(clean.logits, clean.labels))}
+    return {**row, **_prefix(CLEAN_TRAIN, scores(clean.logits, clean.labels))}
 
 
 def gradient_norms(
     method: Method, head: nn.Linear, features_ND: Tensor, labels_N: Tensor, *, progress: float = 0.0
 ) -> Tensor:
-    """‖dL_n / d(W, b)‖_2 of each row's own loss L_n, by the last layer's weights and bias; (N,), float64.
+    """Return ‖dL_n / d(W, b)‖_2 (N,), float64: the gradient norm of each row's own loss in the last layer.
 
-    L_n is the primary loss, labels smoothed where the method does so but never mixed; penalties belong to a batch and
-    have no part in it. With z = W h + b, dL/dW = g h^T for g = dL/dz, so the norm is ‖g‖ sqrt(1 + ‖h‖^2): g by
-    autograd, the rest in closed form. Where a loss puts the features through the layer again (`consistency`),
-    ‖sum_t g_t (h_t, 1)^T‖^2 = sum_st (g_s . g_t) (1 + h_s . h_t). In float64: float32 ends at 6e-8, where p_y rounds
-    to 1.
+    L_n is the primary loss, with smoothed labels if the method smooths them, but never mixed. Penalties belong to a
+    batch and are left out. With z = W h + b, dL/dW = g h^T for g = dL/dz, so the norm is ‖g‖ sqrt(1 + ‖h‖^2). Autograd
+    gives g. If a loss passes features through the layer again (`consistency`), ‖sum_t g_t (h_t, 1)^T‖^2 = sum_st (g_s .
+    g_t) (1 + h_s . h_t). It is computed in float64, because float32 ends at 6e-8, where p_y rounds to 1.
     """
     weight, bias = head.weight.detach().double(), head.bias.detach().double()
     calls: list[tuple[Tensor, Tensor]] = []
 
     def layer(features: Tensor) -> Tensor:
+        """Apply the last layer and record its inputs and outputs."""
         logits = nn.functional.linear(features, weight, bias).requires_grad_()
         calls.append((features, logits))
         return logits
@@ -149,13 +161,14 @@ def gradient_norms(
 
 
 def read_rows(folder: Path, epochs: Sequence[int]) -> Arrays:
-    """`epochs` (E,), and what `measure_rows` wrote for each, as (E, N): for train and test rows, in the order of the
-    data set, confidence, correct, brier and p (p_y), and gamma where the method has one; for train rows gradient_norm.
-    29 to 33 bytes a training row, 21 to 25 a test row.
-    Without epochs only that empty array.
+    """Return `epochs` (E,), and the arrays that `measure_rows` wrote for each, stacked to (E, N).
+
+    Train and test rows, in the order of the data set, have confidence, correct, brier, p (p_y), and gamma if the method
+    has one. Train rows also have gradient_norm. A training row takes 29 to 33 bytes, a test row 21 to 25. Without
+    epochs the result is only that empty array.
 
     Raises:
-        CurvesError: a file that is missing or damaged.
+        CurvesError: A file is missing or damaged.
     """
     measured: list[Arrays] = []
     for epoch in epochs:
@@ -170,10 +183,10 @@ def read_rows(folder: Path, epochs: Sequence[int]) -> Arrays:
 
 
 def _rows(method: Method, split: str, batch: Batch) -> Arrays:
-    """Of each row confidence, whether it was right, Brier score sum_k (p_k - [k = y])^2, p_y, and perhaps gamma."""
+    """Return for each row confidence, correctness, Brier score sum_k (p_k - [k = y])^2, p_y, and any gamma."""
     logits_NC, labels_N = batch.logits, batch.labels
     p_NC = torch.softmax(logits_NC.double(), 1)
-    others_NC = p_NC.scatter(1, labels_N.unsqueeze(1), 0)  # 1 - p_y as their sum: nothing cancels
+    others_NC = p_NC.scatter(1, labels_N.unsqueeze(1), 0)  # 1 - p_y as their sum, without cancellation
     brier_N = others_NC.square().sum(1) + others_NC.sum(1).square()
     values = {"confidence": p_NC.amax(1).clamp_max(1), "correct": is_right(logits_NC, labels_N), "brier": brier_N}
     values["p"] = p_NC.gather(1, labels_N.unsqueeze(1)).squeeze(1).clamp_max(1).float()
@@ -182,9 +195,11 @@ def _rows(method: Method, split: str, batch: Batch) -> Arrays:
     return {f"{split}_{name}": values_N.cpu().numpy() for name, values_N in values.items()}
 
 
-def _named(split: str, columns: dict[str, Any]) -> dict[str, Any]:
+def _prefix(split: str, columns: dict[str, Any]) -> dict[str, Any]:
+    """Prefix the names of columns with the split."""
     return {f"{split}_{name}": value for name, value in columns.items()}
 
 
 def _path(folder: Path, epoch: int) -> Path:
+    """Return the file of an epoch."""
     return folder / f"epoch-{epoch}.npz"

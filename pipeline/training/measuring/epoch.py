@@ -1,4 +1,4 @@
-"""What is measured after each epoch: the row of history that its steps and the validation rows give."""
+"""Measurements after each epoch: the row of history from its steps and the validation rows."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from pipeline.training.batches import SplitBatches
 from pipeline.training.measuring import curves
 from pipeline.training.measuring.outputs import outputs
 from pipeline.training.plan import Plan
-from pipeline.training.state import Epoch, Row, TrainingState
+from pipeline.training.training_state import Epoch, Row, TrainingState
 from trueodds.errors import UserError
 from trueodds.evaluation.improvement import refinement_nll
 from trueodds.metrics.binned import adaptive_ece, mce, sweep_ece
@@ -37,15 +37,16 @@ SPREAD = ("mean", "std", "q05", "q95")
 
 
 class TrainingError(UserError, RuntimeError):
-    """Training cannot go on; the message says why and what to change."""
+    """Training cannot continue; the message says why and what to change."""
 
 
 def measure(plan: Plan, state: TrainingState, epoch: Epoch, batches: SplitBatches, folder: Path) -> Row:
-    """The row of an epoch whose steps are done; a method that adapts to the validation rows does so here. Between two
-    epochs of `validate_every` only what the steps gave is measured, and None stands for the rest.
+    """Return the row of a finished epoch; a method that adapts to the validation rows learns here.
+
+    Between two validations (`validate_every`) only values from the steps are measured; the others are None.
 
     Raises:
-        TrainingError: a loss, logits or what looks ahead is no longer finite.
+        TrainingError: A loss, logits, or the parameters of a meta part are no longer finite.
     """
     net, method, number = state.net, state.method, len(state.history) + 1
     progress = number / plan.recipe.epochs
@@ -79,17 +80,19 @@ def measure(plan: Plan, state: TrainingState, epoch: Epoch, batches: SplitBatche
 
 
 def _of_validation(method: Method, val: Batch | None, net: Net, progress: float) -> Row:
+    """Return the columns of the validation rows."""
     if val is None:
         return dict.fromkeys([*(f"val_{name}" for name in ("loss", *curves.COLUMNS)), "val_refinement"])
     with torch.no_grad():
         loss = method.loss(val.logits, val.labels, val.features, head=net.head, progress=progress)
-    scores = _scores("val", loss, val.logits, val.labels)  # first: of a run that has diverged nothing else can be said
+    scores = _scores("val", loss, val.logits, val.labels)  # first, because it raises if the run has diverged
     return {**scores, "val_refinement": refinement_nll(val.logits.cpu().numpy(), val.labels.cpu().numpy())}
 
 
 def on_request(split: str, names: Sequence[str], of: Batch | None) -> Row:
-    """Of a split's rows the metrics of these names (`trueodds.metrics`), 15 bins where they need a number of bins; None
-    where the rows were not measured.
+    """Return the metrics of these names (`trueodds.metrics`) for a split's rows, with 15 bins if they need bins.
+
+    A value is None if the rows were not measured.
     """
     if not names or of is None:
         return dict.fromkeys(f"{split}_{name}" for name in names)
@@ -98,7 +101,7 @@ def on_request(split: str, names: Sequence[str], of: Batch | None) -> Row:
 
 
 def _gamma(method: Method, train_N: Tensor, val: Batch | None, test: Batch | None) -> Row:
-    """Columns of gamma, None without one: that of training rows as their steps had it, of the others now."""
+    """Return the columns of gamma: of training rows as their steps had it, of other rows now; None without gamma."""
     val_N, test_N = (None if split is None else method.exponents(split) for split in (val, test))
     of_splits = (train_N if method.exponent else None, val_N, test_N)
     row: Row = {}
@@ -108,11 +111,12 @@ def _gamma(method: Method, train_N: Tensor, val: Batch | None, test: Batch | Non
 
 
 def _columns(split: str, values: Row) -> Row:
+    """Prefix the names of columns with the split."""
     return {f"{split}_gamma_{name}": value for name, value in values.items()}
 
 
 def spread(values_N: Tensor) -> Row:
-    """Mean, standard deviation (of all, not of a sample) and the quantiles 5% and 95%, linearly interpolated."""
+    """Return mean, standard deviation (of a population, not a sample) and interpolated 5% and 95% quantiles."""
     values_N = values_N.double()
     low, high = torch.quantile(values_N, values_N.new_tensor([0.05, 0.95])).tolist()
     std = float(values_N.std(unbiased=False))
@@ -120,6 +124,7 @@ def spread(values_N: Tensor) -> Row:
 
 
 def _scores(split: str, loss: Tensor, logits_NC: Tensor, labels_N: Tensor) -> Row:
+    """Return the loss and scores of a split; raise TrainingError if they are not finite."""
     if not (torch.isfinite(logits_NC).all() and torch.isfinite(loss)):
         raise TrainingError(
             f"training has diverged: the {split} loss is {float(loss):.4g}. Lower learning_rate, or choose a recipe"

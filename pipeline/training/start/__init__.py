@@ -1,1 +1,1 @@
-"""The beginning of a run: weights that are drawn or pretrained (`training.start`), and those of them that learn."""
+"""The beginning of a run: random or pretrained weights (`training.start`), and which of them learn."""

@@ -1,4 +1,4 @@
-"""The net as it is before the first step, and the rows that it learns from."""
+"""The net before the first step, and the rows that it learns from."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import torch
 from pipeline.data.dataset import DataSet
 from pipeline.nets.net import Net
 from pipeline.nets.text import net_of
-from pipeline.training.batches import normalised
+from pipeline.training.batches import with_moments
 from pipeline.training.plan import Plan
 from pipeline.training.start import features, pretrained
 
@@ -21,9 +21,14 @@ log = logging.getLogger("pipeline.training")
 
 @dataclass(frozen=True)
 class Beginning:
-    """net: all of it. learner: what is trained of it on `rows`: the net, or its head on the features of the rows.
+    """The beginning of a run.
 
-    settings, notes: what the model's card says of weights that were given.
+    Attributes:
+        net: The whole net.
+        learner: The part that is trained on `rows`: the net, or its head on the features of the rows.
+        rows: The data set.
+        settings: Entries about initial weights for the model's card.
+        notes: Notes about initial weights for the model's card.
     """
 
     net: Net
@@ -34,10 +39,12 @@ class Beginning:
 
     @classmethod
     def of(cls, data: DataSet, plan: Plan, device: torch.device, folder: Path) -> Beginning:
-        """Initial weights come from torch's global generator, seeded here, or from the plan's start.
+        """Make the net with random weights, or with the plan's initial weights.
+
+        Random weights come from torch's global generator, which is seeded here.
 
         Raises:
-            WeightsError: weights that cannot be had, or of another net.
+            WeightsError: The initial weights cannot be read or downloaded, or belong to another net.
         """
         net = initial(plan, data)
         settings: dict[str, Any] = {}
@@ -50,7 +57,7 @@ class Beginning:
             settings["start"] = {"source": plan.start.source, "sha256": weights.sha256}
             if weights.normalise is not None:
                 settings["normalise"] = weights.normalise
-                data = normalised(data, settings)
+                data = with_moments(data, settings)
         net = net.to(device).to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # torch's stubs lack it
         if not plan.head_alone:
             return cls(net, net, data, settings, notes)
@@ -59,6 +66,6 @@ class Beginning:
 
 
 def initial(plan: Plan, data: DataSet) -> Net:
-    """The plan's net for these rows, its weights drawn by the plan's seed."""
+    """Return the plan's net for these rows, with random weights from the plan's seed."""
     torch.manual_seed(plan.seed)
     return net_of(plan.net, data)

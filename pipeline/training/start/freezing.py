@@ -1,4 +1,4 @@
-"""Freezing: the choice of the weights that learn."""
+"""Freezing: the choice of the weights that do not learn."""
 
 from __future__ import annotations
 
@@ -12,14 +12,16 @@ SHOWN = 30
 
 
 def freeze(net: Net, upto: str) -> None:
-    """Lets all weights learn but those up to a stage.
+    """Freeze all weights up to a stage, and let the others learn.
 
-    upto: nothing; body, all but the head; or the name of a module, which is frozen with what is registered before it,
-    in every net here what its inputs meet before it. A net in training mode keeps the statistics and the dropout of
-    frozen layers as in evaluation (`Net.train`).
+    Args:
+        net: The net.
+        upto: nothing; body, which is all but the head; or the name of a module. The module is frozen with all modules
+            registered before it. In every net here those come earlier in the forward pass. In training mode, frozen
+            layers keep their statistics and dropout as in evaluation (`Net.train`).
 
     Raises:
-        ConfigError: the net has no such module.
+        ConfigError: The net has no such module.
     """
     parameters = dict(net.named_parameters())
     frozen = _frozen(net, list(parameters), upto)
@@ -28,19 +30,20 @@ def freeze(net: Net, upto: str) -> None:
 
 
 def check(shape: Shape, upto: str) -> None:
-    """Raises ConfigError as `freeze`, of a net that is not built yet."""
+    """Raise ConfigError as `freeze` does, for a net that is not built yet."""
     if upto in (NOTHING, BODY):
         return
     import torch
 
     from pipeline.data.vision import torchvision
 
-    torchvision()  # not first within a `torch.device` context
+    torchvision()  # must not be imported first inside a `torch.device` context
     with torch.device("meta"):
         freeze(shape.build(3, 2), upto)
 
 
 def _frozen(net: Net, names: list[str], upto: str) -> set[str]:
+    """Return the names of the weights that are frozen."""
     body = [name for name in names if not name.startswith("head.")]
     if upto in (NOTHING, BODY):
         return set(body) if upto == BODY else set()
@@ -56,7 +59,7 @@ def _frozen(net: Net, names: list[str], upto: str) -> set[str]:
 
 
 def _stages(net: nn.Module) -> list[str]:
-    """The net's modules with weights, and those of its sequences, without the head."""
+    """Return the net's modules with weights and those of its sequences, without the head."""
     found = []
     for name, module in net.named_modules():
         parent, level = net.get_submodule(name.rpartition(".")[0]), name.count(".")

@@ -1,4 +1,4 @@
-"""Given weights: found, read from an own file or from torchvision's published ones, and loaded into a net by name."""
+"""Pretrained weights: found in a file or among torchvision's published ones, read, and loaded into a net by name."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from torch import Tensor
 
 from pipeline.data.vision import torchvision
 from pipeline.nets.net import Net
-from pipeline.training.plan import Start
+from pipeline.training.plan import InitialWeights
 from trueodds.errors import ConfigError, UserError, nearest
 from trueodds.files import naming
 
@@ -27,24 +27,29 @@ log = logging.getLogger("pipeline.training")
 
 TORCHVISION = "torchvision:"
 FOLDER = "TRUEODDS_WEIGHTS"
-"""Environment variable: the folder of published weights, under their official file names; weights/ otherwise."""
+"""Environment variable with the folder of published weights, under their official file names (default weights/)."""
 SUFFIXES = (".safetensors", ".pt", ".pth")
 WRAPPERS = ("state_dict", "model_state_dict", "model")
 """Keys under which checkpoints of training scripts hold the weights."""
 HEAD = ("head.weight", "head.bias")
 COUNTERS = "num_batches_tracked"
 SHOWN = 10
-"""Names that a message lists."""
+"""Number of names in a message."""
 
 
 class WeightsError(UserError, ValueError):
-    """Weights that cannot be used; the message names the file, what was found, what is allowed and the cure."""
+    """Weights that cannot be used. The message names the file, the problem, what is allowed, and what to do."""
 
 
 @dataclass(frozen=True)
 class Weights:
-    """state: name -> tensor. normalise: mean and std of each channel in [0, 1] that they were trained with, where that
-    is known. note: what a model's card says of them.
+    """Weights that were read.
+
+    Attributes:
+        state: Name -> tensor.
+        sha256: SHA-256 of the file.
+        normalise: Mean and std of each channel in [0, 1] in their training, if known.
+        note: Sentence about them for the model's card.
     """
 
     state: Mapping[str, Tensor]
@@ -53,44 +58,44 @@ class Weights:
     note: str
 
 
-def find(source: str) -> Start:
-    """Finds the weights that params.yaml names; fetches nothing of torchvision's yet.
+def find(source: str) -> InitialWeights:
+    """Find the weights that params.yaml names, without a download.
 
     Raises:
-        ConfigError: no such file, another kind of file, or a name that torchvision does not have.
+        ConfigError: There is no such file, the file has another suffix, or torchvision has no such weights.
     """
     if source.startswith(TORCHVISION):
         entry = _entry(source)
-        return Start(f"{TORCHVISION}{entry}", _file_name(entry).rpartition("-")[2].partition(".")[0])
+        return InitialWeights(f"{TORCHVISION}{entry}", _file_name(entry).rpartition("-")[2].partition(".")[0])
     path = Path(source)
     if path.suffix not in SUFFIXES:
         cure = f"a file of weights ({', '.join(SUFFIXES)}), or {TORCHVISION}NAME such as {TORCHVISION}resnet18"
         raise ConfigError(f"training.start is {source!r}; allowed is {cure}")
     if not path.is_file():
-        raise ConfigError(f"training.start is {source!r}, which does not exist; give the path of a file of weights")
-    return Start(source, _digest(path))
+        raise ConfigError(f"training.start is {source!r}, which does not exist; give the path of an existing file")
+    return InitialWeights(source, _digest(path))
 
 
-def read(start: Start) -> Weights:
-    """Reads the weights; downloads torchvision's where they are not in the folder yet.
+def read(start: InitialWeights) -> Weights:
+    """Read the weights; download torchvision's if they are not in the folder.
 
     Raises:
-        WeightsError: a damaged file, one that holds more than weights or has another checksum, or no network.
+        WeightsError: The file is damaged, contains more than weights or has another checksum, or there is no network.
     """
     if not start.source.startswith(TORCHVISION):
         path = Path(start.source)
         digest = _digest(path)
         if digest != start.sha256:
             raise WeightsError(f"{path} has changed since the run was planned; run: dvc repro")
-        note = f"Training began with the weights of {path.name} (SHA-256 {digest}); their licence is not known here."
+        note = f"Training began with the weights of {path.name} (SHA-256 {digest}); their licence is unknown."
         return Weights(_state(path), digest, None, note)
     entry = _entry(start.source)
-    path = _fetched(entry)
+    path = _download(entry)
     digest = _digest(path)
     if not digest.startswith(start.sha256):
         raise WeightsError(
             f"{path} has SHA-256 {digest}, and its name says that it begins with {start.sha256}: it is damaged, or"
-            " another file; remove it, and it is downloaded anew"
+            " another file; remove it to download it again"
         )
     shown = entry.transforms()
     note = (
@@ -101,17 +106,17 @@ def read(start: Start) -> Weights:
 
 
 def load(net: Net, state: Mapping[str, Tensor], source: str) -> str:
-    """Loads weights into a net; returns a sentence on the head, for the card.
+    """Load weights into a net; return a sentence about the head for the card.
 
-    The head stays as drawn where the weights have none, or one of another number of classes.
+    The head keeps its random weights if the file has none for it, or has another number of classes.
 
     Raises:
-        WeightsError: weights of another net, or that are not finite.
+        WeightsError: The weights belong to another net or are not finite.
     """
     given, own = net.own_names(state), net.state_dict()
     body = [name for name in own if name not in HEAD and not name.endswith(COUNTERS)]
     problems = [f"{name} is missing" for name in body if name not in given]
-    problems += [f"{name} is none of its own" for name in given if name not in own]
+    problems += [f"{name} is not a name of this net" for name in given if name not in own]
     problems += [
         f"{name} is {_size(given[name])}, here {_size(own[name])}"
         for name in [*body, HEAD[0]]
@@ -121,25 +126,25 @@ def load(net: Net, state: Mapping[str, Tensor], source: str) -> str:
         more = f" and {len(problems) - SHOWN} more" if len(problems) > SHOWN else ""
         raise WeightsError(
             f"{source} does not hold weights of this net ({len(problems)} names differ: {'; '.join(problems[:SHOWN])}"
-            f"{more}); set training.net, width and depth to those of the net that they are of (trueodds nets)"
+            f"{more}); set training.net, width and depth to those of the net of these weights (trueodds nets)"
         )
     if bad := [name for name, tensor in given.items() if not bool(torch.isfinite(tensor.float()).all())]:
-        raise WeightsError(f"{source}: {bad[0]} holds values that are not finite numbers")
+        raise WeightsError(f"{source}: {bad[0]} contains values that are not finite")
     classes = len(own[HEAD[1]])
     if HEAD[0] not in given or HEAD[1] not in given:
-        note = "The last layer is new: the weights have none."
+        note = "The last layer is new: the file has no weights for it."
     elif len(given[HEAD[1]]) != classes:
         theirs = len(given[HEAD[1]])
-        note = f"The last layer is new: that of the weights is of {theirs:,} classes, the data's of {classes:,}."
+        note = f"The last layer is new: the file has {theirs:,} classes, the data have {classes:,}."
     else:
-        note = f"The last layer began as that of the weights, which has {classes:,} classes, too."
+        note = f"The last layer began with the weights of the file, which also has {classes:,} classes."
     new = "is new" in note
     net.load_state_dict({n: t for n, t in given.items() if not (new and n in HEAD)}, strict=False)
     return note
 
 
 def _entry(source: str) -> Any:
-    """torchvision's own entry: a member of one of its enumerations of weights."""
+    """Return torchvision's own entry: a member of one of its enumerations of weights."""
     models = torchvision().models
     name = source.removeprefix(TORCHVISION)
     try:
@@ -147,17 +152,19 @@ def _entry(source: str) -> Any:
     except (ValueError, AttributeError, KeyError) as error:
         known = models.list_models(module=models)
         raise ConfigError(
-            f"training.start is {source!r}, and torchvision has no such weights ({error}); allowed are its models of"
-            f" images, such as {TORCHVISION}resnet18, and their weights by name, such as"
+            f"training.start is {source!r}, and torchvision has no such weights ({error}); allowed are its image"
+            f" models, such as {TORCHVISION}resnet18, and names of weights, such as"
             f" {TORCHVISION}ResNet18_Weights.IMAGENET1K_V1.{nearest(name, known)}"
         ) from None
 
 
 def _file_name(entry: Any) -> str:
+    """Return the official file name."""
     return str(entry.url).rpartition("/")[2]
 
 
-def _fetched(entry: Any) -> Path:
+def _download(entry: Any) -> Path:
+    """Return the file of torchvision's weights; download it if it is missing."""
     folder = Path(os.environ.get(FOLDER) or "weights")
     path = folder / _file_name(entry)
     if not path.exists():
@@ -169,39 +176,41 @@ def _fetched(entry: Any) -> Path:
             except (URLError, OSError) as error:
                 raise WeightsError(
                     f"{entry} could not be downloaded from {entry.url} ({error}). Without a network, put {path.name}"
-                    f" into a folder and name that folder: {FOLDER}=<folder>"
+                    f" into a folder and set {FOLDER}=<folder>"
                 ) from None
     return path
 
 
 def _state(path: Path) -> dict[str, Tensor]:
-    """The tensors of a file, by name; nothing in it is executed."""
+    """Read the tensors of a file by name, without executing anything in it."""
     try:
         held: Any = load_file(path) if path.suffix == ".safetensors" else torch.load(path, "cpu", weights_only=True)
     except pickle.UnpicklingError as error:
         reason = str(error).partition("\n")[0]
         cure = "save its state_dict alone: torch.save(net.state_dict(), path), or safetensors.torch.save_file"
-        raise WeightsError(f"{path} holds more than weights, which is not read ({reason}); {cure}") from None
+        raise WeightsError(f"{path} contains more than weights, which is refused ({reason}); {cure}") from None
     except (SafetensorError, RuntimeError, EOFError, OSError, ValueError) as error:
-        raise WeightsError(f"{path} is not a whole file of weights ({str(error).partition(chr(10))[0]})") from None
+        raise WeightsError(f"{path} is not a complete file of weights ({str(error).partition(chr(10))[0]})") from None
     for wrapper in WRAPPERS:
         if isinstance(held, Mapping) and isinstance(held.get(wrapper), Mapping):
             held = held[wrapper]
     if not isinstance(held, Mapping) or not all(isinstance(tensor, Tensor) for tensor in held.values()):
         cure = "save a state_dict: torch.save(net.state_dict(), path)"
-        raise WeightsError(f"{path} does not hold names with tensors; {cure}")
+        raise WeightsError(f"{path} does not contain named tensors; {cure}")
     return {str(name).removeprefix("module."): tensor for name, tensor in held.items()}
 
 
 def _digest(path: Path) -> str:
+    """Return the SHA-256 of a file."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def _fits(name: str, given: Tensor, own: Tensor) -> bool:
-    """Whether shapes agree; of the head only the number of features."""
-    return given.shape[1:] == own.shape[1:] if name in HEAD else given.shape == own.shape
+def _fits(name: str, tensor: Tensor, own: Tensor) -> bool:
+    """Return whether shapes are equal; for the head, whether the numbers of features are."""
+    return tensor.shape[1:] == own.shape[1:] if name in HEAD else tensor.shape == own.shape
 
 
 def _size(tensor: Tensor) -> str:
+    """Return a shape as text."""
     return " x ".join(map(str, tensor.shape)) or "one number"

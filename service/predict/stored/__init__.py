@@ -1,1 +1,1 @@
-"""Stored predictions: looked up, removed, and taken elsewhere as a table."""
+"""Stored predictions: looked up, deleted, and exported as a table."""

@@ -1,4 +1,4 @@
-"""The routes of stored predictions: one by its id, its removal, and all of a version as a table."""
+"""Routes of stored predictions: one by its id, its deletion, and all of a version as a table."""
 
 from __future__ import annotations
 
@@ -28,16 +28,17 @@ from trueodds.texts import short
 router = APIRouter()
 
 EXAMPLE_ID = "order-4711"
-"""Of the documentation: nothing has it."""
+"""Id in the documentation. No prediction has it."""
 _Model = Annotated[
-    str | None, Query(description="of an id of your own that several models know; NAME~shadow: a shadow")
+    str | None,
+    Query(description="Model, if several models have this id of your own. NAME~shadow names a shadow."),
 ]
 
 
 @router.get(
     "/predictions",
     tags=["odds"],
-    summary="All predictions of a version, as a table",
+    summary="Export all predictions of a version",
     dependencies=[keys.requires("read")],
     response_class=Response,
     responses={
@@ -47,10 +48,10 @@ _Model = Annotated[
                 tables.PARQUET: {"schema": {"type": "string", "format": "binary"}},
             }
         },
-        **error_answers.documented(
+        **error_answers.document_errors(
             _404="unknown model or version",
-            _422="a parameter that is unknown, given twice or out of range, or Parquet without pyarrow",
-            _503="no model has been served yet, or the store cannot be read",
+            _422="unknown or repeated parameter, value out of range, or Parquet without pyarrow",
+            _503="no model has been served yet, or the store is not readable",
             **keys.ERRORS,
         ),
     },
@@ -60,19 +61,21 @@ async def export(
     model: Served = None,
     version: Served = None,
     since: Since = None,
-    until: Annotated[Moment | None, Query(description="answers given before then")] = None,
-    probabilities: Annotated[bool, Query(description="a column for each class, too")] = False,
+    until: Annotated[Moment | None, Query(description="Only answers given before this time.")] = None,
+    probabilities: Annotated[bool, Query(description="Add a column per class.")] = False,
     format: Annotated[
-        Literal["csv", "parquet"], Query(description="Parquet where the service has the extra `table`")
+        Literal["csv", "parquet"], Query(description="Parquet needs the extra `table` on the service.")
     ] = "csv",
 ) -> Response:
-    """Predictions with their labels as they are now: id, time, model, version, tag, predicted, confidence, label,
-    label_time, corrected, import_id and propensity; of a version with a promise to act alone, decision and audit; with
-    `probabilities`, a column for each class.
+    """Return predictions with their current labels, as a table.
 
-    First those with ids of the service, then those with ids of your own, each by their time. It is sent as it is read,
-    as gzip or deflate where `accept-encoding` takes it. If the store fails on the way, the connection breaks before
-    the end.
+    The columns are id, time, model, version, tag, predicted, confidence, label, label_time, corrected, import_id and
+    propensity. Versions with a promise to act alone also have decision and audit. `probabilities` adds a column per
+    class.
+
+    Rows with ids of the service come first, then rows with your own ids, each sorted by time. The table is sent while
+    it is read, compressed as `accept-encoding` allows. If the store fails on the way, the connection breaks before the
+    end.
     """
     runtime = runtime_of(request)
     source = await runtime.version(model, version)
@@ -84,8 +87,8 @@ async def export(
         raise ServiceError(422, "invalid_parameter", message)
     await runtime.mature(source)
     blocks = runtime.store.export(*source.key, first, end, logits=probabilities)
-    begun = await anext(blocks, None)  # a store that fails at once is an answer of its own
-    coding = encodings.accepted(request.headers.get("accept-encoding", ""))
+    begun = await anext(blocks, None)  # a store that fails at once still gets a proper error answer
+    coding = encodings.preferred_coding(request.headers.get("accept-encoding", ""))
     name = quote(f"{source.model}-{source.version}-predictions.{format}", safe="")
     headers = {"content-disposition": f"attachment; filename*=UTF-8''{name}", "vary": "accept-encoding"}
     if coding:
@@ -105,24 +108,24 @@ async def _table(
     probabilities: bool,
     audit_share: float,
 ) -> AsyncIterator[bytes]:
-    """The parts of the table; each is made in a thread."""
+    """Yield the parts of the table. A thread makes each of them."""
 
     def part(block: list[StoredPrediction]) -> bytes:
         rows = tables.rows_of(block, version, probabilities=probabilities, audit_share=audit_share)
-        return packer.packed(writer.block(rows))
+        return packer.pack(writer.block(rows))
 
     if begun:
         yield await asyncio.to_thread(part, begun)
         async for block in blocks:
             yield await asyncio.to_thread(part, block)
-    yield packer.packed(writer.end()) + packer.rest()
+    yield packer.pack(writer.end()) + packer.rest()
 
 
 def _of_one(answer: type[BaseModel], unavailable: str) -> dict[int | str, dict[str, Any]]:
-    errors = error_answers.documented(
+    errors = error_answers.document_errors(
         _404="no prediction has this id",
-        _409="an own id that several models know",
-        _422="a parameter that is unknown or given twice",
+        _409="several models have this id",
+        _422="unknown or repeated parameter",
         _503=unavailable,
         **keys.ERRORS,
     )
@@ -132,12 +135,12 @@ def _of_one(answer: type[BaseModel], unavailable: str) -> dict[int | str, dict[s
 @router.get(
     "/predictions/{id:path}",
     tags=["odds"],
-    summary="One prediction and its label",
+    summary="Read one prediction and its label",
     dependencies=[keys.requires("read")],
-    responses=_of_one(StoredAnswer, "the store cannot be read"),
+    responses=_of_one(StoredAnswer, "the store is not readable"),
 )
 async def prediction(request: Request, id: str, model: _Model = None) -> Response:
-    """What the service answered under an id, when, and the label that has come since."""
+    """Return the answer that was given under an id, its time, and its label if there is one."""
     runtime = runtime_of(request)
     row = await _one(runtime, id, model)
     version = await runtime.answered_by(row.model, row.version)
@@ -148,15 +151,15 @@ async def prediction(request: Request, id: str, model: _Model = None) -> Respons
 @router.delete(
     "/predictions/{id:path}",
     tags=["operation"],
-    summary="Remove one prediction",
+    summary="Delete one prediction",
     dependencies=[keys.requires("admin")],
-    responses=_of_one(PredictionDeleted, "the store cannot be written"),
+    responses=_of_one(PredictionDeleted, "the store is not writable"),
 )
 async def delete(request: Request, id: str, model: _Model = None) -> Response:
-    """Remove an answer with its label, and what a shadow said about the same input, as retention does: for good.
+    """Delete an answer, its label, and a shadow's answer to the same input. This cannot be undone.
 
-    The sums and the alarm's evidence stay: they hold counts, and nothing about whom. With `model`, a label that waits
-    for a prediction with this id is removed too. Backups of the store are yours.
+    The sums and the alarm's evidence stay. They are aggregates of counts without ids or inputs. With `model`, a label
+    that waits for a prediction with this id is deleted too. You must delete it from your backups of the store yourself.
     """
     runtime = runtime_of(request)
     if not storable(id):
@@ -173,10 +176,10 @@ async def delete(request: Request, id: str, model: _Model = None) -> Response:
 
 
 async def _one(runtime: Runtime, id_: str, model: str | None) -> StoredPrediction:
-    """The prediction that is meant: of a shadow only where it is named.
+    """Return the prediction with an id. A shadow's prediction is found only if `model` names the shadow.
 
     Raises:
-        ServiceError: 404 for none, 409 for several.
+        ServiceError: 404 if there is none, 409 if there are several.
     """
     rows = await runtime.store.read_answers_of(id_)
     fitting = [row for row in rows if (not is_shadow(row.model) if model is None else row.model == model)]
@@ -184,12 +187,12 @@ async def _one(runtime: Runtime, id_: str, model: str | None) -> StoredPredictio
         raise _unknown(id_, model)
     if len(fitting) > 1:
         models = ", ".join(row.model for row in fitting)
-        message = f"{short(id_)} is an id of several models ({models}); add model to say which"
+        message = f"several models have the id {short(id_)} ({models}); add the parameter model"
         raise ServiceError(409, "ambiguous_id", message)
     return fitting[0]
 
 
 def _unknown(id_: str, model: str | None) -> ServiceError:
     of = "" if model is None else f" of {short(model)}"
-    cure = "send an id that /predict answered (predictions older than the retention time are gone)"
+    cure = "use an id that /predict returned (predictions older than the retention time are gone)"
     return ServiceError(404, "unknown_id", f"no prediction{of} has the id {short(id_)}; {cure}")

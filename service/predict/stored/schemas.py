@@ -1,4 +1,4 @@
-"""The answers about stored predictions."""
+"""Answers of the routes of stored predictions."""
 
 from __future__ import annotations
 
@@ -15,46 +15,47 @@ from trueodds.bundle import Decision
 
 
 class StoredAnswer(BaseModel):
-    """What the service answered, and the label that has come since."""
+    """Stored prediction with its current label."""
 
     id: str
     time: datetime
     model: str
     version: str
     tag: str | None
-    predicted: str = Field(description="the most probable class")
-    confidence: float = Field(description="its calibrated probability")
-    label: str | None = Field(description="the true class, as it is known now")
+    predicted: str = Field(description="Most probable class.")
+    confidence: float = Field(description="Calibrated probability of that class.")
+    label: str | None = Field(description="True class, as currently known.")
     label_time: datetime | None = Field(
-        description="when that label came; null with a label: none came in time, which means it"
+        description="Time at which the label arrived. Null although there is a label: the maturity window closed"
+        " without one, and the model's default label applies."
     )
-    corrected: bool | None = Field(description="whether it has replaced another")
-    import_id: str | None = Field(description="the import of the label, by which it can be voided")
+    corrected: bool | None = Field(description="Whether the label has replaced another one.")
+    import_id: str | None = Field(description="Import of the label, which you can void.")
     matures: datetime | None = Field(
         None,
-        description="when the answer begins to count, with the label that it has then; null: it does, or never waits",
+        description="Time from which the answer counts, with the label that it then has. Null: it counts already.",
     )
     propensity: float | None = Field(
-        description="the chance of getting a label: it came with the input, or is the audit's of answers that act alone"
+        description="Chance of getting a label: sent with the input, or the audit share of answers that act alone."
     )
-    decision: Decision | None = Field(None, description="of a version with a promise to act alone")
+    decision: Decision | None = Field(None, description="Present for a version with a promise to act alone.")
     audit: bool | None = Field(
-        None, description="of an answer that acts, where these are audited: whether its true label is asked for"
+        None, description="For an audited answer with decision `act`: whether its true label is requested."
     )
     classes: list[str]
-    probabilities: list[float] | None = Field(description="of the classes; null: only the confidence is known")
+    probabilities: list[float] | None = Field(description="One per class. Null if only the confidence is known.")
 
 
 class PredictionDeleted(BaseModel):
-    """How much is gone."""
+    """Counts of the deleted rows."""
 
-    predictions: int = Field(description="the answer, and what a shadow said about the same input")
+    predictions: int = Field(description="The answer, and a shadow's answer to the same input.")
     labels: int
-    held: int = Field(description="labels that waited for a prediction with this id")
+    held: int = Field(description="Labels that were waiting for a prediction with this id.")
 
 
 def stored_answer(row: StoredPrediction, version: Version, audit_share: float = 0.0) -> StoredAnswer:
-    """A stored row as its answer; `audit_share`: of the answers that act alone."""
+    """Convert a stored row to its answer. `audit_share` is the audited share of the answers that act alone."""
     acting = acting_of_row(row, version, audit_share)
     classes = version.classes
     probabilities = None
@@ -72,7 +73,7 @@ def stored_answer(row: StoredPrediction, version: Version, audit_share: float = 
 
 
 def columns_of_row(row: StoredPrediction, version: Version) -> dict[str, Any]:
-    """Return what answers and tables say of a stored row, by the names of a table's columns and in their order."""
+    """Return the values of a stored row by the names of a table's columns, in the table's order."""
     classes = version.classes
     return {
         "id": row.id,
@@ -91,7 +92,7 @@ def columns_of_row(row: StoredPrediction, version: Version) -> dict[str, Any]:
 
 
 def acting_of_row(row: StoredPrediction, version: Version, audit_share: float) -> Acting:
-    """Say of a stored row what its version says of acting alone; nothing without a promise."""
+    """Return decision and audit of a stored row; an empty dict if its version has no promise."""
     if version.act_alone is None:
         return {}
     return acting_of(version.act_alone, audit_share, row.id, row.confidence, row.tag, row.propensity)

@@ -1,4 +1,4 @@
-"""Stored predictions as a table, CSV or Parquet, written block by block: what is in memory is one block."""
+"""Stored predictions as a table, CSV or Parquet, written block by block. Only one block is in memory."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import numpy as np
 from service.errors import ServiceError
 from service.predict.stored.schemas import acting_of_row, columns_of_row
 from service.store.rows import StoredPrediction, Version
-from trueodds.inputs.table import escaped
+from trueodds.inputs.table import escape
 
 CSV, PARQUET = "text/csv", "application/vnd.apache.parquet"
 COLUMNS = (
@@ -37,21 +37,21 @@ Row = list[Any]
 
 
 class TableWriter(Protocol):
-    """Turns rows into the bytes of a table."""
+    """Encoder of rows as a table."""
 
     media_type: str
 
     def block(self, rows: list[Row]) -> bytes:
-        """The bytes of the next rows."""
+        """Return the bytes of the next rows."""
 
     def end(self) -> bytes:
-        """The bytes after the last row."""
+        """Return the bytes after the last row."""
 
 
 class CsvWriter:
-    """CSV in UTF-8 with a header; an empty cell is none, times are ISO 8601 in UTC.
+    """CSV in UTF-8 with a header. A missing value is an empty cell; times are ISO 8601 in UTC.
 
-    Texts are `escaped`, so that a spreadsheet runs none of them.
+    Texts are `escape`, so that spreadsheets do not run them as formulas.
     """
 
     media_type = f"{CSV}; charset=utf-8"
@@ -59,7 +59,7 @@ class CsvWriter:
     def __init__(self, columns: list[str]) -> None:
         self._lines = io.StringIO(newline="")
         self._csv = csv.writer(self._lines, lineterminator="\n")
-        self._csv.writerow(map(escaped, columns))
+        self._csv.writerow(map(escape, columns))
 
     def block(self, rows: list[Row]) -> bytes:
         self._csv.writerows([_text(value) for value in row] for row in rows)
@@ -76,23 +76,25 @@ def _text(value: Any) -> Any:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, str):
-        return escaped(value)
+        return escape(value)
     return value.isoformat(timespec="milliseconds").replace("+00:00", "Z") if isinstance(value, datetime) else value
 
 
 class ParquetWriter:
-    """Parquet: times in UTC, a row group for each block (extra `table`: pyarrow)."""
+    """Parquet with times in UTC and one row group per block (extra `table`: pyarrow)."""
 
     media_type = PARQUET
 
     def __init__(self, columns: list[str]) -> None:
-        """Raises ServiceError 422 where there is no pyarrow."""
+        """Open the table. Raise ServiceError 422 if pyarrow is missing."""
         try:
             import pyarrow
             from pyarrow import parquet
         except ModuleNotFoundError:
-            message = "this service writes no Parquet: it has no pyarrow (pip install 'trueodds[serve,table]')"
-            raise ServiceError(422, "invalid_parameter", f"format = parquet: {message}. Ask for format=csv") from None
+            message = (
+                "this service cannot write Parquet, because pyarrow is missing (pip install 'trueodds[serve,table]')"
+            )
+            raise ServiceError(422, "invalid_parameter", f"format = parquet: {message}. Use format=csv") from None
         self._arrow, self._sink = pyarrow, _Sink()
         types: dict[str, Any] = dict.fromkeys(COLUMNS, pyarrow.string())
         types |= {"time": pyarrow.timestamp("ms", "UTC"), "label_time": pyarrow.timestamp("ms", "UTC")}
@@ -108,15 +110,15 @@ class ParquetWriter:
             for values, field in zip(zip(*rows, strict=True), self._schema, strict=True)
         ]
         self._parquet.write_table(self._arrow.Table.from_arrays(columns, schema=self._schema))
-        return self._sink.drained()
+        return self._sink.drain()
 
     def end(self) -> bytes:
         self._parquet.close()
-        return self._sink.drained()
+        return self._sink.drain()
 
 
 class _Sink(io.BytesIO):
-    """A file of which what is written is taken away again and again."""
+    """File whose content is repeatedly taken away."""
 
     _taken = 0
 
@@ -124,9 +126,9 @@ class _Sink(io.BytesIO):
         return self._taken + super().tell()
 
     def close(self) -> None:
-        """What was written last has to be taken yet."""
+        """Do nothing, because the last bytes still have to be taken."""
 
-    def drained(self) -> bytes:
+    def drain(self) -> bytes:
         data = self.getvalue()
         self.seek(0)
         self.truncate()
@@ -138,10 +140,10 @@ WRITERS: dict[str, type[CsvWriter] | type[ParquetWriter]] = {"csv": CsvWriter, "
 
 
 def columns_of(version: Version, *, probabilities: bool) -> list[str]:
-    """The names of the columns.
+    """Return the names of the columns.
 
     Raises:
-        ServiceError: 422 where a class has the name of another column, or probabilities are not known.
+        ServiceError: 422 if a class has the name of another column, or if probabilities are unknown.
     """
     columns = [*COLUMNS, *(ACTING if version.act_alone else ())]
     if not probabilities:
@@ -150,7 +152,7 @@ def columns_of(version: Version, *, probabilities: bool) -> list[str]:
         message = f"{version.model}/{version.version} has no probabilities, only confidences; leave probabilities out"
         raise ServiceError(422, "invalid_parameter", message)
     if clash := sorted(set(columns) & set(version.classes)):
-        message = f"the class {clash[0]!r} has the name of a column; leave probabilities out"
+        message = f"the class {clash[0]!r} has the same name as a column; leave probabilities out"
         raise ServiceError(422, "invalid_parameter", message)
     return [*columns, *version.classes]
 
@@ -158,7 +160,7 @@ def columns_of(version: Version, *, probabilities: bool) -> list[str]:
 def rows_of(
     block: list[StoredPrediction], version: Version, *, probabilities: bool, audit_share: float = 0.0
 ) -> list[Row]:
-    """A block's rows, in the order of the columns; `audit_share`: of answers that act alone."""
+    """Return the rows of a block in the order of the columns. `audit_share` is that of answers that act alone."""
     classes = version.classes
     rows: list[Row] = [list(columns_of_row(p, version).values()) for p in block]
     if version.act_alone:

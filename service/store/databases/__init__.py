@@ -1,1 +1,1 @@
-"""SQLite and PostgreSQL: each runs the store's work in transactions of its own kind."""
+"""SQLite and PostgreSQL. Each runs the store's work in its own kind of transaction."""

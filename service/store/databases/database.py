@@ -1,4 +1,4 @@
-"""The interface that the store needs of a database."""
+"""Interface between the store and its databases."""
 
 from __future__ import annotations
 
@@ -11,24 +11,28 @@ T = TypeVar("T")
 
 
 class Database(ABC):
-    """Runs work in transactions. All methods raise StoreError when the database fails or is closed."""
+    """Database that runs work in transactions. All methods raise StoreError if it fails or is closed."""
 
     @abstractmethod
     async def write(self, make: MakeWork[T], *, large: bool = False) -> T:
-        """Run work in a transaction that is durable when this returns. `large`: not on the event loop.
+        """Run work in a transaction that is durable when this returns.
+
+        Args:
+            make: Makes the work.
+            large: Keep the work's computation off the event loop.
 
         Raises:
-            RowsError: the database refuses what this work writes; nothing of it is stored.
+            RowsError: The database refuses the rows of this work. Nothing of it is stored.
         """
 
     @abstractmethod
     async def read(self, make: MakeWork[T]) -> T:
-        """Run work that only reads, in one snapshot of what was committed before the call."""
+        """Run work that only reads, in one snapshot of everything committed before the call."""
 
     @abstractmethod
     async def ping(self) -> None:
-        """Raise StoreError unless rows could be stored now, as far as can be told without storing one."""
+        """Raise StoreError unless rows can be stored now, as far as this shows without storing one."""
 
     @abstractmethod
     async def close(self) -> None:
-        """Finish what is queued, then close; a second call does nothing."""
+        """Finish the queued work, then close. A second call does nothing."""

@@ -1,7 +1,8 @@
-"""PostgreSQL through asyncpg: a pool of connections, COPY for rows that are new, one transaction for each call.
+"""PostgreSQL through asyncpg: a connection pool, COPY for new rows, one transaction per call.
 
-A transaction that fails before its commit, because the server went away, restarts or saw a deadlock, is tried again on
-another connection. One whose commit was under way when the connection broke is not: whether it counts is unknown.
+A transaction that fails before its commit is tried again on another connection. Such failures are a server that stops
+or restarts, and deadlocks. A transaction whose connection broke during its commit is not repeated, because nobody knows
+whether it took effect.
 """
 
 from __future__ import annotations
@@ -31,23 +32,23 @@ from service.store.work.statements import (
 )
 
 ATTEMPTS = 3
-"""Times a transaction is tried in all."""
+"""Largest number of attempts at a transaction."""
 CONNECT_SECONDS = 5.0
 WAIT_SECONDS = 10.0
-"""How long a call waits for a free connection."""
+"""Time for which a call waits for a free connection."""
 COMMAND_SECONDS = 60.0
 SESSION = {
     "application_name": "trueodds",
-    "synchronous_commit": "on",  # an answer means that it is on disk, whatever the server's default
-    "plan_cache_mode": "force_generic_plan",  # every statement has its index; fresh tables have no statistics
+    "synchronous_commit": "on",  # an answer guarantees durability, whatever the server's default
+    "plan_cache_mode": "force_generic_plan",  # every statement has its index; new tables have no statistics yet
     "jit": "off",
 }
 READING = {"default_transaction_read_only": "on"}
-"""Of a session that only reads, beside SESSION."""
-COPIED = 64
-"""Rows from which COPY is used; below, and in time per row even there, INSERT is as fast (15 us)."""
+"""Extra settings of a read-only session."""
+COPY_ROWS = 64
+"""Number of rows from which COPY is used. Below it INSERT is as fast (15 us per row)."""
 
-# asyncpg raises InternalClientError where a server that ends cuts into a running statement.
+# asyncpg raises InternalClientError if the server stops during a statement.
 CLIENT = (asyncpg.InterfaceError, asyncpg.InternalClientError)
 _GONE = (OSError, *CLIENT, asyncpg.PostgresConnectionError, asyncpg.OperatorInterventionError)
 _OF_ROWS = (asyncpg.DataError, asyncpg.IntegrityConstraintViolationError)
@@ -58,25 +59,29 @@ T = TypeVar("T")
 
 
 class PostgresDatabase(Database):
-    """Create with `await PostgresDatabase.open(url)`."""
+    """PostgreSQL store. Create it with `await PostgresDatabase.open(url)`."""
 
     def __init__(self, pool: Any, name: str, *, read_only: bool = False) -> None:
         self._pool, self._name, self._read_only, self._closed = pool, name, read_only, False
 
     @classmethod
     async def open(cls, url: str, connections: int = 8, *, read_only: bool = False) -> Self:
-        """Connect, and create the tables of a new database; they live in the first schema of the search path.
+        """Connect, and create the tables in a new database. They are in the first schema of the search path.
 
-        `read_only`: nothing is created or written, so the server may be a standby.
+        Args:
+            url: URL of the database.
+            connections: Largest number of connections.
+            read_only: Create and write nothing. The server may then be a standby.
 
         Raises:
-            StoreError: no such server or database, a wrong password, another schema, or no tables for who only reads.
+            StoreError: Unknown server or database, wrong password, another schema, or read-only and the tables do not
+                exist.
         """
-        name = shown(url)
+        name = without_password(url)
         try:
             pool = await asyncpg.create_pool(
                 url,
-                min_size=0,  # while the server is gone the pool would log a traceback for each try to keep one
+                min_size=0,  # with more, asyncpg logs a traceback for every failed attempt to reconnect
                 max_size=connections,
                 timeout=CONNECT_SECONDS,
                 command_timeout=COMMAND_SECONDS,
@@ -90,8 +95,8 @@ class PostgresDatabase(Database):
         except BaseException as error:
             await pool.close()
             if isinstance(error, asyncpg.ReadOnlySQLTransactionError):
-                cure = "name its primary, or give --read-only to a service that only reports"
-                raise StoreError(f"the store {name} takes no writes: {error}; {cure}") from None
+                cure = "use the address of its primary, or --read-only for a service that only reports"
+                raise StoreError(f"the store {name} accepts no writes: {error}; {cure}") from None
             if isinstance(error, (asyncpg.PostgresError, *CLIENT, OSError, ValueError)):
                 raise StoreError(f"the store {name} cannot be opened: {words_of(error)}") from None
             raise
@@ -102,7 +107,7 @@ class PostgresDatabase(Database):
             async with self._connection() as connection:
                 read_only = await connection.fetchval("SELECT current_setting('transaction_read_only')", timeout=5)
                 if read_only == "on" and not self._read_only:
-                    raise StoreError(f"the store {self._name} takes no writes: it is a standby or set to read only")
+                    raise StoreError(f"the store {self._name} accepts no writes: it is a standby or set to read only")
 
     async def close(self) -> None:
         if self._closed:
@@ -115,7 +120,7 @@ class PostgresDatabase(Database):
 
     async def write(self, make: MakeWork[T], *, large: bool = False) -> T:
         if self._read_only:
-            raise StoreError(f"the store {self._name} is open to be read only (--read-only): nothing is written to it")
+            raise StoreError(f"the store {self._name} is opened read-only (--read-only); nothing can be written")
         with self._errors("written"):
             for attempt in range(1, ATTEMPTS + 1):
                 committing = False
@@ -153,7 +158,7 @@ class PostgresDatabase(Database):
 
     @asynccontextmanager
     async def _connection(self) -> AsyncIterator[Any]:
-        """One of the pool; not used again if it broke. What its release says of a committed transaction is ignored."""
+        """Take a connection from the pool. A broken one is closed. Errors on its release are ignored after a commit."""
         connection = await self._pool.acquire(timeout=WAIT_SECONDS)
         try:
             yield connection
@@ -166,17 +171,17 @@ class PostgresDatabase(Database):
 
     @contextmanager
     def _errors(self, verb: str) -> Iterator[None]:
-        """Raise the driver's errors as StoreError."""
+        """Turn the driver's errors into StoreError."""
         if self._closed:
             raise StoreError("the store is closed: the service is shutting down")
         try:
             yield
         except StoreDamagedError as error:
-            raise StoreDamagedError(error.found, self._name) from error
+            raise StoreDamagedError(error.damage, self._name) from error
         except _OF_DAMAGE as error:
             raise StoreDamagedError(words_of(error), self._name) from error
         except TimeoutError:
-            message = f"the store {self._name} cannot be {verb}: no answer, or no free connection, in time"
+            message = f"the store {self._name} cannot be {verb}: timed out waiting for an answer or a free connection"
             raise StoreError(message) from None
         except (asyncpg.PostgresError, *CLIENT, OSError) as error:
             kind = RowsError if isinstance(error, _OF_ROWS) else StoreError
@@ -184,7 +189,7 @@ class PostgresDatabase(Database):
 
 
 async def run(connection: Any, work: Work[T], large: bool) -> T:
-    """Run work, statement by statement. `large`: its own computing is done in a thread."""
+    """Run work statement by statement. `large` moves its own computation to a thread."""
     outcome: Any = None
     while True:
         statement = await asyncio.to_thread(_next, work, outcome) if large else _next(work, outcome)
@@ -196,7 +201,7 @@ async def run(connection: Any, work: Work[T], large: bool) -> T:
 
 @dataclass(frozen=True)
 class _Result:
-    """The value that work returned; StopIteration cannot come out of a thread."""
+    """Value that the work returned. It is wrapped because StopIteration cannot leave a thread."""
 
     value: Any
 
@@ -214,7 +219,7 @@ async def _execute(connection: Any, statement: Statement) -> Any:
             return await connection.fetch(sql, *args)
         case ExecuteMany(sql, args):
             await connection.executemany(sql, args)
-        case Insert(table, columns, rows) if len(rows) < COPIED:
+        case Insert(table, columns, rows) if len(rows) < COPY_ROWS:
             await connection.executemany(insertion(table, columns), rows)
         case Insert(table, columns, rows):
             await connection.copy_records_to_table(table, records=rows, columns=columns)
@@ -238,11 +243,11 @@ async def _create_tables(connection: Any, name: str) -> None:
 
 
 async def _check_tables(connection: Any, name: str) -> None:
-    """Raise StoreError unless the tables are there, of this release's schema."""
+    """Raise StoreError unless the tables exist and have this release's schema."""
     try:
         version = await connection.fetchval("SELECT max(version) FROM trueodds_schema")
     except asyncpg.UndefinedTableError:
-        words = "holds no tables of TrueOdds, and --read-only makes none: start a service that writes to it first"
+        words = "has no TrueOdds tables, and --read-only creates none: first start a service that writes to it"
         raise StoreError(f"the store {name} {words}") from None
     if version != VERSION:
         raise StoreError(other_version(name, version, POSTGRES_BEFORE, "database"))
@@ -252,8 +257,8 @@ def _again(error: BaseException, attempt: int) -> bool:
     return isinstance(error, _AGAIN) and not isinstance(error, TimeoutError) and attempt < ATTEMPTS
 
 
-def shown(url: str) -> str:
-    """The URL without its password."""
+def without_password(url: str) -> str:
+    """Return the URL without its password."""
     try:
         parts = urlsplit(url)
         where = parts.netloc.rpartition("@")[2]
@@ -264,5 +269,5 @@ def shown(url: str) -> str:
 
 
 def words_of(error: BaseException) -> str:
-    """The error's message, or its name where it has none."""
+    """Return the error's message, or its class name if it has none."""
     return str(error) or type(error).__name__

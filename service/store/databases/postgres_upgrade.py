@@ -1,4 +1,4 @@
-"""Upgrades a PostgreSQL store: in one transaction that keeps others out."""
+"""Upgrade of a PostgreSQL store, in one transaction that locks out other processes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 import asyncpg
 
-from service.store.databases.postgres import CLIENT, CONNECT_SECONDS, SESSION, run, shown, words_of
+from service.store.databases.postgres import CLIENT, CONNECT_SECONDS, SESSION, run, without_password, words_of
 from service.store.databases.schema import APPLICATION_ID, POSTGRES_BEFORE, POSTGRES_UPGRADE, VERSION, other_version
 from service.store.rows import StoreError
 from service.store.work.statements import MakeWork
@@ -22,18 +22,18 @@ T = TypeVar("T")
 
 
 async def upgrade(url: str, make: MakeWork[T], say: Callable[[str], None]) -> T | None:
-    """Upgrade the database; what the work returned, or None where it has this release's schema.
+    """Upgrade the database. Return the work's result, or None if the database has this release's schema.
 
     Raises:
-        StoreError: no such database, no store, a schema that cannot be upgraded, or a service that is connected.
+        StoreError: Unknown database, not a store, a schema that cannot be upgraded, or a service is connected.
     """
-    async with _connected(url) as (connection, name, version):
+    async with _connect(url) as (connection, name, version):
         if version == VERSION:
             return None
         if version != POSTGRES_BEFORE:
             raise StoreError(other_version(name, version, POSTGRES_BEFORE, "database"))
         await _lock(connection, name)
-        say("No copy is kept: pg_dump makes one of a PostgreSQL database. A failure leaves it as it is.")
+        say("No copy is kept; make one with pg_dump. If the upgrade fails, the database is unchanged.")
         for statement in POSTGRES_UPGRADE:
             await connection.execute(statement)
         result = await run(connection, make(), large=False)
@@ -42,12 +42,12 @@ async def upgrade(url: str, make: MakeWork[T], say: Callable[[str], None]) -> T 
 
 
 async def alone(url: str, make: MakeWork[T]) -> T:
-    """Run work in one transaction on a database that no service is connected to, and return what it returns.
+    """Run work in one transaction while no service is connected, and return its result.
 
     Raises:
-        StoreError: no such database, no store of this release's schema, or a service that is connected.
+        StoreError: Unknown database, not a store with this release's schema, or a service is connected.
     """
-    async with _connected(url) as (connection, name, version):
+    async with _connect(url) as (connection, name, version):
         if version != VERSION:
             raise StoreError(other_version(name, version, POSTGRES_BEFORE, "database"))
         await _lock(connection, name)
@@ -55,9 +55,9 @@ async def alone(url: str, make: MakeWork[T]) -> T:
 
 
 @asynccontextmanager
-async def _connected(url: str) -> AsyncIterator[tuple[Any, str, Any]]:
-    """Open a transaction of a connection of its own; the database's name and its schema's version with it."""
-    name = shown(url)
+async def _connect(url: str) -> AsyncIterator[tuple[Any, str, Any]]:
+    """Open a connection and a transaction. Yield it with the database's name and the version of its schema."""
+    name = without_password(url)
     try:
         connection = await asyncpg.connect(url, timeout=CONNECT_SECONDS, server_settings=SESSION)
         try:
@@ -66,19 +66,19 @@ async def _connected(url: str) -> AsyncIterator[tuple[Any, str, Any]]:
         finally:
             await connection.close()
     except asyncpg.UndefinedTableError:
-        raise StoreError(f"{name} holds no tables of TrueOdds; name the database that the service is given") from None
+        raise StoreError(f"{name} has no TrueOdds tables; give the database that the service uses") from None
     except (asyncpg.PostgresError, *CLIENT, OSError, ValueError, TimeoutError) as error:
         raise StoreError(f"the store {name} cannot be changed: {words_of(error)}") from error
 
 
 async def _lock(connection: Any, name: str) -> None:
-    """Keep every service out until the transaction ends.
+    """Lock out every service until the transaction ends.
 
     Raises:
-        StoreError: one is connected.
+        StoreError: A service is connected.
     """
     await connection.execute("SELECT pg_advisory_xact_lock($1)", APPLICATION_ID)
     if others := await connection.fetchval(_OTHERS, SESSION["application_name"]):
         words = "a service is" if others == 1 else f"{others} connections of services are"
-        raise StoreError(f"{words} connected to {name}; end every service that uses it, then run this again")
+        raise StoreError(f"{words} connected to {name}; stop every service that uses it, then try again")
     await connection.execute("LOCK TABLE trueodds_schema, predictions, labels, held, moves IN ACCESS EXCLUSIVE MODE")

@@ -1,21 +1,21 @@
-"""The tables, and what each database makes of them."""
+"""SQL of the tables, in the dialect of each database."""
 
 from __future__ import annotations
 
 APPLICATION_ID = 0x74727565
-"""`true` in ASCII: marks a SQLite file as a store of this project; in PostgreSQL, the lock for creating its tables."""
+"""`true` in ASCII. Marks a SQLite file as a TrueOdds store; in PostgreSQL, the id of the lock for creating tables."""
 
 VERSION = 8
 """The only schema version that this release reads."""
 SQLITE_BEFORE, POSTGRES_BEFORE = 6, 5
-"""The schema versions that `trueodds store upgrade` upgrades from; those before were never released."""
+"""Schema versions that `trueodds store upgrade` can upgrade. Earlier versions were never released."""
 
 _OTHER_TAGS = "CREATE INDEX other_tags ON predictions (version, tag, created_ms) WHERE tag_key = 101"
-"""Leads to the answers whose tags have no sums of their own; 101 is `deltas.OTHER_KEY`."""
+"""Index of the answers whose tags have no sums of their own. 101 is `deltas.OTHER_KEY`."""
 
 _DOUBTFUL = (
-    # Labels that were taken out of the log until somebody says what they mean, each with those that it had replaced,
-    # in their order; see work.doubtful.
+    # Doubtful labels, which wait outside the log for a decision. Labels that they had replaced come first; see
+    # work.doubtful.
     "CREATE TABLE doubtful (key {serial}, version {int} NOT NULL, prediction TEXT NOT NULL, label {int} NOT NULL,"
     " given_ms {int} NOT NULL, import_id TEXT){strict}",
     "CREATE INDEX doubtful_labels ON doubtful (version, prediction)",
@@ -24,8 +24,8 @@ _DOUBTFUL = (
 )
 
 _MATURING = (
-    # Answers of versions with a maturity window that do not count yet, and what has been said of them so far, in its
-    # order; see work.maturing.
+    # Answers of versions with a maturity window that do not count yet, and their labels so far in the order of arrival;
+    # see work.maturing.
     "CREATE TABLE maturing (version {int} NOT NULL, prediction TEXT NOT NULL, due_ms {int} NOT NULL,"
     " PRIMARY KEY (version, prediction)){clustered}",
     "CREATE INDEX due ON maturing (version, due_ms, prediction)",
@@ -36,7 +36,7 @@ _MATURING = (
 
 _AFTER_WINDOW = "CREATE INDEX after_window ON labels (version) WHERE late = 1"
 
-# Times are Unix milliseconds; the blobs of sums and moves are those of work.sums.
+# Times are Unix milliseconds. work.sums defines the blobs of sums and moves.
 _TABLES = (
     "CREATE TABLE models (key {serial}, name TEXT NOT NULL UNIQUE){strict}",
     "CREATE TABLE versions (key {serial}, model {int} NOT NULL, version TEXT NOT NULL, classes TEXT NOT NULL,"
@@ -46,12 +46,12 @@ _TABLES = (
     " UNIQUE (model, version)){strict}",
     "CREATE TABLE tags (version {int} NOT NULL, key {int} NOT NULL, name TEXT NOT NULL, PRIMARY KEY (version, key),"
     " UNIQUE (version, name)){clustered}",
-    # Our ids sort by time, so new rows go to the end of the tree; in SQLite the tree is the table.
+    # The service's ids sort by time, so new rows go to the end of the tree. In SQLite the tree is the table.
     "CREATE TABLE predictions (id TEXT NOT NULL, model {int} NOT NULL, version {int} NOT NULL, created_ms {int}"
     " NOT NULL, request TEXT NOT NULL, predicted {int} NOT NULL, raw_confidence {real} NOT NULL, confidence {real}"
     " NOT NULL, tag TEXT, tag_key {int} NOT NULL, propensity {real}, digest {blob}, logits {blob} NOT NULL,"
     " PRIMARY KEY (id, model)){clustered}",
-    # Retention finds our ids by the time in them, own ids by this.
+    # Retention finds the service's ids by the time in them, and callers' own ids through this index.
     "CREATE INDEX own_ids ON predictions (created_ms) WHERE digest IS NOT NULL",
     _OTHER_TAGS,
     "CREATE TABLE labels (version {int} NOT NULL, sequence {int} NOT NULL, prediction TEXT NOT NULL, created_ms {int}"
@@ -61,10 +61,10 @@ _TABLES = (
     " PRIMARY KEY (version, sequence)){clustered}",
     "CREATE UNIQUE INDEX labelled ON labels (prediction, version)",
     _AFTER_WINDOW,
-    # SQLite takes an index before the table itself only if all columns of the query are in it.
+    # SQLite prefers an index to the table itself only if the index has all columns of the query.
     "CREATE INDEX corrected ON labels (version, sequence, created_ms, predicted, tag, corrected_ms)"
     " WHERE corrected_ms IS NOT NULL",
-    # Labels that others have replaced, in the order in which that happened: a voided correction brings them back.
+    # Labels that were replaced, in the order of replacement. Voiding a correction restores them.
     "CREATE TABLE replaced (key {serial}, version {int} NOT NULL, prediction TEXT NOT NULL, label {int} NOT NULL,"
     " given_ms {int} NOT NULL, import_id TEXT){strict}",
     "CREATE INDEX replaced_labels ON replaced (version, prediction)",
@@ -72,7 +72,7 @@ _TABLES = (
     " import_id TEXT, doubtful {int} NOT NULL DEFAULT 0, PRIMARY KEY (model, id)){clustered}",
     *_DOUBTFUL,
     *_MATURING,
-    # One row for each transaction of a voiding, and for each of its versions; version 0: held labels.
+    # One row per transaction of a voiding, and per version in it. Version 0 stands for held labels.
     "CREATE TABLE voidings (key {serial}, version {int} NOT NULL, at_ms {int} NOT NULL, import_id TEXT, since_ms {int},"
     " until_ms {int}, who TEXT NOT NULL, why TEXT NOT NULL, removed {int} NOT NULL, restored {int} NOT NULL,"
     " kept {int} NOT NULL){strict}",
@@ -82,7 +82,7 @@ _TABLES = (
     " data {blob} NOT NULL, PRIMARY KEY (version, kind, unit, period)){clustered}",
     "CREATE TABLE compactions (one {int} PRIMARY KEY, number {int} NOT NULL){strict}",
     "INSERT INTO compactions VALUES (1, 0)",
-    # Halves of inferences that KServe logs: each waits for the other.
+    # Requests and responses of inferences that KServe logs. Each waits for its other half.
     "CREATE TABLE pairs (model TEXT NOT NULL, id TEXT NOT NULL, arrived_ms {int} NOT NULL, request {blob},"
     " response {blob}, PRIMARY KEY (model, id)){clustered}",
     "CREATE TABLE states (version {int} NOT NULL, name TEXT NOT NULL, sequence {int} NOT NULL, state TEXT NOT NULL,"
@@ -127,15 +127,15 @@ def _of(dialect: dict[str, str], statements: tuple[str, ...]) -> tuple[str, ...]
 SQLITE = _of(_SQLITE, _TABLES)
 POSTGRES = (
     *_of(_POSTGRES, _TABLES),
-    # Logits are noise: nothing is gained by trying to compress those of many classes.
+    # Logits are noise, so compressing them gains nothing.
     "ALTER TABLE predictions ALTER COLUMN logits SET STORAGE EXTERNAL",
 )
 SQLITE_UPGRADE, POSTGRES_UPGRADE = _of(_SQLITE, _UPGRADE), _of(_POSTGRES, _UPGRADE)
 
 
 def other_version(store: object, version: int, before: int, place: str) -> str:
-    """The error of a store with another schema; `place`: what else may be named as --store."""
+    """Return the error for a store with another schema. `place` names the alternative for --store in the message."""
     message = f"the store {store} has schema version {version}; this release reads version {VERSION}. "
     if version == before:
-        return f"{message}End every service that uses it, then run: trueodds store upgrade --store {store}"
-    return f"{message}Use the release that wrote it, or another {place} (--store)"
+        return f"{message}Stop every service that uses it, then run: trueodds store upgrade --store {store}"
+    return f"{message}Use the release that wrote it, or give another {place} (--store)"

@@ -1,7 +1,7 @@
-"""SQLite in WAL mode: one thread owns the write connection and commits everything queued in one transaction.
+"""SQLite in WAL mode. One thread owns the write connection and commits everything queued in one transaction.
 
-synchronous=FULL: a commit returns after fsync, so an acknowledged row survives `kill -9` and power loss. Reads
-have a connection and a thread of their own, and see every commit that was acknowledged before them.
+synchronous=FULL: a commit returns after fsync, so an acknowledged row survives `kill -9` and power loss. Reads use a
+connection and a thread of their own. They see every commit that was acknowledged before them.
 """
 
 from __future__ import annotations
@@ -28,42 +28,46 @@ from service.store.rows import RowsError, StoreDamagedError, StoreError
 from service.store.work.statements import MakeWork
 
 GROUP = 256
-"""Jobs in one commit at most: enough to share an fsync, few enough that the first waits milliseconds."""
+"""Largest number of jobs in one commit: enough to share an fsync, few enough that the first waits milliseconds."""
 BUSY_SECONDS = 10.0
-"""How long a commit waits for another process's commit."""
+"""Time for which a commit waits for another process's commit."""
 TURN_SECONDS = 0.0005
-"""Between two tries for the write lock. SQLite's own waiting backs off to .1 s: with two busy workers one was kept
-waiting up to .9 s (p99), with this .03 s."""
+"""Pause between two attempts at the write lock.
+
+SQLite's own waiting backs off to .1 s: with two busy workers one waited up to .9 s (p99), with this pause .03 s.
+"""
 MAX_QUEUED = 4096
-"""Jobs that may wait for the writer; a disk that slow is reported as a failure, not buffered in memory."""
+"""Largest number of jobs that wait for the writer. Beyond it a slow disk is an error, not a buffer in memory."""
 LEAST_FREE = 16 * 1024**2
-"""Bytes that must be free on the disk for the store to be ready: a commit and its copy in the main file."""
+"""Free bytes on the disk that readiness requires: room for a commit and its copy in the main file."""
 
 OF_ONE_JOB = frozenset(
     {
-        sqlite3.SQLITE_ERROR,  # of the statement: no such table or column, a function's arguments
+        sqlite3.SQLITE_ERROR,  # the statement's fault: unknown table or column, arguments of a function
         sqlite3.SQLITE_CONSTRAINT,
         sqlite3.SQLITE_MISMATCH,
         sqlite3.SQLITE_RANGE,
         sqlite3.SQLITE_TOOBIG,
     }
 )
-"""Result codes that only the job is to blame for. After any other (disk full, I/O, damage) the transaction is given up,
-as SQLite's documentation asks for."""
+"""Result codes that are the fault of a single job.
+
+After any other code (disk full, I/O, damage) the whole transaction is rolled back, as SQLite's documentation asks.
+"""
 
 OF_DAMAGE = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_FORMAT})
-"""Result codes of a file whose pages are not what SQLite wrote."""
+"""Result codes of a damaged file: its pages are not as SQLite wrote them."""
 OF_SCHEMA = frozenset({sqlite3.SQLITE_ERROR})
-"""Of a read: the statements are the same in every store, so its tables are not those that were created."""
+"""Result codes that mean damage in a read: all stores have the same tables, so a failing statement shows damage."""
 MOST_BYTES = 256 * 1024**2
-"""Bytes of one value at most: what a damaged length says is not allocated."""
+"""Largest size of a value in bytes. It keeps a damaged length from allocating memory."""
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True)
 class _Job:
-    """A function of the write connection, run inside the group's transaction, and who waits for its outcome."""
+    """Function of the write connection that runs inside the group's transaction, with the future of its caller."""
 
     run: Callable[[sqlite3.Connection], Any]
     future: asyncio.Future[Any]
@@ -71,7 +75,7 @@ class _Job:
 
 
 class SqliteDatabase(Database):
-    """Create with `await SqliteDatabase.open(path)`."""
+    """SQLite store. Create it with `await SqliteDatabase.open(path)`."""
 
     def __init__(self, path: Path, writer: sqlite3.Connection, reader: sqlite3.Connection) -> None:
         self._path, self._writer, self._reader = path, writer, reader
@@ -87,14 +91,14 @@ class SqliteDatabase(Database):
         """Open or create the file.
 
         Raises:
-            StoreError: not a SQLite file, not a store of this project, of another schema, damaged, or not writable.
+            StoreError: Not a SQLite file, not a TrueOdds store, another schema, damaged, or not writable.
         """
 
         def connect() -> tuple[Path, sqlite3.Connection, sqlite3.Connection]:
             with contextlib.ExitStack() as undo:
                 path.parent.mkdir(parents=True, exist_ok=True)
                 writer = undo.enter_context(contextlib.closing(_connect(path)))
-                _insist(writer, "PRAGMA journal_mode=WAL")  # of several that open a new file some are refused at once
+                _insist(writer, "PRAGMA journal_mode=WAL")  # refused at once if several processes open a new file
                 _create_tables(writer, path)
                 writer.execute("PRAGMA busy_timeout=0")
                 reader = undo.enter_context(contextlib.closing(_connect(path)))
@@ -111,7 +115,7 @@ class SqliteDatabase(Database):
         def touch(db: sqlite3.Connection) -> None:
             free = shutil.disk_usage(self._path.parent).free
             if free < LEAST_FREE:
-                raise StoreError(f"the disk of the store {self._path} is full: {free:,} bytes are free")
+                raise StoreError(f"the disk of the store {self._path} is full: only {free:,} bytes are free")
             if not os.access(self._path, os.W_OK):
                 raise StoreError(f"the store {self._path} cannot be written: no permission")
 
@@ -127,7 +131,7 @@ class SqliteDatabase(Database):
         self._reader.close()
         self._writer.close()
 
-    # asyncio's side.
+    # Methods that run on the event loop.
 
     async def write(self, make: MakeWork[T], *, large: bool = False) -> T:
         return await self._submit(lambda db: run(db, make()))
@@ -135,7 +139,7 @@ class SqliteDatabase(Database):
     async def _submit(self, job: Callable[[sqlite3.Connection], T]) -> T:
         self._check_open()
         if self._jobs.qsize() >= MAX_QUEUED:
-            raise StoreError("the store cannot keep up with the requests; try again later")
+            raise StoreError("the store is overloaded; try again later")
         loop = asyncio.get_running_loop()
         future: asyncio.Future[T] = loop.create_future()
         self._jobs.put(_Job(job, future, loop))
@@ -148,7 +152,7 @@ class SqliteDatabase(Database):
             try:
                 return run(self._reader, make())
             except Exception as error:
-                raise _explained(self._reader, self._path, error) from error
+                raise _explain(self._reader, self._path, error) from error
             finally:
                 self._reader.execute("ROLLBACK")
 
@@ -162,7 +166,7 @@ class SqliteDatabase(Database):
         if self._closed:
             raise StoreError("the store is closed: the service is shutting down")
 
-    # The writer thread's side.
+    # Methods that run in the writer thread.
 
     def _write_groups(self) -> None:
         while (job := self._jobs.get()) is not None:
@@ -171,13 +175,13 @@ class SqliteDatabase(Database):
                 while len(group) < GROUP and (job := self._jobs.get_nowait()) is not None:
                     group.append(job)
             outcomes = self._commit(group)
-            with contextlib.suppress(RuntimeError):  # the loop of a caller that did not wait may be gone
+            with contextlib.suppress(RuntimeError):  # the event loop of a caller that did not wait may be closed
                 group[0].loop.call_soon_threadsafe(_resolve, group, outcomes)
             if job is None:
                 break
 
     def _commit(self, group: list[_Job]) -> list[Any]:
-        """One transaction. A job that raises is undone alone; a failing database or commit fails the group."""
+        """Commit a group in one transaction. A job that raises is undone alone; a database error fails the group."""
         db = self._writer
         try:
             self._check_file()
@@ -195,23 +199,23 @@ class SqliteDatabase(Database):
         outcome: Any
         try:
             outcome = job.run(db)
-        except BaseException as error:  # a thread that ended would leave every later caller waiting
+        except BaseException as error:  # if the thread ended, every later caller would wait for ever
             if not (_is_of_one_job(error) and db.in_transaction):
                 raise
             db.execute("ROLLBACK TO job")
             if isinstance(error, Exception) and not isinstance(error, sqlite3.Error):
-                outcome = _explained(db, self._path, error)
+                outcome = _explain(db, self._path, error)
             else:
                 outcome = failure(self._path, "written", error, RowsError)
         db.execute("RELEASE job")
         return outcome
 
     def _check_file(self) -> None:
-        """A file that was deleted or replaced takes rows without a word, and loses them when it is closed."""
+        """Raise StoreError if the file was deleted or replaced. It would accept rows and lose them on closing."""
         if _identity(self._path) != self._file:
             raise StoreError(
-                f"the store {self._path} was deleted or replaced while it was open, so nothing more is stored;"
-                " put it back or restart the service"
+                f"the store {self._path} was deleted or replaced while it was open, so nothing more is stored; restore"
+                " the file or restart the service"
             )
 
 
@@ -229,7 +233,7 @@ def _create_tables(db: sqlite3.Connection, path: Path) -> None:
     """Create the tables of a new file, in one transaction.
 
     Raises:
-        StoreError: a SQLite file of something else, or of another schema.
+        StoreError: A SQLite file of another application, or of another schema.
     """
     db.execute("BEGIN IMMEDIATE")
     try:
@@ -251,13 +255,13 @@ def _create_tables(db: sqlite3.Connection, path: Path) -> None:
 
 
 def identity_of(db: sqlite3.Connection) -> tuple[int, int]:
-    """Read the version of a file's schema, and the id of the application that made it."""
+    """Return the version of a file's schema and the id of the application that made it."""
     version, application = (db.execute(f"PRAGMA {name}").fetchone()[0] for name in ("user_version", "application_id"))
     return version, application
 
 
 def _insist(db: sqlite3.Connection, statement: str) -> None:
-    """Execute a statement that takes a lock, as soon as another process gives it back."""
+    """Execute a statement that takes a lock, and repeat it until another process releases the lock."""
     deadline = time.monotonic() + BUSY_SECONDS
     while True:
         try:
@@ -271,40 +275,40 @@ def _insist(db: sqlite3.Connection, statement: str) -> None:
 
 
 def _is_of_one_job(error: BaseException) -> bool:
-    """Whether an error says nothing about the database: Python's own, or a statement that SQLite refused."""
-    code = getattr(error, "sqlite_errorcode", None)  # left out where a value cannot be bound
+    """Return whether an error concerns one job only: an error of Python, or a statement that SQLite refused."""
+    code = getattr(error, "sqlite_errorcode", None)  # missing if a value cannot be bound
     return code is None or code & 0xFF in OF_ONE_JOB
 
 
 def failure(path: Path, verb: str, error: BaseException, kind: type[StoreError] = StoreError) -> StoreError:
-    """The error that callers see of one of SQLite's; damage is named as such."""
+    """Convert an error of SQLite to a StoreError, or to a StoreDamagedError if the file is damaged."""
     words, code = str(error) or type(error).__name__, getattr(error, "sqlite_errorcode", None)
     is_text = isinstance(error, UnicodeDecodeError) or "Could not decode to UTF-8" in words
     if is_text or (code is not None and code & 0xFF in OF_DAMAGE) or (verb == "read" and code in OF_SCHEMA):
-        return _damaged(path, words)
+        return _damage_error(path, words)
     return kind(f"the store {path} cannot be {verb}: {words}")
 
 
-def _damaged(path: Path, found: str) -> StoreDamagedError:
+def _damage_error(path: Path, damage: str) -> StoreDamagedError:
     cure = (
         f"Restore it from a backup. Without one, save what is left: sqlite3 {path} .recover | sqlite3 {path}.recovered"
     )
-    return StoreDamagedError(found, path, cure)
+    return StoreDamagedError(damage, path, cure)
 
 
-def _explained(db: sqlite3.Connection, path: Path, error: Exception) -> Exception:
-    """The error of work that read what it cannot use: damage, where its own checks or SQLite's find some."""
+def _explain(db: sqlite3.Connection, path: Path, error: Exception) -> Exception:
+    """Return the error to raise for failed work. It is StoreDamagedError if its own or SQLite's checks find damage."""
     if isinstance(error, StoreDamagedError):
-        return _damaged(path, error.found)
+        return _damage_error(path, error.damage)
     if isinstance(error, UnicodeDecodeError):
         return failure(path, "read", error)
     if isinstance(error, (ServiceError, ValueError, sqlite3.Error)):
         return error
     try:
-        ((found,),) = db.execute("PRAGMA quick_check(1)").fetchall()
+        ((damage,),) = db.execute("PRAGMA quick_check(1)").fetchall()
     except sqlite3.Error as worse:
-        found = str(worse)
-    return error if found == "ok" else _damaged(path, found)
+        damage = str(worse)
+    return error if damage == "ok" else _damage_error(path, damage)
 
 
 def _identity(path: Path) -> tuple[int, int] | None:
@@ -317,7 +321,7 @@ def _identity(path: Path) -> tuple[int, int] | None:
 
 def _resolve(group: list[_Job], outcomes: list[Any]) -> None:
     for job, outcome in zip(group, outcomes, strict=True):
-        if job.future.done():  # cancelled by its caller; the rows are stored all the same
+        if job.future.done():  # cancelled by its caller; the rows are stored nevertheless
             continue
         if isinstance(outcome, Exception):
             job.future.set_exception(outcome)

@@ -1,4 +1,4 @@
-"""Upgrades a SQLite store: under an exclusive lock, after a copy, in one transaction."""
+"""Upgrade of a SQLite store: under an exclusive lock, after a copy, in one transaction."""
 
 from __future__ import annotations
 
@@ -16,34 +16,34 @@ from service.store.rows import StoreError
 from service.store.work.statements import MakeWork
 
 PAGES = 10_000
-"""Pages that are copied between two lines of progress."""
+"""Pages copied between two lines of progress."""
 
 T = TypeVar("T")
 
 
 def upgrade(path: Path, make: MakeWork[T], say: Callable[[str], None]) -> T | None:
-    """Upgrade the file; what the work returned, or None where the file has this release's schema.
+    """Upgrade the file. Return the work's result, or None if the file has this release's schema.
 
     Raises:
-        StoreError: no such file, no store, a schema that cannot be upgraded, or a process that has the file open.
+        StoreError: No such file, not a store, a schema that cannot be upgraded, or another process has the file open.
     """
-    with _opened(path, "upgraded") as (db, version):
+    with _open_store(path, "upgraded") as (db, version):
         if version == VERSION:
             return None
         if version != SQLITE_BEFORE:
             raise StoreError(other_version(path, version, SQLITE_BEFORE, "path"))
         _lock(db, path)
-        with _copied(db, path, version, say):
+        with _keep_copy(db, path, version, say):
             return _transact(db, make, SQLITE_UPGRADE)
 
 
 def alone(path: Path, make: MakeWork[T]) -> T:
-    """Run work in one transaction on a file that no other process has open, and return what it returns.
+    """Run work in one transaction while no other process has the file open, and return its result.
 
     Raises:
-        StoreError: no such file, no store of this release's schema, or a process that has the file open.
+        StoreError: No such file, not a store with this release's schema, or another process has the file open.
     """
-    with _opened(path, "written") as (db, version):
+    with _open_store(path, "written") as (db, version):
         if version != VERSION:
             raise StoreError(other_version(path, version, SQLITE_BEFORE, "path"))
         _lock(db, path)
@@ -51,47 +51,47 @@ def alone(path: Path, make: MakeWork[T]) -> T:
 
 
 @contextlib.contextmanager
-def _opened(path: Path, verb: str) -> Iterator[tuple[sqlite3.Connection, int]]:
-    """Open a store's file by itself; its schema's version with it. `verb`: what is done to it, in messages."""
+def _open_store(path: Path, verb: str) -> Iterator[tuple[sqlite3.Connection, int]]:
+    """Open the file of a store. Yield its connection and the version of its schema. `verb` is used in messages."""
     if not path.is_file():
-        raise StoreError(f"there is no store {path}; name the file that the service is given as --store")
+        raise StoreError(f"the store {path} does not exist; give the file that the service uses as --store")
     try:
         with contextlib.closing(sqlite3.connect(path, timeout=1, isolation_level=None)) as db:
             version, application = identity_of(db)
             if application != APPLICATION_ID:
-                raise StoreError(f"{path} is not a TrueOdds store; name the file that the service is given as --store")
+                raise StoreError(f"{path} is not a TrueOdds store; give the file that the service uses as --store")
             yield db, version
     except (sqlite3.Error, OSError, UnicodeDecodeError) as error:
         raise failure(path, verb, error) from error
 
 
 def _lock(db: sqlite3.Connection, path: Path) -> None:
-    """Keep every other process out until the connection is closed."""
+    """Lock out every other process until the connection is closed."""
     try:
-        db.execute("PRAGMA journal_mode=DELETE")  # refused while another connection has a file in WAL mode open
+        db.execute("PRAGMA journal_mode=DELETE")  # refused while another connection has a WAL file open
         db.execute("PRAGMA locking_mode=EXCLUSIVE")
         db.execute("BEGIN EXCLUSIVE")
         db.execute("COMMIT")
     except sqlite3.OperationalError as error:
         if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY:
             raise
-        message = f"a process has the store {path} open; end every service that uses it, then run this again"
+        message = f"another process has the store {path} open; stop every service that uses it, then try again"
         raise StoreError(message) from None
 
 
 @contextlib.contextmanager
-def _copied(db: sqlite3.Connection, path: Path, version: int, say: Callable[[str], None]) -> Iterator[None]:
-    """Keep a copy beside the file, unless the block fails and so leaves the file as it was."""
+def _keep_copy(db: sqlite3.Connection, path: Path, version: int, say: Callable[[str], None]) -> Iterator[None]:
+    """Keep a copy beside the file. If the block fails, the file is unchanged and the copy is removed."""
     size, free = path.stat().st_size, shutil.disk_usage(path.parent).free
     if free < size + LEAST_FREE:
-        say(f"No copy is kept: it needs {size:,} bytes, and {free:,} are free in {path.parent}.")
+        say(f"No copy is kept: it needs {size:,} bytes, but only {free:,} are free in {path.parent}.")
         yield
         return
     copy = _free_name(path.with_name(f"{path.name}.schema-{version}"))
     try:
         with contextlib.closing(sqlite3.connect(copy)) as target:
             db.backup(target, pages=PAGES, progress=lambda _, left, total: _progress(left, total, say))
-        say(f"A copy of the store before the upgrade is {copy}.")
+        say(f"The store before the upgrade is kept as {copy}.")
         yield
     except BaseException:
         copy.unlink(missing_ok=True)

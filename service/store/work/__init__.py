@@ -1,1 +1,1 @@
-"""The store's work for any database: SQL, and the computing between its statements."""
+"""The store's work for any database: SQL and the computation between its statements."""

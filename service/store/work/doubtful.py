@@ -1,8 +1,8 @@
-"""Labels in doubt: out of the log and the sums until somebody says what they mean.
+"""Doubtful labels: they are outside the log and the sums until a person decides what they mean.
 
-Until schema 7 an integer label was a class's index in JSON and its name in CSV. Of classes "1" to "5" these differ, and
-the store does not know by which door a label came. Upgrading takes such labels out, as a voiding does, and keeps them
-here, each with those that it had replaced. A label that is confirmed comes back with all of these.
+Until schema 7, an integer label was a class's index in JSON and its name in CSV. For classes "1" to "5" these differ,
+and the store does not know in which format a label was sent. The upgrade removes such labels, like a voiding. It keeps
+them here together with the labels that they had replaced. Confirming a label restores all of them.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from service.store.label_rules import Candidate, Change, names_of
 from service.store.rows import Decision, LabelSelection, SettleCounts, Settlement, VoidCounts, Voiding
 from service.store.work.labels import CANDIDATES, REPLACED, Arrival, write_changes
 from service.store.work.statements import ExecuteMany, Insert, Lock, Query, Work, lock_of
-from service.store.work.versions import KnownVersions
+from service.store.work.versions import VersionCache
 from service.store.work.voiding import condition, record_voiding
 
 _WAITING = (
@@ -24,12 +24,12 @@ _WAITING = (
 
 
 def waiting(version: int) -> Work[int]:
-    """The number of answers of a version whose label is in doubt and that got no other since."""
+    """Count the answers of a version with a doubtful label and no other label since."""
     rows = yield Query(f"SELECT count(DISTINCT prediction) FROM doubtful WHERE version = $1 AND {_WAITING}", (version,))
     return int(rows[0][0])
 
 
-class _Entry(NamedTuple):
+class _DoubtfulLabel(NamedTuple):
     label: int
     given_ms: int
     import_id: str | None
@@ -41,12 +41,13 @@ def settle(
     limit: int,
     selection: LabelSelection,
     settlement: Settlement,
-    known: KnownVersions,
+    cache: VersionCache,
     *,
     dry_run: bool,
 ) -> Work[tuple[str, SettleCounts]]:
-    """Settle the labels in doubt of the first `limit` answers above the id `after`: the last id, and what became of
-    them. An answer is selected by any of its labels. The id is empty at the end.
+    """Settle the doubtful labels of the first `limit` answers above the id `after`.
+
+    An answer is selected if any of its labels is. Return the last id, which is empty at the end, and the counts.
     """
     if not dry_run:
         yield lock_of(version)
@@ -65,14 +66,14 @@ def settle(
     decision = settlement.decision
     unlabelled = [id_ for id_ in ids if id_ in candidates and candidates[id_].label is None]
     if decision == "void":
-        back, unknown = dict[str, list[_Entry]](), list[str]()
+        back, unknown = dict[str, list[_DoubtfulLabel]](), list[str]()
     else:
-        read = {id_: _read(entries[id_], known.versions[version].classes, decision) for id_ in unlabelled}
+        read = {id_: _read(entries[id_], cache.versions[version].classes, decision) for id_ in unlabelled}
         back = {id_: said for id_, said in read.items() if said is not None}
         unknown = [id_ for id_, said in read.items() if said is None]
     counts = SettleCounts(confirmed=len(back), voided=len(unlabelled) - len(back) - len(unknown), waiting=len(unknown))
     if not dry_run:
-        yield from _confirm(version, back, candidates, known)
+        yield from _confirm(version, back, candidates, cache)
         done = sorted(set(ids) - set(unknown))
         yield Query("DELETE FROM doubtful WHERE version = $1 AND prediction = ANY($2)", (version, done))
         if settled := counts.confirmed + counts.voided:
@@ -81,8 +82,8 @@ def settle(
     return ids[-1], counts
 
 
-def _entries(version: int, ids: list[str]) -> Work[dict[str, list[_Entry]]]:
-    entries: dict[str, list[_Entry]] = {}
+def _entries(version: int, ids: list[str]) -> Work[dict[str, list[_DoubtfulLabel]]]:
+    entries: dict[str, list[_DoubtfulLabel]] = {}
     for id_, *entry in (
         yield Query(
             "SELECT prediction, label, given_ms, import_id FROM doubtful WHERE version = $1 AND prediction = ANY($2)"
@@ -90,12 +91,12 @@ def _entries(version: int, ids: list[str]) -> Work[dict[str, list[_Entry]]]:
             (version, ids),
         )
     ):
-        entries.setdefault(id_, []).append(_Entry(*entry))
+        entries.setdefault(id_, []).append(_DoubtfulLabel(*entry))
     return entries
 
 
-def _read(entries: list[_Entry], classes: tuple[str, ...], decision: Decision) -> list[_Entry] | None:
-    """The labels of one answer as the decision reads them; None: one of them is no class."""
+def _read(entries: list[_DoubtfulLabel], classes: tuple[str, ...], decision: Decision) -> list[_DoubtfulLabel] | None:
+    """Return the labels of one answer as the decision reads them; None if one of them is not a class."""
     if decision == "as_stored":
         return entries if all(0 <= entry.label < len(classes) for entry in entries) else None
     named = [names_of(classes).index(str(entry.label)) for entry in entries]
@@ -105,7 +106,7 @@ def _read(entries: list[_Entry], classes: tuple[str, ...], decision: Decision) -
 
 
 def _confirm(
-    version: int, back: dict[str, list[_Entry]], candidates: dict[str, Candidate], known: KnownVersions
+    version: int, back: dict[str, list[_DoubtfulLabel]], candidates: dict[str, Candidate], cache: VersionCache
 ) -> Work[None]:
     changes, arrivals, past = {}, {}, []
     for id_, entries in back.items():
@@ -113,23 +114,23 @@ def _confirm(
         changes[version, id_] = Change(candidates[id_], first.label, last.label)
         arrivals[id_] = Arrival(first.given_ms, last.import_id, last.given_ms if len(entries) > 1 else None)
         past += [(version, id_, *entry) for entry in entries[:-1]]
-    yield from write_changes(changes, known, arrivals)
+    yield from write_changes(changes, cache, arrivals)
     if past:
         yield Insert("replaced", REPLACED, past)
 
 
 def settle_held(
-    selection: LabelSelection, decision: Decision, known: KnownVersions, *, dry_run: bool
+    selection: LabelSelection, decision: Decision, cache: VersionCache, *, dry_run: bool
 ) -> Work[SettleCounts]:
-    """Settle the labels in doubt that wait for their predictions, by the names of the model's newest version."""
+    """Settle the doubtful labels that wait for their predictions, by the names of the model's newest version."""
     if not dry_run:
         yield Lock("SELECT key FROM models ORDER BY key FOR UPDATE")
     where, arguments = condition(selection, "held", "held.given_ms", 1)
     rows = yield Query(
         f"SELECT model, id, label FROM held WHERE doubtful = 1 AND {where} ORDER BY model, id", tuple(arguments)
     )
-    classes = {known.models[version.model]: version.classes for version in known.versions.values()}
-    wanted = None if selection.model is None else known.models.get(selection.model)
+    classes = {cache.models[version.model]: version.classes for version in cache.versions.values()}
+    wanted = None if selection.model is None else cache.models.get(selection.model)
     settled, gone, unknown = list[tuple[int, str, str]](), list[tuple[int, str]](), 0
     for model, id_, text in rows:
         if selection.model is not None and model != wanted:
@@ -149,7 +150,7 @@ def settle_held(
 
 
 def void(version: int, what: Voiding, *, dry_run: bool) -> Work[VoidCounts]:
-    """Forget the selected ones of the labels in doubt: how many answers have none any more."""
+    """Remove the selected doubtful labels. Return the number of answers that have none left."""
     if not dry_run:
         yield lock_of(version)
     where, arguments = condition(what.selection, "doubtful", "doubtful.given_ms", 2)
@@ -164,7 +165,7 @@ def void(version: int, what: Voiding, *, dry_run: bool) -> Work[VoidCounts]:
 
 
 def settlements(version: int) -> Work[list[Settlement]]:
-    """The settlements of labels of a version, in their order."""
+    """Return the settlements of a version's labels, in their order."""
     rows = yield Query(
         "SELECT decision, at_ms, who, why, sum(labels) FROM settlements WHERE version = $1"
         " GROUP BY decision, at_ms, who, why ORDER BY at_ms",

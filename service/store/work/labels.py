@@ -1,4 +1,4 @@
-"""Storing labels: the log of their arrival, what they change in the sums, and those that wait for their prediction."""
+"""Storing labels: their log, their effect on the sums, and labels that wait for their prediction."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from service.store.work import maturing
 from service.store.work.scoring import Scored, score
 from service.store.work.statements import ExecuteMany, Insert, Lock, Query, Work
 from service.store.work.sums import deltas
-from service.store.work.versions import KnownVersions, load_versions
+from service.store.work.versions import VersionCache, load_versions
 from trueodds.sums.inputs import Array
 from trueodds.sums.maturity import Maturity
 from trueodds.sums.positive import PositiveClass
@@ -52,52 +52,52 @@ CANDIDATES = (
 
 
 class Arrival(NamedTuple):
-    """When a label came, and with which import."""
+    """Time and import of a label."""
 
     at_ms: int
     import_id: str | None
     corrected_ms: int | None = None
-    """When another label was last replaced by it, of one that is copied to a shadow."""
+    """Time at which it last replaced another label; for a label that is copied to a shadow."""
     counted_ms: int | None = None
-    """When the window of its answer closed, of one that counts from then on."""
+    """Time at which the window of its answer closed; for a label that counts from then on."""
     assumed: bool = False
-    """Whether nobody gave it; see `work.windows`."""
+    """Whether nobody sent it and it was assumed; see `work.windows`."""
 
 
-def put(labels: list[Label], known: KnownVersions, arrival: Arrival, *, each: bool) -> Work[Plan]:
-    """Decide about the labels and write what was decided; nothing if one is refused, unless `each` stands alone.
+def put(labels: list[Label], cache: VersionCache, arrival: Arrival, *, each: bool) -> Work[Plan]:
+    """Decide about labels and write the result. Unless `each` is set, one refusal prevents all writes.
 
-    Labels of one version are written by one transaction at a time: so their sequence numbers have no holes and become
-    visible in their order, and nobody labels the same answer meanwhile.
+    Only one transaction at a time writes labels of a version. So their sequence numbers have no gaps and become visible
+    in order, and no answer is labelled twice at the same time.
     """
     ids = list(dict.fromkeys(label.id for label in labels if storable(label.id)))
     models = sorted({label.model for label in labels if label.model is not None})
     early = [label.id for label in labels if label.model is not None and not is_generated(label.id)]
-    if early:  # a prediction with an own id must not slip in between looking for it and holding its label
+    if early:  # no prediction with an own id may arrive between the look-up and holding its label
         yield Lock("SELECT key FROM models WHERE name = ANY($1) ORDER BY key FOR UPDATE", (models,))
-    candidates, known = yield from candidates_of(ids, known)
-    held = (yield from _held(early)) if early else {}
-    if not known.models.keys() >= set(models):
-        known = yield from load_versions(known)
-    plan = Rules(candidates, known.versions, held, each=each).plan(labels)
+    candidates, cache = yield from candidates_of(ids, cache)
+    held = (yield from _held_labels(early)) if early else {}
+    if not cache.models.keys() >= set(models):
+        cache = yield from load_versions(cache)
+    plan = Rules(candidates, cache.versions, held, each=each).plan(labels)
     if plan.refusals and not each:
         return plan
-    yield from write_changes(plan.changes, known, arrival)
+    yield from write_changes(plan.changes, cache, arrival)
     if plan.held:
         yield ExecuteMany(
             "INSERT INTO held (model, id, label, given_ms, import_id) VALUES ($1, $2, $3, $4, $5)"
             " ON CONFLICT (model, id) DO UPDATE SET label = excluded.label, given_ms = excluded.given_ms,"
             " import_id = excluded.import_id, doubtful = 0",
             [
-                (known.models[model], id_, json.dumps(label), arrival.at_ms, arrival.import_id)
+                (cache.models[model], id_, json.dumps(label), arrival.at_ms, arrival.import_id)
                 for (model, id_), label in sorted(plan.held.items())
             ],
         )
     return plan
 
 
-def candidates_of(ids: list[str], known: KnownVersions) -> Work[tuple[dict[str, list[Candidate]], KnownVersions]]:
-    """The predictions of each id with their labels, which nobody changes meanwhile, and their versions."""
+def candidates_of(ids: list[str], cache: VersionCache) -> Work[tuple[dict[str, list[Candidate]], VersionCache]]:
+    """Return the predictions of each id with their labels, and the versions. Both stay locked meanwhile."""
     yield Lock(
         "SELECT key FROM versions WHERE key IN (SELECT version FROM predictions WHERE id = ANY($1)) ORDER BY key"
         " FOR NO KEY UPDATE",
@@ -106,12 +106,12 @@ def candidates_of(ids: list[str], known: KnownVersions) -> Work[tuple[dict[str, 
     candidates: dict[str, list[Candidate]] = {}
     for row in (yield Query(CANDIDATES, (ids,))):
         candidates.setdefault(row[0], []).append(Candidate(*row))
-    if not {candidate.version for same_id in candidates.values() for candidate in same_id} <= known.versions.keys():
-        known = yield from load_versions(known)
-    return (yield from maturing.mark(candidates, known)), known
+    if not {candidate.version for same_id in candidates.values() for candidate in same_id} <= cache.versions.keys():
+        cache = yield from load_versions(cache)
+    return (yield from maturing.mark(candidates, cache)), cache
 
 
-def _held(ids: list[str]) -> Work[dict[tuple[str, str], str | int]]:
+def _held_labels(ids: list[str]) -> Work[dict[tuple[str, str], str | int]]:
     rows = yield Query(
         "SELECT m.name, h.id, h.label FROM held h JOIN models m ON m.key = h.model WHERE h.id = ANY($1)"
         " AND h.doubtful = 0",
@@ -121,11 +121,11 @@ def _held(ids: list[str]) -> Work[dict[tuple[str, str], str | int]]:
 
 
 def write_changes(
-    changes: Mapping[tuple[int, str], Change], known: KnownVersions, arrivals: Arrival | Mapping[str, Arrival]
+    changes: Mapping[tuple[int, str], Change], cache: VersionCache, arrivals: Arrival | Mapping[str, Arrival]
 ) -> Work[None]:
-    """Write labels that are new or corrected, and their deltas. `arrivals`: that of all, or by id.
+    """Write new or corrected labels and their deltas. `arrivals` is one arrival for all, or one per id.
 
-    Those of answers whose window is open are kept until it closes.
+    Labels of answers whose window is open are kept aside until it closes.
     """
     by_version: dict[int, list[Change]] = {}
     early: dict[int, list[Change]] = {}
@@ -136,34 +136,34 @@ def write_changes(
         given = {c.candidate.id: _of(arrivals, c.candidate.id)[:2] for c in version_changes}
         yield from maturing.keep(key, version_changes, given)
     for key, version_changes in sorted(by_version.items()):
-        scored = score(version_changes, known.versions[key])
-        maturity = known.versions[key].maturity
+        scored = score(version_changes, cache.versions[key])
+        maturity = cache.versions[key].maturity
         if fresh := int(scored.fresh_L.sum()):
             yield from _append(key, scored, fresh, arrivals, maturity)
         if fresh < len(version_changes):
             yield from _correct(key, scored, arrivals, late=None if maturity is None else 1)
         yield deltas.insert_of(key, deltas.LABELS, *deltas_of(scored))
-        if positive := known.versions[key].positive_class:
+        if positive := cache.versions[key].positive_class:
             yield deltas.insert_of(key, deltas.POSITIVE_LABELS, *deltas_of(scored, positive))
 
 
 def _append(
     key: int, scored: Scored, fresh: int, arrivals: Arrival | Mapping[str, Arrival], maturity: Maturity | None
 ) -> Work[None]:
-    # Where silence is a label every answer gets one, so that no chance of getting one weighs.
+    # If a missing label counts as one, every answer has a label, so propensities must not weight them.
     always = maturity is not None and maturity.unlabelled_means == "ok"
     rows = yield Query(
         "UPDATE versions SET last_sequence = last_sequence + $2 WHERE key = $1 RETURNING last_sequence", (key, fresh)
     )
     sequence = rows[0][0] - fresh
     written, replaced = [], []
-    for change, nll, brier in zip(scored.changes, stored(scored.nll_L), stored(scored.brier_L), strict=True):
+    for change, nll, brier in zip(scored.changes, nullable(scored.nll_L), nullable(scored.brier_L), strict=True):
         c = change.candidate
         if c.label is not None:
             continue
         sequence += 1
         arrival = _of(arrivals, c.id)
-        arrived = max(arrival.at_ms, c.created_ms)  # where clocks disagree
+        arrived = max(arrival.at_ms, c.created_ms)  # clocks may disagree
         corrected = arrival.corrected_ms
         if change.first != change.now and corrected is None:
             corrected = arrived
@@ -199,7 +199,7 @@ def _correct(key: int, scored: Scored, arrivals: Arrival | Mapping[str, Arrival]
         " coalesce(corrected_ms, arrived_ms), import_id FROM labels WHERE version = $1 AND sequence = ANY($2)",
         (key, sequences),
     )
-    rows = zip(scored.changes, stored(scored.nll_L), stored(scored.brier_L), strict=True)
+    rows = zip(scored.changes, nullable(scored.nll_L), nullable(scored.brier_L), strict=True)
     yield ExecuteMany(
         "UPDATE labels SET label = $3, nll = $4, brier = $5, corrected_ms = $6, import_id = $7, late = $8"
         " WHERE version = $1 AND sequence = $2",
@@ -211,15 +211,15 @@ def _correct(key: int, scored: Scored, arrivals: Arrival | Mapping[str, Arrival]
     )
 
 
-def stored(score_L: Array) -> list[float | None]:
-    """Scores as the log has them: NULL where they are not known, for SQLite has no NaN."""
+def nullable(score_L: Array) -> list[float | None]:
+    """Return scores as the log stores them: NULL if unknown, because SQLite has no NaN."""
     return [None if math.isnan(score) else score for score in score_L.tolist()]
 
 
 def deltas_of(scored: Scored, positive: PositiveClass | None = None) -> tuple[deltas.DeltaRows, deltas.DeltaRows]:
-    """Two tables: corrected labels as they were, to take out, and all changes as they are now, to add.
+    """Return two tables: old values of corrected labels, to subtract, and current values of all changes, to add.
 
-    By p(positive) where a positive class is given.
+    With a positive class, they are by p(positive).
     """
     candidates = [change.candidate for change in scored.changes]
     columns = [np.array([getattr(c, name) for c in candidates]) for name in ("created_ms", "predicted", "tag_key")]

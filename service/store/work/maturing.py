@@ -1,6 +1,6 @@
-"""Answers whose window is open, and the labels that come meanwhile: stored at once, counted when the window closes.
+"""Answers whose maturity window is open, and their labels. Both are stored at once and counted when it closes.
 
-Only versions with a maturity window have such answers; for all others nothing here is asked of the database.
+Only versions with a window have such answers. For all other versions this module costs no query.
 """
 
 from __future__ import annotations
@@ -9,36 +9,36 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from service.store.label_rules import Candidate, Change
-from service.store.rows import Matured, Version
+from service.store.rows import MaturedCounts, Version
 from service.store.work.statements import Insert, Query, Work
-from service.store.work.versions import KnownVersions
+from service.store.work.versions import VersionCache
 from trueodds.bundle.contents import is_shadow
 
 EARLY = ("version", "prediction", "label", "given_ms", "import_id")
 
 
 class Entry(NamedTuple):
-    """A label as it was given."""
+    """Label as it was sent."""
 
     label: int
     given_ms: int
     import_id: str | None
 
 
-def enrol(version: int, known: KnownVersions, answers: Iterable[tuple[str, int]], now_ms: int) -> Work[None]:
-    """Have new answers (id, created_ms) wait for their window to close, where their version has one."""
-    maturity = known.versions[version].maturity
+def enrol(version: int, cache: VersionCache, answers: Iterable[tuple[str, int]], now_ms: int) -> Work[None]:
+    """Let new answers (id, created_ms) wait for their window to close, if their version has one."""
+    maturity = cache.versions[version].maturity
     if maturity is not None:
         rows = [(version, id_, maturity.due_ms(created_ms, now_ms)) for id_, created_ms in answers]
         yield Insert("maturing", ("version", "prediction", "due_ms"), rows)
 
 
-def mark(candidates: dict[str, list[Candidate]], known: KnownVersions) -> Work[dict[str, list[Candidate]]]:
-    """The candidates, those whose window is open with the last label that came for them so far."""
+def mark(candidates: dict[str, list[Candidate]], cache: VersionCache) -> Work[dict[str, list[Candidate]]]:
+    """Return the candidates. Those with an open window carry the last label that has arrived for them."""
     ids: dict[int, list[str]] = {}
     for id_, same_id in candidates.items():
         for candidate in same_id:
-            if known.versions[candidate.version].maturity is not None:
+            if cache.versions[candidate.version].maturity is not None:
                 ids.setdefault(candidate.version, []).append(id_)
     waiting: dict[tuple[int, str], int | None] = {}
     for version, of_version in sorted(ids.items()):
@@ -60,7 +60,7 @@ def mark(candidates: dict[str, list[Candidate]], known: KnownVersions) -> Work[d
 
 
 def entries(version: int, ids: Sequence[str]) -> Work[dict[str, list[Entry]]]:
-    """The labels that came for answers whose window is open, by id, in their order."""
+    """Return the labels that arrived for answers with an open window, by id, in their order."""
     said: dict[str, list[Entry]] = {}
     if ids:
         rows = yield Query(
@@ -73,28 +73,28 @@ def entries(version: int, ids: Sequence[str]) -> Work[dict[str, list[Entry]]]:
     return said
 
 
-def keep(version: int, changes: Sequence[Change], given: dict[str, tuple[int, str | None]]) -> Work[None]:
-    """Store labels of answers whose window is open; `given`: when each came and with which import, by id."""
+def keep(version: int, changes: Sequence[Change], arrivals: dict[str, tuple[int, str | None]]) -> Work[None]:
+    """Store labels of answers with an open window. `given` has the time and the import of each label by id."""
     rows = []
     for change in changes:
         id_ = change.candidate.id
         if change.candidate.label is None and change.first != change.now:
-            rows.append((version, id_, change.first, *given[id_]))
-        rows.append((version, id_, change.now, *given[id_]))
+            rows.append((version, id_, change.first, *arrivals[id_]))
+        rows.append((version, id_, change.now, *arrivals[id_]))
     yield Insert("early", EARLY, rows)
 
 
 def forget(version: int, ids: list[str]) -> Work[None]:
-    """Have answers wait no longer."""
+    """Remove answers from those that wait."""
     yield Query("DELETE FROM early WHERE version = $1 AND prediction = ANY($2)", (version, ids))
     yield Query("DELETE FROM maturing WHERE version = $1 AND prediction = ANY($2)", (version, ids))
 
 
 def assumed_of(version: Version, predicted: int) -> int | None:
-    """The label that an answer counts with if nobody gave one; None where that means nothing.
+    """Return the label that an answer without one counts with; None if a missing label means nothing.
 
-    Of a model with a positive class it is the other one. Otherwise it is what was answered: nobody has complained. A
-    shadow's answers are seen by nobody, so there it is not known from them.
+    For a model with a positive class it is the other class. Otherwise it is the predicted class, because nobody has
+    complained. Nobody sees a shadow's answers, so a missing complaint says nothing about them.
     """
     if version.maturity is None or version.maturity.unlabelled_means != "ok":
         return None
@@ -103,8 +103,8 @@ def assumed_of(version: Version, predicted: int) -> int | None:
     return None if is_shadow(version.model) else predicted
 
 
-def counts(version: int) -> Work[Matured]:
-    """Count a version's matured answers."""
+def counts(version: int) -> Work[MaturedCounts]:
+    """Count the matured answers of a version."""
     ((answers, assumed),) = yield Query("SELECT matured, assumed FROM versions WHERE key = $1", (version,))
     ((late,),) = yield Query("SELECT count(*) FROM labels WHERE version = $1 AND late = 1", (version,))
-    return Matured(int(answers), int(assumed), int(late))
+    return MaturedCounts(int(answers), int(assumed), int(late))

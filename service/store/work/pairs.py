@@ -1,15 +1,15 @@
-"""Halves of what comes in two parts: each waits, durably, for the other, whichever worker gets it."""
+"""Halves of pairs: each waits in the store for its other half, whichever worker receives it."""
 
 from __future__ import annotations
 
 from service.store.work.statements import Query, Work
 
 HALVES = ("request", "response")
-"""Columns: each half's own."""
+"""Names of the halves, which are also columns."""
 
 
 def put(model: str, id_: str, half: str, data: bytes, now_ms: int) -> Work[bytes | None]:
-    """Store one half; the other, if it is there. Of two that come at once the second waits, and sees the first."""
+    """Store one half. Return the other one if it is there. If both arrive at once, the second waits for the first."""
     own, other = (half, *(name for name in HALVES if name != half))
     rows = yield Query(
         f"INSERT INTO pairs (model, id, arrived_ms, {own}) VALUES ($1, $2, $3, $4)"
@@ -20,13 +20,13 @@ def put(model: str, id_: str, half: str, data: bytes, now_ms: int) -> Work[bytes
 
 
 def remove(model: str, id_: str) -> Work[None]:
-    """Forget a pair that is used up."""
+    """Remove a pair that is no longer needed."""
     yield Query("DELETE FROM pairs WHERE model = $1 AND id = $2", (model, id_))
 
 
 def drop(before_ms: int) -> Work[tuple[int, int]]:
-    """Forget halves that came before a time: how many requests, and how many responses."""
-    # The column, not `request IS NULL`: SQLite 3.40 says 0 there for every row.
+    """Remove halves that arrived before a time. Return the number of requests and of responses."""
+    # Return the column itself, not `request IS NULL`: SQLite 3.40 returns 0 for that in every row.
     rows = yield Query("DELETE FROM pairs WHERE arrived_ms < $1 RETURNING request", (before_ms,))
     requests = sum(request is not None for (request,) in rows)
     return requests, len(rows) - requests

@@ -1,4 +1,4 @@
-"""Storing answers: the rows, what they add to the sums, and the labels that came before them."""
+"""Storing answers: their rows, their contribution to the sums, and labels that arrived before them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from service.store.work import maturing
 from service.store.work.labels import REPLACED, Arrival, candidates_of, write_changes
 from service.store.work.statements import Insert, InsertNew, Lock, Query, Work
 from service.store.work.sums import deltas
-from service.store.work.versions import KnownVersions, load_versions
+from service.store.work.versions import VersionCache, load_versions
 from trueodds.bundle.contents import is_shadow, shadowed_by
 
 COLUMNS = (
@@ -34,65 +34,66 @@ COLUMNS = (
 
 
 def put_all(
-    batches: list[tuple[PredictionBatch, list[int]]], known: KnownVersions, now_ms: int, *, each: bool
+    batches: list[tuple[PredictionBatch, list[int]]], cache: VersionCache, now_ms: int, *, each: bool
 ) -> Work[list[list[EarlierPrediction | None]]]:
-    """`put` for several batches, each with the keys of its tags.
+    """Store several batches; see `put`. Each batch comes with the keys of its tags.
 
     Raises:
-        ConflictsError: unless `each` row stands alone, an id came with another answer before; nothing is to be stored.
+        ConflictsError: Without `each`, an id was already used for another answer. The caller must store nothing.
     """
     outcomes = []
     for batch, tag_keys in batches:
-        outcomes.append((yield from put(batch, tag_keys, known, now_ms)))
+        outcomes.append((yield from put(batch, tag_keys, cache, now_ms)))
     if not each and any(row is not None and row.logits is None for rows in outcomes for row in rows):
         raise ConflictsError(outcomes)
     return outcomes
 
 
 def put(
-    batch: PredictionBatch, tag_keys: list[int], known: KnownVersions, now_ms: int
+    batch: PredictionBatch, tag_keys: list[int], cache: VersionCache, now_ms: int
 ) -> Work[list[EarlierPrediction | None]]:
-    """Store the rows that are new; for the others, what was stored before."""
-    version = known.keys[batch.model, batch.version]
-    model = known.model_of[version]
+    """Store the rows that are new. For the others, return what was stored before."""
+    version = cache.keys[batch.model, batch.version]
+    model = cache.model_of[version]
     rows = _rows(batch, model, version, tag_keys)
     own = [k for k, digest in enumerate(batch.digests) if digest is not None]
     outcomes: list[EarlierPrediction | None] = [None] * len(rows)
     if len(own) < len(rows):
         yield Insert("predictions", COLUMNS, [row for row in rows if row[-2] is None] if own else rows)
-    if is_shadow(batch.model) and known.versions[version].is_observed:
-        # It may come before what it shadows, whose rows, with a held label, must not slip in between.
+    if is_shadow(batch.model) and cache.versions[version].is_observed:
+        # A shadow's answer may precede the answer that it shadows. That answer, with a held label, must not be stored
+        # in between.
         yield Lock("SELECT key FROM models WHERE name = $1 FOR UPDATE", (shadowed_by(batch.model),))
     if own:
-        # Held labels of this model, and the labels that would be held, wait for this transaction; see labels.put.
+        # Held labels of this model, and labels to be held, wait for this transaction; see labels.put.
         yield Lock("SELECT key FROM models WHERE key = $1 FOR SHARE", (model,))
         firsts = {batch.ids[k]: k for k in reversed(own)}
-        # In the order of their ids: two workers that insert the same ones wait for each other in one direction only.
+        # Sorted by id, so that two workers that insert the same ids wait for each other in one direction only.
         inserted = yield InsertNew("predictions", COLUMNS, [rows[firsts[id_]] for id_ in sorted(firsts)])
         repeated = [k for k in own if firsts[batch.ids[k]] != k or batch.ids[k] not in inserted]
         if repeated:
             earlier = yield from _earlier([batch.ids[k] for k in repeated], model)
             for k in repeated:
-                outcomes[k] = _compared(batch.ids[k], batch.digests[k], earlier)
+                outcomes[k] = _earlier_answer(batch.ids[k], batch.digests[k], earlier)
     fresh = np.array([k for k, outcome in enumerate(outcomes) if outcome is None], np.intp)
     if len(fresh):
         created_N, predicted_N, tag_N = batch.created_ms_N[fresh], batch.index_N[fresh], np.array(tag_keys)[fresh]
         c_N = batch.confidence_N[fresh]
         yield deltas.insert_of(version, deltas.ANSWERS, deltas.answer_deltas(created_N, c_N, predicted_N, tag_N))
-        if promise := known.versions[version].act_alone:
+        if promise := cache.versions[version].act_alone:
             acts = fresh[promise.acts(c_N, [batch.tags[k] for k in fresh])]
             columns = batch.created_ms_N[acts], batch.confidence_N[acts], batch.index_N[acts], np.array(tag_keys)[acts]
             if len(acts):
                 yield deltas.insert_of(version, deltas.ACTED_ANSWERS, deltas.answer_deltas(*columns))
-        if positive := known.versions[version].positive_class:
+        if positive := cache.versions[version].positive_class:
             p_N = positive.probability_of_top(c_N, predicted_N)
             rows_N = deltas.answer_deltas(created_N, p_N, predicted_N, tag_N)
             yield deltas.insert_of(version, deltas.POSITIVE_ANSWERS, rows_N)
-        yield from maturing.enrol(version, known, [(batch.ids[k], int(batch.created_ms_N[k])) for k in fresh], now_ms)
+        yield from maturing.enrol(version, cache, [(batch.ids[k], int(batch.created_ms_N[k])) for k in fresh], now_ms)
     if is_shadow(batch.model):
-        yield from _apply_labels_of_answers(batch, rows, [batch.ids[k] for k in fresh], known)
+        yield from _apply_labels_of_answers(batch, rows, [batch.ids[k] for k in fresh], cache)
     elif new := [batch.ids[k] for k in own if outcomes[k] is None]:
-        yield from _apply_held(batch.model, new, model, known)
+        yield from _apply_held(batch.model, new, model, cache)
     return outcomes
 
 
@@ -126,9 +127,9 @@ def _earlier(ids: list[str], model: int) -> Work[dict[str, tuple[Any, ...]]]:
     return {id_: tuple(row) for id_, *row in rows}
 
 
-def _compared(id_: str, digest: bytes | None, earlier: dict[str, tuple[Any, ...]]) -> EarlierPrediction:
-    if id_ not in earlier:  # retention took it between the two statements
-        raise RowsError(f"the answer of {id_} was removed at this very moment; try again")
+def _earlier_answer(id_: str, digest: bytes | None, earlier: dict[str, tuple[Any, ...]]) -> EarlierPrediction:
+    if id_ not in earlier:  # retention removed it between the two statements
+        raise RowsError(f"the answer of {id_} was removed in this moment; try again")
     version, stored, logits, tag, propensity = earlier[id_]
     return EarlierPrediction(bytes(logits) if stored == digest else None, version, tag, propensity)
 
@@ -144,17 +145,17 @@ _VERSIONS_OF = (
 
 
 def _apply_labels_of_answers(
-    batch: PredictionBatch, rows: list[tuple[Any, ...]], fresh: list[str], known: KnownVersions
+    batch: PredictionBatch, rows: list[tuple[Any, ...]], fresh: list[str], cache: VersionCache
 ) -> Work[None]:
-    """Label a shadow's rows, which come after the answers and maybe after their labels, which are theirs too.
+    """Label a shadow's rows with the labels of the answers that they shadow. The answers may already have labels.
 
-    Those who label the answers wait for their versions' rows, so none comes between reading and writing.
+    Transactions that label the answers wait for the rows of their versions, so none runs between reading and writing.
     """
-    answered, ids, version = shadowed_by(batch.model), [row[0] for row in rows], known.keys[batch.model, batch.version]
+    answered, ids, version = shadowed_by(batch.model), [row[0] for row in rows], cache.keys[batch.model, batch.version]
     of = _VERSIONS_OF
     yield Lock(f"SELECT key FROM versions WHERE key IN ({of}) ORDER BY key FOR NO KEY UPDATE", (ids, answered))
-    if known.versions[version].maturity is not None:
-        yield from _keep_labels_of_answers(fresh, answered, version, known)
+    if cache.versions[version].maturity is not None:
+        yield from _keep_labels_of_answers(fresh, answered, version, cache)
         return
     labelled = yield Query(
         "SELECT prediction, version, label, arrived_ms, import_id, corrected_ms FROM labels"
@@ -163,10 +164,10 @@ def _apply_labels_of_answers(
     )
     if not labelled:
         return
-    if not {key for _, key, *_ in labelled} <= known.versions.keys():
-        known = yield from load_versions(known)
-    classes = known.versions[version].classes
-    fitting = {id_: row for id_, key, *row in labelled if known.versions[key].classes == classes}
+    if not {key for _, key, *_ in labelled} <= cache.versions.keys():
+        cache = yield from load_versions(cache)
+    classes = cache.versions[version].classes
+    fitting = {id_: row for id_, key, *row in labelled if cache.versions[key].classes == classes}
     past = yield Query(
         "SELECT prediction, label, given_ms, import_id FROM replaced"
         f" WHERE prediction = ANY($1) AND version IN ({of}) ORDER BY key",
@@ -175,12 +176,12 @@ def _apply_labels_of_answers(
     labels = {id_: label for id_, (label, *_) in fitting.items()}
     firsts = labels | {id_: label for id_, label, *_ in reversed(past)}
     changes = {(version, c.id): Change(c, firsts[c.id], labels[c.id]) for c in _candidates(rows) if c.id in labels}
-    yield from write_changes(changes, known, {id_: Arrival(*arrival) for id_, (_, *arrival) in fitting.items()})
+    yield from write_changes(changes, cache, {id_: Arrival(*arrival) for id_, (_, *arrival) in fitting.items()})
     yield Insert("replaced", REPLACED, [(version, *row) for row in past])
 
 
-def _keep_labels_of_answers(fresh: list[str], answered: str, version: int, known: KnownVersions) -> Work[None]:
-    """Have new rows of a shadow whose window is open wait with the labels that people gave to the answers."""
+def _keep_labels_of_answers(fresh: list[str], answered: str, version: int, cache: VersionCache) -> Work[None]:
+    """Keep the labels that people gave to the answers for new rows of a shadow, until the shadow's window closes."""
     where = f"WHERE prediction = ANY($1) AND version IN ({_VERSIONS_OF})"
     given = yield Query(
         f"SELECT prediction, version, label, given_ms, import_id FROM early {where} ORDER BY key", (fresh, answered)
@@ -191,32 +192,32 @@ def _keep_labels_of_answers(fresh: list[str], answered: str, version: int, known
         (fresh, answered),
     )
     rows = [*given, *counted]
-    if not {key for _, key, *_ in rows} <= known.versions.keys():
-        known = yield from load_versions(known)
-    classes = known.versions[version].classes
-    alike = [(version, id_, *entry) for id_, key, *entry in rows if known.versions[key].classes == classes]
+    if not {key for _, key, *_ in rows} <= cache.versions.keys():
+        cache = yield from load_versions(cache)
+    classes = cache.versions[version].classes
+    alike = [(version, id_, *entry) for id_, key, *entry in rows if cache.versions[key].classes == classes]
     yield Insert("early", maturing.EARLY, alike)
 
 
-def _apply_held(model_name: str, ids: list[str], model: int, known: KnownVersions) -> Work[None]:
-    """Give predictions, and what shadows said, the labels that came before. One of no class of theirs stays held."""
+def _apply_held(model_name: str, ids: list[str], model: int, cache: VersionCache) -> Work[None]:
+    """Give predictions, and their shadows' answers, the held labels. A label of an unknown class stays held."""
     yield from _apply_doubtful(ids, model)
     held = yield Query(
         "SELECT id, label, given_ms, import_id FROM held WHERE model = $1 AND id = ANY($2)", (model, ids)
     )
     if not held:
         return
-    candidates, known = yield from candidates_of([id_ for id_, *_ in held], known)
+    candidates, cache = yield from candidates_of([id_ for id_, *_ in held], cache)
     labels = [Label(id_, json.loads(label), model=model_name) for id_, label, *_ in held]
-    plan = Rules(candidates, known.versions, {}, each=True).plan(labels)
+    plan = Rules(candidates, cache.versions, {}, each=True).plan(labels)
     arrivals = {id_: Arrival(given_ms, import_id) for id_, _, given_ms, import_id in held}
-    yield from write_changes(plan.changes, known, arrivals)
+    yield from write_changes(plan.changes, cache, arrivals)
     applied = [id_ for _, id_ in plan.changes]
     yield Query("DELETE FROM held WHERE model = $1 AND id = ANY($2)", (model, applied))
 
 
 def _apply_doubtful(ids: list[str], model: int) -> Work[None]:
-    """Keep held labels that are in doubt as labels in doubt of the predictions that have come."""
+    """Turn doubtful held labels into doubtful labels of the predictions that have arrived."""
     where = "model = $1 AND id = ANY($2) AND doubtful = 1"
     held = yield Query(f"SELECT id, label, given_ms, import_id FROM held WHERE {where}", (model, ids))
     if not held:

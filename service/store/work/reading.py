@@ -1,4 +1,4 @@
-"""Reads the label log and answers, each in one snapshot of the database."""
+"""Reads of the label log and of answers, each in one snapshot of the database."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _NEVER = 2**62
 
 
 def labels(version: int, after: int, limit: int, *, corrected: bool = False) -> Work[LabelBlock]:
-    """Read the first `limit` labels above a sequence number; `corrected`: of those that another has replaced."""
+    """Read the first `limit` labels after a sequence number. `corrected` reads only corrected labels."""
     where = " AND corrected_ms IS NOT NULL" if corrected else ""
     rows = yield Query(
         f"SELECT {LOG} FROM labels WHERE version = $1{where} AND sequence > $2 ORDER BY sequence LIMIT $3",
@@ -31,9 +31,9 @@ def labels(version: int, after: int, limit: int, *, corrected: bool = False) -> 
 
 
 def count_corrected(version: int, predicted: int | None, tag: str | None, hours: Hours, after: int) -> Work[int]:
-    """The number of labels above `after` that were corrected, of predictions in the hours [first, end).
+    """Count the corrected labels after the sequence number `after`, of predictions in the hours [first, end).
 
-    Of all, or of those with a predicted class (its index), or a tag, or both.
+    `predicted` (the index of a class) and `tag` restrict the count.
     """
     first, end = (None if hour is None else hour * HOUR_MS for hour in hours)
     where, more = "", list[int | str]()
@@ -52,26 +52,26 @@ def count_corrected(version: int, predicted: int | None, tag: str | None, hours:
 
 
 def last_labels(version: int, last: int) -> Work[LabelBlock]:
-    """The last `last` labels."""
+    """Read the last `last` labels."""
     rows = yield Query(f"SELECT {LOG} FROM labels WHERE version = $1 ORDER BY sequence DESC LIMIT $2", (version, last))
     return block(rows[::-1])
 
 
 def block(rows: Sequence[Sequence[Any]]) -> LabelBlock:
-    """Rows of LOG as arrays.
+    """Convert rows of LOG to arrays.
 
     Raises:
-        StoreDamagedError: values that no label has.
+        StoreDamagedError: The rows have values that no label has.
     """
     with decoding("its table labels"):
         read = _block(rows)
         if not _is_sound(read):
-            raise ValueError("values that no label has")
+            raise ValueError("impossible values")
     return read
 
 
 def _is_sound(block: LabelBlock) -> bool:
-    """Whether numbers are in the range that they have when they are written."""
+    """Return whether all numbers are in the range in which they are written."""
     confidence_L, propensity_L = block.confidence_L, block.propensity_L
     known_L, slack = ~np.isnan(block.nll_L), 1e-9
     nll_L, brier_L = block.nll_L[known_L], block.brier_L[known_L]
@@ -110,21 +110,21 @@ NO_LABELS = block([])
 
 
 def before_last(version: int, last: int) -> Work[int]:
-    """The sequence number after which the `last` labels come; 0 if there are no more than those."""
+    """Return the sequence number that precedes the `last` labels; 0 if there are no more than those."""
     rows = yield Query(
         "SELECT sequence FROM labels WHERE version = $1 ORDER BY sequence DESC LIMIT 1 OFFSET $2", (version, last)
     )
     return rows[0][0] if rows else 0
 
 
-def labelled(
+def read_labelled(
     version: int, classes: int, since_ms: int, after: int, limit: int, shadow: int | None = None
 ) -> Work[tuple[int, LabelledLogits]]:
-    """The last sequence number that was looked at (0: the log is at its end), and the labelled logits among them.
+    """Read one block of labelled logits. Return the last sequence number of the block (0 at the end), and the logits.
 
-    With `shadow`, a version: those that it has scored as well.
+    With `shadow`, the key of a version, read only answers that it has scored too.
     """
-    # Two statements: joined, PostgreSQL may read all predictions for every block.
+    # Two statements: for a join, PostgreSQL may read all predictions for every block.
     rows = yield Query(
         "SELECT sequence, prediction, created_ms, label, propensity FROM labels"
         " WHERE version = $1 AND sequence > $2 AND created_ms >= $3 ORDER BY sequence LIMIT $4",
@@ -155,13 +155,13 @@ def _logits(ids: Sequence[str], version: int) -> Work[dict[str, bytes]]:
 
 
 def answers(model: str, ids: list[str]) -> Work[dict[str, StoredPrediction]]:
-    """Stored answers of a model by id; unknown ids are left out."""
+    """Read stored answers of a model by id. Unknown ids are left out."""
     rows = yield Query(f"{_STORED.format(logits='p.logits')} WHERE p.id = ANY($1) AND m.name = $2", (ids, model))
     return {row[0]: _prediction(row) for row in rows}
 
 
-def held() -> Work[dict[str, HeldLabels]]:
-    """The labels that wait for predictions, by model."""
+def count_held() -> Work[dict[str, HeldLabels]]:
+    """Count the labels that wait for predictions, by model."""
     rows = yield Query(
         "SELECT m.name, count(*), min(h.given_ms) FROM held h JOIN models m ON m.key = h.model GROUP BY m.name"
     )
@@ -169,7 +169,7 @@ def held() -> Work[dict[str, HeldLabels]]:
 
 
 def answers_of(id_: str) -> Work[list[StoredPrediction]]:
-    """The answers of all models with an id."""
+    """Read the answers of all models with an id."""
     rows = yield Query(f"{_STORED.format(logits='p.logits')} WHERE p.id = $1 ORDER BY m.name", (id_,))
     return [_prediction(row) for row in rows]
 
@@ -177,9 +177,10 @@ def answers_of(id_: str) -> Work[list[StoredPrediction]]:
 def exported_ours(
     version: int, times: tuple[int, int], after: str, limit: int, *, logits: bool
 ) -> Work[list[StoredPrediction]]:
-    """The first `limit` predictions of a version with ids of ours above `after`, made in the milliseconds [first, end).
+    """Read the first `limit` predictions with ids of the service above `after`, made in the milliseconds [first, end).
 
-    Ids begin with their time; what a shadow says has the id of the answer, which was before.
+    These ids begin with their time. A shadow's answer has the id of the answer that it shadows, which is slightly
+    older.
     """
     first, end = times
     least = f"{max(first - HOUR_MS, 0):012x}"
@@ -194,7 +195,7 @@ def exported_ours(
 def exported_own(
     version: int, times: tuple[int, int], after: tuple[int, str], limit: int, *, logits: bool
 ) -> Work[list[StoredPrediction]]:
-    """As `exported_ours`, with ids of callers, by time and id; `after`: those of the last one before."""
+    """Read predictions with callers' own ids by time and id; see `exported_ours`. `after` is the last row before."""
     first, end = times
     rows = yield Query(
         f"{_STORED.format(logits='p.logits' if logits else 'NULL')} WHERE p.version = $1 AND p.digest IS NOT NULL"

@@ -1,12 +1,12 @@
-"""Retention: old predictions and their labels go, in small transactions; sums stay for ever."""
+"""Retention: removes old predictions and their labels in small transactions. Sums are kept for ever."""
 
 from __future__ import annotations
 
 from service.store.rows import DeletionCounts
 from service.store.work.statements import Lock, Query, Work
 
-# A label that a state has not taken yet stays in the log, and its prediction with it; so does a prediction whose window
-# is open: it counts once, when that closes.
+# A label that a state has not used yet stays in the log, with its prediction. A prediction whose window is open also
+# stays: it counts once the window closes.
 _OLD = (
     "SELECT p.id, p.model FROM predictions p LEFT JOIN labels l ON l.prediction = p.id AND l.version = p.version"
     " WHERE {which} AND p.created_ms < $1 AND (l.sequence IS NULL OR l.sequence <="
@@ -18,9 +18,10 @@ OWN = _OLD.format(which="p.digest IS NOT NULL") + " ORDER BY p.created_ms LIMIT 
 
 
 def prune(before_ms: int, after: str, limit: int, *, own: bool) -> Work[tuple[int, int, str]]:
-    """Remove up to `limit` predictions: how many, how many labels, and the last id (empty: done).
+    """Remove up to `limit` predictions, either with callers' own ids or with ids of the service.
 
-    Of the callers' own ids or of ours, which begin with their time and are removed in their order from `after` on.
+    Ids of the service begin with their time and are removed in order, from `after` on. Return the number of predictions
+    and of labels, and the last id; it is empty when nothing is left.
     """
     rows = yield Query(OWN, (before_ms, limit)) if own else Query(OURS, (before_ms, f"{before_ms:012x}", after, limit))
     labels = yield from _remove(sorted((model, id_) for id_, model in rows))
@@ -32,7 +33,8 @@ def _remove(places: list[tuple[int, str]]) -> Work[int]:
     for model in sorted({model for model, _ in places}):
         ids = [id_ for key, id_ in places if key == model]
         yield Lock("SELECT key FROM versions WHERE model = $1 ORDER BY key FOR NO KEY UPDATE", (model,))
-        # Nobody labels these meanwhile: labels wait for the version's row. One that came just before is kept.
+        # Nobody labels these meanwhile, because labels wait for the version's row. A label that came just before is
+        # kept.
         labels = yield Query(
             "DELETE FROM labels WHERE prediction = ANY($1) AND version IN (SELECT key FROM versions WHERE model = $2)"
             " AND sequence <= (SELECT coalesce(min(s.sequence), labels.sequence) FROM states s WHERE s.version ="
@@ -59,7 +61,7 @@ def _remove(places: list[tuple[int, str]]) -> Work[int]:
 
 
 def remove(id_: str, models: list[str]) -> Work[DeletionCounts]:
-    """Remove the predictions of an id of some models, with their labels and the ones that wait for them."""
+    """Delete the predictions of an id, of the given models, with their labels, including held ones."""
     of = "SELECT key FROM models WHERE name = ANY($1)"
     yield Lock(f"{of} ORDER BY key FOR UPDATE", (models,))
     yield Lock(f"SELECT key FROM versions WHERE model IN ({of}) ORDER BY key FOR NO KEY UPDATE", (models,))
@@ -81,6 +83,6 @@ def remove(id_: str, models: list[str]) -> Work[DeletionCounts]:
 
 
 def prune_held(before_ms: int) -> Work[int]:
-    """Remove labels that came before this time and whose predictions never did."""
+    """Remove labels that arrived before this time and whose predictions never arrived."""
     rows = yield Query("DELETE FROM held WHERE given_ms < $1 RETURNING id", (before_ms,))
     return len(rows)

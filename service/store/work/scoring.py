@@ -1,4 +1,4 @@
-"""NLL and Brier score of labelled answers, from the stored logits and their version's calibrator."""
+"""NLL and Brier score of labelled answers, from the stored logits and the calibrator of their version."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from trueodds.sums.inputs import Array
 from trueodds.sums.losses import brier_of, nll_of
 
 SCORED = 1 << 20
-"""Probabilities that are worked out at once: 8 MB."""
+"""Number of probabilities computed at once: 8 MB."""
 
 
 @dataclass(frozen=True, eq=False)
 class Scored:
-    """The changed labels of one version as arrays of numbers, L rows each; before_L is -1 where there was no label."""
+    """Changed labels of one version as arrays with L rows. before_L is -1 where there was no label."""
 
     changes: list[Change]
     now_L: Integers
@@ -35,10 +35,10 @@ class Scored:
 
 
 def score(changes: list[Change], version: Version) -> Scored:
-    """NLL (nats) and Brier score of the labels as they become and, where there was one, as they were.
+    """Compute NLL (in nats) and Brier score of the new labels, and of the old ones where there were any.
 
-    The probabilities are the version's calibrator applied to the stored logits, block by block. NaN where the version
-    has none.
+    The probabilities are the version's calibrator applied to the stored logits, block by block. The scores are NaN if
+    the version has no logits.
     """
     now_L = np.array([change.now for change in changes], np.int64)
     before_L = np.array([-1 if (label := c.candidate.label) is None else label for c in changes], np.int64)
@@ -59,14 +59,14 @@ def score(changes: list[Change], version: Version) -> Scored:
 
 
 def logits_of(blobs: Sequence[bytes], classes: int) -> npt.NDArray[np.float32]:
-    """Stored logits as rows.
+    """Convert stored logits to an array with one row each.
 
     Raises:
-        StoreDamagedError: a blob of another length, or one that is not a row minus its maximum.
+        StoreDamagedError: A blob has another length, or is not a row minus its maximum.
     """
     if any(len(blob) != 4 * classes for blob in blobs):
         raise StoreDamagedError(f"the logits of a row of its table predictions are not {classes} numbers")
     logits_NC = np.frombuffer(b"".join(blobs), "<f4").reshape(-1, classes)
-    if not (logits_NC.max(axis=1) == 0).all():  # a NaN is no maximum either
+    if not (logits_NC.max(axis=1) == 0).all():  # this also finds a NaN
         raise StoreDamagedError("the logits of a row of its table predictions are not a row minus its maximum")
     return logits_NC

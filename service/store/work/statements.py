@@ -1,9 +1,9 @@
-"""Statements: the store's work is a generator that yields them and is sent their results.
+"""Statements: the store's work is a generator that yields statements and receives their results.
 
-A database (`service.store.databases`) runs such a generator inside one transaction. SQL is PostgreSQL's, with two
-things that `sqlite_statements` translates: `$1` parameters, and `= ANY($1)` for a list.
+A database (`service.store.databases`) runs such a generator inside one transaction. The SQL is PostgreSQL's.
+`sqlite_statements` translates two things: `$1` parameters, and `= ANY($1)` for a list.
 
-Locks are taken in one order, so that no two transactions wait for each other: models, then versions, each by key.
+All transactions take locks in the same order, so that they cannot deadlock: models, then versions, each by key.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """A statement whose result is the list of its rows."""
+    """Statement whose result is the list of its rows."""
 
     sql: str
     args: tuple[Any, ...] = ()
@@ -26,7 +26,7 @@ class Query:
 
 @dataclass(frozen=True, slots=True)
 class Insert:
-    """Appends rows that are known to be new, all columns of the table or the ones named."""
+    """Insertion of rows that are known to be new, with the given columns."""
 
     table: str
     columns: tuple[str, ...]
@@ -35,7 +35,7 @@ class Insert:
 
 @dataclass(frozen=True, slots=True)
 class InsertNew:
-    """Appends those rows whose key is not there yet; the result is the set of their first columns."""
+    """Insertion of those rows whose key does not exist yet. The result is the set of their first columns."""
 
     table: str
     columns: tuple[str, ...]
@@ -44,7 +44,7 @@ class InsertNew:
 
 @dataclass(frozen=True, slots=True)
 class ExecuteMany:
-    """Runs a statement once for each tuple of arguments."""
+    """Statement that runs once per tuple of arguments."""
 
     sql: str
     args: list[tuple[Any, ...]]
@@ -52,25 +52,25 @@ class ExecuteMany:
 
 @dataclass(frozen=True, slots=True)
 class Lock:
-    """A statement that only locks rows, until the transaction ends. SQLite has one writer and skips it."""
+    """Statement that only locks rows until the transaction ends. SQLite has a single writer and skips it."""
 
     sql: str
     args: tuple[Any, ...] = ()
 
 
 def lock_of(version: int) -> Lock:
-    """Keep others from labelling a version's answers, and from giving it tags, until the transaction ends."""
+    """Return the lock that keeps others from labelling and tagging a version's answers until the transaction ends."""
     return Lock("SELECT key FROM versions WHERE key = $1 FOR NO KEY UPDATE", (version,))
 
 
 Statement = Query | Insert | InsertNew | ExecuteMany | Lock
 Work = Generator[Statement, Any, T]
 MakeWork = Callable[[], Work[T]]
-"""Called once for each attempt: a transaction that fails before its commit may be tried again."""
+"""Maker of work. It is called once per attempt, because a transaction that fails may be repeated."""
 
 
 @lru_cache(maxsize=64)
 def insertion(table: str, columns: tuple[str, ...]) -> str:
-    """INSERT of one row, as PostgreSQL has it."""
+    """Return the INSERT of one row in PostgreSQL's dialect."""
     values = ", ".join(f"${k}" for k in range(1, len(columns) + 1))
     return f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({values})"

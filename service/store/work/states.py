@@ -1,4 +1,4 @@
-"""States that take each label of the log once, in its order: sequential evidence."""
+"""States that use each label of the log once, in order: sequential evidence."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from service.store.work import reading
 from service.store.work.statements import Lock, Query, Work, lock_of
 
 State = Any
-"""Any value that json can write."""
+"""Any value that is serialisable as JSON."""
 Update = Callable[[State | None, LabelBlock], State]
 
 _SELECT = "SELECT state, sequence FROM states WHERE version = $1 AND name = $2"
 
 
 def update(version: int, name: str, function: Update, limit: int) -> Work[tuple[State, int]]:
-    """One transaction: the new state, and how many labels it took (below `limit`: the log is at its end).
+    """Advance a state in one transaction. Return it, with the number of labels used (below `limit`: none are left).
 
-    Whoever holds the lock on the state's row leads. The first of all locks the version's row, because there is no
-    other yet; numbers of labels become visible in their order (see `labels.put`), so none below the stored one can
-    come later.
+    The holder of the lock on the state's row is the only one to advance it. The very first caller locks the version's
+    row, because the state has no row yet. Sequence numbers of labels become visible in order (see `labels.put`), so no
+    number below the stored one can appear later.
     """
     yield Lock(f"{_SELECT} FOR UPDATE", (version, name))
     rows = yield Query(_SELECT, (version, name))
@@ -31,7 +31,7 @@ def update(version: int, name: str, function: Update, limit: int) -> Work[tuple[
         rows = yield Query(_SELECT, (version, name))
     before, sequence = rows[0] if rows else (None, 0)
     block = yield from reading.labels(version, sequence, limit)
-    state = function(None if before is None else _decoded(before, name), block)
+    state = function(None if before is None else _decode(before, name), block)
     after = json.dumps(state, allow_nan=False)
     if len(block) or after != before:
         yield Query(
@@ -45,14 +45,14 @@ def update(version: int, name: str, function: Update, limit: int) -> Work[tuple[
 def restart(
     version: int, name: str, function: Callable[[State, int], tuple[State, int] | None], first: int
 ) -> Work[None]:
-    """Replace a state that has taken labels from `first` on which are not what they were.
+    """Replace a state that has used labels, from the sequence number `first` on, that have changed since.
 
-    `function(state, first)` gives one that has yet to take some, and the sequence number of the last label that it has
-    taken; None: the state stays.
+    `function(state, first)` returns an earlier state and the sequence number of the last label that it has used, or
+    None to keep the state.
     """
     yield Lock(f"{_SELECT} FOR UPDATE", (version, name))
     rows = yield Query(_SELECT, (version, name))
-    if rows and (anew := function(_decoded(rows[0][0], name), first)) is not None:
+    if rows and (anew := function(_decode(rows[0][0], name), first)) is not None:
         state, sequence = anew
         yield Query(
             "UPDATE states SET state = $3, sequence = $4 WHERE version = $1 AND name = $2",
@@ -61,7 +61,7 @@ def restart(
 
 
 def progress(name: str) -> Work[list[tuple[str, str, int, int]]]:
-    """Model, version, the last label and the last one that the state has taken, of every version."""
+    """Read model, version, the last label and the last label that the state has used, for every version."""
     rows = yield Query(
         "SELECT m.name, v.version, (SELECT coalesce(max(l.sequence), 0) FROM labels l WHERE l.version = v.key),"
         " coalesce(s.sequence, 0) FROM versions v JOIN models m ON m.key = v.model"
@@ -72,11 +72,11 @@ def progress(name: str) -> Work[list[tuple[str, str, int, int]]]:
 
 
 def read(version: int, name: str) -> Work[State | None]:
-    """The state as it was last stored; None before the first update."""
+    """Read the state as it was last stored; None before the first update."""
     rows = yield Query("SELECT state FROM states WHERE version = $1 AND name = $2", (version, name))
-    return _decoded(rows[0][0], name) if rows else None
+    return _decode(rows[0][0], name) if rows else None
 
 
-def _decoded(text: str, name: str) -> State:
+def _decode(text: str, name: str) -> State:
     with decoding(f"the state {name} of its table states"):
         return json.loads(text)

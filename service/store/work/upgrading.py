@@ -1,4 +1,4 @@
-"""From schema 6 (PostgreSQL: 5) to 8: deltas get a checksum and a sign, and labels that may be misread are in doubt."""
+"""Upgrade from schema 6 (PostgreSQL: 5) to 8: adds checksums and signs to deltas, and finds doubtful labels."""
 
 from __future__ import annotations
 
@@ -9,28 +9,28 @@ import numpy as np
 from service.store.label_rules import names_of
 from service.store.rows import decoding
 from service.store.work.statements import ExecuteMany, Query, Work
-from service.store.work.sums.deltas import ANSWER, ANSWERS, LABEL, POSITIVE_ANSWERS, TOTAL, sealed
+from service.store.work.sums.deltas import ANSWER, ANSWERS, LABEL, POSITIVE_ANSWERS, TOTAL, seal_rows
 from service.store.work.sums.queries import MergedTotals, sums
-from service.store.work.versions import KnownVersions, load_versions
+from service.store.work.versions import VersionCache, load_versions
 from service.store.work.voiding import Restart, move_out
 
 _ANSWER = np.dtype([(name, kind) for name, kind, *_ in ANSWER.descr if name != "sign"])
 _LABEL = np.dtype([*_ANSWER.descr, *LABEL.descr[len(_ANSWER.descr) :]])
 
 
-class Doubt(NamedTuple):
+class DoubtfulCounts(NamedTuple):
     """Labels of a version that may have been misread."""
 
     labels: int
-    """They are out of every number until they are settled."""
+    """Labels that are in no number until they are settled."""
     only_sums: int
-    """They are still in the sums: retention has removed their rows, so nothing tells their part."""
+    """Labels that stay in the sums: retention has removed their rows, so their share is unknown."""
 
 
-def upgrade(restart: Restart) -> Work[dict[tuple[str, str], Doubt]]:
-    """Convert the rows, after the tables: the labels in doubt, by model and version."""
+def upgrade(restart: Restart) -> Work[dict[tuple[str, str], DoubtfulCounts]]:
+    """Convert the rows after the tables are converted. Return the doubtful labels by model and version."""
     yield from _seal_deltas()
-    return (yield from _mark((yield from load_versions(KnownVersions())), restart))
+    return (yield from _mark((yield from load_versions(VersionCache())), restart))
 
 
 def _seal_deltas() -> Work[None]:
@@ -43,30 +43,30 @@ def _seal_deltas() -> Work[None]:
         rows_N = np.ones(len(before_N), ANSWER if of_answers else LABEL)
         for name in before_N.dtype.names or ():
             rows_N[name] = before_N[name]
-        after.append((key, sealed(version, kind, rows_N)))
+        after.append((key, seal_rows(version, kind, rows_N)))
     yield ExecuteMany("UPDATE moves SET data = $2 WHERE key = $1", after)
 
 
 def is_ambiguous(classes: tuple[str, ...]) -> bool:
-    """Whether an integer is the index of one class and the name of another: 1 of the classes "1" to "5"."""
+    """Return whether an integer is the index of one class and the name of another: 1 for the classes "1" to "5"."""
     names = names_of(classes)
     return any(names.index(str(index)) not in (None, index) for index in range(len(classes)))
 
 
-def _mark(known: KnownVersions, restart: Restart) -> Work[dict[tuple[str, str], Doubt]]:
-    """Take all labels of ambiguous versions out of the log and the sums; how many, by model and version.
+def _mark(cache: VersionCache, restart: Restart) -> Work[dict[tuple[str, str], DoubtfulCounts]]:
+    """Take all labels of ambiguous versions out of the log and the sums. Return their number by model and version.
 
-    Labels that wait for a prediction and came as integers are marked where they are.
+    Held labels that were sent as integers are marked in their table.
     """
-    marked: dict[tuple[str, str], Doubt] = {}
-    for version, row in known.versions.items():
+    marked: dict[tuple[str, str], DoubtfulCounts] = {}
+    for version, row in cache.versions.items():
         if not is_ambiguous(row.classes):
             continue
         yield Query(
-            "UPDATE held SET doubtful = 1 WHERE model = $1 AND label NOT LIKE '\"%'", (known.model_of[version],)
+            "UPDATE held SET doubtful = 1 WHERE model = $1 AND label NOT LIKE '\"%'", (cache.model_of[version],)
         )
-        count = yield from move_out(version, "doubtful", known, restart)
+        count = yield from move_out(version, "doubtful", cache, restart)
         left = (yield from sums(version, TOTAL, (None, None), totals=MergedTotals()))[0].labelled.n
         if count or left:
-            marked[row.model, row.version] = Doubt(count, int(left))
+            marked[row.model, row.version] = DoubtfulCounts(count, int(left))
     return marked

@@ -1,4 +1,4 @@
-"""Models, versions and tags: making them known, and what a process keeps of them."""
+"""Models, versions and tags: adding them, and the cache of them that each process has."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from trueodds.sums.maturity import Maturity
 
 
 @dataclass
-class KnownVersions:
-    """Filled by reads of what is committed, so that no key in it can be rolled back or change."""
+class VersionCache:
+    """Cache of versions and tags. Only committed rows fill it, so no key in it can change or be rolled back."""
 
     versions: dict[int, Version] = field(default_factory=dict)
-    """By key, in the order in which they were first served."""
+    """Versions by key, in the order in which they were first served."""
     keys: dict[tuple[str, str], int] = field(default_factory=dict)
-    """By model and version."""
+    """Version key by model and version."""
     model_of: dict[int, int] = field(default_factory=dict)
-    """Version key -> model key."""
+    """Model key by version key."""
     models: dict[str, int] = field(default_factory=dict)
     tags: dict[int, dict[str, int]] = field(default_factory=dict)
-    """By version key: tag -> key."""
+    """Keys of tags by version key and tag."""
 
     def tag_key(self, version: int, tag: str | None) -> int | None:
-        """The key under which a tag is summed; None if the store must be asked."""
+        """Return the key under which a tag is summed; None if only the store knows it."""
         if tag is None:
             return UNTAGGED_KEY
         known = self.tags.get(version, {})
@@ -37,15 +37,15 @@ class KnownVersions:
         return known.get(tag, OTHER_KEY if full else None)
 
     def tag_keys(self, version: int, tags: list[str | None]) -> list[int] | None:
-        """One key for each tag; None if the store must be asked for any."""
+        """Return one key per tag; None if only the store knows one of them."""
         keys = [key for tag in tags if (key := self.tag_key(version, tag)) is not None]
         return keys if len(keys) == len(tags) else None
 
 
-def load_versions(known: KnownVersions) -> Work[KnownVersions]:
-    """Read what is committed; versions that are known already are not read again."""
-    versions = dict(known.versions)
-    loaded = KnownVersions(versions, dict(known.keys), dict(known.model_of), dict(known.models))
+def load_versions(cache: VersionCache) -> Work[VersionCache]:
+    """Read the committed versions and tags. Versions that are in the cache are not read again."""
+    versions = dict(cache.versions)
+    loaded = VersionCache(versions, dict(cache.keys), dict(cache.model_of), dict(cache.models))
     rows = yield Query(
         "SELECT v.key, v.model, m.name, v.version, v.classes, v.calibrator, v.metrics, v.reference, v.observed,"
         " v.has_logits, v.positive, v.act_alone, v.matures_ms, v.unlabelled_means FROM versions v"
@@ -77,22 +77,22 @@ def load_versions(known: KnownVersions) -> Work[KnownVersions]:
 
 
 def _names(text: str) -> tuple[str, ...]:
-    """The class names that a row holds.
+    """Return the class names that a row holds.
 
     Raises:
-        ValueError: it holds something else.
+        ValueError: The row holds something else.
     """
     names = json.loads(text)
     if not isinstance(names, list) or len(names) < 2 or not all(isinstance(name, str) for name in names):
-        raise ValueError(f"no list of class names: {text[:50]!r}")
+        raise ValueError(f"not a list of class names: {text[:50]!r}")
     return tuple(names)
 
 
 def add_version(version: Version) -> Work[None]:
-    """Make a version known, once.
+    """Add a version unless it exists.
 
     Raises:
-        OtherOriginError: its name is taken by one of another origin.
+        OtherOriginError: The name belongs to a version of another origin.
     """
     yield Query("INSERT INTO models (name) VALUES ($1) ON CONFLICT (name) DO NOTHING", (version.model,))
     texts = [json.dumps(v) for v in (version.classes, version.calibrator.to_json(), version.metrics)]
@@ -115,12 +115,12 @@ def add_version(version: Version) -> Work[None]:
     if bool(observed) != version.is_observed:
         taken = "another server's answers" if observed else "answers of this service"
         raise OtherOriginError(
-            f"the store has {taken} under {version.model}/{version.version}; give one of the two another version"
+            f"the store has {taken} under {version.model}/{version.version}; use another version name for one of them"
         )
 
 
 def add_tags(version: int, batch: PredictionBatch) -> Work[None]:
-    """Give the first hundred tags of a version their keys."""
+    """Give keys to the first hundred tags of a version."""
     yield lock_of(version)
     rows = yield Query("SELECT name FROM tags WHERE version = $1", (version,))
     known = {name for (name,) in rows}
@@ -131,7 +131,7 @@ def add_tags(version: int, batch: PredictionBatch) -> Work[None]:
 
 
 def by_activity() -> Work[list[int]]:
-    """Keys of all versions: first those whose sums wait to be compacted, then by the hour of their last answer."""
+    """Return the keys of all versions: first those with deltas to compact, then by the hour of their last answer."""
     waiting = {key for (key,) in (yield Query("SELECT DISTINCT version FROM moves"))}
     rows = yield Query(
         "SELECT v.key, (SELECT max(s.period) FROM sums s WHERE s.version = v.key AND s.kind = $1 AND s.unit = $2)"

@@ -1,7 +1,7 @@
-"""Voiding labels that should not have come: out of the log and the sums, as if they never had.
+"""Voiding: removes wrong labels from the log and the sums.
 
-A label that a voided one had replaced comes back; an answer without any other label has none. The log keeps its
-order: a label whose first form is voided keeps its place, and is taken there as what it was next.
+A label that a voided one had replaced is restored. An answer without any other label then has none. The log keeps its
+order: if the first form of a label is voided, its next form takes the same place in the log.
 """
 
 from __future__ import annotations
@@ -13,30 +13,30 @@ from typing import Any, NamedTuple
 from service.store.label_rules import Candidate, Change
 from service.store.rows import LabelSelection, VoidCounts, Voiding
 from service.store.work import maturing, states
-from service.store.work.labels import CANDIDATES, REPLACED, deltas_of, stored
+from service.store.work.labels import CANDIDATES, REPLACED, deltas_of, nullable
 from service.store.work.scoring import score
 from service.store.work.statements import ExecuteMany, Insert, Lock, Query, Work, lock_of
 from service.store.work.sums import deltas
-from service.store.work.versions import KnownVersions
+from service.store.work.versions import VersionCache
 from trueodds.bundle.contents import shadows_of
 
 HELD = 0
-"""Stands for the version of held labels in the table of voidings: keys of versions begin with 1."""
-MOVED = 2000
-"""Labels that `move_out` takes at once."""
+"""Version of held labels in the table of voidings. Real keys of versions begin with 1."""
+MOVE_BATCH = 2000
+"""Number of labels that `move_out` takes at once."""
 
 Restart = Mapping[str, Callable[[Any, int], tuple[Any, int] | None]]
-"""Functions that restart a state before a sequence number, by the names of states; see `states.restart`."""
+"""Functions that restart a state before a sequence number, by state name; see `states.restart`."""
 
 
-def selected_versions(selection: LabelSelection, known: KnownVersions) -> list[int]:
-    """Keys of the versions whose labels may be among the selected ones: a model's labels are its shadows' too."""
+def selected_versions(selection: LabelSelection, cache: VersionCache) -> list[int]:
+    """Return the keys of versions that may have selected labels: those of the model and of its shadows."""
     models = None if selection.model is None else {selection.model, *shadows_of(selection.model)}
-    return [key for key, version in known.versions.items() if models is None or version.model in models]
+    return [key for key, version in cache.versions.items() if models is None or version.model in models]
 
 
 def matching(version: int, selection: LabelSelection, after: int, limit: int) -> Work[list[int]]:
-    """The first `limit` sequence numbers above `after` of labels that are selected, or have replaced selected ones."""
+    """Read the first `limit` sequence numbers after `after` of labels that are selected or replaced selected ones."""
     now, arguments = condition(selection, "l", "coalesce(l.corrected_ms, l.arrived_ms)", 4)
     past, _ = condition(selection, "r", "r.given_ms", 4)
     rows = yield Query(
@@ -49,7 +49,7 @@ def matching(version: int, selection: LabelSelection, after: int, limit: int) ->
 
 
 def latest() -> Work[int]:
-    """When the label came that came last, by the clock of whoever took it (Unix milliseconds); 0 without any."""
+    """Read the arrival time of the last label in Unix milliseconds, by its receiver's clock; 0 without labels."""
     rows = yield Query(
         "SELECT max(arrived_ms) FROM labels UNION ALL SELECT max(corrected_ms) FROM labels"
         " UNION ALL SELECT max(given_ms) FROM held UNION ALL SELECT max(given_ms) FROM replaced"
@@ -57,13 +57,13 @@ def latest() -> Work[int]:
     return max(ms or 0 for (ms,) in rows)
 
 
-def condition(selection: LabelSelection, table: str, given: str, first: int) -> tuple[str, list[str | int]]:
-    """The selection in SQL, and its arguments, whose numbers begin with `first`."""
+def condition(selection: LabelSelection, table: str, given_column: str, first: int) -> tuple[str, list[str | int]]:
+    """Return the selection as SQL, and its arguments, whose numbers begin with `first`."""
     parts, arguments = ["TRUE"], list[str | int]()
     for column, value in (
         (f"{table}.import_id =", selection.import_id),
-        (f"{given} >=", selection.since_ms),
-        (f"{given} <", selection.until_ms),
+        (f"{given_column} >=", selection.since_ms),
+        (f"{given_column} <", selection.until_ms),
     ):
         if value is not None:
             parts.append(f"{column} ${first + len(arguments)}")
@@ -71,11 +71,11 @@ def condition(selection: LabelSelection, table: str, given: str, first: int) -> 
     return f"({' AND '.join(parts)})", arguments
 
 
-class _Entry(NamedTuple):
-    """A label that an answer has or had."""
+class _PastLabel(NamedTuple):
+    """Label that an answer has or had."""
 
     key: int | None
-    """In the table of replaced labels; None: the label as it now is."""
+    """Key in the table of replaced labels; None for the current label."""
     label: int
     given_ms: int
     import_id: str | None
@@ -83,53 +83,54 @@ class _Entry(NamedTuple):
 
 @dataclass
 class _Plan:
-    """The changes of one block."""
+    """Changes of one block."""
 
     counts: VoidCounts = field(default_factory=VoidCounts)
     first: int | None = None
-    """The least sequence number of a label that goes, or came first as something else."""
+    """Smallest sequence number of a label that is removed or whose first form changes."""
     removed: list[tuple[str, int]] = field(default_factory=list)
     """Ids and sequence numbers."""
     relabelled: dict[str, int] = field(default_factory=dict)
-    """The labels that come back, by id."""
+    """Restored labels by id."""
     updates: list[tuple[str, int, int, int, int | None, int, str | None, int | None, int | None]] = field(
         default_factory=list
     )
     """Id, sequence, label, arrived_ms, corrected_ms, first_correct, import_id, assumed, late."""
     assumed: int = 0
-    """Answers that have no label in time any more, which counts as the version's setting says."""
+    """Number of answers that no longer have a label in time, and count with the model's default."""
     behind: list[tuple[int, str, int, int, None]] = field(default_factory=list)
-    """Rows that count as something else, because a later label has replaced them."""
+    """Rows for `replaced`: assumed labels that a later label has replaced."""
     past: list[int] = field(default_factory=list)
-    """Keys of replaced labels that go."""
+    """Keys of replaced labels to delete."""
 
     def changes_evidence_from(self, sequence: int) -> None:
         self.first = sequence if self.first is None else min(self.first, sequence)
 
 
 def block(
-    version: int, sequences: list[int], voiding: Voiding, known: KnownVersions, restart: Restart, *, dry_run: bool
+    version: int, sequences: list[int], voiding: Voiding, cache: VersionCache, restart: Restart, *, dry_run: bool
 ) -> Work[VoidCounts]:
-    """Void the selected ones of these labels of a version, and have the state take those from there on again.
+    """Void the selected ones among these labels of a version, and restart the states before the first change.
 
-    Nobody labels answers of the version meanwhile; what has changed since `matching` is decided here.
+    Nobody labels answers of the version meanwhile. The selection is evaluated again, since labels may have changed
+    after `matching`.
     """
     if not dry_run:
         yield lock_of(version)
-    plan = yield from _plan(version, sequences, voiding.selection, known)
+    plan = yield from _plan(version, sequences, voiding.selection, cache)
     if dry_run or not plan.counts.labels:
         return plan.counts
-    yield from _write(version, plan, known)
+    yield from _write(version, plan, cache)
     if plan.first is not None:
         yield from _restart(version, restart, plan.first)
     yield record_voiding(version, replace(voiding, counts=plan.counts))
     return plan.counts
 
 
-def move_out(version: int, table: str, known: KnownVersions, restart: Restart) -> Work[int]:
-    """Move all labels of a version, with those that they replaced, out of the log and the sums, and count them.
+def move_out(version: int, table: str, cache: VersionCache, restart: Restart) -> Work[int]:
+    """Move all labels of a version, with those that they replaced, out of the log and the sums. Return their number.
 
-    `table` has the columns of `replaced`. States begin anew; there is no record of it.
+    `table` has the columns of `replaced`. The states start afresh, and no voiding is recorded.
     """
     into = f"INSERT INTO {table} ({', '.join(REPLACED)}) SELECT version, prediction, label,"
     yield Query(f"{into} given_ms, import_id FROM replaced WHERE version = $1 ORDER BY key", (version,))
@@ -137,11 +138,11 @@ def move_out(version: int, table: str, known: KnownVersions, restart: Restart) -
     yield Query(f"{into} {now}", (version,))
     first, count = None, 0
     while rows := (
-        yield Query("SELECT sequence FROM labels WHERE version = $1 ORDER BY sequence LIMIT $2", (version, MOVED))
+        yield Query("SELECT sequence FROM labels WHERE version = $1 ORDER BY sequence LIMIT $2", (version, MOVE_BATCH))
     ):
         sequences = [sequence for (sequence,) in rows]
         first = sequences[0] if first is None else first
-        yield from _write(version, (yield from _plan(version, sequences, LabelSelection(), known)), known)
+        yield from _write(version, (yield from _plan(version, sequences, LabelSelection(), cache)), cache)
         count += len(rows)
     if first is not None:
         yield from _restart(version, restart, first)
@@ -153,13 +154,13 @@ def _restart(version: int, restart: Restart, first: int) -> Work[None]:
         yield from states.restart(version, name, function, first)
 
 
-def _plan(version: int, sequences: list[int], selection: LabelSelection, known: KnownVersions) -> Work[_Plan]:
+def _plan(version: int, sequences: list[int], selection: LabelSelection, cache: VersionCache) -> Work[_Plan]:
     rows = yield Query(
         "SELECT prediction, sequence, label, arrived_ms, corrected_ms, predicted, first_correct, import_id, created_ms,"
         " counted_ms, assumed FROM labels WHERE version = $1 AND sequence = ANY($2) ORDER BY sequence",
         (version, sequences),
     )
-    entries: dict[str, list[_Entry]] = {id_: [] for id_, *_ in rows}
+    entries: dict[str, list[_PastLabel]] = {id_: [] for id_, *_ in rows}
     for id_, *entry in (
         yield Query(
             "SELECT prediction, key, label, given_ms, import_id FROM replaced"
@@ -167,11 +168,11 @@ def _plan(version: int, sequences: list[int], selection: LabelSelection, known: 
             (version, list(entries)),
         )
     ):
-        entries[id_].append(_Entry(*entry))
+        entries[id_].append(_PastLabel(*entry))
     plan = _Plan()
     for id_, sequence, label, arrived_ms, corrected_ms, predicted, first_correct, import_id, created_ms, *of in rows:
         counted_ms, assumed = of
-        now = _Entry(None, label, arrived_ms if corrected_ms is None else corrected_ms, import_id)
+        now = _PastLabel(None, label, arrived_ms if corrected_ms is None else corrected_ms, import_id)
         every = [*entries[id_], now]
         if counted_ms is not None:
             every.sort(key=lambda entry: entry.given_ms)
@@ -182,9 +183,9 @@ def _plan(version: int, sequences: list[int], selection: LabelSelection, known: 
         plan.past += [entry.key for entry in every if entry.key is not None and entry not in kept[:-1]]
         in_time = [entry for entry in kept if counted_ms is not None and entry.given_ms < counted_ms]
         if unsaid is None and counted_ms is not None and not in_time:
-            means = maturing.assumed_of(known.versions[version], predicted)
+            means = maturing.assumed_of(cache.versions[version], predicted)
             if means is not None:
-                unsaid = _Entry(None, means, counted_ms, None)
+                unsaid = _PastLabel(None, means, counted_ms, None)
                 kept = [unsaid, *kept]
                 plan.assumed += 1
                 if len(kept) > 1:
@@ -203,30 +204,30 @@ def _plan(version: int, sequences: list[int], selection: LabelSelection, known: 
         if correct != first_correct:
             plan.changes_evidence_from(sequence)
         is_late = last is not first or not (in_time or first is unsaid)
-        late = 1 if known.versions[version].maturity is not None and is_late else None
+        late = 1 if cache.versions[version].maturity is not None and is_late else None
         of_label = arrived, corrected, correct, last.import_id, 1 if first is unsaid else None, late
         plan.updates.append((id_, sequence, last.label, *of_label))
     return plan
 
 
-def _write(version: int, plan: _Plan, known: KnownVersions) -> Work[None]:
+def _write(version: int, plan: _Plan, cache: VersionCache) -> Work[None]:
     ids = [*(id_ for id_, _ in plan.removed), *plan.relabelled]
     rows = yield Query(f"{CANDIDATES} AND p.version = $2", (ids, version))
     candidates = {candidate.id: candidate for candidate in (Candidate(*row) for row in rows)}
     as_they_were = [Change(c, c.label, c.label) for c in candidates.values() if c.label is not None]
     as_they_come_back = [Change(candidates[id_], label, label) for id_, label in plan.relabelled.items()]
-    positive = known.versions[version].positive_class
+    positive = cache.versions[version].positive_class
     parts, parts_of_positive = [], []
     if as_they_were:
-        scored = score(as_they_were, known.versions[version])
+        scored = score(as_they_were, cache.versions[version])
         parts.append(deltas_of(scored)[0])
         parts_of_positive.append(deltas_of(scored, positive)[0])
     nll_and_brier: dict[str, tuple[float | None, float | None]] = {}
     if as_they_come_back:
-        scored = score(as_they_come_back, known.versions[version])
+        scored = score(as_they_come_back, cache.versions[version])
         parts.append(deltas_of(scored)[1])
         parts_of_positive.append(deltas_of(scored, positive)[1])
-        pairs = zip(stored(scored.nll_L), stored(scored.brier_L), strict=True)
+        pairs = zip(nullable(scored.nll_L), nullable(scored.brier_L), strict=True)
         nll_and_brier = dict(zip(plan.relabelled, pairs, strict=True))
     if parts:
         yield deltas.insert_of(version, deltas.LABELS, *parts)
@@ -253,8 +254,8 @@ def _write(version: int, plan: _Plan, known: KnownVersions) -> Work[None]:
     )
 
 
-def held(voiding: Voiding, *, dry_run: bool) -> Work[int]:
-    """Void the selected ones of the labels that wait for their predictions; how many there are."""
+def void_held(voiding: Voiding, *, dry_run: bool) -> Work[int]:
+    """Void the selected held labels. Return their number."""
     selection = voiding.selection
     where, arguments = condition(selection, "held", "held.given_ms", 1)
     if selection.model is not None:
@@ -263,7 +264,7 @@ def held(voiding: Voiding, *, dry_run: bool) -> Work[int]:
     if dry_run:
         rows = yield Query(f"SELECT count(*) FROM held WHERE {where}", tuple(arguments))
         return int(rows[0][0])
-    # A prediction that takes its held label waits, or has taken it: then it is in the log by now.
+    # A prediction that takes its held label waits for this lock, or has already moved the label into the log.
     yield Lock("SELECT key FROM models ORDER BY key FOR UPDATE")
     rows = yield Query(f"DELETE FROM held WHERE {where} RETURNING id", tuple(arguments))
     if rows:
@@ -272,7 +273,7 @@ def held(voiding: Voiding, *, dry_run: bool) -> Work[int]:
 
 
 def record_voiding(version: int, voiding: Voiding) -> Query:
-    """The statement that notes which labels of a version were voided, when, by whom and why."""
+    """Return the statement that records a voiding of labels of a version: which, when, by whom and why."""
     selection, counts = voiding.selection, voiding.counts
     return Query(
         "INSERT INTO voidings (version, at_ms, import_id, since_ms, until_ms, who, why, removed, restored, kept)"
@@ -293,7 +294,7 @@ def record_voiding(version: int, voiding: Voiding) -> Query:
 
 
 def voidings(version: int) -> Work[list[Voiding]]:
-    """The voidings of labels of a version, in their order."""
+    """Read the voidings of a version's labels, in their order."""
     rows = yield Query(
         "SELECT import_id, since_ms, until_ms, at_ms, who, why, sum(removed), sum(restored), sum(kept) FROM voidings"
         " WHERE version = $1 GROUP BY import_id, since_ms, until_ms, at_ms, who, why ORDER BY at_ms",
@@ -307,12 +308,12 @@ def voidings(version: int) -> Work[list[Voiding]]:
 
 
 def last_voiding(version: int) -> Work[int]:
-    """A number that is another after every voiding of labels of a version; 0 before the first."""
+    """Read a number that changes with every voiding of a version's labels; 0 before the first."""
     rows = yield Query("SELECT coalesce(max(key), 0) FROM voidings WHERE version = $1", (version,))
     return int(rows[0][0])
 
 
 def is_voided(import_id: str) -> Work[bool]:
-    """Whether labels of an import were voided before."""
+    """Return whether labels of an import were voided before."""
     rows = yield Query("SELECT 1 FROM voidings WHERE import_id = $1 LIMIT 1", (import_id,))
     return bool(rows)

@@ -1,8 +1,8 @@
-"""Windows that close: answers that have waited long enough count from then on, with the label that they have by then.
+"""Closing of maturity windows: from then on an answer counts, with the label that it has at that time.
 
-An answer enters the label log at the end of its window, whenever the work is done: the log is in the order of these
-times, and says them. So nothing depends on how often, or by whom, it is done. A version that began without a window can
-be given one (`begin`): its labels wait anew, as if it had had it from the start.
+An answer enters the label log with the time at which its window ended, in the order of these times. So the result does
+not depend on when, how often, or by whom windows are closed. A version that began without a window can be given one
+(`begin`). Its labels then wait again, as if it had had the window from the start.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from service.store.work.maturing import Entry
 from service.store.work.statements import Insert, Query, Work, lock_of
 from service.store.work.sums.deltas import TOTAL
 from service.store.work.sums.queries import MergedTotals, sums
-from service.store.work.versions import KnownVersions, load_versions
+from service.store.work.versions import VersionCache, load_versions
 from service.store.work.voiding import Restart, condition, move_out, record_voiding
 from trueodds.bundle.contents import shadowed_by
 from trueodds.sums.maturity import Maturity
 
 
 def due(now_ms: int) -> Work[list[int]]:
-    """The keys of versions with answers whose window has closed and that do not count yet."""
+    """Return the keys of versions with answers whose window has closed and that do not count yet."""
     rows = yield Query(
         "SELECT v.key FROM versions v WHERE v.matures_ms IS NOT NULL"
         " AND EXISTS (SELECT 1 FROM maturing m WHERE m.version = v.key AND m.due_ms <= $1) ORDER BY v.key",
@@ -35,10 +35,10 @@ def due(now_ms: int) -> Work[list[int]]:
     return [key for (key,) in rows]
 
 
-def close(version: int, now_ms: int, limit: int, known: KnownVersions) -> Work[int]:
-    """Count the first `limit` answers whose window has closed; how many there were.
+def close(version: int, now_ms: int, limit: int, cache: VersionCache) -> Work[int]:
+    """Count the first `limit` answers whose window has closed. Return their number.
 
-    Nobody labels answers of the version meanwhile, so a label is either in time or late.
+    Nobody labels answers of the version meanwhile, so each label is either in time or late.
     """
     yield lock_of(version)
     rows = yield Query(
@@ -54,7 +54,7 @@ def close(version: int, now_ms: int, limit: int, known: KnownVersions) -> Work[i
     said = yield from maturing.entries(version, ids)
     in_time = {id_: [entry for entry in said.get(id_, ()) if entry.given_ms < due_ms[id_]] for id_ in candidates}
     silent = [candidates[id_] for id_, entries in in_time.items() if not entries]
-    assumed = yield from _assumed(version, silent, known)
+    assumed = yield from _assumed_labels(version, silent, cache)
     changes: dict[tuple[int, str], Change] = {}
     arrivals: dict[str, Arrival] = {}
     past: list[tuple[int, str, int, int, str | None]] = []
@@ -71,7 +71,7 @@ def close(version: int, now_ms: int, limit: int, known: KnownVersions) -> Work[i
         arrivals[id_] = Arrival(first.given_ms, last.import_id, corrected_ms, counted_ms, id_ in assumed)
         changes[version, id_] = Change(candidates[id_], first.label, last.label)
         past += [(version, id_, *entry) for entry in every[:-1]]
-    yield from write_changes(changes, known, arrivals)
+    yield from write_changes(changes, cache, arrivals)
     if past:
         yield Insert("replaced", REPLACED, past)
     yield from maturing.forget(version, ids)
@@ -82,12 +82,13 @@ def close(version: int, now_ms: int, limit: int, known: KnownVersions) -> Work[i
     return len(ids)
 
 
-def _assumed(version: int, candidates: list[Candidate], known: KnownVersions) -> Work[dict[str, int]]:
-    """The labels of answers for which none came, by id; none where that means nothing.
+def _assumed_labels(version: int, candidates: list[Candidate], cache: VersionCache) -> Work[dict[str, int]]:
+    """Return the assumed labels of answers without one, by id. Answers whose missing label means nothing are left out.
 
-    What a shadow says is judged as the answer is that people saw: they have nothing to report of the shadow.
+    A shadow's answer gets the class of the answer that people saw, because they had no reason to complain about that
+    one.
     """
-    row = known.versions[version]
+    row = cache.versions[version]
     known_of = {candidate.id: maturing.assumed_of(row, candidate.predicted) for candidate in candidates}
     if row.maturity is None or row.maturity.unlabelled_means != "ok" or None not in known_of.values():
         return {id_: label for id_, label in known_of.items() if label is not None}
@@ -96,51 +97,51 @@ def _assumed(version: int, candidates: list[Candidate], known: KnownVersions) ->
         " WHERE p.id = ANY($1) AND m.name = $2",
         ([candidate.id for candidate in candidates], shadowed_by(row.model)),
     )
-    alike = {key for key, other in known.versions.items() if other.classes == row.classes}
+    alike = {key for key, other in cache.versions.items() if other.classes == row.classes}
     return {id_: predicted for id_, predicted, key in answered if key in alike}
 
 
 def void(version: int, what: Voiding, *, dry_run: bool) -> Work[VoidCounts]:
-    """Forget the selected ones of the labels that do not count yet: what became of their answers."""
+    """Remove the selected labels that do not count yet. Return the counts of their answers."""
     if not dry_run:
         yield lock_of(version)
     where, arguments = condition(what.selection, "early", "early.given_ms", 2)
     rows = yield Query(f"SELECT DISTINCT prediction FROM early WHERE version = $1 AND {where}", (version, *arguments))
     counts = VoidCounts()
     for given in (yield from maturing.entries(version, [id_ for (id_,) in rows])).values():
-        counts += _voided(given, what)
+        counts += _void_counts(given, what)
     if not dry_run and counts.labels:
         yield Query(f"DELETE FROM early WHERE version = $1 AND {where}", (version, *arguments))
         yield record_voiding(version, replace(what, counts=counts))
     return counts
 
 
-def _voided(given: list[Entry], what: Voiding) -> VoidCounts:
-    kept = [entry for entry in given if not what.selection.holds(entry.given_ms, entry.import_id)]
+def _void_counts(entries: list[Entry], what: Voiding) -> VoidCounts:
+    kept = [entry for entry in entries if not what.selection.holds(entry.given_ms, entry.import_id)]
     if not kept:
         return VoidCounts(removed=1)
-    return VoidCounts(kept=1) if kept[-1] is given[-1] else VoidCounts(restored=1)
+    return VoidCounts(kept=1) if kept[-1] is entries[-1] else VoidCounts(restored=1)
 
 
-class Begun(NamedTuple):
-    """A version that has got a window."""
+class WindowCounts(NamedTuple):
+    """Counts of a version that has been given a window."""
 
     answers: int
-    """They wait for it to close, or it has closed and they are counted next."""
+    """Answers that wait for their window to close, or that are counted next."""
     labels: int
-    """Labels of these."""
+    """Labels of these answers."""
     only_sums: int
-    """Labels whose answers retention had removed: they stay in the sums as they came."""
+    """Labels whose answers retention has removed. They stay in the sums."""
 
 
-def begin(windows: Mapping[str, Maturity], restart: Restart) -> Work[dict[tuple[str, str], Begun]]:
-    """Give the versions of these models, and of their shadows, their window; those that have one keep it.
+def begin(windows: Mapping[str, Maturity], restart: Restart) -> Work[dict[tuple[str, str], WindowCounts]]:
+    """Give the versions of these models, and of their shadows, a window. Versions with a window keep it.
 
-    All stored answers wait with the labels that have come for them; evidence begins anew. Nobody else may have the
-    store open: processes keep what they know of a version.
+    All stored answers wait, with the labels that have arrived for them, and the evidence starts afresh. No other
+    process may have the store open, because processes cache their versions.
     """
-    known = yield from load_versions(KnownVersions())
-    begun: dict[tuple[str, str], Begun] = {}
+    known = yield from load_versions(VersionCache())
+    begun: dict[tuple[str, str], WindowCounts] = {}
     for version, row in known.versions.items():
         maturity = windows.get(shadowed_by(row.model))
         if maturity is not None and row.maturity is None:
@@ -148,8 +149,8 @@ def begin(windows: Mapping[str, Maturity], restart: Restart) -> Work[dict[tuple[
     return begun
 
 
-def _begin(version: int, maturity: Maturity, known: KnownVersions, restart: Restart) -> Work[Begun]:
-    labels = yield from move_out(version, "early", known, restart)
+def _begin(version: int, maturity: Maturity, cache: VersionCache, restart: Restart) -> Work[WindowCounts]:
+    labels = yield from move_out(version, "early", cache, restart)
     yield Query(
         "INSERT INTO maturing (version, prediction, due_ms) SELECT version, id, created_ms + $2 FROM predictions"
         " WHERE version = $1",
@@ -161,4 +162,4 @@ def _begin(version: int, maturity: Maturity, known: KnownVersions, restart: Rest
         "UPDATE versions SET matures_ms = $2, unlabelled_means = $3, matured = $4 WHERE key = $1",
         (version, maturity.window_ms, maturity.unlabelled_means, counted.answers - waiting),
     )
-    return Begun(int(waiting), labels, int(counted.labelled.n))
+    return WindowCounts(int(waiting), labels, int(counted.labelled.n))

@@ -96,7 +96,7 @@ def test_never_a_part_of_them(run: Run[Any]) -> None:
         for name, most in (("MOST_ROWS", 20), ("MOST_SCANNED", 239)):
             with (
                 mock.patch.object(class_and_tag, name, most),
-                pytest.raises(ValueError, match=rf"holds 240 answers, \d+ of that (class|tag); .* at most .*{most}"),
+                pytest.raises(ValueError, match=rf"has 240 answers, \d+ of that (class|tag); .* at most .*{most}"),
             ):
                 await store.read_class_and_tag("m", "v1", "cat", "t1")
         await store.prune(START + HOUR)

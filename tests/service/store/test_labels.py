@@ -33,7 +33,7 @@ def test_labels_follow_the_rules(run: Run[Any]) -> None:
         ids = await filled(store, 4)
         counts = await other.put_labels([Label(ids[0], "cat"), Label(ids[1], 1), Label(ids[0], 0)])
         assert counts == LabelCounts(2, 1, 0)
-        with pytest.raises(RefusedLabelsError, match="already, now 'dog'") as refused:
+        with pytest.raises(RefusedLabelsError, match="already, but 'dog' was sent") as refused:
             await store.put_labels([Label(ids[2], 1), Label(ids[0], "dog")])
         assert [(refusal.row, refusal.code) for refusal in refused.value.refusals] == [(1, "conflicting_label")]
         assert (await store.read_sums("m", "v1")).labelled.n == 2
@@ -82,9 +82,9 @@ def test_a_label_may_come_before_its_prediction(run: Run[Any]) -> None:
             await store.put_labels([Label("a", "cat", model="m")])
         assert (await store.put_labels([Label("a", "cat", correct=True, model="m")])).corrected == 1
         for label, words in [
-            (Label("c", 0), "may come before its prediction if it names its model"),
+            (Label("c", 0), "use an id of your own and add its model"),
             (Label("c", 0, model="nobody's"), "known are m"),
-            (Label("c", "cow", model="m"), "there is no class 'cow'"),
+            (Label("c", "cow", model="m"), "unknown class 'cow'"),
             (Label("f" * 36, 0, model="m"), "no prediction has the id"),
         ]:
             with pytest.raises(RefusedLabelsError, match=words):

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from service.store import Begun, Store, StoreError, begin_windows, open_store
+from service.store import Store, StoreError, WindowCounts, begin_windows, open_store
 from service.store.label_rules import RefusedLabelsError
-from service.store.rows import Label, LabelBlock, LabelSelection, Matured, Version, VoidCounts, Voiding
+from service.store.rows import Label, LabelBlock, LabelSelection, MaturedCounts, Version, VoidCounts, Voiding
 from tests.service.store.conftest import Run
 from tests.service.store.rows import START, assert_same, batch
 from trueodds.bundle.contents import shadow_of
@@ -83,7 +83,7 @@ def test_an_answer_counts_when_its_window_closes_and_not_before(run: Run[Any]) -
             sums, positive = [await store.read_sums("fraud", "v1", positive=by) for by in (False, True)]
             closed = now == START + WINDOW
             assert (sums.answers, sums.labelled.n, positive.labelled.n) == (5, 5 * closed, 5 * closed)
-            assert await store.read_matured("fraud", "v1") == Matured(5 * closed, 3 * closed, 0)
+            assert await store.read_matured("fraud", "v1") == MaturedCounts(5 * closed, 3 * closed, 0)
             blocks = [block async for block in store.read_labelled_logits("fraud", "v1")]
             assert sum(len(block.ids) for block in blocks) == 5 * closed
         assert await log(store) == {ids[0]: OK, ids[1]: FRAUD, ids[2]: OK, ids[3]: FRAUD, ids[4]: OK}
@@ -110,7 +110,7 @@ def test_without_a_meaning_an_answer_without_a_label_stays_unlabelled(run: Run[A
         clock.ms += 1
         assert (await store.put_labels([Label(ids[2], "ok")])).stored == 1
         assert await log(store) == {ids[1]: FRAUD, ids[2]: OK}
-        assert await store.read_matured("fraud", "v1") == Matured(3, 0, 1)
+        assert await store.read_matured("fraud", "v1") == MaturedCounts(3, 0, 1)
 
     run(check)
 
@@ -125,7 +125,7 @@ def test_a_label_after_the_window_replaces_what_no_label_meant(run: Run[Any]) ->
         assert await log(store) == {ids[0]: FRAUD, ids[1]: OK, ids[2]: OK}
         block = await store.read_labels("fraud", "v1")
         assert (block.first_correct_L == (block.predicted_L == OK)).all()
-        assert await store.read_matured("fraud", "v1") == Matured(3, 3, 1)
+        assert await store.read_matured("fraud", "v1") == MaturedCounts(3, 3, 1)
         assert await store.count_corrected("fraud", "v1") == 1
         assert await refused(store, Label(ids[0], "ok")) == "conflicting_label"
 
@@ -248,7 +248,7 @@ def test_nothing_depends_on_how_often_windows_are_closed(run: Run[Any], every: i
         if means == "ok":
             labels = {place: labels.get(place, OK) for place in closed}
         assert dict(zip(map(int, block.ids), block.label_L.tolist(), strict=True)) == labels
-        assert counts == Matured(len(closed), len(closed) - len(in_time) if means == "ok" else 0, len(late))
+        assert counts == MaturedCounts(len(closed), len(closed) - len(in_time) if means == "ok" else 0, len(late))
         assert (sums.answers, sums.labelled.n) == (len(made), len(labels)) and late
         # Of one moment they come in the order of their ids; what came late by itself, when it came.
         when = {place: (made[place] if place in in_time or means == "ok" else given[place] - 45) for place in labels}
@@ -302,10 +302,10 @@ def test_voided_labels_leave_what_no_label_means(run: Run[Any]) -> None:
         assert (block.first_correct_L == (block.predicted_L == first_L)).all()
         sums = await store.read_sums("fraud", "v1", positive=True)
         assert (sums.labelled.n, sums.labelled.cells[2].sum()) == (5, 1)
-        assert await store.read_matured("fraud", "v1") == Matured(5, 4, 1)
+        assert await store.read_matured("fraud", "v1") == MaturedCounts(5, 4, 1)
         counts, _ = await store.void_labels(voiding(since_ms=0), {"s": restart})  # all that anybody gave
         assert await log(store) == dict.fromkeys(ids, OK)
-        assert await store.read_matured("fraud", "v1") == Matured(5, 5, 0)
+        assert await store.read_matured("fraud", "v1") == MaturedCounts(5, 5, 0)
 
     run(check)
 
@@ -338,7 +338,7 @@ def test_retention_waits_for_the_window_and_a_deletion_does_not(run: Run[Any]) -
         clock.ms += WINDOW
         await store.mature()
         assert await log(store) == {ids[1]: FRAUD, ids[2]: OK, ids[3]: OK}
-        assert await store.read_matured("fraud", "v1") == Matured(4, 2, 0)
+        assert await store.read_matured("fraud", "v1") == MaturedCounts(4, 2, 0)
         assert (await store.prune(START + 1)).predictions == 3
         sums = await store.read_sums("fraud", "v1")
         assert (sums.answers, sums.labelled.n) == (4, 3)
@@ -361,7 +361,7 @@ def test_a_version_keeps_the_window_with_which_it_began(run: Run[Any]) -> None:
     run(check)
 
 
-async def read_all(store: Store) -> tuple[LabelBlock, AnswerSums, Matured | None]:
+async def read_all(store: Store) -> tuple[LabelBlock, AnswerSums, MaturedCounts | None]:
     """The log, the sums and the counts when all windows have closed."""
     clocked(store).ms = START + 400 * DAY_MS
     await store.mature(limit=7)
@@ -385,15 +385,15 @@ def test_a_version_that_is_given_a_window_later_is_as_if_it_had_had_it(
             await store.update_state("fraud", "v1", "s", lambda state, block: (state or 0) + len(block))
             await store.put_version(replace(version(), model=shadow_of("fraud"), maturity=None))
             await store.put_version(replace(version(), model="another", maturity=None))
-            with pytest.raises(StoreError, match=r"open; end every service|connected to"):
+            with pytest.raises(StoreError, match=r"open; stop every service|connected to"):
                 await begin_windows(address, windows, {"s": restart})
         finally:
             await twin.close()
             await store.close()
         assert none is None and set(before.label_L.tolist()) == {FRAUD}
         assert await begin_windows(address, windows, {"s": restart}) == {
-            ("fraud", "v1"): Begun(sums.answers, len(before), 0),
-            ("fraud~shadow", "v1"): Begun(0, 0, 0),
+            ("fraud", "v1"): WindowCounts(sums.answers, len(before), 0),
+            ("fraud~shadow", "v1"): WindowCounts(0, 0, 0),
         }
         assert await begin_windows(address, windows, {"s": restart}) == {}
         store = await open_store(address)

@@ -119,7 +119,7 @@ def test_a_server_that_takes_no_writes_is_not_ready(own_cluster: postgres.Cluste
             try:
                 await store.ping()
             except StoreError as error:
-                assert "takes no writes" in str(error)
+                assert "accepts no writes" in str(error)
                 break
             await asyncio.sleep(0.05)
         else:

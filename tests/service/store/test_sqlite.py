@@ -81,7 +81,7 @@ def test_a_full_disk_is_said_and_loses_nothing(tmp_path: Path, monkeypatch: pyte
         await store.put_predictions(batch(1))
         await store.ping()
         monkeypatch.setattr(shutil, "disk_usage", lambda path: shutil._ntuple_diskusage(10, 10, 0))
-        with pytest.raises(StoreError, match="full: 0 bytes are free"):
+        with pytest.raises(StoreError, match="full: only 0 bytes are free"):
             await store.ping()
         await store.close()
 
@@ -158,7 +158,7 @@ def test_what_is_no_database_is_refused(tmp_path: Path) -> None:
     for path in (tmp_path / "text", tmp_path, tmp_path / "text" / "below"):
         with pytest.raises(StoreError, match=r"cannot be opened|is damaged: file is not a database"):
             asyncio.run(close_at_once(path))
-    with pytest.raises(StoreError, match=r"mysql:// URL; allowed are the path of a file and postgresql:// URLs"):
+    with pytest.raises(StoreError, match=r"mysql:// URL; allowed are file paths and postgresql:// URLs"):
         asyncio.run(open_store("mysql://host/db"))
 
 

@@ -69,7 +69,7 @@ def test_blobs_restore_sums_exactly(kind: int) -> None:
         assert (getattr(again, name) == getattr(sums, name)).all()
     large = PeriodSums(sums.answer_keys_A, sums.answers_A + 2**40, sums.label_keys_L, sums.columns_7L)
     assert (PeriodSums.from_bytes(large.to_bytes()).answers_A == large.answers_A).all()
-    assert PeriodSums.from_bytes(PeriodSums.zero().to_bytes()).stored(TOTAL)[0].answers == 0
+    assert PeriodSums.from_bytes(PeriodSums.zero().to_bytes()).answer_sums(TOTAL)[0].answers == 0
 
 
 def test_a_damaged_blob_is_refused() -> None:
@@ -82,7 +82,7 @@ def test_a_damaged_blob_is_refused() -> None:
 
 def test_totals_are_the_metrics_own_sums() -> None:
     deltas, confidence_N, right_N, loss_N = some(800)
-    sums = PeriodSums.of(deltas, TOTAL).stored(TOTAL)[0]
+    sums = PeriodSums.of(deltas, TOTAL).answer_sums(TOTAL)[0]
     expected = CalibrationSums.from_top(confidence_N, right_N, nll_N=loss_N[0], brier_N=loss_N[1])
     np.testing.assert_allclose(sums.labelled.cells, expected.cells, rtol=1e-12, atol=1e-12)
     assert (sums.answers_C == np.bincount(cell_of(confidence_N), minlength=3000)).all()
@@ -97,8 +97,8 @@ def test_what_is_taken_out_leaves_exact_zeros() -> None:
         [Deltas(deltas.answers, np.concatenate([deltas.labels, out]))],
     ):
         whole = add_up([PeriodSums.of(part, TOTAL) for part in parts])
-        assert (whole.stored(TOTAL)[0].labelled.cells == 0).all()
-        assert len(whole.cleared().label_keys_L) == 0
+        assert (whole.answer_sums(TOTAL)[0].labelled.cells == 0).all()
+        assert len(whole.without_empty().label_keys_L) == 0
 
 
 def test_a_correction_alone_moves_nll_though_no_count() -> None:
@@ -108,7 +108,7 @@ def test_a_correction_alone_moves_nll_though_no_count() -> None:
     out["sign"] = -1
     change = PeriodSums.of(Deltas(first.answers[:0], np.concatenate([out, now])), TOTAL)
     whole = PeriodSums.of(first, TOTAL) + change
-    assert whole.stored(TOTAL)[0].labelled.total("nll") == pytest.approx(1.5)
+    assert whole.answer_sums(TOTAL)[0].labelled.total("nll") == pytest.approx(1.5)
 
 
 @pytest.mark.parametrize("bins", [10, 12, 15, 20, 30, 60])
@@ -118,7 +118,7 @@ def test_sixty_cells_keep_every_binning_of_their_divisors(bins: int) -> None:
     for rows in (deltas.answers, deltas.labels):
         rows["cell"] = cell_of(confidence_N)
     deltas.labels["confidence"] = confidence_N
-    for group, sums in PeriodSums.of(deltas, BY_CLASS).stored(BY_CLASS).items():
+    for group, sums in PeriodSums.of(deltas, BY_CLASS).answer_sums(BY_CLASS).items():
         inside = deltas.labels["predicted"] == group
         expected = CalibrationSums.from_top(confidence_N[inside], right_N[inside], nll_N=loss_N[0][inside])
         assert ece(sums.labelled, bins=bins) == pytest.approx(ece(expected, bins=bins), abs=1e-12)

@@ -57,7 +57,7 @@ def test_a_rare_tag_is_counted_from_its_rows(run: Run[Any]) -> None:
         assert await store.read_rare_tag("m", "v1", OTHER_TAGS) is None
         assert await store.has_answers_of("m", "v1", "new") and not await store.has_answers_of("m", "v1", "none")
         await store.delete_prediction("m", twin.ids[-2])
-        with pytest.raises(ValueError, match=r"of 20 answers of tags without .* only 19 are still stored"):
+        with pytest.raises(ValueError, match=r"has 20 answers with tags without .* only 19 are still stored"):
             await store.read_rare_tag("m", "v1", "new")
 
     run(check)

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from service.store import Doubt, Store, StoreError, open_store
+from service.store import DoubtfulCounts, Store, StoreError, open_store
 from service.store import upgrade_store as upgrade
 from service.store.databases.schema import VERSION
 from service.store.rows import Decision, Label, LabelSelection, SettleCounts, Settlement, Voiding
@@ -62,9 +62,9 @@ def test_an_older_store_is_refused_with_the_command_then_upgraded_once(address: 
             await open_store(address)
         lines, say = said()
         doubtful = await upgrade(address, older.RESTART, say)
-        assert doubtful == {("stars", "v1"): Doubt(9, 0), ("stars~shadow", "v2"): Doubt(9, 0)}
+        assert doubtful == {("stars", "v1"): DoubtfulCounts(9, 0), ("stars~shadow", "v2"): DoubtfulCounts(9, 0)}
         assert await upgrade(address, older.RESTART, say) is None
-        assert len(lines) == 1 and ("A copy" in lines[0] or "No copy is kept" in lines[0])
+        assert len(lines) == 1 and ("is kept as" in lines[0] or "No copy is kept" in lines[0])
         store = await open_store(address)
         now = await older.read(store)
         for name in ("pets/v1", "fraud/v1", "held"):
@@ -160,7 +160,7 @@ def test_a_file_that_is_open_is_refused_and_a_failure_leaves_it(tmp_path: Path) 
     with contextlib.closing(sqlite3.connect(path)) as db:
         db.execute("PRAGMA journal_mode=WAL")
         db.execute("SELECT * FROM models").fetchall()
-        with pytest.raises(StoreError, match=r"a process has the store .* open; end every service"):
+        with pytest.raises(StoreError, match=r"another process has the store .* open; stop every service"):
             asyncio.run(upgrade(str(path), older.RESTART, print))
 
     def failing(tree: Any, first: int) -> Any:
@@ -184,11 +184,11 @@ def test_labels_that_only_the_sums_still_hold_are_counted(tmp_path: Path) -> Non
             db.execute(f"DELETE FROM {table} WHERE {column} IN ('review-0', 'review-1')")
         db.commit()
     doubtful = asyncio.run(upgrade(str(path), older.RESTART, print))
-    assert doubtful == {("stars", "v1"): Doubt(7, 2), ("stars~shadow", "v2"): Doubt(7, 2)}
+    assert doubtful == {("stars", "v1"): DoubtfulCounts(7, 2), ("stars~shadow", "v2"): DoubtfulCounts(7, 2)}
 
 
 def test_what_is_no_older_store_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(StoreError, match="there is no store"):
+    with pytest.raises(StoreError, match=r"the store .* does not exist"):
         asyncio.run(upgrade(str(tmp_path / "none"), older.RESTART, print))
     (tmp_path / "text").write_text("hello " * 1000)
     with pytest.raises(StoreError, match="is damaged: file is not a database"):

@@ -1,1 +1,1 @@
-"""Places where models are published: a folder, a bucket, one bundle. `Storage` says what each of them does."""
+"""Storage of published models: a folder, a bucket, or one bundle. `Storage` defines the interface."""

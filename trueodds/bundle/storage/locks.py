@@ -1,4 +1,4 @@
-"""Locks between processes, by files; the holder's death frees them."""
+"""Locks between processes, by lock files. A lock ends with its process."""
 
 from __future__ import annotations
 
@@ -16,12 +16,14 @@ class BusyError(RuntimeError):
 
 @contextmanager
 def lock(path: Path, wait: Callable[[], object] | None = None) -> Iterator[None]:
-    """Hold the lock file `path`, made where it does not exist.
+    """Hold the lock file `path`. It is created if it does not exist.
 
-    `wait` is called once if another process holds it, before waiting for it.
+    Args:
+        path: Lock file.
+        wait: Called once before waiting for another process that holds the lock.
 
     Raises:
-        BusyError: another process holds it, and there is no `wait`.
+        BusyError: Another process holds the lock, and there is no `wait`.
     """
     with path.open("ab") as file:
         if not lock_file(file, block=False):
@@ -33,7 +35,7 @@ def lock(path: Path, wait: Callable[[], object] | None = None) -> Iterator[None]
 
 
 def lock_file(file: IO[bytes], *, block: bool = True) -> bool:
-    """Lock an open file until it is closed; False where another process holds it and `block` is not set."""
+    """Lock an open file until it is closed. Return False if another process holds the lock and `block` is not set."""
     if sys.platform == "win32":
         return True
     import fcntl

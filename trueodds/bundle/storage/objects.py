@@ -1,10 +1,10 @@
-"""Objects under a URL: listed, read, and written on the condition that nobody else has done so meanwhile.
+"""Objects under a URL: list, read, and write if nobody else has written meanwhile.
 
-Reading takes any URL that fsspec knows. The condition of a write is each cloud's own, and fsspec has no word for it:
-`CONDITIONS` has those that are here, which is S3's. Google's `ifGenerationMatch` is not: gcsfs passes on only "where
-there is none" (`mode="create"`), and without a condition on what was read two publishers could overwrite each other.
-Elsewhere publishing is refused: on file:// (name the folder's path, which has locks), and in memory://, which no
-other process sees.
+Reading works with any URL that fsspec knows. Conditional writes differ between clouds, and fsspec has no common option
+for them. `CONDITIONS` has the option for S3. Google's `ifGenerationMatch` is missing: gcsfs passes on only "if none
+exists" (`mode="create"`), and without a condition on the version that was read, two publishers could overwrite each
+other. Publishing elsewhere is refused: for file:// (use the folder's path, which has locks) and memory:// (no other
+process sees it).
 """
 
 from __future__ import annotations
@@ -21,18 +21,19 @@ from typing import Any
 from trueodds.errors import MissingExtraError, UserError
 
 EXTRA = "s3"
+"""Optional dependency for s3 URLs."""
 S3 = ("s3", "s3a")
 CONNECT_SECONDS, READ_SECONDS = 5, 10
-"""With one repetition, a bucket that does not answer is known for that after half a minute at most."""
+"""Timeouts. With one retry, an unreachable bucket is detected within half a minute."""
 _CHANGED = ("PreconditionFailed", "ConditionalRequestConflict", "NoSuchKey", "412", "409")
 
 
 class BucketError(UserError, OSError):
-    """A bucket that cannot be read or written now; the message says which, why, and what helps."""
+    """A bucket cannot be read or written now. The message says which, why, and what to do."""
 
 
 class ChangedError(Exception):
-    """An object is no longer as it was when it was read."""
+    """An object has changed since it was read."""
 
 
 @dataclass(frozen=True)
@@ -43,38 +44,45 @@ class Entry:
     """Identity of the content."""
     size: int
     modified: float
-    """Time of the last write, Unix seconds."""
+    """Time of the last write in Unix seconds."""
 
 
 def is_url(place: str) -> bool:
-    """Say whether a place is a URL, which is left to fsspec, or a path."""
+    """Return whether a place is a URL, which fsspec opens, or a path."""
     return re.match(r"[a-z][a-z0-9+.]+://", place) is not None
 
 
 def _s3(before: Entry | None) -> dict[str, str]:
-    """https://docs.aws.amazon.com/AmazonS3/latest/userguide/conditional-writes.html"""
+    """Return the condition of a write on S3.
+
+    https://docs.aws.amazon.com/AmazonS3/latest/userguide/conditional-writes.html
+    """
     return {"IfNoneMatch": "*"} if before is None else {"IfMatch": before.etag}
 
 
 CONDITIONS: dict[str, Callable[[Entry | None], dict[str, str]]] = dict.fromkeys(S3, _s3)
-"""Options of fsspec's `pipe_file`, by the URL's scheme, for a write in place of an entry, or of none."""
+"""Options of fsspec's `pipe_file` for conditional writes, by URL scheme.
+
+They are computed from the entry that the write replaces; None requires that there is none.
+"""
 
 
 @dataclass(frozen=True)
 class Objects:
-    """Objects under a URL, by names relative to it. Nothing is imported or asked before the first call.
+    """Objects under a URL, by names relative to it. The first call imports fsspec and connects.
 
-    Every call raises BucketError where the bucket cannot be reached, denies access or is not there.
+    Raises:
+        BucketError: In every method: the bucket cannot be reached, denies access or does not exist.
     """
 
     url: str
 
     @cached_property
-    def _opened(self) -> tuple[Any, str]:
+    def _file_system(self) -> tuple[Any, str]:
         """fsspec's file system, and the URL's path in it.
 
         Raises:
-            MissingExtraError: fsspec, or what it needs for this URL, is not installed.
+            MissingExtraError: fsspec, or its package for this URL, is not installed.
         """
         try:
             from fsspec.core import url_to_fs
@@ -88,7 +96,7 @@ class Objects:
             raise MissingExtraError(self.url, (error.name or "s3fs").partition(".")[0], EXTRA) from None
         except ValueError as error:
             raise BucketError(f"{self.url}: {error}; expected s3://bucket/prefix, or the path of a folder") from None
-        files.retries = 1  # s3fs repeats what botocore has repeated, five times
+        files.retries = 1  # botocore retries already; s3fs would repeat it five times
         return files, path.rstrip("/")
 
     @property
@@ -96,19 +104,23 @@ class Objects:
         return self.url.partition("://")[0]
 
     def check_packages(self) -> None:
-        """Raise MissingExtraError where reading this URL needs a package that is not installed."""
-        _ = self._opened
+        """Check that the packages for this URL are installed.
+
+        Raises:
+            MissingExtraError: A package is missing.
+        """
+        _ = self._file_system
 
     def list(self) -> dict[str, Entry]:
-        """List every object under the URL: one request for 1,000 of them."""
-        files, path = self._opened
+        """List every object under the URL. One request covers 1,000 of them."""
+        files, path = self._file_system
         with self._asking():
             found = files.find(path, detail=True)
         return {name[len(path) + 1 :]: _entry(info) for name, info in found.items() if name.startswith(f"{path}/")}
 
     def read(self, names: Iterable[str]) -> dict[str, bytes]:
-        """Read small objects at once. Those that have gone meanwhile are left out."""
-        files, path = self._opened
+        """Read small objects at once. Objects deleted meanwhile are left out."""
+        files, path = self._file_system
         paths = {f"{path}/{name}": name for name in names}
         if not paths:
             return {}
@@ -123,9 +135,9 @@ class Objects:
         """Download an object of any size to a file.
 
         Raises:
-            FileNotFoundError: it has gone.
+            FileNotFoundError: The object no longer exists.
         """
-        files, path = self._opened
+        files, path = self._file_system
         with self._asking(f"/{name}"):
             try:
                 files.get_file(f"{path}/{name}", str(target))
@@ -135,17 +147,17 @@ class Objects:
                 raise _GoneError from None
 
     def upload(self, source: Path, name: str) -> None:
-        """Upload a file of any size. It is there as a whole or not at all."""
+        """Upload a file of any size. The object is complete or missing."""
         files, path = self._writable()
         with self._asking(f"/{name}"):
             files.put_file(str(source), f"{path}/{name}")
 
     def put(self, name: str, data: bytes, before: Entry | None) -> None:
-        """Write a small object in place of `before`; None: where there is none.
+        """Write a small object that replaces `before`, or, if that is None, only if none exists.
 
         Raises:
-            ChangedError: another one lies there.
-            BucketError: the store has no conditional writes.
+            ChangedError: Another object exists.
+            BucketError: The store has no conditional writes.
         """
         files, path = self._writable()
         condition = CONDITIONS[self._scheme](before)
@@ -160,15 +172,15 @@ class Objects:
                         " could overwrite each other; publish to a folder, or to a store of a release that has them"
                     ) from None
                 if code in _CHANGED:
-                    # An answer that was lost on its way is asked for again, and then it is our own write that lies
-                    # there. Every line of a log has a time, so that equal contents are ours.
+                    # If an answer is lost, the request is repeated, and then the existing object is our own
+                    # write. Every line of a log has a time, so equal contents are ours.
                     if files.exists(f"{path}/{name}") and files.cat_file(f"{path}/{name}") == data:
                         return
                     raise ChangedError(name) from None
                 raise
 
     def ignores_conditions(self, name: str) -> bool:
-        """Say whether the store writes over an object though it is asked to write only where there is none."""
+        """Return whether the store overwrites an object although the write requires that none exists."""
         files, path = self._writable()
         with self._asking(f"/{name}"):
             try:
@@ -180,7 +192,7 @@ class Objects:
         return True
 
     def delete(self, name: str) -> None:
-        """Delete an object, if it exists."""
+        """Delete an object if it exists."""
         files, path = self._writable()
         with self._asking(f"/{name}"):
             try:
@@ -189,12 +201,18 @@ class Objects:
                 return
 
     def _writable(self) -> tuple[Any, str]:
+        """Return the file system of a URL that supports publishing.
+
+        Raises:
+            BucketError: The URL can only be read.
+        """
         if self._scheme not in CONDITIONS:
             raise BucketError(f"{self.url} can only be read; models are published to s3://bucket/prefix or to a folder")
-        return self._opened
+        return self._file_system
 
     @contextmanager
     def _asking(self, name: str = "") -> Iterator[None]:
+        """Convert errors of the store to BucketError."""
         try:
             yield
         except _GoneError:
@@ -203,12 +221,12 @@ class Objects:
             raise
         except _errors() as error:
             if isinstance(error, OSError) and error.filename is not None and not _code(error):
-                raise  # of a file on this machine: a full disk, a folder without permission
+                raise  # about a file on this machine: a full disk, missing permission
             raise BucketError(f"{self.url}{name} {_words(error)}") from None
 
 
 class _GoneError(Exception):
-    """An object that was listed is there no more."""
+    """A listed object no longer exists."""
 
 
 def _entry(info: dict[str, Any]) -> Entry:
@@ -219,7 +237,7 @@ def _entry(info: dict[str, Any]) -> Entry:
 
 
 def _errors() -> tuple[type[Exception], ...]:
-    """Errors of fsspec, and of s3fs where it is installed; it is imported by then."""
+    """Return the exception types of fsspec, and of s3fs if it is installed. s3fs is already imported by then."""
     try:
         from aiohttp import ClientError
         from botocore.exceptions import BotoCoreError
@@ -230,7 +248,7 @@ def _errors() -> tuple[type[Exception], ...]:
 
 
 def _code(error: BaseException) -> str:
-    """S3's own name of an error, as far as there is one."""
+    """Return S3's code of an error; "" if there is none."""
     for one in (error, error.__cause__):
         response = getattr(one, "response", None)
         if isinstance(response, dict):
@@ -239,16 +257,16 @@ def _code(error: BaseException) -> str:
 
 
 def _words(error: BaseException) -> str:
-    """Describe an error without the store's words about accounts, for some of it is shown to everybody."""
+    """Describe an error without the store's details about accounts, because parts of it are shown to everybody."""
     code = _code(error)
     if code in ("InvalidAccessKeyId", "SignatureDoesNotMatch", "ExpiredToken", "InvalidToken"):
-        return f"refuses the credentials ({code}); see AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
+        return f"refuses the credentials ({code}); check AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
     if isinstance(error, PermissionError):
-        return f"denies access ({code or 'permission'}); reading takes s3:ListBucket and s3:GetObject, publishing" + (
+        return f"denies access ({code or 'permission'}); reading needs s3:ListBucket and s3:GetObject, publishing" + (
             " s3:PutObject and s3:DeleteObject as well"
         )
     if code == "NoSuchBucket":
-        return "is in no bucket that exists; make it first, or see AWS_ENDPOINT_URL"
+        return "is in a bucket that does not exist; create it, or check AWS_ENDPOINT_URL"
     if type(error).__name__ in ("NoCredentialsError", "PartialCredentialsError"):
         return "cannot be read without credentials; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or a profile"
     if code:

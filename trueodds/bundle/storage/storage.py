@@ -1,4 +1,4 @@
-"""Protocol of a place for published models: list, read, write if unchanged, upload, fetch; and answers about it."""
+"""Interface of a place for published models: list, read, write if unchanged, upload, fetch."""
 
 from __future__ import annotations
 
@@ -14,71 +14,81 @@ from trueodds.calibrators import Calibrator
 
 T = TypeVar("T")
 Verb = Callable[[Listing], tuple[T, list[Step]]]
-"""Change of roles: from a listing to an answer, and the small files that make the change, in their order."""
+"""Change of roles: a function from a listing to a result and the small files to write, in their order."""
 
 
 class Storage(ABC):
-    """A place for published models. `path` is the folder on this machine where their versions lie.
+    """A place for published models. `path` is the folder of their versions on this machine.
 
-    These defaults are for a local place that can only be read. Every call raises OSError where the place cannot be
-    read or written.
+    The default methods are those of a local read-only place.
+
+    Raises:
+        OSError: In every method: the place cannot be read or written.
     """
 
     notice_seconds = 5.0
-    """Seconds within which a service must have noticed a change."""
+    """Seconds within which a service notices a change."""
     away = ""
-    """Reason why the place could not be read when it was last looked at; "" where it could."""
+    """Reason why the place could not be read at the last attempt; "" if it could."""
 
-    def __init__(self, path: Path, given: str, place: str) -> None:
-        """`given`: what `--models` takes for it here. `place`: what `--models` takes from any folder."""
-        self.path, self.given, self.place = path, given, place
+    def __init__(self, path: Path, given_place: str, place: str) -> None:
+        """Set the folder on this machine, and the values of `--models` for it: as given, and valid in any folder."""
+        self.path, self.given_place, self.place = path, given_place, place
 
     @abstractmethod
     def list(self) -> Listing:
-        """List what is there now.
+        """Return the current listing.
 
         Raises:
-            BundleError: it holds nothing that can be served.
+            BundleError: The place holds nothing that can be served.
         """
 
     def read(self, key: Key) -> tuple[Card, Calibrator]:
-        """Read the card and the calibrator of a version, which is checked as a whole where that costs little.
+        """Read the card and the calibrator of a version. The whole version is checked if this costs little.
 
         Raises:
-            BundleError: it is damaged.
+            BundleError: The version is damaged.
         """
         bundle = Bundle.load(self.folder(key))
         return bundle.card, bundle.calibrator
 
     def write(self, model: str | None, verb: Verb[T]) -> T:
-        """Write what a verb makes of the listing, unless somebody else has changed the same since; then ask it again.
+        """Apply a change of roles.
 
-        All of it is written, or nothing. Returns the verb's answer.
+        If somebody else has changed the same files meanwhile, repeat it on a new listing.
+
+        All files of the change are written, or none.
 
         Args:
-            model: The model whose roles the verb may change; None: only those of the whole place.
-            verb: It may be called more than once.
+            model: Model whose roles the change may affect. None: only the roles of the whole place.
+            verb: The change. It may be called more than once.
+
+        Returns:
+            The result of the change.
         """
         raise self._refusal()
 
     def upload(self, source: Bundle) -> Path:
-        """Publish a bundle without a role, as a whole or not at all. Returns its folder on this machine.
+        """Publish a bundle without a role, completely or not at all. Return its folder on this machine.
 
         Raises:
-            BundleError: the version is there already, and damaged.
+            BundleError: The version exists already and is damaged.
         """
         raise self._refusal()
 
     def fetch(self, key: Key) -> Path:
-        """Return the folder of a published version on this machine. It is fetched now if need be.
+        """Return the folder of a published version on this machine. It is fetched now if necessary.
 
         Raises:
-            BundleError: what lies there is not the version that it says.
+            BundleError: The content is not the version that the folder names.
         """
         return self.folder(key)
 
     def contents(self) -> Contents:
-        """Read all models, versions and roles; none, and the reason, where it holds nothing that can be served."""
+        """Read all models, versions and roles.
+
+        If the place holds nothing that can be served, return only the reason.
+        """
         try:
             return self.list().contents()
         except BundleError as error:
@@ -89,11 +99,15 @@ class Storage(ABC):
         return self.path.joinpath(*key)
 
     def revision(self, key: Key) -> tuple[tuple[str, str], ...]:
-        """Return a value that changes with the version where `fetch` takes it from, if that is elsewhere."""
+        """Return a value that changes with the version's source, if `fetch` copies it from elsewhere."""
         return ()
 
     def check_writable(self) -> None:
-        """Raise OSError where nothing can be published."""
+        """Check that something can be published.
+
+        Raises:
+            OSError: The place cannot be written.
+        """
         raise self._refusal()
 
     def _refusal(self) -> OSError:

@@ -1,4 +1,7 @@
-"""Folders of versions on this machine: filled aside and checked, so that each is whole or not there."""
+"""Folders of versions on this machine.
+
+They are filled under another name and checked, so that each is complete or missing.
+"""
 
 from __future__ import annotations
 
@@ -16,20 +19,20 @@ from trueodds.files import naming
 
 
 def keep(target: Path, key: Key, fill: Callable[[Path], None], *, prefix: str, place: str) -> None:
-    """Fill a folder aside, check that it is a version, and rename it to `target`.
+    """Fill a temporary folder, check that it holds the version, and rename it to `target`.
 
-    Several processes may do so at once: what is there already stays if it is the version, and goes if it is not.
+    Several processes may do this at once. An existing folder stays if it holds the version, and is removed otherwise.
 
     Args:
-        target: The folder, below one that is there.
+        target: The folder. Its parent exists.
         key: The version.
         fill: Writes the files to the folder that it is called with.
-        prefix: The beginning of that folder's name, beside `target`.
-        place: The name of the version's folder in messages.
+        prefix: Prefix of the temporary folder's name, beside `target`.
+        place: Name of the version's folder in messages.
 
     Raises:
-        BundleError: what was written is not the version.
-        OSError: it cannot be written.
+        BundleError: The written files are not the version.
+        OSError: The folder cannot be written.
     """
     aside = Path(tempfile.mkdtemp(prefix=prefix, dir=target.parent))
     try:
@@ -38,22 +41,22 @@ def keep(target: Path, key: Key, fill: Callable[[Path], None], *, prefix: str, p
         content = _content(aside, place)
         if content != key:
             raise BundleError(f"the folder is {'/'.join(key)}, its content is {'/'.join(content)}")
-        aside.chmod(0o755)  # mkdtemp's 0700 would hide it from a service under another user
+        aside.chmod(0o755)  # mkdtemp's 0700 would hide it from a service that runs as another user
         _put_in_place(aside, target, key)
     finally:
         shutil.rmtree(aside, ignore_errors=True)
 
 
 def copy(source: Bundle, aside: Path) -> None:
-    """Copy a bundle's files to a folder; they are on the disk when the call returns."""
+    """Copy a bundle's files to a folder. The call returns when they are on the disk."""
     for name in source.files:
         shutil.copyfile(source.directory / name, aside / name)
         with (aside / name).open("r+b") as file:
-            os.fsync(file.fileno())  # a file system that allocates late says only now that it is full
+            os.fsync(file.fileno())  # some file systems report only now that they are full
 
 
 def is_whole(folder: Path, key: Key) -> bool:
-    """Say whether a folder holds a version, undamaged."""
+    """Return whether a folder holds an undamaged version."""
     try:
         return _content(folder) == key
     except BundleError:
@@ -61,11 +64,12 @@ def is_whole(folder: Path, key: Key) -> bool:
 
 
 def _put_in_place(aside: Path, target: Path, key: Key) -> None:
+    """Rename the temporary folder to `target`, unless `target` holds the version already."""
     for last in (False, True):
         try:
             if sys.platform == "win32" and target.is_dir() and not any(target.iterdir()):
                 target.rmdir()
-            aside.rename(target)  # in place of an empty folder, too
+            aside.rename(target)  # this also replaces an empty folder
         except OSError as error:
             if error.errno not in (errno.ENOTEMPTY, errno.EEXIST) or last:
                 raise

@@ -1,1 +1,1 @@
-"""What the fits of calibrators minimise, and how."""
+"""Loss functions of the calibrators' fits, and their solvers."""

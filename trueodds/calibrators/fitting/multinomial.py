@@ -1,4 +1,4 @@
-"""Multinomial logistic regression on logits: softmax(W x + b), W a scalar, a diagonal or a full matrix."""
+"""Multinomial logistic regression on logits: softmax(W x + b), where W is a scalar, a diagonal or a full matrix."""
 
 from __future__ import annotations
 
@@ -15,12 +15,13 @@ Shape = Literal["scalar", "diagonal", "full"]
 
 
 class Multinomial:
-    """mean_n [logsumexp(W x_n + b) - (W x_n + b)_y] + sum_i penalty_i (theta_i - start_i)^2, start: W = I, b = 0.
+    """The loss of multinomial logistic regression with a ridge penalty towards W = I, b = 0.
 
-    `shrink` adds prior mean_n [logsumexp(W x_n + b) - sum_k q_nk (W x_n + b)_k]: pseudo-rows with the labels q.
+        mean_n [logsumexp(W x_n + b) - (W x_n + b)_y] + sum_i penalty_i (theta_i - start_i)^2
 
-    theta is W's free entries (1, C or C^2, row by row), then b. The probabilities of the last point are kept in
-    float32 for the products with the Hessian: they only steer the steps, the gradient is float64 throughout.
+    `shrink` adds prior mean_n [logsumexp(W x_n + b) - sum_k q_nk (W x_n + b)_k]: pseudo-rows with the labels q. theta
+    consists of W's free entries (1, C or C^2, row by row), then b. The probabilities of the last point are stored in
+    float32 for the products with the Hessian. They only guide the steps; the gradient is float64 throughout.
     """
 
     def __init__(self, features_NC: Array, labels_N: Labels, shape: Shape, penalty_P: Array | None = None) -> None:
@@ -33,14 +34,18 @@ class Multinomial:
         self._prior, self._pull_P = 0.0, np.zeros(len(self.start_P))
 
     def shrink(self, prior: float, scale: float) -> None:
-        """Pseudo-rows of this weight a row, labelled by q = softmax(scale x)."""
+        """Add pseudo-rows with this weight per row, labelled by q = softmax(scale x)."""
         self._prior, self._pull_P = prior, np.zeros(len(self.start_P))
         for block in self._blocks():
             q_NC = softmax_over(scale * self.x_NC[block])
             self._pull_P += prior * self._adjoint(q_NC, self.x_NC[block]) / len(self.labels_N)
 
     def solve(self, low: float, high: float, what: str) -> tuple[Array, Array]:
-        """(W's free entries, b with mean 0), with low <= W <= high. Raises FitError as `newton.minimise`."""
+        """Return W's free entries and b with mean 0, subject to low <= W <= high.
+
+        Raises:
+            FitError: The minimum is not reached (see `newton.minimise`).
+        """
         classes = self.x_NC.shape[1]
         low_P, high_P = np.full((2, len(self.start_P)), np.inf)
         low_P *= -1
@@ -91,12 +96,12 @@ class Multinomial:
         return (1 + self._prior) * diagonal_P / len(self.labels_N) + 2 * self.penalty_P
 
     def _blocks(self) -> Iterator[slice]:
-        # Matrix products want tall blocks; elementwise work wants blocks in the cache.
+        # Matrix products are fastest on tall blocks; elementwise work is fastest on blocks in the cache.
         rows, classes = self.x_NC.shape
         return row_blocks(rows, max(classes // 32, 1) if self.shape == "full" else classes)
 
     def _forward(self, theta_P: Array, x_NC: Array) -> Array:
-        """W x + b of a block."""
+        """Compute W x + b of a block."""
         classes = x_NC.shape[1]
         weights, bias_C = theta_P[:-classes], theta_P[-classes:]
         eta_NC: Array = x_NC @ weights.reshape(classes, classes).T if self.shape == "full" else x_NC * weights
@@ -104,7 +109,7 @@ class Multinomial:
         return eta_NC
 
     def _adjoint(self, r_NC: Array, x_NC: Array) -> Array:
-        """The transpose of `_forward`: sums of r x in the shape of W's entries, then sums of r."""
+        """Apply the transpose of `_forward`: sums of r x in the shape of W's entries, then sums of r."""
         if self.shape == "full":
             weights = (r_NC.T @ x_NC).ravel()
         else:

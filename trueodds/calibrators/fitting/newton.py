@@ -1,4 +1,4 @@
-"""Convex problems within bounds, solved until the gradient says so: Newton's method with conjugate gradients."""
+"""Convex problems within bounds, solved by Newton's method with conjugate gradients."""
 
 from __future__ import annotations
 
@@ -11,35 +11,35 @@ from trueodds.calibrators.base import FitError
 from trueodds.sums.inputs import Array
 
 TOLERANCE = 1e-9
-"""On every component of the projected gradient of a mean loss."""
+"""Largest component of the projected gradient of a mean loss at the solution."""
 ITERATIONS = 200
 
 Free = npt.NDArray[np.bool_]
 
 
-class Problem(Protocol):
+class ConvexProblem(Protocol):
     """A convex function of P parameters."""
 
     def value_and_gradient(self, theta_P: Array) -> tuple[float, Array]:
-        """The loss and its gradient; later calls of the other two refer to this point."""
+        """Compute the loss and its gradient. Later calls of the other two methods refer to this point."""
 
     def hessian_times(self, direction_P: Array) -> Array:
-        """H d."""
+        """Compute H d."""
 
     def hessian_diagonal(self) -> Array:
-        """diag(H), or something of its size: it only preconditions."""
+        """Return diag(H), or something of its size; it is only a preconditioner."""
 
 
-def minimise(problem: Problem, start_P: Array, low: Array | float, high: Array | float, what: str) -> Array:
-    """The minimum within low <= theta <= high.
+def minimise(problem: ConvexProblem, start_P: Array, low: Array | float, high: Array | float, what: str) -> Array:
+    """Find the minimum within low <= theta <= high.
 
-    Parameters that press against a bound are held there; for the others the Newton step comes from preconditioned
-    conjugate gradients, and is shortened until the loss falls. Stops when no component of
-    theta - clip(theta - gradient) exceeds 1e-9, or when the loss can fall no further in float64 and none exceeds 1e-6.
+    Parameters that press against a bound stay there. For the others, preconditioned conjugate gradients give the Newton
+    step, which is shortened until the loss falls. The search stops if no component of theta - clip(theta - gradient)
+    exceeds 1e-9, or if the loss can fall no further in float64 and none exceeds 1e-6.
 
     Raises:
-        FitError: not there after 200 steps, or no step helps: the rows do not determine the parameters. Also where
-            numbers leave the range of float64.
+        FitError: The minimum is not reached after 200 steps, or no step helps, so the rows do not determine the
+            parameters; or numbers leave the range of float64.
     """
     theta_P = np.clip(start_P, low, high)
     value, gradient_P = problem.value_and_gradient(theta_P)
@@ -60,24 +60,25 @@ def minimise(problem: Problem, start_P: Array, low: Array | float, high: Array |
             if size < 1e-9:
                 if off <= 1e-6:
                     return theta_P
-                raise _not_reached(what, off)
+                raise _failure(what, off)
         theta_P, value, gradient_P = tried_P, tried, tried_gradient_P
     if off <= 1e-6:
         return theta_P
-    raise _not_reached(what, off)
+    raise _failure(what, off)
 
 
-def _not_reached(what: str, off: float) -> FitError:
+def _failure(what: str, off: float) -> FitError:
     return FitError(
         f"{what} has no minimum within reach on these rows (Newton's method stopped at a gradient of {off:.1g});"
         " use more rows, a stronger regularisation, or the calibrator 'temperature'"
     )
 
 
-def _step(problem: Problem, theta_P: Array, gradient_P: Array, low: Array | float, high: Array | float) -> Array:
-    """A Newton step within the bounds: what it would carry across one goes to the bound, and the rest is solved again.
+def _step(problem: ConvexProblem, theta_P: Array, gradient_P: Array, low: Array | float, high: Array | float) -> Array:
+    """Compute a Newton step within the bounds.
 
-    Clipping such a step instead leaves the others where they suit the unclipped values, and the search creeps.
+    Parameters that it would carry across a bound go to the bound, and the rest is solved again. Clipping the step
+    instead would leave the others at values that suit the unclipped ones, and the search would become slow.
     """
     inside_P = ~(((theta_P <= low) & (gradient_P > 0)) | ((theta_P >= high) & (gradient_P < 0)))
     held_P, free_P = np.zeros_like(theta_P), inside_P.copy()
@@ -94,9 +95,12 @@ def _step(problem: Problem, theta_P: Array, gradient_P: Array, low: Array | floa
 
 
 def _to_first_bound(
-    problem: Problem, theta_P: Array, gradient_P: Array, free_P: Free, low: Array | float, high: Array | float
+    problem: ConvexProblem, theta_P: Array, gradient_P: Array, free_P: Free, low: Array | float, high: Array | float
 ) -> Array:
-    """The plain Newton step up to the first bound: never long where bounds are many, but always downhill."""
+    """Shorten the plain Newton step to the first bound.
+
+    The result is short if there are many bounds, but always goes downhill.
+    """
     while True:
         step_P = _conjugate_gradients(problem, gradient_P, free_P)
         room_P = np.where(step_P > 0, high - theta_P, theta_P - low) / np.maximum(np.abs(step_P), 1e-300)
@@ -106,8 +110,8 @@ def _to_first_bound(
         free_P = free_P & ~blocked_P
 
 
-def _conjugate_gradients(problem: Problem, gradient_P: Array, free_P: Free) -> Array:
-    """An inexact Newton step -H^-1 g over the free parameters: exact enough for quadratic convergence at the end."""
+def _conjugate_gradients(problem: ConvexProblem, gradient_P: Array, free_P: Free) -> Array:
+    """Compute an inexact Newton step -H^-1 g over the free parameters, exact enough for quadratic convergence."""
     diagonal_P = problem.hessian_diagonal()
     weight_P = np.where(free_P, 1 / np.maximum(diagonal_P, 1e-10 * diagonal_P.max(initial=1e-9)), 0.0)
     residual_P = np.where(free_P, -gradient_P, 0.0)
@@ -134,4 +138,4 @@ def _conjugate_gradients(problem: Problem, gradient_P: Array, free_P: Free) -> A
         if energy <= first * enough:
             break
         direction_P = weighted_P + (energy / previous) * direction_P
-    return step_P if step_P.any() else weight_P * -gradient_P  # no curvature at all: downhill
+    return step_P if step_P.any() else weight_P * -gradient_P  # without any curvature, go downhill

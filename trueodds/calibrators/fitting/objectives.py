@@ -1,4 +1,4 @@
-"""Objectives that may choose a temperature, as functions of beta = 1/T, read block by block: no N x C temporaries."""
+"""Objectives for a temperature, as functions of beta = 1/T. They read blocks of rows, without N x C temporaries."""
 
 from __future__ import annotations
 
@@ -14,14 +14,17 @@ from trueodds.sums.inputs import Array
 from trueodds.sums.sums import CalibrationSums
 
 SURE = 1e-6
-"""Wrong rows that a net is taken to expect at least: the prior's weight stays finite, and T = 1 to some 1e-6."""
+"""Smallest number of wrong rows that a net is assumed to expect.
+
+It keeps the prior's weight finite, and T = 1 to some 1e-6.
+"""
 WARM = 1 << 17
-"""Values on which a first temperature is found before all rows are read: that leaves three Newton steps for them."""
+"""Values on which a first temperature is found before all rows are read. Then all rows need only three Newton steps."""
 NAMES = ("nll", "brier", "ece", "adaptive_ece", "sb_ece", "sb_ece_label")
 
 
 class Rows:
-    """Logits with labels; every method is one pass over them in float64."""
+    """Logits with labels. Every method is one pass over them in float64."""
 
     def __init__(self, logits_NC: Logits, labels_N: Labels) -> None:
         self.logits_NC, self.labels_N = logits_NC, labels_N
@@ -32,7 +35,7 @@ class Rows:
         self.prior = self._prior_mean = 0.0
 
     def _blocks(self, beta: float) -> Iterator[tuple[slice, Array, Array]]:
-        """(rows, z - max z, exp(beta (z - max z))) per block; the two arrays are used again for the next."""
+        """Yield (rows, z - max z, exp(beta (z - max z))) per block. The two arrays are reused for the next block."""
         rows, classes = self.logits_NC.shape
         blocks = list(row_blocks(rows, classes))
         shifted_NC, weight_NC = np.empty((2, blocks[0].stop, classes))
@@ -44,8 +47,10 @@ class Rows:
             yield block, z_NC, e_NC
 
     def nll_slope(self, beta: float) -> tuple[float, float]:
-        """First and second derivative in beta of the mean NLL and its prior: mean (E_p z - z_y) and mean Var_p z, to
-        which the prior adds w mean (E_p z - E_q z) and w mean Var_p z."""
+        """Compute the first and second derivative in beta of the mean NLL and its prior.
+
+        They are mean (E_p z - z_y) and mean Var_p z. The prior adds w mean (E_p z - E_q z) and w mean Var_p z.
+        """
         mean = variance = 0.0
         ones_C = np.ones(self.logits_NC.shape[1])  # sums as products: twice as fast as sum(axis=1) for 10 classes
         for _, z_NC, e_NC in self._blocks(beta):
@@ -59,8 +64,13 @@ class Rows:
         return mean - self._mean_true + self.prior * (mean - self._prior_mean), (1 + self.prior) * variance
 
     def shrink(self, errors: float) -> None:
-        """Set `prior`, the weight w a row of pseudo-rows labelled by q = softmax(z), so that `errors` of these are
-        wrong: errors over the number of rows that q expects to be wrong, or over those that are if they are more."""
+        """Set `prior`, the weight w per row of pseudo-rows labelled by q = softmax(z).
+
+        With this weight, `errors` of the pseudo-rows are wrong.
+
+        w is `errors` divided by the number of rows that q expects to be wrong, or by the observed number if that is
+        larger.
+        """
         if errors == 0:
             self.prior = self._prior_mean = 0.0
             return
@@ -75,12 +85,12 @@ class Rows:
 
     @cached_property
     def sizes(self) -> tuple[float, float]:
-        """Medians over rows of max z less the next z, and of max z - mean z: the units of a temperature's range.
+        """Medians over rows of max z minus the next z, and of max z - mean z: the units of a temperature's range.
 
-        A factor on all logits is a factor on both, and half of the rows may hold logits of any other size. The next z
-        is not moved by classes that are masked, with -1e6 or so; the mean is, and then the range is only wider. Rows
-        where they are 0 are left out; a margin of 0 everywhere gives way to the other, and both are 1 where all logits
-        of each row are equal. Read from evenly spaced rows where there are more than `WARM` values.
+        A factor on all logits is a factor on both, and half of the rows may hold logits of any other size. Masked
+        classes, with -1e6 or so, do not change the next z. They change the mean, which only widens the range. Rows in
+        which a value is 0 are left out. If the margin is 0 everywhere, the spread is used; both are 1 if all logits of
+        each row are equal. If there are more than `WARM` values, evenly spaced rows are read.
         """
         for step in sorted({max(self.logits_NC.size // WARM, 1), 1}, reverse=True):
             z_NC = self.logits_NC[::step]
@@ -96,7 +106,7 @@ class Rows:
         return 1.0, 1.0
 
     def brier(self, beta: float) -> tuple[float, float]:
-        """The mean Brier score sum_k p_k^2 - 2 p_y + 1, and its derivative in beta.
+        """Compute the mean Brier score sum_k p_k^2 - 2 p_y + 1, and its derivative in beta.
 
         dp_k/dbeta = p_k (z_k - m) with m = E_p z, so the derivative is
         mean 2 [sum_k p_k^2 (z_k - m) - p_y (z_y - m)].
@@ -114,7 +124,7 @@ class Rows:
         return value / len(self.labels_N), slope / len(self.labels_N)
 
     def confidence(self, beta: float) -> Array:
-        """The top label's probability: 1 / sum_k exp(beta (z_k - max z))."""
+        """Compute the top label's probability 1 / sum_k exp(beta (z_k - max z))."""
         confidence_N = np.empty(len(self.labels_N))
         for block, _, e_NC in self._blocks(beta):
             confidence_N[block] = 1 / e_NC.sum(axis=1)
@@ -122,25 +132,27 @@ class Rows:
 
     @cached_property
     def correct_N(self) -> Array:
-        """1 where the top label is right (ties: the smallest index), the same for every temperature."""
+        """1 if the top label is right (ties: the smallest index), the same for every temperature."""
         correct: Array = (self.logits_NC.argmax(axis=1) == self.labels_N).astype(np.float64)
         return correct
 
 
 def ece(confidence_N: Array, correct_N: Array, bins: int) -> float:
-    """`metrics.ece` of the top label."""
+    """Compute `metrics.ece` of the top label."""
     return binned_ece(CalibrationSums.from_top(confidence_N, correct_N > 0), bins=bins)
 
 
 def adaptive_ece(confidence_N: Array, correct_N: Array, bins: int) -> float:
-    """`metrics.adaptive_ece` of the top label, from the confidences themselves."""
+    """Compute `metrics.adaptive_ece` of the top label, from the confidences themselves."""
     return float(np.abs(mass_bins(rank(confidence_N, correct_N > 0), bins).gap_B).sum() / len(confidence_N))
 
 
 def sb_ece_label(confidence_N: Array, correct_N: Array, bins: int, softness: float, order: float) -> float:
-    """Soft-binned ECE, label-binned (Karandikar et al. 2021, eq. 12): (1/n sum_ij u_ij |A_j - c_i|^p)^(1/p).
+    """Compute the label-binned soft-binned ECE (Karandikar et al. 2021, eq. 12).
 
-    Memberships u and accuracies A as in `sb_ece`; each row keeps its own confidence.
+        (1/n sum_ij u_ij |A_j - c_i|^p)^(1/p)
+
+    Memberships u and accuracies A are those of `sb_ece`; each row keeps its own confidence.
     """
     size_B, right_B = np.zeros((2, bins))
     for block, share_NB in _memberships(confidence_N, bins, softness):
@@ -155,7 +167,7 @@ def sb_ece_label(confidence_N: Array, correct_N: Array, bins: int, softness: flo
 
 
 def _memberships(confidence_N: Array, bins: int, softness: float) -> Iterator[tuple[slice, Array]]:
-    """(rows, u (N, B)) block by block: softmax_j(-(c - xi_j)^2 / softness), xi the bins' centres."""
+    """Yield (rows, u (N, B)) block by block: softmax_j(-(c - xi_j)^2 / softness), where xi are the bins' centres."""
     centre_B = (np.arange(bins) + 0.5) / bins
     for block in row_blocks(len(confidence_N), bins):
         distance_NB = (confidence_N[block, None] - centre_B) ** 2
@@ -164,10 +176,12 @@ def _memberships(confidence_N: Array, bins: int, softness: float) -> Iterator[tu
 
 
 def sb_ece(confidence_N: Array, correct_N: Array, bins: int, softness: float, order: float) -> float:
-    """Soft-binned ECE (Karandikar et al. 2021, eq. 11): (sum_j S_j / n |A_j - C_j|^p)^(1/p).
+    """Compute the soft-binned ECE (Karandikar et al. 2021, eq. 11).
 
-    The membership of confidence c in bin j, whose centre is xi_j, is softmax_j(-(c - xi_j)^2 / softness); S, A and C
-    are a bin's sums of memberships and means of correctness and confidence under them (eq. 8 to 10).
+        (sum_j S_j / n |A_j - C_j|^p)^(1/p)
+
+    The membership of confidence c in bin j with centre xi_j is softmax_j(-(c - xi_j)^2 / softness). S, A and C are a
+    bin's sum of memberships and the means of correctness and confidence under them (eqs. 8 to 10).
     """
     size_B, gap_B = np.zeros((2, bins))
     for block, share_NB in _memberships(confidence_N, bins, softness):

@@ -1,4 +1,4 @@
-"""Fits a calibrator by its name, or the one that rows which no fit has seen speak for."""
+"""Fits of a calibrator by its name, and the selection of the best one on held-out rows."""
 
 from trueodds.calibrators.selection.choosing import Candidate
 from trueodds.calibrators.selection.selecting import (

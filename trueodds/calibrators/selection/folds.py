@@ -1,4 +1,4 @@
-"""Candidates' fits among folds: the held-out NLL of each, and its fit on all rows."""
+"""Cross-validated fits of the candidates, and their fits on all rows."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 from trueodds.calibrators import registry
 from trueodds.calibrators.base import Calibrator, Labels, Logits, row_blocks
 from trueodds.calibrators.curve import PIECES, TopCurve, top_scores
-from trueodds.calibrators.held_out import FOLDS, stratified
+from trueodds.calibrators.held_out import FOLDS, stratified_folds
 from trueodds.sums.inputs import Array
 from trueodds.sums.losses import nll_of
 
@@ -24,28 +24,28 @@ class HeldOut:
     """-ln p_y, in nats."""
     confidence_N: Array
     right_N: Array
-    """1 where the top label is right, else 0."""
+    """1 if the top label is right, else 0."""
 
 
 class Folds:
-    """Rows in stratified folds, and what calibrators fitted without each of them say of it.
+    """Rows in stratified folds, and the predictions for each fold by calibrators that were fitted on the others.
 
-    A `TopCurve` costs no fit of its base where that is a candidate too: they share them.
+    A `TopCurve` needs no fit of its base if the base is a candidate too, because both share the fits.
     """
 
     def __init__(self, logits_NC: Logits, labels_N: Labels, folds: int) -> None:
         self.logits_NC, self.labels_N, self._folds = logits_NC, labels_N, folds
-        self._fold_N = stratified(labels_N, folds)
+        self._fold_N = stratified_folds(labels_N, folds)
         self._fits: dict[tuple[str, str], list[Calibrator]] = {}
         self._scores: dict[str, tuple[Array, Array]] = {}
 
     def held_out(self, name: str, options: Mapping[str, Any]) -> HeldOut:
-        """Predict every row by the fit on the other folds.
+        """Predict every row with the fit on the other folds.
 
         Raises:
-            ConfigError: an unknown name or option.
-            ValueError: a value that an option does not take.
-            FitError: the rows without some fold do not determine this calibrator.
+            ConfigError: A name or option is unknown.
+            ValueError: An option has a value that is not allowed.
+            FitError: The rows without some fold do not determine this calibrator.
         """
         registry.check_options(name, options)
         rows = len(self.labels_N)
@@ -60,24 +60,24 @@ class Folds:
         return held
 
     def fit(self, name: str, options: Mapping[str, Any]) -> Calibrator:
-        """The calibrator of all rows, as `registry.fit_by_name` gives it."""
+        """Fit the calibrator on all rows. The result is that of `registry.fit_by_name`."""
         kind = registry.get(name)
         if not issubclass(kind, TopCurve) or self._folds != FOLDS:
             return registry.fit_by_name(name, self.logits_NC, self.labels_N, **options)
         base = kind.base_kind.fit(self.logits_NC, self.labels_N)
-        calibrator = kind.of_scores(base, *self._scored(kind), options.get("pieces", PIECES))
+        calibrator = kind.of_scores(base, *self._top_scores(kind), options.get("pieces", PIECES))
         calibrator = replace(calibrator, fitted_classes=self.logits_NC.shape[1])
         return registry.with_warnings(calibrator, options, self.logits_NC, self.labels_N)
 
     def _without(self, name: str, options: Mapping[str, Any]) -> list[Calibrator]:
-        """The fit without each fold in turn."""
+        """Return the fits without each fold in turn."""
         key = name, repr(sorted(options.items()))
         if key not in self._fits:
             kind = registry.get(name)
             outside = [self._fold_N != fold for fold in range(self._folds)]
             if issubclass(kind, TopCurve):
                 bases, pieces = self._without(kind.base_kind.name, {}), options.get("pieces", PIECES)
-                score_N, hit_N = self._scored(kind)
+                score_N, hit_N = self._top_scores(kind)
                 self._fits[key] = [
                     kind.of_scores(base, score_N[rows_N], hit_N[rows_N], pieces)
                     for base, rows_N in zip(bases, outside, strict=True)
@@ -88,8 +88,11 @@ class Folds:
                 ]
         return self._fits[key]
 
-    def _scored(self, kind: type[TopCurve]) -> tuple[Array, Array]:
-        """(log-odds, whether right) of every row's top label, by the base's fit on the other folds."""
+    def _top_scores(self, kind: type[TopCurve]) -> tuple[Array, Array]:
+        """Return the log-odds of every row's top label and whether it is right.
+
+        The base's fit on the other folds predicts each row.
+        """
         if (base := kind.base_kind.name) not in self._scores:
             score_N, hit_N = np.empty(len(self.labels_N)), np.empty(len(self.labels_N))
             for fold, calibrator in enumerate(self._without(base, {})):

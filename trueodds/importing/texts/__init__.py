@@ -1,1 +1,1 @@
-"""Models of texts: statements of the files beside them, tokenizers tried on hostile texts."""
+"""Text models: facts from the files beside them, and the trial of tokenizers on hostile texts."""

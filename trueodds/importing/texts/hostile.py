@@ -1,7 +1,7 @@
-"""Texts that bring tokenizers to a halt, tried before a model of texts is published.
+"""Trial of a tokenizer on hostile texts, before a text model is published.
 
-A tokenizer.json may hold regular expressions. Some of them need quadratic or exponential time for a run of equal
-characters; the tokenizer then panics or does not come back. Every caller of a service could send such a text.
+A tokenizer.json may contain regular expressions. Some of them need quadratic or exponential time for a run of equal
+characters. The tokenizer then panics or does not return. Every caller of a service could send such a text.
 """
 
 from __future__ import annotations
@@ -18,13 +18,16 @@ from trueodds.inputs.text.tokens import TokenizerError
 from trueodds.processes.limited import progress
 
 SECONDS = 2.0
-"""Processor time that one text may take."""
+"""Largest processor time of one text."""
 SHORTEST, GROWTH = 40, 8
-"""Characters of the first texts, and the factor to the next longer ones: a quadratic expression shows in time."""
+"""Number of characters of the first texts, and the factor to the next longer ones.
+
+It makes a quadratic expression visible.
+"""
 USABLE = 256
-"""Characters from which on a limit is worth proposing."""
+"""Number of characters from which on a limit is worth proposing."""
 CHUNK = 4096
-"""Characters of a text that holds a part of Unicode."""
+"""Number of characters of a text with a part of Unicode."""
 OPTION = "--max-characters"
 RUNS = (*string.printable, "é", "ß", "я", "中", "あ", "ع", "👍", "\u0301", "\u200d", "\u202e", "\0", "\ufffd")
 """Characters that the shortest texts repeat."""
@@ -34,27 +37,27 @@ FAMILY = "👨\u200d👩\u200d👧\u200d👦"
 
 
 def check(kind: TextInput, name: str, seconds: float = SECONDS) -> None:
-    """Tries a tokenizer on hostile texts of up to as many characters as its kind allows.
+    """Try a tokenizer on hostile texts, up to the number of characters that its kind allows.
 
     Raises:
-        ModelFileError: it fails on one, or takes more than `seconds`. The message says which text, and up to which
-            number of characters every text was read.
+        ModelFileError: It fails on a text, or takes more than `seconds`. The message says which text, and up to which
+            number of characters it read every text.
     """
     for what, text in _of_unicode(min(CHUNK, kind.characters)):
         if problem := _problem(kind, what, text, seconds):
-            raise _refused(name, problem, 0)
+            raise _refusal(name, problem, 0)
     safe = 0
     for size in _sizes(kind.characters):
         for what, text in _of_size(size):
             if problem := _problem(kind, what, text, seconds):
-                raise _refused(name, problem, safe)
+                raise _refusal(name, problem, safe)
         safe = size
     for what, text in (("half a surrogate pair", "a\ud800"), ("a megabyte of text", "a" * 2**20)):
         try:
             kind.from_json([text], Limits())
         except InputError:
             continue
-        raise ModelFileError(f"{name} takes {what}, which the service must refuse; write the tokenizer again")
+        raise ModelFileError(f"{name} accepts {what}, which the service must refuse; save the tokenizer again")
 
 
 def _sizes(most: int) -> Iterator[int]:
@@ -66,7 +69,7 @@ def _sizes(most: int) -> Iterator[int]:
 
 
 def _of_size(size: int) -> Iterator[tuple[str, str]]:
-    """Texts of `size` characters, each with its description."""
+    """Yield texts of `size` characters, each with its description."""
     for character in RUNS if size <= SHORTEST else LONG_RUNS:
         name = unicodedata.name(character, f"character {ord(character)}")
         yield f"{size:,} times {name}", character * size
@@ -79,7 +82,7 @@ def _of_size(size: int) -> Iterator[tuple[str, str]]:
 
 
 def _of_unicode(size: int) -> Iterator[tuple[str, str]]:
-    """Every assigned character of every script, control characters among them, in texts of `size` characters."""
+    """Yield texts of `size` characters that together hold every assigned character, including control characters."""
     points = [point for point in range(0x20000) if unicodedata.category(chr(point)) not in ("Cn", "Cs", "Co")]
     points += range(0xE0000, 0xE0100)
     points += [sys.maxunicode]
@@ -99,8 +102,11 @@ def _problem(kind: TextInput, what: str, text: str, seconds: float) -> str:
     return f"takes {took:.1f} s for {what}; allowed are {seconds:g} s" if took > seconds else ""
 
 
-def _refused(name: str, problem: str, safe: int) -> ModelFileError:
-    cure = "write its expressions without a repetition inside a repetition, give it a token for unknown words"
+def _refusal(name: str, problem: str, safe: int) -> ModelFileError:
+    """Build the error for a tokenizer that failed."""
+    cure = "avoid a repetition inside a repetition in its expressions, give it a token for unknown words"
     if safe >= USABLE:
-        cure = f"say {OPTION} {safe}, up to which it read every text, or {cure}"
-    return ModelFileError(f"{name} {problem}, and any caller of a service may send it; {cure}, or take another one")
+        cure = f"use {OPTION} {safe}, up to which it read every text, or {cure}"
+    return ModelFileError(
+        f"{name} {problem}, and any caller of a service may send such a text; {cure}, or use another tokenizer"
+    )

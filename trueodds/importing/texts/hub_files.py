@@ -1,4 +1,4 @@
-"""The files that Hugging Face's libraries write beside a model: config.json and tokenizer_config.json."""
+"""Facts from Hugging Face's files beside a model: config.json and tokenizer_config.json."""
 
 from __future__ import annotations
 
@@ -16,25 +16,26 @@ from trueodds.inputs.text.tokens import Side
 TOKENS_OPTION = "--max-tokens"
 CONFIG, TOKENIZER_CONFIG = "config.json", "tokenizer_config.json"
 LARGEST = 2**24
-"""Bytes of such a file; the largest have some thousand classes."""
+"""Largest size in bytes of such a file. The largest have some thousand classes."""
 UNKNOWN_LENGTH = 10**9
-"""transformers writes 10**30 as model_max_length where it does not know the length."""
+"""Value from which on model_max_length means unknown: transformers writes 10**30."""
 POSITIONS = ("max_position_embeddings", "n_positions", "max_sequence_length")
 OFFSET = {"roberta", "xlm-roberta", "xlm-roberta-xl", "camembert", "roberta-prelayernorm", "data2vec-text"}
+"""Types of models whose first positions, up to that of padding, are not used by tokens."""
 OFFSET |= {"longformer", "mpnet", "ibert", "xmod", "esm"}
 """Types of models whose first positions, up to that of padding, no token has."""
 NUMBERED = re.compile(r"LABEL_\d+")
-"""A class that transformers itself has named."""
+"""Pattern of class names that transformers generates."""
 
 
 @dataclass(frozen=True)
 class HubFiles:
-    """The statements of these files; None or empty: they do not say."""
+    """Facts from these files. None or empty means that they do not state it."""
 
     max_length: int | None = None
     """model_max_length of the tokenizer."""
     positions: int | None = None
-    """Tokens for which the model has positions."""
+    """Number of tokens for which the model has positions."""
     classes: tuple[str, ...] = ()
     """id2label, in the order of the model's outputs."""
     classes_file: str = ""
@@ -47,7 +48,7 @@ class HubFiles:
 
     @classmethod
     def beside(cls, *paths: Path | None) -> HubFiles:
-        """Reads the files in the folders of `paths`, those of the first path before those of the second."""
+        """Read the files in the folders of `paths`. Those of the first path come first."""
         folders = dict.fromkeys(path.parent for path in paths if path is not None)
         notes: list[str] = []
         config, source = _first([folder / CONFIG for folder in folders], notes)
@@ -67,35 +68,38 @@ class HubFiles:
             notes=tuple(notes),
         )
 
-    def max_tokens(self, stated: int | None, tokenizer: Path, cut: int | None) -> tuple[int, tuple[str, ...]]:
-        """Finds the number of tokens that a model reads, and notes for the user.
+    def max_tokens(self, requested: int | None, tokenizer: Path, cut: int | None) -> tuple[int, tuple[str, ...]]:
+        """Return the number of tokens that a model reads, and notes for the user.
 
         Args:
-            stated: The user's number.
-            tokenizer: The tokenizer's file.
-            cut: The length at which that file cuts texts.
+            requested: Number that the user has given.
+            tokenizer: File of the tokenizer.
+            cut: Length at which that file truncates texts.
 
         Raises:
-            ModelFileError: a number beyond what the files allow; no file has one; they contradict each other.
+            ModelFileError: The number is beyond what the files allow, no file has one, or the files contradict each
+                other.
         """
         positions = f"{CONFIG} gives the model positions for {self.positions:,} tokens" if self.positions else ""
-        if stated is not None:
-            if not 1 <= stated <= MOST:
-                raise ModelFileError(f"{TOKENS_OPTION} is {stated}; allowed are 1 to {MOST:,}")
-            if self.positions is not None and stated > self.positions:
-                raise ModelFileError(f"{TOKENS_OPTION} is {stated:,}, and {positions}; say {self.positions} or fewer")
-            return stated, ()
-        cuts = f"{tokenizer.name} cuts texts at {cut:,} tokens" if cut else ""
-        length = f"{TOKENIZER_CONFIG} says model_max_length {self.max_length:,}" if self.max_length else ""
+        if requested is not None:
+            if not 1 <= requested <= MOST:
+                raise ModelFileError(f"{TOKENS_OPTION} is {requested}; allowed are 1 to {MOST:,}")
+            if self.positions is not None and requested > self.positions:
+                raise ModelFileError(
+                    f"{TOKENS_OPTION} is {requested:,}, but {positions}; use {self.positions} or fewer"
+                )
+            return requested, ()
+        cuts = f"{tokenizer.name} truncates texts at {cut:,} tokens" if cut else ""
+        length = f"{TOKENIZER_CONFIG} has model_max_length {self.max_length:,}" if self.max_length else ""
         known = [number for number in (self.max_length, self.positions) if number is not None]
         if cut is None and not known:
-            beside = f"neither {tokenizer.name} nor a {TOKENIZER_CONFIG} or {CONFIG} beside it says"
-            cure = f"say it: {TOKENS_OPTION} N, such as {TOKENS_OPTION} 512"
+            beside = f"neither {tokenizer.name} nor a {TOKENIZER_CONFIG} or {CONFIG} beside it states"
+            cure = f"give the number: {TOKENS_OPTION} N, such as {TOKENS_OPTION} 512"
             raise ModelFileError(f"{beside} how many tokens the model reads; {cure}")
         limit = min([*known, MOST])
         if (cut or 0) > limit or (self.max_length or 0) > (self.positions or MOST):
             problem = "; ".join(filter(None, (cuts, length, positions)))
-            cure = f"Say how many tokens it reads: {TOKENS_OPTION} {limit}"
+            cure = f"Give the number of tokens that it reads: {TOKENS_OPTION} {limit}"
             raise ModelFileError(f"{problem}: these contradict each other. {cure}")
         if cut is None:
             return limit, ()
@@ -104,7 +108,7 @@ class HubFiles:
 
 
 def _first(paths: list[Path], notes: list[str]) -> tuple[Mapping[str, Any], str]:
-    """The object in the first of the files that is there, and the file's name; a broken one is noted and left out."""
+    """Return the object in the first existing file, and the file's name. A broken file is skipped with a note."""
     for path in paths:
         try:
             if not path.is_file():
@@ -113,16 +117,16 @@ def _first(paths: list[Path], notes: list[str]) -> tuple[Mapping[str, Any], str]
                 raise ValueError(f"it has {path.stat().st_size:,} bytes; allowed are {LARGEST:,}")
             tree = json.loads(path.read_text(encoding="utf-8"))
             if not isinstance(tree, dict):
-                raise ValueError("it holds no object")
+                raise ValueError("it does not hold an object")
         except (OSError, ValueError, RecursionError) as error:
-            notes.append(f"{path} cannot be read ({error}) and is left out.")
+            notes.append(f"{path} cannot be read ({error}) and is ignored.")
             continue
         return tree, str(path)
     return {}, ""
 
 
 def _number(tree: Mapping[str, Any], key: str) -> int | None:
-    """A whole number above 0; transformers also writes floats such as 1e+30."""
+    """Return a whole number above 0; transformers also writes floats such as 1e+30."""
     value = tree.get(key)
     if isinstance(value, bool) or not isinstance(value, int | float) or not 1 <= value < float("inf"):
         return None

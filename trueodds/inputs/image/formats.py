@@ -1,4 +1,4 @@
-"""Formats of encoded images: which are read here, and what is to be said of the others."""
+"""Formats of encoded images: the readable ones, and messages for the others."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from PIL import Image
 
 BASIC = ("PNG", "JPEG", "WEBP", "GIF", "TIFF", "BMP")
 SUFFIXES = frozenset({".png", ".jpg", ".jpeg", ".webp", ".gif", ".tif", ".tiff", ".bmp", ".avif", ".heic", ".heif"})
-"""Of files that a folder of images holds; what one of them really is, its bytes say."""
+"""Suffixes of image files in a folder. The bytes of a file determine its real format."""
 PLUGINS = {"AVIF": "pillow_avif", "HEIF": "pillow_heif"}
-"""Formats of a package of their own, and its module; Pillow may bring AVIF itself."""
+"""Formats that need a package, each with its module. Pillow may support AVIF itself."""
 BRANDS = {b"avif": "AVIF", b"avis": "AVIF"}
 BRANDS |= dict.fromkeys((b"heic", b"heix", b"hevc", b"hevx", b"heim", b"heis", b"mif1", b"msf1"), "HEIF")
-"""What stands after `ftyp` in their first bytes."""
+"""Brand after `ftyp` in the first bytes of a file, with its format."""
 ALLOWED = "PNG, JPEG, WebP, GIF, TIFF or BMP"
-"""`BASIC` in words: every text that says what is read says this."""
+"""`BASIC` in words, for all messages."""
 
 
 @functools.cache
 def readable() -> tuple[str, ...]:
-    """The formats that can be read in this environment, as Pillow names them."""
+    """Return the formats that can be read in this environment, by Pillow's names."""
     Image.init()
     for name, module in PLUGINS.items():
         if name in Image.OPEN:
@@ -35,7 +35,7 @@ def readable() -> tuple[str, ...]:
 
 
 def unreadable(data: bytes) -> str:
-    """What to say of bytes that none of `readable` reads."""
+    """Return the message for bytes in none of the `readable` formats."""
     name = BRANDS.get(data[8:12]) if data[4:8] == b"ftyp" else None
     if name and name not in readable():
         package = PLUGINS[name].replace("_", "-")
@@ -45,7 +45,10 @@ def unreadable(data: bytes) -> str:
 
 
 def webp_size(data: bytes) -> tuple[int, int] | None:
-    """(width, height) in a WebP's header; None: no WebP. Pillow makes room for all pixels before it tells them."""
+    """Return (width, height) from a WebP's header; None if it is not WebP.
+
+    Pillow allocates all pixels before it reports the size.
+    """
     if len(data) < 30 or data[:4] != b"RIFF" or data[8:12] != b"WEBP":
         return None
     if data[12:16] == b"VP8X":

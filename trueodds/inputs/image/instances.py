@@ -48,8 +48,8 @@ SCHEMAS: Sequence[Mapping[str, Any]] = (
 
 
 @dataclass
-class Reading:
-    """The reading of one call's images, whose encoded ones may have so many pixels in all."""
+class ImageReading:
+    """Reading of one call's images. It counts the pixels of encoded images against the limit."""
 
     shape: tuple[int, int, int]
     scaling: Scaling | None
@@ -58,16 +58,16 @@ class Reading:
     """Pixels of the encoded images so far."""
 
     def images(self, values: Sequence[Any]) -> Pixels:
-        """Instances (nested lists, or objects with b64) as one N x H x W x C array.
+        """Convert instances (nested lists, or objects with b64) to one N x H x W x C array.
 
         Raises:
-            InputError: naming the instance and the value.
-            InputTooLargeError: more than the limits in all encoded images.
+            InputError: An instance is invalid. The message names the instance and the value.
+            InputTooLargeError: All encoded images together exceed the limits.
         """
         if self.limits.characters < _characters(values):
             message = f"the encoded images have more than {self.limits.characters:,} characters, the limit"
             raise InputTooLargeError("image_too_large", f"{message}. Send fewer or smaller images in one call")
-        if len(values) == 1:  # most calls; the copy would cost a turn of the GIL
+        if len(values) == 1:  # most calls have one image; a copy would wait for the GIL once more
             return self._image(values[0], 0)[None]
         images_NHWC = np.empty((len(values), *self.shape), np.uint8)
         for n, value in enumerate(values):
@@ -75,10 +75,10 @@ class Reading:
             images_NHWC[n] = self._image(value, n)
         return images_NHWC
 
-    def encoded(self, data: bytes, name: str) -> Pixels:
-        """One encoded image as H x W x C, scaled where the model's images are; errors as `images`.
+    def decode(self, data: bytes, name: str) -> Pixels:
+        """Decode one image to H x W x C, scaled if the model's images are. The errors are those of `images`.
 
-        What its header says is judged before a pixel is decoded: a few bytes can hold gigabytes of nothing.
+        The header is checked before a pixel is decoded, because a few bytes can hold gigabytes of nothing.
         """
         checkpoint()
         rows, columns, channels = self.shape
@@ -87,7 +87,7 @@ class Reading:
             self.used += width * height
             if self.used > self.limits.pixels:
                 limit = f"{self.used:,} pixels; the limit is {self.limits.pixels:,}"
-                message = f"{name} takes the images of this call to {limit}. Send fewer or smaller images in one call"
+                message = f"{name} brings the images of this call to {limit}. Send fewer or smaller images in one call"
                 raise InputTooLargeError("image_too_large", message)
             if not self.scaling and (height, width) != (rows, columns):
                 wanted = f"the model takes {rows} x {columns} (height x width). Scale it to that size first"
@@ -107,7 +107,7 @@ class Reading:
         if isinstance(instance, dict) and "pixels_b64" in instance:
             return self._from_bytes(_base64(instance, "pixels_b64", name), name)
         if isinstance(instance, dict):
-            return self.encoded(_base64(instance, "b64", name), name)
+            return self.decode(_base64(instance, "b64", name), name)
         raise _invalid(f"{name} is {short(instance)}; expected a nested list of pixels or an object with b64")
 
     def _from_bytes(self, data: bytes, name: str) -> Pixels:
@@ -117,7 +117,7 @@ class Reading:
         return np.frombuffer(data, np.uint8).reshape(self.shape)
 
     def _from_lists(self, rows: list[Any], name: str) -> Pixels:
-        """The fast path never looks at a value in Python: lengths and types as sets, pixels by `bytes`."""
+        """Convert nested lists. The fast path checks lengths and types as sets, and converts pixels with `bytes`."""
         height, width, channels = self.shape
         if len(rows) != height:
             raise self._wrong_shape(f"{name} has {plural(len(rows), 'row')}")
@@ -132,7 +132,7 @@ class Reading:
         return np.array([self._pixel(v, k, name) for k, v in enumerate(flat)], np.uint8).reshape(self.shape)
 
     def _level(self, parents: list[Any], size: int, name: str, shape: tuple[int, ...]) -> list[Any]:
-        """The children of all parents in one list, if each parent is a list of `size`; `shape` is that of parents."""
+        """Join the children of all parents, if each parent is a list of `size`. `shape` is that of the parents."""
         if set(map(type, parents)) == {list} and set(map(len, parents)) == {size}:
             return list(chain.from_iterable(parents))
         k, parent = next((k, p) for k, p in enumerate(parents) if not isinstance(p, list) or len(p) != size)
@@ -156,7 +156,7 @@ class Reading:
 
 
 def shape_text(shape: tuple[int, int, int]) -> str:
-    """The shape of an image in words."""
+    """Describe the shape of an image in words."""
     height, width, channels = shape
     plain = f", or {height} x {width}" if channels == 1 else ""
     return f"{height} x {width} x {channels} (rows x columns x channels){plain}"
@@ -175,7 +175,7 @@ def _base64(instance: dict[str, Any], key: str, name: str) -> bytes:
             ' or {"pixels_b64": "<raw bytes>"}'
         )
     try:
-        # Ten times as fast, pybase64 lets go of the GIL: the event loop waited .2 ms for its turn.
+        # pybase64 is ten times as fast but releases the GIL, and waited .2 ms to get it back from the event loop.
         return base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError) as error:
         cure = "; leave out the 'data:...,' prefix" if text.startswith("data:") else ""

@@ -1,4 +1,4 @@
-"""The card's entry of images, and all ways to send one."""
+"""The card's entry for images, and all forms in which an image may be sent."""
 
 from __future__ import annotations
 
@@ -18,22 +18,26 @@ from trueodds.inputs import npy
 from trueodds.inputs.errors import InputError
 from trueodds.inputs.image import instances, pictures
 from trueodds.inputs.image.formats import ALLOWED
-from trueodds.inputs.image.instances import Reading
+from trueodds.inputs.image.instances import ImageReading
 from trueodds.inputs.image.pictures import Interpolation, Pixels, Scaling
 from trueodds.inputs.kind import NO_LIMITS, SMALL, Format, InputKind, Limits
 from trueodds.texts import plural, short
 
 
 def _is(default: object) -> Any:
-    """Leaves a field that has its default out of the card: cards from before it existed keep their hash."""
+    """Return a predicate that leaves a field with its default out of the card.
+
+    So the hashes of cards from before the field existed stay valid.
+    """
     return lambda value: value == default
 
 
 class ImageInput(InputKind):
-    """uint8 pixels, N x height x width x channels; how they are normalised is the graph's own affair.
+    """uint8 pixels, N x height x width x channels. The graph itself normalises them.
 
-    >>> ImageInput(height=224, width=224, channels=3, resized=True, crop=0.875).shape
-    (224, 224, 3)
+    Examples:
+        >>> ImageInput(height=224, width=224, channels=3, resized=True, crop=0.875).shape
+        (224, 224, 3)
     """
 
     noun: ClassVar[str] = "image"
@@ -55,11 +59,11 @@ class ImageInput(InputKind):
     width: int = Field(ge=1)
     channels: Literal[1, 3]
     resized: bool = False
-    """Whether encoded images of any size are scaled and cut to this one, as those of training were."""
+    """Whether encoded images of any size are scaled and cropped to this size, as in training."""
     crop: float = Field(1.0, gt=0, le=1, exclude_if=_is(1.0))
-    """Of a resized image's shorter edge, the share that the centre square has: timm's crop_pct."""
+    """Share of a resized image's shorter edge that the centre square covers (timm's crop_pct)."""
     interpolation: Interpolation = Field("bilinear", exclude_if=_is("bilinear"))
-    """Pillow's filter by which it is scaled."""
+    """Pillow's filter for scaling."""
 
     @model_validator(mode="after")
     def _square_if_resized(self) -> Self:
@@ -80,14 +84,14 @@ class ImageInput(InputKind):
         return ""
 
     def from_json(self, instances: Sequence[Any], limits: Limits) -> Pixels:
-        """Images of nested lists, {"b64": an image file} and {"pixels_b64": raw bytes}."""
+        """Read images from nested lists, {"b64": an image file} and {"pixels_b64": raw bytes}."""
         return self._reading(limits).images(instances)
 
     def from_files(self, files: Sequence[tuple[str, bytes]], limits: Limits) -> Pixels:
-        """Images of encoded files."""
+        """Read images from encoded files."""
         self.check_count(len(files), limits)
         reading = self._reading(limits)
-        return np.stack([reading.encoded(data, name) for name, data in files])
+        return np.stack([reading.decode(data, name) for name, data in files])
 
     def read(self, body: bytes, form: Format, limits: Limits) -> Pixels:
         return self._raw(body, limits) if form == "bytes" else self._npy(body, limits)
@@ -97,7 +101,7 @@ class ImageInput(InputKind):
         if kinds == {int}:
             try:
                 return np.frombuffer(bytes(numbers), np.uint8).reshape(shape)
-            except ValueError:  # numpy would round a value beyond 64 bits before it is named
+            except ValueError:  # find the value here: numpy would round one beyond 64 bits
                 first = next(n for n, value in enumerate(numbers) if not 0 <= value <= 255)
                 place = [int(i) for i in np.unravel_index(first, shape)]
                 message = f"the input {name!r} holds {numbers[first]} at {place}; allowed are whole numbers 0..255"
@@ -107,9 +111,9 @@ class ImageInput(InputKind):
             raise InputError(
                 "invalid_tensor", f"the input's data holds {short(wrong)}; allowed are whole numbers 0..255"
             )
-        return self.checked(np.array(numbers, np.float64).reshape(shape), f"the input {name!r}")
+        return self.check_rows(np.array(numbers, np.float64).reshape(shape), f"the input {name!r}")
 
-    def checked(self, rows: npt.NDArray[Any], name: str) -> Pixels:
+    def check_rows(self, rows: npt.NDArray[Any], name: str) -> Pixels:
         if rows.dtype == np.uint8:
             return rows
         with np.errstate(invalid="ignore"):
@@ -134,7 +138,7 @@ class ImageInput(InputKind):
         return {**encoded, "pixels": row.tolist(), "raw bytes": {"pixels_b64": raw}}
 
     def _noise(self) -> npt.NDArray[np.uint8]:
-        """A picture of up to 8 x 8 random squares: a large one is few bytes as PNG."""
+        """Return a picture of up to 8 x 8 random squares. Even a large one has few bytes as PNG."""
         height, width, channels = self.shape
         squares = np.random.default_rng(0).integers(0, 256, (min(height, 8), min(width, 8), channels), np.uint8)
         down, across = np.arange(height) * len(squares) // height, np.arange(width) * squares.shape[1] // width
@@ -142,11 +146,11 @@ class ImageInput(InputKind):
 
     @cached_property
     def scaling(self) -> Scaling | None:
-        """How encoded images are brought to the size; None: they must have it."""
+        """Scaling of encoded images to the size; None: they must have the size."""
         return Scaling(self.height, self.crop, self.interpolation) if self.resized else None
 
-    def _reading(self, limits: Limits) -> Reading:
-        return Reading(self.shape, self.scaling, limits)
+    def _reading(self, limits: Limits) -> ImageReading:
+        return ImageReading(self.shape, self.scaling, limits)
 
     def _raw(self, body: bytes, limits: Limits) -> Pixels:
         """One byte a pixel value, images one after the other, each in rows x columns x channels."""
@@ -159,10 +163,10 @@ class ImageInput(InputKind):
         return np.frombuffer(body, np.uint8).reshape(-1, *self.shape)
 
     def _npy(self, body: bytes, limits: Limits) -> Pixels:
-        """A .npy file with one image or several."""
+        """Read a .npy file with one or several images."""
 
         def rows_shape(shape: tuple[int, ...]) -> tuple[int, ...]:
-            """N x H x W x C of an array of images, of one image, or of grey ones without their channel."""
+            """Return N x H x W x C for an array of images, for one image, or for grey images without a channel axis."""
             for one in {self.shape, self.shape[:2] if self.channels == 1 else self.shape}:
                 if shape == one or (len(shape) == len(one) + 1 and shape[1:] == one):
                     count = 1 if shape == one else shape[0]
@@ -171,6 +175,6 @@ class ImageInput(InputKind):
             wanted = f"the model takes N x {instances.shape_text(self.shape)}"
             raise InputError("wrong_shape", f"the array has the shape {short(list(shape))}; {wanted}")
 
-        # A mask of True and False is 0 and 1, or 0 and 255: only who sends it knows.
+        # A boolean mask may mean 0 and 1, or 0 and 255; only the sender knows.
         of_bools = "Send a mask as the pixels it stands for: mask * numpy.uint8(255)"
-        return self.checked(npy.read(body, rows_shape, best="uint8", of_bools=of_bools), "the array")
+        return self.check_rows(npy.read(body, rows_shape, best="uint8", of_bools=of_bools), "the array")

@@ -1,4 +1,4 @@
-"""Encoded images to uint8 pixels: one reading for training and for the service, so that both see the same pixels."""
+"""Decoding of images to uint8 pixels. Training and the service share it, so that both see the same pixels."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from trueodds.inputs.image import formats, png
 Pixels = npt.NDArray[np.uint8]
 MAX_PIXELS = 4096 * 4096
 CUT_SHORT = re.compile("premature end|instead of RST|bad Huffman code", re.IGNORECASE)
-"""libjpeg's warnings of image data that are missing or make no sense."""
+"""libjpeg's warnings about missing or invalid image data."""
 ORIENTATION = 0x0112  # the EXIF tag; values from 5 on exchange width and height
 
 
@@ -30,9 +30,10 @@ _FILTERS = {"bilinear": Image.Resampling.BILINEAR, "bicubic": Image.Resampling.B
 
 @dataclass(frozen=True)
 class Scaling:
-    """Cuts the centre square, `crop` of the shorter edge, and scales it to `side` pixels.
+    """Crop the centre square, `crop` of the shorter edge, and scale it to `side` pixels.
 
-    torchvision's and timm's Resize(side / crop) and CenterCrop(side), but for their rounding of the size in between.
+    The result is that of Resize(side / crop) and CenterCrop(side) in torchvision and timm, except for their rounding of
+    the intermediate size.
     """
 
     side: int
@@ -42,7 +43,7 @@ class Scaling:
     def __call__(self, image: Image.Image) -> Image.Image:
         if image.size == (self.side, self.side) and self.crop == 1.0:
             return image
-        # Cut and scale in one: scaling first would make 1 x 16,000,000 pixels into 224 x 3,600,000,000.
+        # Crop and scale in one step: scaling first would turn 1 x 16,000,000 pixels into 224 x 3,600,000,000.
         edge = min(image.size) * self.crop
         left, top = (image.width - edge) / 2, (image.height - edge) / 2
         box = (left, top, left + edge, top + edge)
@@ -50,11 +51,11 @@ class Scaling:
 
 
 class PictureError(ValueError):
-    """Bytes that are not an image this project reads; the message says what is allowed."""
+    """Error for bytes that are not a readable image. The message states what is allowed."""
 
 
 class PictureTooLargeError(PictureError):
-    """More pixels than are allowed, by the header alone."""
+    """Error for too many pixels, by the header alone."""
 
 
 def read(
@@ -67,16 +68,17 @@ def read(
 ) -> Pixels:
     """Decode an image into H x W x C uint8 (C = 1: luminance, 3: RGB; alpha is dropped, 16 bits keep the high 8).
 
-    PNG, JPEG, WebP, GIF, TIFF and BMP are read, and AVIF and HEIC where Pillow or its plugin reads them.
-    The size is read from the header and checked before a pixel is decoded, so a decompression bomb costs nothing.
-    `accept`, given its upright width and height, may refuse it then, by an error of its own.
-    An EXIF orientation is applied, as every viewer does: a phone's photo is upright in training and in service.
+    PNG, JPEG, WebP, GIF, TIFF and BMP are read, and AVIF and HEIC if Pillow or its plugin reads them. The size comes
+    from the header and is checked before a pixel is decoded, so a decompression bomb costs nothing. `accept` gets the
+    upright width and height at that point and may raise an error. An EXIF orientation is applied, as in every viewer,
+    so a phone's photo is upright in training and in service.
 
     Raises:
-        PictureError: no such image, several frames or pages, pixels of more than 16 bits, damaged or cut short.
-        PictureTooLargeError: more than `max_pixels` pixels.
-        MissingExtraError: a JPEG, and simplejpeg is not installed.
-        OSError: a path that cannot be read.
+        PictureError: The bytes are not such an image, it has several frames or pages or pixels of more than 16 bits, or
+            it is damaged or incomplete.
+        PictureTooLargeError: It has more than `max_pixels` pixels.
+        MissingExtraError: It is a JPEG, and simplejpeg is not installed.
+        OSError: The path cannot be read.
     """
     data, mode = source if isinstance(source, bytes) else source.read_bytes(), "L" if channels == 1 else "RGB"
     flat: Image.Image | None = None
@@ -89,7 +91,7 @@ def read(
                 return pixels
             flat = Image.fromarray(pixels[..., 0] if plain.mode == "L" else pixels)
     if flat is None:
-        with _opened(data, max_pixels) as image:
+        with _open_image(data, max_pixels) as image:
             if accept and not plain:
                 accept(*upright_size(image))
             _check_whole(data, image)
@@ -103,8 +105,8 @@ def read(
 
 
 @contextmanager
-def _opened(data: bytes, max_pixels: int) -> Iterator[Image.Image]:
-    """Pillow's image, nothing decoded yet; Pillow's errors, in the block too, as PictureError."""
+def _open_image(data: bytes, max_pixels: int) -> Iterator[Image.Image]:
+    """Yield Pillow's image before decoding. Pillow's errors become PictureError, also those in the block."""
     try:
         if size := formats.webp_size(data):
             _check_size(*size, max_pixels)
@@ -114,42 +116,48 @@ def _opened(data: bytes, max_pixels: int) -> Iterator[Image.Image]:
             yield image
     except PictureError:
         raise
-    except (Image.DecompressionBombError, Image.DecompressionBombWarning):  # Pillow's own limit, where it comes first
+    except (Image.DecompressionBombError, Image.DecompressionBombWarning):  # Pillow's own limit, if it is lower
         message = f"the image has too many pixels; the limit is {max_pixels:,}. Scale it down first"
         raise PictureTooLargeError(message) from None
     except UnidentifiedImageError:
         raise PictureError(formats.unreadable(data)) from None
-    except (OSError, SyntaxError, ValueError) as error:  # Pillow's words for damage
+    except (OSError, SyntaxError, ValueError) as error:  # Pillow's errors for damaged data
         raise PictureError(
             f"the image is damaged or cut short ({error}); allowed is a whole {formats.ALLOWED}"
         ) from None
 
 
 def _check_still(image: Image.Image) -> None:
-    """Refuses several frames or pages: which of them the label is for, nothing says."""
+    """Refuse several frames or pages, because it is unknown which of them the label describes."""
     if image.format not in ("PNG", "JPEG", "MPO") and getattr(image, "is_animated", False):
         what = "pages" if image.format == "TIFF" else "frames"
-        raise PictureError(f"the {image.format} has several {what}; expected one: save the one that is meant by itself")
+        raise PictureError(
+            f"the {image.format} has several {what}; expected one: save the right one as a separate file"
+        )
     if image.format == "TIFF" and image.mode in ("F", "I"):
         raise PictureError(f"the TIFF has pixels of 32 bits (mode {image.mode}); convert it to 8 or 16 bits")
 
 
 def _check_whole(data: bytes, image: Image.Image) -> None:
-    """Raise ValueError for fewer image data than the header says: Pillow fills them up with black or grey."""
+    """Check that the image data are complete. Pillow fills missing data with black or grey.
+
+    Raises:
+        ValueError: There are fewer data than the header states.
+    """
     if image.format == "PNG":
         png.check_whole(data)
         return
     if image.format not in ("JPEG", "MPO"):
-        return  # Pillow itself says where their data end too early
+        return  # Pillow itself reports missing data in other formats
     try:
         import simplejpeg
     except ModuleNotFoundError:
         raise MissingExtraError("reading a JPEG", "simplejpeg", "serve") from None
     try:
-        # At an eighth of the size: all data are read, and little is made of them.
+        # Decode at an eighth of the size, which reads all data at little cost.
         simplejpeg.decode_jpeg(data, "GRAY", min_height=1, min_width=1, min_factor=1)
     except ValueError as error:
-        if CUT_SHORT.search(str(error)):  # other warnings, such as bytes left over between markers, cost no pixel
+        if CUT_SHORT.search(str(error)):  # other warnings, such as extra bytes between markers, affect no pixel
             raise
 
 
@@ -160,21 +168,21 @@ def _check_size(width: int, height: int, max_pixels: int) -> None:
 
 
 def upright_size(image: Image.Image) -> tuple[int, int]:
-    """(width, height) after EXIF orientation, from the header alone."""
+    """Return (width, height) after EXIF orientation, from the header alone."""
     exif = image.info.get("exif")  # getexif() would read a PNG to its end
     sideways = exif is not None and image.getexif().get(ORIENTATION, 1) >= 5
     return (image.height, image.width) if sideways else image.size
 
 
 def encode_png(pixels_HWC: Pixels) -> bytes:
-    """Lossless PNG bytes of one H x W x C uint8 image, C = 1 or 3."""
+    """Encode one H x W x C uint8 image, C = 1 or 3, as lossless PNG."""
     out = io.BytesIO()
     Image.fromarray(pixels_HWC.squeeze(2) if pixels_HWC.shape[2] == 1 else pixels_HWC).save(out, "PNG")
     return out.getvalue()
 
 
 def _eight_bit(image: Image.Image) -> Image.Image:
-    """Grey with 16 bits brought to 8; Pillow's convert clips instead: everything above 255 would be white."""
+    """Reduce 16-bit grey to 8 bits. Pillow's convert clips instead, so that everything above 255 would be white."""
     if not image.mode.startswith("I"):
         return image
     return Image.fromarray((np.asarray(image) >> 8).astype(np.uint8))

@@ -1,4 +1,4 @@
-"""The chunks of a PNG: which of them matter here, and a short way to the pixels of a plain one."""
+"""Chunks of a PNG: a filter for the relevant ones, and fast decoding of plain images."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ except ImportError:  # an extra brings it
 SIGNATURE = b"\x89PNG\r\n\x1a\n"
 START = SIGNATURE + b"\0\0\0\x0dIHDR"
 KEPT = (b"tRNS", b"eXIf")
-"""Optional chunks that change pixels: transparency, which conversion looks at, and the orientation."""
+"""Optional chunks that change pixels: transparency, which conversion uses, and the orientation."""
 MODES = {b"\x08\x00\x00\x00\x00": "L", b"\x08\x02\x00\x00\x00": "RGB"}
-"""8 bits of grey or of red, green and blue, not interlaced: the last five bytes of the header, and Pillow's mode."""
+"""Last five bytes of the header of 8-bit grey or RGB without interlacing, with Pillow's mode."""
 SAMPLES = {0: 1, 2: 3, 3: 1, 4: 2, 6: 4}
-"""Of a pixel, by the header's colour type."""
+"""Number of samples per pixel, by the header's colour type."""
 ONE_PASS = ((0, 0, 1, 1),)
 ADAM7 = ((0, 0, 8, 8), (4, 0, 8, 8), (0, 4, 4, 8), (2, 0, 4, 4), (0, 2, 2, 4), (1, 0, 2, 2), (0, 1, 1, 2))
 """Passes of an interlaced image: the first column and row, and the steps to the next ones."""
 PIECE, STEP = 64 * 1024, 1024**2
-"""Bytes that are inflated at once, and that come of it at most: 64 KB can hold 64 MB."""
+"""Bytes that are inflated at a time, and the most bytes that they may inflate to; 64 KB can hold 64 MB."""
 
 
 @dataclass(frozen=True)
@@ -38,11 +38,13 @@ class Plain:
     size: tuple[int, int]
     """Width and height, both at least 1."""
     data: bytes
-    """The file, of those chunks alone that have pixels."""
+    """The file with only those chunks that hold pixels."""
 
     def pixels(self) -> npt.NDArray[np.uint8] | None:
-        """H x W x C by libspng, in a seventh of Pillow's time; None without it, and where the data are damaged or
-        fewer rows than the header says, which Pillow and `check_whole` put into words.
+        """Decode to H x W x C with libspng, in a seventh of Pillow's time.
+
+        The result is None without libspng, and if the data are damaged or have fewer rows than the header states.
+        Pillow and `check_whole` then report the problem.
         """
         if pyspng is None:
             return None
@@ -54,16 +56,16 @@ class Plain:
 
 
 def plain(data: bytes) -> Plain | None:
-    """A plain and sound PNG; None for any other, of which Pillow's reader says better what is wrong.
+    """Return a plain and valid PNG, or None for any other image. Pillow's reader reports problems better.
 
-    libspng looks at no checksum but that of the pixels, and keeps all texts that it meets.
+    libspng checks no checksum except that of the pixels, and stores all texts that it reads.
     """
     mode = MODES.get(data[24:29], "")
     size = int.from_bytes(data[16:20]), int.from_bytes(data[20:24])
     if not data.startswith(START) or not mode or not min(size):
         return None
     name, end, whole = b"", 0, True
-    for name, start, end in _chunks(data):  # one by one: 16 MB can hold a million of them
+    for name, start, end in _chunks(data):  # one by one, because 16 MB can hold a million chunks
         if not _matters(name):
             whole = False
         elif zlib.crc32(data[start + 4 : end - 4]) != int.from_bytes(data[end - 4 : end]):
@@ -78,9 +80,12 @@ def plain(data: bytes) -> Plain | None:
 
 
 def check_whole(data: bytes) -> None:
-    """Raise ValueError where a PNG's image data have a wrong checksum, or are fewer rows than its header says.
+    """Check that a PNG's image data have correct checksums and as many rows as its header states.
 
-    Pillow overlooks both, and paints the missing rows black. The header must have passed Pillow's checks.
+    Pillow overlooks both, and paints missing rows black. The header must have passed Pillow's checks.
+
+    Raises:
+        ValueError: The data are damaged or incomplete.
     """
     header, parts = b"", list[bytes]()
     for name, start, end in _chunks(data):
@@ -103,7 +108,7 @@ def check_whole(data: bytes) -> None:
 
 
 def _inflates_to(parts: Iterable[bytes], size: int) -> bool:
-    """Whether zlib data hold so many bytes at least; no more of them are in memory than STEP."""
+    """Return whether zlib data hold at least this many bytes. At most STEP of them are in memory at a time."""
     stream = zlib.decompressobj()
     try:
         for part in parts:
@@ -120,9 +125,10 @@ def _inflates_to(parts: Iterable[bytes], size: int) -> bool:
 
 
 def pixels_only(data: bytes) -> bytes:
-    """A PNG without the chunks that change no pixel here: Pillow inflates texts and profiles as soon as it meets them.
+    """Return a PNG without the chunks that change no pixel here; other files are unchanged.
 
-    30 chunks of a megabyte of zeros in each of 256 PNGs, 10 MB in all, took 105 s. Anything else stays as it is.
+    Pillow inflates texts and profiles as soon as it reads them. 30 chunks of a megabyte of zeros in each of 256 PNGs,
+    10 MB in all, took 105 s.
     """
     if not data.startswith(SIGNATURE):
         return data
@@ -134,7 +140,7 @@ def _matters(name: bytes) -> bool:
 
 
 def _chunks(data: bytes) -> Iterator[tuple[bytes, int, int]]:
-    """Name, start and end of each chunk: length, name, content, checksum. The last one may be cut short."""
+    """Yield the name, start and end of each chunk (length, name, content, checksum). The last one may be incomplete."""
     start = len(SIGNATURE)
     while start < len(data):
         end = start + 12 + int.from_bytes(data[start : start + 4])

@@ -1,4 +1,4 @@
-"""The card's entry of texts, and all ways to send one."""
+"""The card's entry for texts, and all forms in which a text may be sent."""
 
 from __future__ import annotations
 
@@ -17,31 +17,33 @@ from trueodds.inputs.text.tokens import Side, TokenizerError, Tokens
 from trueodds.texts import listed, short
 
 TOKENIZER = "tokenizer.json"
-"""The name of the tokenizer's file in a bundle."""
+"""Name of the tokenizer's file in a bundle."""
 COLUMN = "text"
-"""Of CSV, and the key of an instance that is an object."""
+"""Column of a CSV, and key of an instance that is an object."""
 MOST = 8192
-"""Tokens that a model may read of a text."""
+"""Largest number of tokens that a model may read of a text."""
 CHARACTERS, CHARACTERS_OF_TOKEN = 2**16, 64
-"""Characters that one text may have: the first number, or the second one for each token that the model reads. Common
-tokenizers take 4 characters a token, and read 65,536 characters in 50 ms."""
+"""Limit of the characters of one text: the first number, or the second one for each token that the model reads.
+
+Common tokenizers use 4 characters per token, and read 65,536 characters in 50 ms.
+"""
 MOST_CHARACTERS = CHARACTERS_OF_TOKEN * MOST
-"""The largest limit that a card may state."""
+"""Largest limit that a card may state."""
 SPARE = 127
-"""Ids that a model's table may have beyond its tokenizer's: tables are filled up to multiples of 64 or 128."""
+"""Number of ids that a model's table may have beyond its tokenizer's. Tables are padded to multiples of 64 or 128."""
 SENTENCE = "This sentence is an example."
-"""The made-up text."""
+"""Invented text of examples."""
 Place = Callable[[int], str]
-"""What a message calls a text, by its number."""
+"""Function that names a text in messages, by its index."""
 
 
 class TextInput(InputKind):
-    """Texts, as the numbers of their tokens: int32 N x (1 + max_tokens).
+    """Texts as token ids: int32, N x (1 + max_tokens).
 
-    A row's first number says how many tokens its text has; then come the ids of those that the model reads, and
-    `pad_id` up to the end. The tokenizer is a file of its own (`with_tokenizer`), TOKENIZER in a bundle. The graph
-    takes int64 ids, N x L, of texts that are padded to the longest of a batch, and where their names are given a mask,
-    1 for each token and 0 for padding, and types, all 0.
+    The first number of a row is the number of tokens of its text. Then come the ids of the tokens that the model reads,
+    and `pad_id` up to the end. The tokenizer is a separate file (`with_tokenizer`), TOKENIZER in a bundle. The graph
+    takes int64 ids, N x L, of texts padded to the longest of a batch. If their names are given, it also takes a mask (1
+    for each token, 0 for padding) and types (all 0).
     """
 
     noun: ClassVar[str] = "text"
@@ -65,22 +67,22 @@ class TextInput(InputKind):
     instance: ClassVar[str] = f'a string, or {{"{COLUMN}": "..."}}'
     beside: ClassVar[tuple[str, ...]] = (TOKENIZER,)
     together: ClassVar[int] = 32
-    light: ClassVar[int] = 16 * 1024  # 4 ms of tokenizing
+    light: ClassVar[int] = 16 * 1024  # tokenizing takes 4 ms
 
     kind: Literal["text"] = "text"
     max_tokens: int = Field(ge=1, le=MOST)
-    """Tokens that the model reads, those that frame a text among them."""
+    """Number of tokens that the model reads, including those that frame a text."""
     truncation_side: Side = "right"
-    """Where longer texts are cut off."""
+    """Side on which longer texts are truncated."""
     pad_id: int = Field(0, ge=0)
     vocabulary_size: int = Field(ge=1)
-    """Of the model: all ids lie below it."""
+    """Vocabulary size of the model; all ids are below it."""
     ids: str = "input_ids"
-    """Names of the graph's inputs."""
+    """Name of the graph's input for ids; `mask` and `types` name the other two."""
     mask: str | None = None
     types: str | None = None
     max_characters: int | None = Field(None, ge=1, le=MOST_CHARACTERS, exclude_if=lambda value: value is None)
-    """Characters that one text may have; None: by max_tokens (`characters`)."""
+    """Largest number of characters of one text; None: derived from max_tokens (`characters`)."""
     _tokens: Tokens | None = PrivateAttr(None)
 
     @model_validator(mode="after")
@@ -94,12 +96,12 @@ class TextInput(InputKind):
         return copy if self._tokens is None else copy.with_tokenizer(self._tokens.data)
 
     def with_tokenizer(self, data: bytes) -> Self:
-        """The same with the tokenizer of a tokenizer.json.
+        """Return the kind with the tokenizer of a tokenizer.json.
 
         Raises:
-            InputError: it has ids that the model has not, or far fewer.
-            UnreadableError: not such a file.
-            MissingExtraError: the package `tokenizers` is not installed.
+            InputError: It has ids that the model does not have, or far fewer.
+            UnreadableError: The file has another format.
+            MissingExtraError: The package `tokenizers` is not installed.
         """
         tokens = Tokens(data)
         known = tokens.highest_id + 1
@@ -137,14 +139,14 @@ class TextInput(InputKind):
 
     @property
     def characters(self) -> int:
-        """Characters that one text may have: the tokenizer is never given more."""
+        """Largest number of characters of one text; the tokenizer never gets more."""
         return self.max_characters or max(CHARACTERS, CHARACTERS_OF_TOKEN * self.max_tokens)
 
     def of_texts(self, texts: Sequence[str]) -> Inputs:
-        """Rows of texts, which are not looked at.
+        """Convert texts to rows without checking them.
 
         Raises:
-            TokenizerError: the tokenizer fails on a text.
+            TokenizerError: The tokenizer fails on a text.
         """
         rows = np.full((len(texts), *self.shape), self.pad_id, self.dtype)
         for start, portion in _portions(texts):
@@ -159,7 +161,7 @@ class TextInput(InputKind):
         return rows
 
     def from_json(self, instances: Sequence[Any], limits: Limits) -> Inputs:
-        """Texts of strings, and of objects with the one key `text`."""
+        """Read rows from strings, and from objects with the single key `text`."""
         self.check_count(len(instances), limits)
         texts = []
         for n, value in enumerate(instances):
@@ -169,26 +171,26 @@ class TextInput(InputKind):
                     raise InputError("invalid_instances", f"{problem}; expected {self.instance}")
                 value = value[COLUMN]
             texts.append(value)
-        return self.of_checked(texts, limits, lambda n: f"instances[{n}]")
+        return self.from_texts(texts, limits, lambda n: f"instances[{n}]")
 
     @property
     def columns(self) -> list[str]:
         return [COLUMN]
 
     def read(self, body: bytes, form: Format, limits: Limits) -> Inputs:
-        """CSV with the one column `text`."""
+        """Read rows from a CSV with the single column `text`."""
         columns, every, _ = table.columns_of(body, self.columns)
         if columns != [COLUMN]:
             problem = f"the header has {listed(columns)}"
             raise InputError("invalid_instances", f"{problem}; a CSV of texts has the one column {COLUMN!r}")
-        rows, count = table.kept_of(every, limits.rows)
+        rows, count = table.take_rows(every, limits.rows)
         self.check_count(count, limits)
-        return self.of_checked([cells[0].strip() for _, cells in rows], limits, lambda n: f"row {rows[n][0]:,}")
+        return self.from_texts([cells[0].strip() for _, cells in rows], limits, lambda n: f"row {rows[n][0]:,}")
 
     def from_values(self, values: Sequence[Any], rows: int, name: str, limits: Limits = NO_LIMITS) -> Inputs:
-        return self.of_checked(values, limits, lambda n: f"the input {name!r} at [{n}]")
+        return self.from_texts(values, limits, lambda n: f"the input {name!r} at [{n}]")
 
-    def checked(self, rows: npt.NDArray[Any], name: str) -> Inputs:
+    def check_rows(self, rows: npt.NDArray[Any], name: str) -> Inputs:
         with np.errstate(invalid="ignore"):
             ids = rows.astype(self.dtype)
         wrong = (ids != rows) | (ids < 0)
@@ -214,7 +216,7 @@ class TextInput(InputKind):
         return {n: {"truncated": {"tokens": int(rows[n, 0]), "read": self.max_tokens}} for n in cut}
 
     def extremes(self) -> Sequence[Extreme]:
-        """A text of max_tokens tokens, up to the highest id, and one without a token of its own."""
+        """Return a text of max_tokens tokens, up to the highest id, and one without a token of its own."""
         words = " ".join(reversed(self._tokenizer.words)) + " "
         for characters in (8 * self.max_tokens, CHARACTERS_OF_TOKEN * self.max_tokens):
             most = min(self.characters, characters)
@@ -227,7 +229,7 @@ class TextInput(InputKind):
         )
 
     def longest(self, rows: Inputs) -> Inputs:
-        """The same texts, with padding read as tokens."""
+        """Return the same texts, with padding counted as tokens."""
         return np.concatenate([np.full_like(rows[:, :1], self.max_tokens), rows[:, 1:]], axis=1)
 
     def feed(self, rows: Inputs, names: Sequence[str]) -> dict[str, Inputs]:
@@ -259,20 +261,20 @@ class TextInput(InputKind):
     def decode(self, data: bytes, name: str) -> Inputs:
         size = self.dtype.itemsize
         if len(data) % size or not size <= len(data) <= size * (1 + self.max_tokens):
-            raise InputError("wrong_shape", f"{name} has {len(data)} bytes, no tokens of a text")
+            raise InputError("wrong_shape", f"{name} has {len(data)} bytes, which are not the tokens of a text")
         row = np.full((1, *self.shape), self.pad_id, self.dtype)
         row[0, : len(data) // size] = np.frombuffer(data, self.dtype)
-        return self.checked(row, name)
+        return self.check_rows(row, name)
 
     def _ids(self, row: npt.NDArray[Any]) -> npt.NDArray[Any]:
         return row[1 : 1 + min(int(row[0]), self.max_tokens)]
 
-    def of_checked(self, texts: Sequence[Any], limits: Limits, place: Place) -> Inputs:
-        """Rows of texts; `place` names one by its number, for messages.
+    def from_texts(self, texts: Sequence[Any], limits: Limits, place: Place) -> Inputs:
+        """Check texts and convert them to rows. `place` names a text by its index, for messages.
 
         Raises:
-            InputError: what is no text, an empty one, or one on which the tokenizer fails.
-            InputTooLargeError: a text of more than `characters`, or all of them past the limits.
+            InputError: A value is not a text, is empty, or makes the tokenizer fail.
+            InputTooLargeError: A text has more than `characters`, or all texts together exceed the limits.
         """
         sizes = 0
         for n, text in enumerate(texts):
@@ -292,7 +294,9 @@ class TextInput(InputKind):
                 sizes += len(text.encode())
             except UnicodeEncodeError as error:
                 problem = f"{place(n)} holds half a surrogate pair as character {error.start + 1}"
-                raise InputError("invalid_instances", f"{problem}, which is no text; send whole characters") from None
+                raise InputError(
+                    "invalid_instances", f"{problem}, which is not text; send complete characters"
+                ) from None
         if sizes > limits.characters:
             raise InputTooLargeError(
                 "too_many_characters", f"{sizes:,} bytes of texts; the limit is {limits.characters:,}"
@@ -306,8 +310,10 @@ class TextInput(InputKind):
 
 
 def _portions(texts: Sequence[str]) -> Iterator[tuple[int, Sequence[str]]]:
-    """Neighbouring texts of some CHARACTERS together, and the place of the first: what one of them takes is freed
-    before the next."""
+    """Yield neighbouring texts of about CHARACTERS together, and the index of the first.
+
+    The memory of one portion is freed before the next.
+    """
     start, size = 0, 0
     for end, text in enumerate(texts, 1):
         size += len(text)

@@ -1,4 +1,4 @@
-"""Texts with their labels, in files: a table with a column of texts, or a folder of .txt files for each class."""
+"""Labelled texts in files: a table with a column of texts, or a folder of .txt files for each class."""
 
 from __future__ import annotations
 
@@ -13,13 +13,15 @@ from trueodds.texts import columns_listed
 
 SUFFIX = ".txt"
 LARGEST = 2**20
-"""Bytes of one text in UTF-8."""
+"""Largest size of one text in UTF-8, in bytes."""
 FORMS = f"a .csv or .parquet table with the columns {COLUMN} and label, a folder of class folders of {SUFFIX} files"
 
 
 class LabelledTexts(NamedTuple):
-    """texts and labels: as many. classes: as a folder names them; of a table in their order, numbers as numbers.
-    others: columns of the table that were left out.
+    """Texts with one label each.
+
+    `classes` are in the order of the folders' names; in a table they are sorted, as numbers if all are numbers.
+    `others` are the columns of the table that were left out.
     """
 
     texts: list[str]
@@ -29,14 +31,17 @@ class LabelledTexts(NamedTuple):
 
 
 def of_table(path: Path, label: str, *, setting: str) -> LabelledTexts:
-    """The column `text` of a CSV or Parquet file, and the labels in the column `label`, which `setting` names.
+    """Read the column `text` of a CSV or Parquet file, and the labels in the column `label`, which `setting` names.
 
     Raises:
-        FileError: no such column, a row without a text or a label, and what `columns` refuses.
-        MissingExtraError: a Parquet file without pyarrow.
+        FileError: A column does not exist, a row has no text or no label, or `columns` does not accept the file.
+        MissingExtraError: The file is Parquet and pyarrow is not installed.
     """
     header = columns.names(path)
-    for name, cure in ((COLUMN, "call that of the texts so"), (label, f"name the column of the labels: {setting}")):
+    for name, cure in (
+        (COLUMN, "give the column of the texts this name"),
+        (label, f"name the column of the labels: {setting}"),
+    ):
         if name not in header:
             problem = f"{path} has no column {name!r}; it has {columns_listed(header)}"
             raise FileError(f"{problem}; {cure}.{nearest(name, header)}")
@@ -54,10 +59,10 @@ def of_table(path: Path, label: str, *, setting: str) -> LabelledTexts:
 
 
 def of_folder(folder: Path) -> LabelledTexts:
-    """`folder`/<class>/*.txt in UTF-8; classes by name.
+    """Read `folder`/<class>/*.txt in UTF-8; the classes are sorted by name.
 
     Raises:
-        FileError: no such files, a text that is empty, not UTF-8 or too long.
+        FileError: There are no such files, or a text is empty, not UTF-8 or too long.
     """
     classes = tuple(sorted(inner.name for inner in folder.iterdir() if inner.is_dir()))
     files = [(file, name) for name in classes for file in files_of(folder / name)]
@@ -67,15 +72,15 @@ def of_folder(folder: Path) -> LabelledTexts:
 
 
 def files_of(folder: Path) -> list[Path]:
-    """The texts of a class; none where there is no such folder."""
+    """List the text files of a class; none if the folder does not exist."""
     return sorted(folder.glob(f"*{SUFFIX}"))
 
 
 def text_of(path: Path) -> str:
-    """The text of a file in UTF-8.
+    """Read the text of a file in UTF-8.
 
     Raises:
-        FileError: an empty text, another encoding, more than LARGEST bytes.
+        FileError: The text is empty, has another encoding, or more than LARGEST bytes.
     """
     if path.stat().st_size > LARGEST:
         raise FileError(f"{path} has {path.stat().st_size:,} bytes; allowed are {LARGEST:,}. Cut it into texts")
@@ -91,7 +96,11 @@ def text_of(path: Path) -> str:
 
 
 def check(text: str, where: str) -> None:
-    """Raises FileError for an empty text and one that is too long; `where` it stands, for the message."""
+    """Check one text. `where` is its place, for the message.
+
+    Raises:
+        FileError: The text is empty or too long.
+    """
     if not text.strip():
         raise FileError(f"{where} holds an empty text; take it out")
     if (size := len(text.encode())) > LARGEST:

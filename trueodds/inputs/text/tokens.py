@@ -1,4 +1,4 @@
-"""A tokenizer.json at work: from texts to ids of a model's vocabulary, cut where they are too long."""
+"""Tokenizer of a tokenizer.json: it converts texts to ids of a model's vocabulary and truncates long ones."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
 Side = Literal["right", "left"]
-"""Where a text that is too long is cut off: right keeps its beginning, left its end."""
+"""Side on which a long text is truncated: right keeps its beginning, left keeps its end."""
 PANIC = "PanicException"
 """Name of the type that a Rust panic has in Python. It is a BaseException, and pyo3 exports no class to catch."""
 
 
 WORDS = 1024
-"""Tokens of which a long text is made."""
+"""Number of tokens from which a long text is built."""
 
 
 class TokenizerError(InputError):
-    """A failure of the tokenizer itself, such as an expression that backtracks too far.
+    """Error for a failure of the tokenizer itself, such as a regular expression that backtracks too far.
 
-    `number`: the place of the text among those of the call.
+    `number` is the index of the text among those of the call.
     """
 
     def __init__(self, reason: str, number: int = 0) -> None:
@@ -36,14 +36,14 @@ class TokenizerError(InputError):
 
 
 class Tokenized(NamedTuple):
-    """ids: of the tokens that are kept. of_all: how many the text has, with those that frame it."""
+    """Ids of the tokens that are kept, and the number of all tokens of the text, including those that frame it."""
 
     ids: list[int]
     of_all: int
 
 
 class Stated(NamedTuple):
-    """What a tokenizer.json says of the model it was made for; None: nothing."""
+    """Properties of the model that a tokenizer.json states. None: not stated."""
 
     ids: int
     pad_id: int
@@ -52,7 +52,12 @@ class Stated(NamedTuple):
 
     @classmethod
     def of(cls, data: bytes, pad_token: str | None = None) -> Stated:
-        """Reads a file; `pad_token` is that of padding by another file, if that is known. Raises as `Tokens`."""
+        """Read a file. `pad_token` is the padding token that another file states, if known.
+
+        Raises:
+            MissingExtraError: The package `tokenizers` is not installed.
+            UnreadableError: The file has another format.
+        """
         tokenizer = _read(data)
         truncation, padding = tokenizer.truncation or {}, tokenizer.padding or {}
         elsewhere = None if pad_token is None else tokenizer.token_to_id(pad_token)
@@ -64,13 +69,13 @@ class Stated(NamedTuple):
 
 
 class Tokens:
-    """The tokenizer of a tokenizer.json, as Hugging Face's `tokenizers` writes it; equal where the files are.
+    """Tokenizer of a tokenizer.json, in the format of Hugging Face's `tokenizers`. Two are equal if their files are.
 
-    The file's own truncation and padding do not count: a model's card says where texts are cut.
+    The file's own truncation and padding are ignored: the model's card states where texts are truncated.
 
     Raises:
-        MissingExtraError: the package `tokenizers` is not installed.
-        UnreadableError: not such a file.
+        MissingExtraError: The package `tokenizers` is not installed.
+        UnreadableError: The file has another format.
     """
 
     def __init__(self, data: bytes) -> None:
@@ -88,7 +93,7 @@ class Tokens:
 
     @cached_property
     def highest_id(self) -> int:
-        """Of its vocabulary, added tokens among them."""
+        """Highest id of its vocabulary, including added tokens."""
         return _ids(self._tokenizer) - 1
 
     @cached_property
@@ -99,11 +104,11 @@ class Tokens:
         return tuple(word for _, word in vocabulary[-WORDS:])
 
     def of(self, texts: Sequence[str], most: int, side: Side) -> list[Tokenized]:
-        """The tokens of each text, `most` of them at the most; those that frame a text ([CLS], [SEP]) stay.
+        """Tokenize each text to at most `most` tokens. Tokens that frame a text ([CLS], [SEP]) stay.
 
         Raises:
-            InputError: `most` leaves no room beside those.
-            TokenizerError: the tokenizer fails on a text; the error names the first such text.
+            InputError: `most` leaves no room beside the framing tokens.
+            TokenizerError: The tokenizer fails on a text. The error names the first such text.
         """
         if (room := most - self._framing) < 1:
             problem = f"max_tokens is {most}, and {self._framing} tokens frame every text"
@@ -115,7 +120,7 @@ class Tokens:
             if len(texts) == 1:
                 raise
         found: list[Tokenized] = []
-        for number, text in enumerate(texts):  # one by one: the failure of a batch does not say which text it is of
+        for number, text in enumerate(texts):  # one by one, because the failure of a batch does not name its text
             with _failures(number):
                 found += self._of([text], room, side)
         return found
@@ -130,10 +135,10 @@ class Tokens:
         return found
 
     def text_of(self, ids: Sequence[int]) -> str:
-        """A text of these tokens, without those that frame it and those of unknown words.
+        """Convert tokens to a text, without those that frame it and those of unknown words.
 
         Raises:
-            TokenizerError: the tokenizer fails on them.
+            TokenizerError: The tokenizer fails on them.
         """
         unknown = getattr(self._tokenizer.model, "unk_token", None)
         place = None if unknown is None else self._tokenizer.token_to_id(unknown)
@@ -143,7 +148,7 @@ class Tokens:
 
 
 def _read(data: bytes) -> Tokenizer:
-    # Batches come in threads of their own already, and its pool would not survive a fork.
+    # Batches already run in their own threads, and the package's thread pool does not survive a fork.
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     try:
         from tokenizers import Tokenizer
@@ -153,13 +158,13 @@ def _read(data: bytes) -> Tokenizer:
         with _failures():
             return Tokenizer.from_str(data.decode())
     except ValueError as error:
-        message = f"the tokenizer is none of Hugging Face's tokenizer.json: {error}; write it by Tokenizer.save"
+        message = f"the tokenizer is not in Hugging Face's tokenizer.json format: {error}; write it with Tokenizer.save"
         raise UnreadableError("invalid_tokenizer", message) from None
 
 
 @contextmanager
 def _failures(number: int = 0) -> Iterator[None]:
-    """Turns what the package raises, bare Exceptions and panics, into a TokenizerError."""
+    """Convert the package's bare Exceptions and panics to a TokenizerError."""
     try:
         yield
     except BaseException as error:

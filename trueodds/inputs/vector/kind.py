@@ -1,4 +1,4 @@
-"""The card's entry of vectors, and all ways to send one."""
+"""The card's entry for vectors, and all forms in which a vector may be sent."""
 
 from __future__ import annotations
 
@@ -23,15 +23,16 @@ from trueodds.texts import line_problem, plural, short
 
 MOST = float(np.finfo(np.float32).max)
 SHOWN = 8
-"""Names of features that a message lists."""
+"""Number of feature names that a message lists."""
 _NUMBER: Mapping[str, Any] = {"type": ["number", "null"]}
 
 
 class VectorInput(InputKind):
-    """float32 numbers with names, N x features. Other numbers are rounded to float32, as the graph would see them.
+    """float32 numbers with names, N x features. Other numbers are rounded to float32, as the graph would receive them.
 
-    >>> VectorInput(features=["age", "income"], missing=True).from_json([{"income": 2.5, "age": None}], Limits())
-    array([[nan, 2.5]], dtype=float32)
+    Examples:
+        >>> VectorInput(features=["age", "income"], missing=True).from_json([{"income": 2.5, "age": None}], Limits())
+        array([[nan, 2.5]], dtype=float32)
     """
 
     noun: ClassVar[str] = "vector"
@@ -64,7 +65,7 @@ class VectorInput(InputKind):
     features: list[Annotated[str, Field(min_length=1)]] = Field(min_length=1)
     """Names in the order of the graph's columns."""
     missing: bool = False
-    """Whether the graph takes NaN for a value that is missing."""
+    """Whether the graph accepts NaN for a missing value."""
 
     @field_validator("features")
     @classmethod
@@ -87,13 +88,13 @@ class VectorInput(InputKind):
         return self.features
 
     def from_json(self, instances: Sequence[Any], limits: Limits) -> Inputs:
-        """Vectors of lists in the model's order, and of objects by the names of the features."""
+        """Read vectors from lists in the model's order, and from objects by the names of the features."""
         self.check_count(len(instances), limits)
         size, kinds = len(self.features), set(map(type, instances))
         if kinds == {list}:
             rows = instances
         elif kinds <= {list, dict}:
-            rows = [self._ordered(v, n) if type(v) is dict else v for n, v in enumerate(instances)]
+            rows = [self._in_model_order(v, n) if type(v) is dict else v for n, v in enumerate(instances)]
         else:
             n = next(n for n, value in enumerate(instances) if type(value) not in (list, dict))
             wanted = "expected a list of numbers or an object with a number for each feature"
@@ -101,7 +102,7 @@ class VectorInput(InputKind):
         if set(map(len, rows)) != {size}:
             n = next(n for n, row in enumerate(rows) if len(row) != size)
             problem = f"instances[{n}] has {plural(len(rows[n]), 'value')}"
-            raise InputError("wrong_shape", f"{problem}; the model takes {self._wanted()}")
+            raise InputError("wrong_shape", f"{problem}; the model takes {self._expected()}")
         flat = list(chain.from_iterable(rows)) if len(rows) > 1 else rows[0]
 
         def place(row: int, column: int) -> str:
@@ -117,23 +118,23 @@ class VectorInput(InputKind):
     def from_values(self, numbers: Sequence[Any], rows: int, name: str, limits: Limits = NO_LIMITS) -> Inputs:
         return self._of_values(numbers, rows, lambda row, column: f"the input {name!r} at {self._at(row, column)}")
 
-    def checked(self, rows: npt.NDArray[Any], name: str) -> Inputs:
+    def check_rows(self, rows: npt.NDArray[Any], name: str) -> Inputs:
         with np.errstate(over="ignore"):
             values: Inputs = rows.astype(self.dtype, copy=False)
         refused = np.isinf(values) if self.missing else ~np.isfinite(values)
         if refused.any():
             row, column = (int(i) for i in np.unravel_index(int(refused.argmax()), rows.shape))
-            raise self._refused(float(rows[row, column]), f"{name} at {self._at(row, column)}")
+            raise self._refusal(float(rows[row, column]), f"{name} at {self._at(row, column)}")
         if self.missing and (absent := np.isnan(values)).any():  # NaN has many forms; equal inputs have equal bytes
             values = np.where(absent, self.dtype.type(np.nan), values)
         return values
 
     def values(self, row: npt.NDArray[Any]) -> list[Any]:
-        # The fewest digits that are the same float32: 13.2, where tolist() gives 13.199999809265137.
+        # str gives the fewest digits of a float32: 13.2, not 13.199999809265137 like tolist().
         return [None if value != value else float(str(value)) for value in row]
 
     def made_up(self) -> list[Any]:
-        # Above 0, for a graph may take a logarithm or a root.
+        # Values are above 0, because a graph may compute a logarithm or a root.
         noise: list[Any] = np.random.default_rng(0).uniform(0.1, 1, len(self.features)).round(2).tolist()
         return noise
 
@@ -145,7 +146,7 @@ class VectorInput(InputKind):
 
     @cached_property
     def _values_of(self) -> Callable[[dict[str, Any]], tuple[Any, ...]]:
-        """The values of an object in the model's order; raises KeyError where one is missing."""
+        """Function that returns an object's values in the model's order; it raises KeyError if one is missing."""
         if len(self.features) > 1:
             return itemgetter(*self.features)
         (name,) = self.features
@@ -153,10 +154,10 @@ class VectorInput(InputKind):
 
     @cached_property
     def _types(self) -> frozenset[type]:
-        """Of JSON values that may be numbers of a vector."""
+        """Types of JSON values that may be numbers of a vector."""
         return frozenset({int, float, NoneType} if self.missing else {int, float})
 
-    def _ordered(self, instance: dict[str, Any], n: int) -> tuple[Any, ...]:
+    def _in_model_order(self, instance: dict[str, Any], n: int) -> tuple[Any, ...]:
         try:
             if len(instance) == len(self.features):
                 return self._values_of(instance)
@@ -165,8 +166,8 @@ class VectorInput(InputKind):
         raise self._wrong_names(list(instance), f"instances[{n}]", "feature")
 
     def _wrong_names(self, names: list[str], place: str, noun: str) -> InputError:
-        """The error that names are not those of the features, each once; `noun`: what they are names of."""
-        model = f"the model takes {self._listed()}"
+        """Build the error for names that are not those of the features, each once. `noun` describes them."""
+        model = f"the model takes {self._feature_list()}"
         if twice := [name for name, count in Counter(names).items() if count > 1]:
             return InputError("invalid_instances", f"{place} has the {noun} {short(twice[0])} twice; {model}")
         if unknown := [name for name in names if name not in self.features]:
@@ -178,26 +179,26 @@ class VectorInput(InputKind):
         return InputError("invalid_instances", f"{place} lacks the {noun} {absent[0]!r}{more}; {model}")
 
     def _of_values(self, values: Sequence[Any], rows: int, place: Callable[[int, int], str]) -> Inputs:
-        """Rows of JSON values, which are not looked at one by one unless one of them is wrong."""
+        """Convert JSON values to rows. They are checked one by one only if one of them is wrong."""
         if set(map(type, values)) <= self._types:
             try:
                 with np.errstate(over="ignore"):
                     row_values = np.array(values, self.dtype).reshape(rows, len(self.features))
-            except OverflowError:  # a whole number beyond every float
+            except OverflowError:  # a whole number too large for a float
                 pass
             else:
                 if not (np.isinf(row_values).any() if self.missing else not np.isfinite(row_values).all()):
                     return row_values
         for k, value in enumerate(values):
             if self._problem(value):
-                raise self._refused(value, place(*divmod(k, len(self.features))))
+                raise self._refusal(value, place(*divmod(k, len(self.features))))
         raise AssertionError("one of the values is wrong")
 
-    def _refused(self, value: Any, place: str) -> InputError:
+    def _refusal(self, value: Any, place: str) -> InputError:
         return InputError("invalid_instances", f"{place} is {self._problem(value)}")
 
     def _problem(self, value: Any) -> str:
-        """What is wrong with a JSON value, and the cure; empty for one that may stand in a vector."""
+        """Return what is wrong with a JSON value and what to do; empty for a valid one."""
         if value is None or value != value:
             cure = "this model takes no missing values: send a number"
             return "" if self.missing else f"{'missing' if value is None else 'NaN'}; {cure}"
@@ -212,25 +213,25 @@ class VectorInput(InputKind):
         return ""
 
     def _npy(self, body: bytes, limits: Limits) -> Inputs:
-        """A .npy file with several vectors or one."""
+        """Read a .npy file with one or several vectors."""
 
         def rows_shape(shape: tuple[int, ...]) -> tuple[int, ...]:
             if shape[-1:] != self.shape or len(shape) > 2:
                 problem = f"the array has the shape {short(list(shape))}"
-                raise InputError("wrong_shape", f"{problem}; the model takes N x {self._wanted()}")
+                raise InputError("wrong_shape", f"{problem}; the model takes N x {self._expected()}")
             count = 1 if len(shape) == 1 else shape[0]
             self.check_count(count, limits)
             return (count, *self.shape)
 
         of_bools = "Send true and false as 1 and 0: array.astype(numpy.float32)"
-        return self.checked(npy.read(body, rows_shape, best="float32", of_bools=of_bools), "the array")
+        return self.check_rows(npy.read(body, rows_shape, best="float32", of_bools=of_bools), "the array")
 
     def _csv(self, body: bytes, limits: Limits) -> Inputs:
-        """CSV whose header names the features in any order."""
+        """Read a CSV whose header names the features in any order."""
         columns, every, _ = table.columns_of(body, self.features)
         if sorted(columns) != sorted(self.features):
             raise self._wrong_names(columns, "the header", "column")
-        rows, count = table.kept_of(every, limits.rows)
+        rows, count = table.take_rows(every, limits.rows)
         self.check_count(count, limits)
         cells = list(chain.from_iterable(row for _, row in rows))
         if columns != self.features:
@@ -245,10 +246,10 @@ class VectorInput(InputKind):
     def _at(self, row: int, column: int) -> str:
         return f"[{row}, {column}] ({self.features[column]!r})"
 
-    def _wanted(self) -> str:
-        return f"{plural(len(self.features), 'number')}, in this order: {self._listed()}"
+    def _expected(self) -> str:
+        return f"{plural(len(self.features), 'number')}, in this order: {self._feature_list()}"
 
-    def _listed(self) -> str:
+    def _feature_list(self) -> str:
         shown = ", ".join(repr(name) for name in self.features[:SHOWN])
         more = len(self.features) - SHOWN
         return f"{shown} and {more:,} more" if more > 0 else shown

@@ -1,4 +1,4 @@
-"""Vectors with their labels in a table, CSV with a header or Parquet: a column for each feature, one of the labels."""
+"""Labelled vectors in a table, CSV with a header or Parquet: one column per feature, and one with the labels."""
 
 from __future__ import annotations
 
@@ -16,19 +16,20 @@ from trueodds.inputs.table import is_number
 from trueodds.texts import columns_listed
 
 MANY = 20
-"""Rows from which on labels are refused that are numbers, and of which more than half are different."""
+"""Number of rows from which labels are refused if they are numbers and more than half of them are distinct."""
 
 
 def read(
     path: Path, label: str, *, apart: str | None = None, setting: str = "--label"
 ) -> tuple[tuple[str, ...], npt.NDArray[np.float64], npt.NDArray[Any]]:
-    """Reads the names of the features, their values (rows, features), NaN for an empty cell, and the labels as text.
+    """Read the names of the features, their values (rows, features; NaN for an empty cell), and the labels as text.
 
-    `apart` is a further column that is no feature. `setting` is what names the column `label`, for messages.
+    `apart` is a further column that is not a feature. `setting` names the option for the column `label`, for messages.
 
     Raises:
-        FileError: no such column, rows without a label, a column of a quantity, and what `columns` refuses.
-        MissingExtraError: a Parquet file without pyarrow.
+        FileError: A column does not exist, rows have no label, the column of labels holds a quantity, or `columns` does
+            not accept the file.
+        MissingExtraError: The file is Parquet and pyarrow is not installed.
     """
     header = columns.names(path)
     if label not in header:
@@ -47,7 +48,11 @@ def read(
 
 
 def check_classes(path: Path, label: str, different: Collection[str], rows: int, setting: str = "--label") -> None:
-    """Raises FileError where a column of labels holds a quantity; `different`: its different cells."""
+    """Check that a column of labels holds classes; `different` are its distinct cells.
+
+    Raises:
+        FileError: The column holds a quantity.
+    """
     values = [value for value in different if value]
     if rows >= MANY and len(values) > rows / 2 and all(map(is_number, values)):
         problem = f"{path}: the column {label!r} holds {len(values):,} different numbers in {rows:,} rows"

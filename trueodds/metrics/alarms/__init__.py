@@ -1,1 +1,1 @@
-"""Sequential tests: evidence that may be looked at after every label."""
+"""Alarms: sequential tests that stay valid after every label, for any number of looks."""

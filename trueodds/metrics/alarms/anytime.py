@@ -1,4 +1,4 @@
-"""A test that may be looked at whenever one likes: its evidence is an e-value that holds at every moment."""
+"""Base class of anytime-valid tests. Their evidence is an e-value that holds at every moment."""
 
 from __future__ import annotations
 
@@ -9,10 +9,13 @@ from trueodds.sums.inputs import check_alpha
 
 
 class AnytimeTest(ABC):
-    """P(ever E >= 1/alpha) <= alpha while the null holds, so the largest E so far is evidence for good (Ville 1939)."""
+    """A test that may be checked at any time: P(ever E >= 1/alpha) <= alpha while the null holds (Ville 1939).
+
+    The largest E so far therefore stays valid evidence.
+    """
 
     peak: float
-    """The largest log E so far, in nats; evidence once shown stays."""
+    """Largest log E so far, in nats. Evidence never decreases."""
 
     @property
     @abstractmethod
@@ -21,14 +24,19 @@ class AnytimeTest(ABC):
 
     @property
     def p_value(self) -> float:
-        """The smallest alpha at which this has alarmed so far, valid at every moment: 1 / the largest E."""
+        """Anytime-valid p-value, 1 / the largest E: the smallest alpha at which the test has alarmed so far."""
         return math.exp(min(0.0, -self.peak))
 
     def alarmed(self, alpha: float = 0.05) -> bool:
-        """Whether E has ever reached 1/alpha; of all models for which the null holds at most alpha ever do.
+        """Return whether E has ever reached 1/alpha.
+
+        At most a share alpha of all models for which the null holds ever alarm.
+
+        Args:
+            alpha: Significance level, inside (0, 1).
 
         Raises:
-            ValueError: alpha outside (0, 1).
+            ValueError: alpha is outside (0, 1).
         """
         check_alpha(alpha)
         return self.peak >= -math.log(alpha)

@@ -1,4 +1,4 @@
-"""An alarm on p(positive) itself: sequential evidence that more, or fewer, positives come than it says."""
+"""Alarm on p(positive) in the large: sequential evidence that more, or fewer, positives come than it predicts."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ from trueodds.metrics.alarms.stored import StoredState
 from trueodds.sums.inputs import Array, as_numbers, is_number, is_whole, without_noise
 
 MOST_RATIO = 1.2
-"""Expected / observed, or observed / expected, that is put up with, if nobody says otherwise."""
+"""Default of the largest acceptable ratio of expected to observed positives, or of observed to expected ones."""
 TOO_HIGH = (0.1, 0.2, 0.4, 0.7)
-"""Stakes against "p / y is at most r on average": the best for p too high by 1.33, 1.5, 2 and 4, with r = 1.2."""
+"""Stakes against "p / y is at most r on average". They are best for p too high by 1.33, 1.5, 2 and 4, with r = 1.2."""
 TOO_LOW = (0.12, 0.3, 0.6, 0.98)
-"""Stakes, times r, against "y / p is at most r on average"; below 1, for a p of 1 may not take more than there is."""
+"""Stakes, times r, against "y / p is at most r on average". They are below 1, so that p = 1 cannot take all capital."""
 BY_POINTS = (0.04, 0.15, 0.5)
-"""Stakes against "the mean gap is at most eps", of each sign."""
+"""Stakes against "the mean gap is at most eps", for each sign."""
 BETS = len(TOO_HIGH) + len(TOO_LOW) + 2 * len(BY_POINTS)
 
 
 def check_ratio(most: float) -> None:
-    """Refuse a largest ratio that is none.
+    """Raise an error if the largest acceptable ratio is invalid.
 
     Raises:
-        ValueError: not a number above 1 and up to 100.
+        ValueError: The ratio is not a number above 1 and up to 100.
     """
     if not (is_number(most) and 1 < most <= 100):
         raise ValueError(f"ratio is {most!r}; allowed is more than 1 and at most 100, such as {MOST_RATIO}")
@@ -45,14 +45,15 @@ def _log_weight_K() -> Array:
 
 
 def log_payoffs(p_N: Array, positive_N: npt.NDArray[np.bool_], tolerance: float, ratio: float) -> Array:
-    """N x 14: what each bet pays for each label, in logs.
+    """Compute the log payoff of each of the 14 bets on each label, shape (N, 14).
 
-    With y = 1 of a positive, eps the tolerance and r the ratio:
+    With y = 1 for a positive, the tolerance eps and the ratio r, the payoffs are
 
         1 + L (p / r - y),   1 + L / r (y - r p),   1 + L (p - y - eps),   1 + L (y - p - eps)
 
-    for the stakes L of TOO_HIGH, TOO_LOW and BY_POINTS. L never depends on the label's own p: then each pays at most 1
-    on average while E[p] <= r E[y], E[y] <= r E[p] and |E[y - p]| <= eps hold of the answers that are being labelled.
+    for the stakes L of TOO_HIGH, TOO_LOW and BY_POINTS. L never depends on the label's own p. So each bet pays at most
+    1 on average while the answers that are being labelled satisfy E[p] <= r E[y], E[y] <= r E[p] and
+    `|E[y - p]| <= eps`.
     """
     y_N = positive_N.astype(np.float64)
     relative = [L * (p_N / ratio - y_N) for L in TOO_HIGH] + [L / ratio * (y_N - ratio * p_N) for L in TOO_LOW]
@@ -60,7 +61,7 @@ def log_payoffs(p_N: Array, positive_N: npt.NDArray[np.bool_], tolerance: float,
     return np.log1p(np.stack([*relative, *points], axis=1))
 
 
-def _checked(p_N: npt.ArrayLike, positive_N: npt.ArrayLike) -> tuple[Array, npt.NDArray[np.bool_]]:
+def _check(p_N: npt.ArrayLike, positive_N: npt.ArrayLike) -> tuple[Array, npt.NDArray[np.bool_]]:
     known_N, y_N = as_numbers(p_N, "p"), as_numbers(positive_N, "positive")
     if known_N.ndim != 1 or y_N.shape != known_N.shape:
         raise ValueError(f"p {known_N.shape} and positive {y_N.shape} must be vectors of one length")
@@ -76,21 +77,23 @@ def _checked(p_N: npt.ArrayLike, positive_N: npt.ArrayLike) -> tuple[Array, npt.
 
 @dataclass(frozen=True)
 class PositiveEProcess(StoredState, AnytimeTest):
-    """Test of "p(positive) is right in the large", at every label, up to a ratio and up to a tolerance.
+    """Sequential test that p(positive) is right in the large, up to a ratio and up to a tolerance.
 
-    The null: at every label, given what came before, the answers that are being labelled have
+    The null is that at every label, given everything before it, the answers that are being labelled satisfy
 
         1 / r <= E[p] / E[y] <= r   and   |E[y - p]| <= tolerance.
 
-    Fixed bets (`log_payoffs`) are mixed over starting times as in `EProcess`, so P(ever E >= 1/alpha) <= alpha while
+    Fixed bets (`log_payoffs`) are mixed over starting times as in `EProcess`. So P(ever E >= 1/alpha) <= alpha while
     the null holds (Ville 1939), and a long good past does not hide a bad present. A positive of probability p costs, or
-    wins, a share of the capital that does not shrink with p, so some ten expected positives show a p four times too
-    high, at a prevalence of .001 as at .1. Payoffs take p itself: the 3,000 cells are too wide for it.
+    wins, a share of the capital that does not shrink with p. So about ten expected positives show a p that is four
+    times too high, at a prevalence of .001 as well as .1. Payoffs use p itself, because the 3,000 cells are too wide
+    for it.
 
-    >>> alarm = metrics.PositiveEProcess.start()
-    >>> alarm, log_e_B = alarm.advance_each([0.02] * 2000, [True, *[False] * 199] * 10)
-    >>> alarm.labels, alarm.alarmed()
-    (2000, True)
+    Examples:
+        >>> alarm = metrics.PositiveEProcess.start()
+        >>> alarm, log_e_B = alarm.advance_each([0.02] * 2000, [True, *[False] * 199] * 10)
+        >>> alarm.labels, alarm.alarmed()
+        (2000, True)
     """
 
     tolerance: float
@@ -98,39 +101,51 @@ class PositiveEProcess(StoredState, AnytimeTest):
     blocks: int
     labels: int
     log_wealth: tuple[float, ...] | None
-    """One number per bet; None before the first block, when no bet has been placed."""
+    """Log wealth of each bet; None before the first block, when no bet has been placed."""
     peak: float
-    """The largest log E after any committed block: evidence once shown stays."""
+    """Largest log E after any committed block. Evidence never decreases."""
 
     form = "positive e-process"
 
     @classmethod
     def start(cls, tolerance: float = 0.02, ratio: float = MOST_RATIO) -> Self:
-        """Before any label.
+        """Return the state before any label.
+
+        Args:
+            tolerance: Largest acceptable mean gap, in [0, .5).
+            ratio: Largest acceptable ratio, above 1.
 
         Raises:
-            ValueError: a tolerance outside [0, .5), or a ratio that `check_ratio` refuses.
+            ValueError: The tolerance is outside [0, .5), or `check_ratio` does not accept the ratio.
         """
-        payoffs("ece", tolerance)  # refuses a bad tolerance
+        payoffs("ece", tolerance)  # checks the tolerance
         check_ratio(ratio)
         return cls(float(tolerance), float(ratio), 0, 0, None, -math.inf)
 
     @property
     def log_e(self) -> float:
-        """log E in nats: 0 at the start, never below that of the capital not laid yet."""
+        """log E in nats. It is 0 at the start, and never below the log of the capital that is not staked yet."""
         wealth_K = np.full(BETS, -np.inf) if self.log_wealth is None else np.array(self.log_wealth)
         return float(EProcess.value(wealth_K, _log_weight_K(), self.blocks))
 
     def advance_each(self, p_N: npt.ArrayLike, positive_N: npt.ArrayLike, size: int = BLOCK) -> tuple[Self, Array]:
-        """The state after N / `size` whole blocks of labels in their order, and log E after each of them.
+        """Process N / `size` whole blocks of labels in their order.
 
-        The same to the last bit however a stream is cut into calls. Memory: N x 14 numbers.
+        The result is bit-for-bit the same however a stream is divided into calls. The memory is N x 14 numbers.
+
+        Args:
+            p_N: p(positive) of each answer.
+            positive_N: Whether each label is positive.
+            size: Labels per block.
+
+        Returns:
+            The new state, and log E after each block.
 
         Raises:
-            ValueError: a size that does not divide N, shapes that disagree, a p outside [0, 1], or what is neither
-                positive nor not.
+            ValueError: The size does not divide N, shapes differ, p is outside [0, 1], or a label is neither positive
+                nor negative.
         """
-        p_N, y_N = _checked(p_N, positive_N)
+        p_N, y_N = _check(p_N, positive_N)
         if not (is_whole(size) and size >= 1) or len(p_N) % size:
             raise ValueError(f"{len(p_N)} labels in blocks of {size!r}; allowed are whole blocks only")
         if not len(p_N):
@@ -152,12 +167,12 @@ class PositiveEProcess(StoredState, AnytimeTest):
         return end, log_e_B
 
     def to_json(self) -> dict[str, Any]:
-        """Plain numbers; `from_json` restores them exactly. Before the first block wealth and peak are null."""
+        """Return plain numbers, which `from_json` restores exactly. Wealth and peak are null before the first block."""
         wealth = None if self.log_wealth is None else list(self.log_wealth)
         return {"form": self.form, **asdict(self), "log_wealth": wealth, "peak": self.peak if self.blocks else None}
 
     @classmethod
-    def _restored(cls, tree: dict[str, Any]) -> Self:
+    def _restore(cls, tree: dict[str, Any]) -> Self:
         state, counts, wealth = cls.start(tree["tolerance"], tree["ratio"]), (tree["blocks"], tree["labels"]), None
         if not all(is_whole(count) for count in counts) or not 0 <= counts[0] <= counts[1]:
             raise ValueError(

@@ -1,7 +1,8 @@
-"""Payoffs of the sequential tests: what a bet on a confidence cell pays for a right and for a wrong answer.
+"""Payoffs of the sequential tests: the return of a bet on a confidence cell for a right and for a wrong answer.
 
-A bet is fixed before any label is seen, and pays at most 1 on average while the null holds. Confidences are known by
-their cell only, so every bet takes the cell's centre r and gives away half a cell's width: |c - r| <= h/2, h = 1/3000.
+A bet is fixed before any label is seen, and pays at most 1 on average while the null holds. Only the cell of a
+confidence is known. So every bet uses the cell's centre r and gives up half a cell's width: `|c - r| <= h/2`, h =
+1/3000.
 """
 
 from __future__ import annotations
@@ -22,14 +23,14 @@ Null = Literal["ece", "point"]
 HALF_CELL = 0.5 / CELLS
 CENTRES = (EDGES[:-1] + EDGES[1:]) / 2
 
-# Temperature and shift of sigma(logit(c) / T + b): over- and under-confidence, more on one side, a plain shift.
+# Temperature T and shift b of sigma(logit(c) / T + b): over- and under-confidence, with a shift, and a shift alone.
 MAPS = (
     *((1.25, 0.0), (1.5, 0.0), (2.2, 0.0), (3.5, 0.0), (0.8, 0.0), (0.6, 0.0)),
     *((1.6, 0.4), (1.6, -0.4), (1.0, -0.4), (1.0, 0.4), (1.0, -1.0), (1.0, 1.0)),
 )
-LOCAL = tuple((low, shift) for low in (0.2, 0.4, 0.6, 0.8) for shift in (-0.1, 0.1))  # on (low, low + .2]
-MAPS_SHARE = 0.7  # of the starting capital; the local maps share the rest
-TURN = 0.6  # where a sign pattern changes sides: an edge of the usual 15 bins
+LOCAL = tuple((low, shift) for low in (0.2, 0.4, 0.6, 0.8) for shift in (-0.1, 0.1))  # shifts on (low, low + .2]
+MAPS_SHARE = 0.7  # share of the starting capital for MAPS; the local maps share the rest
+TURN = 0.6  # confidence at which a sign pattern changes sign: an edge of the usual 15 bins
 STAKES = (0.04, 0.15, 0.5)
 
 
@@ -43,21 +44,24 @@ class Payoffs:
 
 
 def payoffs(null: Null, tolerance: float) -> Payoffs:
-    """The payoffs for one null and tolerance eps.
+    """Return the payoffs for a null and a tolerance eps.
 
-    point: |P(right | c) - c| <= eps for every answer. A map q(c) that claims to know better pays q/p* if right and
-    (1-q)/(1-p*) if wrong, p* = clip(q, r - eps - h/2, r + eps + h/2) being the tolerated truth nearest to q: at most
-    1 on average for every truth within the tolerance of any confidence of the cell, and 1 for certain where q = p*.
+    point: The null is `|P(right | c) - c| <= eps` for every answer. A map q(c) that claims to be better pays q/p* if
+    the answer is right and (1-q)/(1-p*) if it is wrong. p* = clip(q, r - eps - h/2, r + eps + h/2) is the tolerated
+    truth nearest to q. The bet pays at most 1 on average for every truth within the tolerance of any confidence of the
+    cell, and exactly 1 if q = p*.
 
-    ece: at EVERY label, given what came before, the ECE of the traffic that is being labelled is at most eps. A sign
-    pattern s(c) and a stake L pay 1 + L (s(c) (a - r) - eps - h/2), since E[s(c) (a - c)] is at most that ECE (also
-    the binned one where s turns at an edge of its bins). L is the same for every c, or the inequality is lost. This
-    is not about the ECE of all answers: that may be .0199 while one bad corner is labelled 9 times as often as the
-    rest, or while 9,000 good answers alternate with 1,000 bad ones, and the null is false in both. With known
-    propensities `trueodds.metrics.alarms.weighted` tests that ECE.
+    ece: The null is that at EVERY label, given everything before it, the ECE of the traffic that is being labelled is
+    at most eps. A sign pattern s(c) and a stake L pay 1 + L (s(c) (a - r) - eps - h/2), since E[s(c) (a - c)] is at
+    most that ECE (also the binned one if s changes at an edge of its bins). L must be the same for every c, or the
+    inequality fails.
+
+    This null is not about the ECE of all answers. That ECE may be .0199 while one bad corner is labelled 9 times as
+    often as the rest, or while 9,000 good answers alternate with 1,000 bad ones; the null is false in both cases. With
+    known propensities, `trueodds.metrics.alarms.weighted_e_process` tests the ECE of all answers.
 
     Raises:
-        ValueError: an unknown null, or a tolerance outside [0, .5).
+        ValueError: The null is unknown, or the tolerance is outside [0, .5).
     """
     if null not in ("point", "ece"):
         raise unknown("null", null, ("point", "ece"))

@@ -1,8 +1,7 @@
-"""Would recalibrating help? Each block of labels is predicted by a fit to the labels before it, then learnt.
+"""Prequential evaluation of recalibration: a fit to earlier labels predicts each block of labels, then learns from it.
 
-The event that is scored is "the answer is right", under its served confidence c and under recalibrated ones. Nothing is
-predicted by a fit that has seen it, so the gain is not flattered (prequential: Dawid 1984), and valid whenever one
-looks.
+The scored event is "the answer is right", under its served confidence c and under recalibrated ones. No prediction uses
+a fit that has seen the label. So the gain is not optimistic (prequential: Dawid 1984), and it is valid at any time.
 """
 
 from __future__ import annotations
@@ -15,27 +14,29 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import expit, log_expit, logit, logsumexp
 
-from trueodds.metrics.alarms.gain_sequence import HELD, SHARES, STAKES, centred, limit_of
+from trueodds.metrics.alarms.gain_sequence import HELD, SHARES, STAKES, centred_bets, limit_of
 from trueodds.metrics.alarms.sequential import BLOCK
 from trueodds.metrics.alarms.stored import StoredState
 from trueodds.sums.inputs import Array, check_top, is_number, is_whole
 
 HALF_LIVES = (math.inf, 5_000.0, 500.0)
-"""Labels after which a fit has half forgotten a label: a steady error is learnt best by the first, a fresh one by the
-last. Each is one expert; the served confidence is another."""
+"""Labels after which a fit has half forgotten a label. Each fit is one expert; the served confidence is another.
+
+The first learns a steady error best, the last a recent one.
+"""
 PRIOR = (0.5, 0.2, 0.2, 0.1)
-"""Share of the capital of the served confidence and of each fit."""
+"""Initial share of the capital of the served confidence and of each fit."""
 SHARE = 0.002
-"""Of every expert's capital, laid anew by PRIOR after each block: one change in 10,000 labels is expected."""
+"""Share of every expert's capital that PRIOR redistributes after a block. It expects one change in 10,000 labels."""
 RIDGE = 10.0
-"""Pulls a fit towards a = 1, b = 0 as strongly as some forty labels of confidence .5 would: no wild map from a few."""
+"""Strength of the penalty towards a = 1, b = 0, about that of forty labels of confidence .5."""
 REFIT = 5
 """Blocks between fits."""
 MOST_LOG_ODDS = float(logit(1 - 1e-6))
-"""A confidence beyond counts as 1 - 1e-6, served or recalibrated, so that no single label decides everything."""
+"""Largest log odds. Larger confidences count as 1 - 1e-6, served or recalibrated, so that no single label decides."""
 LOWEST, WIDTH, GROUPS = -4.0, 0.32, 41
 CENTRES = LOWEST + WIDTH * (np.arange(GROUPS) + 0.5)
-"""Log odds of the groups that a fit sees, from .018 to .9999: the map need not be exact to be valid."""
+"""Log odds of the groups that a fit sees, from .018 to .9999. The map need not be exact to be valid."""
 FIT_STEPS = 50
 SERVED = 0.1
 """Smallest share of the served confidence. So no block costs more than log 10 nats, which bounds the stakes."""
@@ -46,32 +47,35 @@ LEVEL = 0.95
 
 @dataclass(frozen=True, eq=False)
 class Prequential(StoredState):
-    """A mixture of the served confidence and of recalibrated ones, by a test martingale of the served being right.
+    """Prequential comparison of the served confidence with recalibrated ones.
 
-    A fit is q(c) = sigma(a logit(c) + b) with the (a, b) of `fit`. With l_k(block) the log likelihood of a block under
-    expert k, 0 the served one, and w_k the experts' shares:
+    It is a mixture of both, and a test martingale of the served confidence being right. A fit is q(c) = sigma(a
+    logit(c) + b) with the (a, b) of `fit`. Let l_k(block) be the log likelihood of a block under expert k, where 0 is
+    the served one, and w_k the shares of the experts. Then
 
         E <- E sum_k w_k exp(l_k - l_0),   w_k <- (1 - s) w_k exp(l_k) / sum + s prior_k
 
     and then w <- .9 w, plus .1 for the served one (fixed share: Herbster and Warmuth 1998). If every served confidence
-    is right, given the past, E is 1 on average at every moment and P(ever E >= 1/alpha) <= alpha. That is evidence
-    against the served confidences, which are hardly ever quite right, and none that recalibrating helps. `evidence` and
-    `gain_lower` are about the latter. They are the confidence sequence of `gain_sequence` for the mean gain of the
-    blocks, log sum_k w_k exp(l_k - l_0), which is at least log w_0.
+    is right, given the past, E is 1 on average at every moment and P(ever E >= 1/alpha) <= alpha.
 
-    >>> served = metrics.Prequential.start().advance_each([0.95] * 400, [True, False] * 200)
-    >>> served.recalibrated_log_loss < served.served_log_loss
-    True
+    E is evidence against the served confidences, which are rarely exactly right. It is not evidence that recalibrating
+    helps. `evidence` and `gain_lower` are about that. They are the confidence sequence of `gain_sequence` for the mean
+    gain of the blocks, log sum_k w_k exp(l_k - l_0), which is at least log w_0.
+
+    Examples:
+        >>> served = metrics.Prequential.start().advance_each([0.95] * 400, [True, False] * 200)
+        >>> served.recalibrated_log_loss < served.served_log_loss
+        True
     """
 
     blocks: int
     labels: int
     log_e: float
-    """Nats: by how much the mixture has predicted the labels better than the served confidences."""
+    """Log likelihood that the mixture gains over the served confidences, in nats."""
     served_nats: float
-    """-sum log of the served likelihoods."""
+    """Sum of the negative log likelihoods of the served confidences, in nats."""
     log_share_K: Array
-    """Of each expert's capital, the served one first."""
+    """Log share of each expert's capital, the served one first."""
     maps_R2: Array
     """(a, b) of each fit in use."""
     counts_RG2: Array
@@ -83,52 +87,67 @@ class Prequential(StoredState):
 
     @classmethod
     def start(cls) -> Self:
-        """Before any label."""
+        """Return the state before any label."""
         fits = len(HALF_LIVES)
         maps = np.tile([1.0, 0.0], (fits, 1))
         return cls(0, 0, 0.0, 0.0, np.log(PRIOR), maps, np.zeros((fits, GROUPS, 2)), np.zeros(len(STAKES)))
 
     @property
     def served_log_loss(self) -> float | None:
-        """Mean -log likelihood of right or wrong under the served confidence, nats; None before the first label."""
+        """Mean negative log likelihood under the served confidence, in nats; None before the first label."""
         return self.served_nats / self.labels if self.labels else None
 
     @property
     def recalibrated_log_loss(self) -> float | None:
-        """The same under the mixture."""
+        """Mean negative log likelihood under the mixture, in nats; None before the first label."""
         return (self.served_nats - self.log_e) / self.labels if self.labels else None
 
     @property
     def evidence(self) -> float:
-        """log E that the mean gain up to now is above 0, in nats; P(ever E >= 1/alpha while it is not) <= alpha."""
+        """log E that the mean gain so far is above 0, in nats. P(ever E >= 1/alpha while it is not) <= alpha."""
         return float(logsumexp(self.paid_K + np.log(SHARES)))
 
     @property
     def gain_lower(self) -> float | None:
-        """Lower limit of the mean gain up to now, nats a label; None before the first block.
+        """Lower limit of the mean gain so far, in nats per label; None before the first block.
 
-        In 95% it holds after every block. Source: `gain_sequence`, with blocks in place of labels.
+        With probability .95 it holds after every block (`gain_sequence`, with blocks in place of labels).
         """
         if not self.labels:
             return None
         return limit_of(self.paid_K, WIDEST, -math.log(1 - LEVEL)) / self.labels
 
     def advance(self, confidence_N: npt.ArrayLike, correct_N: npt.ArrayLike) -> Self:
-        """The state after one more block of labels: scored by what was known before it, then learnt.
+        """Process one more block of labels: score it with the fits to earlier labels, then learn from it.
+
+        Args:
+            confidence_N: Confidence of each answer.
+            correct_N: Whether each answer is right.
+
+        Returns:
+            The new state.
 
         Raises:
-            ValueError: shapes that disagree, a confidence outside [0, 1], correctness that is not 0 or 1.
+            ValueError: Shapes differ, a confidence is outside [0, 1], or correctness is not 0 or 1.
         """
-        odds_N, sign_N = _signed(confidence_N, correct_N)
+        odds_N, sign_N = _odds_and_signs(confidence_N, correct_N)
         return self._block(odds_N, sign_N) if len(odds_N) else self
 
     def advance_each(self, confidence_N: npt.ArrayLike, correct_N: npt.ArrayLike, size: int = BLOCK) -> Self:
-        """As `advance` for each whole block of `size` labels in their order.
+        """Process N / `size` whole blocks of labels in their order, with `advance`.
+
+        Args:
+            confidence_N: Confidence of each answer.
+            correct_N: Whether each answer is right.
+            size: Labels per block.
+
+        Returns:
+            The new state.
 
         Raises:
-            ValueError: a size that does not divide N, or what `advance` refuses.
+            ValueError: The size does not divide N, or `advance` does not accept the rows.
         """
-        odds_N, sign_N = _signed(confidence_N, correct_N)
+        odds_N, sign_N = _odds_and_signs(confidence_N, correct_N)
         if not (is_whole(size) and size >= 1) or len(odds_N) % size:
             raise ValueError(f"{len(odds_N)} labels in blocks of {size!r}; allowed are whole blocks only")
         state = self
@@ -138,7 +157,8 @@ class Prequential(StoredState):
 
     def _block(self, odds_N: Array, sign_N: Array) -> Self:
         maps = self.maps_R2
-        odds_KN = np.vstack([odds_N, maps[:, :1] * odds_N + maps[:, 1:]])  # the served ones are within the limits
+        # The served odds are within the limits already.
+        odds_KN = np.vstack([odds_N, maps[:, :1] * odds_N + maps[:, 1:]])
         loss_K = -log_expit(np.clip(odds_KN, -MOST_LOG_ODDS, MOST_LOG_ODDS) * sign_N).sum(axis=1)
         log_paid_K = self.log_share_K + (loss_K[0] - loss_K)
         highest = log_paid_K.max()
@@ -150,7 +170,7 @@ class Prequential(StoredState):
         blocks, gain = self.blocks + 1, float(highest + math.log(total))
         share_K = (1 - SHARE) * paid_K / total + SHARE * np.array(PRIOR)
         mean = np.array([[self.log_e / (self.blocks + HELD)]])
-        paid_1K = centred(np.array([[gain]]), mean, float(self.log_share_K[0]), STAKES / WIDEST)
+        paid_1K = centred_bets(np.array([[gain]]), mean, float(self.log_share_K[0]), STAKES / WIDEST)
         return replace(
             self,
             blocks=blocks,
@@ -167,7 +187,7 @@ class Prequential(StoredState):
         return isinstance(other, Prequential) and self.to_json() == other.to_json()
 
     def to_json(self) -> dict[str, Any]:
-        """Plain numbers; `from_json` restores them exactly. Counts of groups nobody has seen are left out."""
+        """Return plain numbers, which `from_json` restores exactly. Counts of groups without labels are left out."""
         tree = asdict(self)
         seen = np.flatnonzero(self.counts_RG2.sum(axis=(0, 2)))
         shares, maps = self.log_share_K.tolist(), self.maps_R2.tolist()
@@ -176,7 +196,7 @@ class Prequential(StoredState):
         return {"form": self.form, **tree, **arrays}
 
     @classmethod
-    def _restored(cls, tree: dict[str, Any]) -> Self:
+    def _restore(cls, tree: dict[str, Any]) -> Self:
         state = cls.start()
         counts, group_of = np.zeros_like(state.counts_RG2), {str(g): g for g in range(GROUPS)}
         for group, seen in tree["counts_RG2"].items():
@@ -196,10 +216,10 @@ class Prequential(StoredState):
 
 
 def fit(counts_RG2: Array, start_R2: Array) -> Array:
-    """For each of R sets of counts the (a, b) with the least penalised log loss; see `objective`.
+    """Fit (a, b) with the least penalised log loss to each of R sets of counts (see `objective`).
 
-    Newton's method, in which no group's log odds move by more than 1 in a step: so far the curvature changes by less
-    than e, and every step descends.
+    This is Newton's method, in which no group's log odds move by more than 1 per step. Over such a step the curvature
+    changes by less than a factor e, so every step descends.
     """
     map_R2, n_RG = start_R2.copy(), counts_RG2.sum(axis=2)
     reach_2E = np.array([[CENTRES[0], CENTRES[-1]], [1.0, 1.0]])
@@ -218,7 +238,7 @@ def fit(counts_RG2: Array, start_R2: Array) -> Array:
 
 
 def objective(counts_G2: Array, map_2: Array) -> tuple[float, Array]:
-    """Penalised log loss of one set of counts, nats, and its gradient by (a, b):
+    """Compute the penalised log loss of one set of counts, in nats, and its gradient by (a, b).
 
     -sum_g [right_g log sigma(z_g) + wrong_g log sigma(-z_g)] + RIDGE / 2 ((a - 1)^2 + b^2),  z_g = a x_g + b
     """
@@ -236,8 +256,8 @@ def _gradient(right_RG: Array, n_RG: Array, p_RG: Array, map_R2: Array) -> Array
     return slopes
 
 
-def _signed(confidence: npt.ArrayLike, correct: npt.ArrayLike) -> tuple[Array, Array]:
-    """Log odds of the confidences within the limits, and 1 where right, -1 where wrong."""
+def _odds_and_signs(confidence: npt.ArrayLike, correct: npt.ArrayLike) -> tuple[Array, Array]:
+    """Return the log odds of the confidences within the limits, and a sign: 1 if right, -1 if wrong."""
     confidence_N, correct_N = check_top(confidence, correct)
     odds_N = np.clip(logit(confidence_N), -MOST_LOG_ODDS, MOST_LOG_ODDS)
     return odds_N, np.where(correct_N, 1.0, -1.0)

@@ -1,4 +1,4 @@
-"""Evidence that a promised error rate is broken, from right and wrong answers, valid after every label."""
+"""Sequential evidence that a promised error rate is broken, from right and wrong answers."""
 
 from __future__ import annotations
 
@@ -16,57 +16,61 @@ from trueodds.metrics.alarms.stored import StoredState
 from trueodds.sums.inputs import Array, as_numbers, check_alpha, is_number, is_whole
 
 ODDS = (1.25, 1.5, 2.0, 3.0, 5.0, 10.0, 30.0)
-"""The bets: how many times as large as promised the odds of an error are."""
+"""Odds ratios of the bets: how many times the promised odds an error has."""
 
 
-class Payoffs(NamedTuple):
-    """Logarithms of what each bet pays on one label."""
+class RiskPayoffs(NamedTuple):
+    """Log payoff of each bet on one label."""
 
     log_wrong_K: Array
     log_right_K: Array
 
 
 @lru_cache(maxsize=64)
-def payoffs_of(risk: float) -> Payoffs:
+def payoffs_of(risk: float) -> RiskPayoffs:
     odds_K = np.array(ODDS) * risk / (1 - risk)
-    return Payoffs(np.log(odds_K / (1 + odds_K) / risk), -np.log1p(odds_K) - math.log1p(-risk))
+    return RiskPayoffs(np.log(odds_K / (1 + odds_K) / risk), -np.log1p(odds_K) - math.log1p(-risk))
 
 
 @dataclass(frozen=True)
 class RiskEProcess(StoredState, AnytimeTest):
-    """Test of "at every label, given what came before, an answer is wrong with a probability of at most `risk`".
+    """Sequential test that an answer is wrong with a probability of at most `risk`, at every label, given the past.
 
-    Bet k says that the odds of an error are ODDS[k] times those of the promise, so q_k = o / (1 + o) with
-    o = ODDS[k] risk / (1 - risk). It pays q_k / risk on a wrong answer and (1 - q_k) / (1 - risk) on a right one. Under
-    the null each payoff has mean 1 or less, because q_k > risk. Before label j the share
-    gamma_j = 1 / (1 + log2 j) - 1 / (1 + log2(j + 1)) of the capital is laid on all bets alike:
+    Bet k claims that the odds of an error are ODDS[k] times those of the promise: q_k = o / (1 + o) with o = ODDS[k]
+    risk / (1 - risk). It pays q_k / risk on a wrong answer and (1 - q_k) / (1 - risk) on a right one. Under the null
+    each payoff has mean 1 or less, because q_k > risk. Before label j, the share gamma_j = 1 / (1 + log2 j) - 1 / (1 +
+    log2(j + 1)) of the capital is staked on all bets equally:
 
         M_k <- (M_k + gamma_j) payoff_k(label j),    E = 1 / (1 + log2(j + 1)) + mean_k M_k
 
     E is a nonnegative supermartingale that begins at 1, so P(ever E >= 1/alpha) <= alpha (Ville 1939). Fresh capital at
     every label means that a long good past does not hide a bad present (e-detectors: Shin, Ramdas and Rinaldo 2024).
 
-    >>> test, log_e_N = metrics.RiskEProcess.start(0.05).advance([False, False, True, False] * 50)
-    >>> test.labels, test.wrong, test.alarmed()
-    (200, 50, True)
+    Examples:
+        >>> test, log_e_N = metrics.RiskEProcess.start(0.05).advance([False, False, True, False] * 50)
+        >>> test.labels, test.wrong, test.alarmed()
+        (200, 50, True)
     """
 
     risk: float
     labels: int
     wrong: int
     log_wealth: tuple[float, ...] | None
-    """One number per bet; None before the first label."""
+    """Log wealth of each bet; None before the first label."""
     peak: float
-    """The largest log E after any label: evidence once shown stays."""
+    """Largest log E after any label. Evidence never decreases."""
 
     form = "risk e-process"
 
     @classmethod
     def start(cls, risk: float) -> Self:
-        """Before any label.
+        """Return the state before any label.
+
+        Args:
+            risk: Promised share of wrong answers, inside (0, 1).
 
         Raises:
-            ValueError: a risk outside (0, 1).
+            ValueError: The risk is outside (0, 1).
         """
         if not (is_number(risk) and 0 < risk < 1):
             raise ValueError(f"risk is {risk!r}; allowed is (0, 1), the share of wrong answers that is promised")
@@ -74,18 +78,24 @@ class RiskEProcess(StoredState, AnytimeTest):
 
     @property
     def log_e(self) -> float:
-        """log E in nats, after every label so far: 0 at the start."""
+        """log E in nats, after every label so far; 0 at the start."""
         if self.log_wealth is None:
             return 0.0
         return float(_value(np.array([self.log_wealth]), np.array([self.labels]))[0])
 
     def advance(self, wrong_N: npt.ArrayLike) -> tuple[Self, Array]:
-        """The state after more labels in their order, and log E after each.
+        """Process more labels in their order.
 
-        The same to the last bit however a stream is cut into calls.
+        The result is bit-for-bit the same however a stream is divided into calls.
+
+        Args:
+            wrong_N: 1 (or true) for a wrong answer, 0 (or false) for a right one.
+
+        Returns:
+            The new state, and log E after each label.
 
         Raises:
-            ValueError: what is neither wrong (1, true) nor right (0, false), or no vector.
+            ValueError: The input is not a vector of 0 and 1.
         """
         given_N = as_numbers(wrong_N, "wrong")
         if given_N.ndim != 1 or not np.isin(given_N, (0, 1)).all():
@@ -112,20 +122,25 @@ class RiskEProcess(StoredState, AnytimeTest):
         return end, log_e_N
 
     def labels_to_notice(self, actual: float, alpha: float = 0.05) -> int:
-        """Count the labels from now on, about, after which it alarms where the error rate is `actual` from now on.
+        """Estimate how many labels it takes from now on to alarm, if the error rate is `actual` from now on.
 
-        The number n at which the wealth, growing at its mean rate, reaches 1 / alpha:
+        It is the number n at which the wealth, growing at its mean rate, reaches 1 / alpha:
 
             mean_k (M_k + gamma) exp(n (actual log wrong_k + (1 - actual) log right_k)) = 1 / alpha
 
-        gamma is the share laid on the next label. Most streams alarm sooner (benchmarks/alarms/promise.py).
+        gamma is the share staked on the next label. Most streams alarm sooner (benchmarks/alarms/promise.py).
+
+        Args:
+            actual: Error rate from now on, above `risk`.
+            alpha: Significance level, inside (0, 1).
 
         Raises:
-            ValueError: an actual rate that is not above `risk` or above 1, or alpha outside (0, 1).
+            ValueError: The actual rate is not above `risk` or is above 1, or alpha is outside (0, 1).
 
-        >>> test = metrics.RiskEProcess.start(0.05)
-        >>> test.labels_to_notice(0.1) < test.labels_to_notice(0.075)
-        True
+        Examples:
+            >>> test = metrics.RiskEProcess.start(0.05)
+            >>> test.labels_to_notice(0.1) < test.labels_to_notice(0.075)
+            True
         """
         check_alpha(alpha)
         if not (is_number(actual) and self.risk < actual <= 1):
@@ -134,30 +149,30 @@ class RiskEProcess(StoredState, AnytimeTest):
             )
         payoffs = payoffs_of(self.risk)
         rate_K = actual * payoffs.log_wrong_K + (1 - actual) * payoffs.log_right_K
-        if rate_K.max() <= 0:  # so little above the promise that no bet gains in the mean
-            raise ValueError(f"actual is {actual!r}; it is too near {self.risk:g} for any bet, name a larger one")
+        if rate_K.max() <= 0:  # the rate is so close to the promise that no bet gains on average
+            raise ValueError(f"actual is {actual!r}; it is too close to {self.risk:g} for any bet; give a larger one")
         laid = float(log_laid(np.array([self.labels + 1]))[0])
         wealth_K = np.logaddexp(-np.inf if self.log_wealth is None else np.array(self.log_wealth), laid)
         needed = math.log(len(ODDS) / alpha)
 
-        def reached(n: int) -> bool:
+        def is_reached(n: int) -> bool:
             return float(logsumexp(wealth_K + n * rate_K)) >= needed
 
         high = 1
-        while not reached(high):
+        while not is_reached(high):
             high *= 2
         low = high // 2
         while high - low > 1:
             middle = (low + high) // 2
-            low, high = (low, middle) if reached(middle) else (middle, high)
+            low, high = (low, middle) if is_reached(middle) else (middle, high)
         return high
 
     def to_json(self) -> dict[str, Any]:
-        """Plain numbers; `from_json` restores them exactly."""
+        """Return plain numbers, which `from_json` restores exactly."""
         return {"form": self.form, **asdict(self), "log_wealth": self.log_wealth and list(self.log_wealth)}
 
     @classmethod
-    def _restored(cls, tree: dict[str, Any]) -> Self:
+    def _restore(cls, tree: dict[str, Any]) -> Self:
         state, labels, wrong, wealth = cls.start(tree["risk"]), tree["labels"], tree["wrong"], tree["log_wealth"]
         if not (is_whole(labels) and is_whole(wrong) and 0 <= wrong <= labels):
             raise ValueError(f"{wrong!r} of {labels!r} labels are wrong; allowed are whole numbers, wrong <= labels")
@@ -171,14 +186,14 @@ class RiskEProcess(StoredState, AnytimeTest):
 
 
 def log_laid(number_N: npt.NDArray[np.int64]) -> Array:
-    """The logarithm of the share of the capital that is laid on label number 1, 2, ..."""
+    """Return the log share of the capital that is staked on label number 1, 2, ..."""
     before_N, after_N = 1 + np.log2(number_N), 1 + np.log2(number_N + 1.0)
     laid_N: Array = np.log(np.log1p(1 / number_N) / math.log(2) / (before_N * after_N))  # the difference, uncancelled
     return laid_N
 
 
 def _value(log_wealth_NK: Array, number_N: npt.NDArray[np.int64]) -> Array:
-    """log E after label number 1, 2, ..."""
+    """Compute log E after label number 1, 2, ..."""
     not_laid_N = -np.log1p(np.log2(number_N + 1.0))
     mean_N = logsumexp(log_wealth_NK, axis=1) - math.log(log_wealth_NK.shape[1])
     log_e_N: Array = np.logaddexp(not_laid_N, mean_N)

@@ -1,12 +1,12 @@
-"""Alarms that may be looked at after every label, for ever: tests by betting on blocks of arrived labels.
+"""Sequential tests by betting on blocks of labels in order of arrival. They may be checked after every label, for ever.
 
-A block is the `CalibrationSums` of some labels. Its labels' order is lost and does not matter; a block may have any
-size and may end at any moment, because its stake was laid when it began. So an unfinished block is read by
-`state.advance(unfinished)`, and committed by keeping the result: once, and before the labels of the next one.
+A block is the `CalibrationSums` of some labels; the order within it is lost and does not matter. A block may have any
+size and may end at any moment, because its stake was fixed when it began. So `state.advance(unfinished)` reads an
+unfinished block. To commit a block, keep the result: once, and before the labels of the next block.
 
-Key blocks by the ARRIVAL of the label. What a block has said cannot be taken back: a label that is corrected later
-belongs into sums and intervals, not here. Valid if arrival does not depend on whether the answer was right, given its
-confidence and what has arrived before.
+Order blocks by the ARRIVAL of the label. The evidence of a block cannot be taken back. A label that is corrected later
+belongs into sums and intervals, not here. The tests are valid if arrival does not depend on whether the answer was
+right, given its confidence and everything that arrived before.
 """
 
 from __future__ import annotations
@@ -31,38 +31,48 @@ from trueodds.sums.sums import CalibrationSums
 Integers = npt.NDArray[np.int64]
 
 BLOCK = 20
-"""Labels per block: small enough to start a bet soon after a change, and cheap in starts."""
+"""Labels per block: small enough to start a bet soon after a change, and large enough to keep starts cheap."""
 
 
 @dataclass(frozen=True)
 class _Wealth(StoredState):
-    """Wealth per bet after some blocks, all in logs: nothing overflows, and 10^7 labels cost no accuracy."""
+    """Wealth of each bet after some blocks, all in logs. Nothing overflows, and 10^7 labels cost no accuracy."""
 
     null: Null
     tolerance: float
     blocks: int
     labels: int
     log_wealth: tuple[float, ...] | None
-    """One number per bet; None before the first block, when no bet has been placed."""
+    """Log wealth of each bet; None before the first block, when no bet has been placed."""
     peak: float
-    """The largest value of the log statistic after any committed block: evidence once shown stays."""
+    """Largest value of the log statistic after any committed block. Evidence never decreases."""
 
     @classmethod
     def start(cls, null: Null = "point", tolerance: float = 0.02) -> Self:
-        """Before any label. null: "point" (no confidence is ever off by more than `tolerance`) or "ece" (the ECE of the
-        traffic that is being labelled never is; see `trueodds.metrics.alarms.payoffs`).
+        """Return the state before any label.
+
+        Args:
+            null: "point" (no confidence is ever wrong by more than `tolerance`) or "ece" (the ECE of the traffic that
+                is being labelled never exceeds it; see `trueodds.metrics.alarms.payoffs`).
+            tolerance: Largest acceptable error, in [0, .5).
 
         Raises:
-            ValueError: an unknown null, or a tolerance outside [0, .5).
+            ValueError: The null is unknown, or the tolerance is outside [0, .5).
         """
         payoffs(null, tolerance)
         return cls(null, float(tolerance), 0, 0, None, -math.inf)
 
     def advance(self, block: CalibrationSums) -> Self:
-        """The state after one more block of labels; after an empty block, the same state.
+        """Process one more block of labels. An empty block returns the same state.
+
+        Args:
+            block: Calibration sums of the labels.
+
+        Returns:
+            The new state.
 
         Raises:
-            ValueError: a block that is not made of whole labels, each right or wrong.
+            ValueError: The block does not consist of whole labels, each right or wrong.
         """
         count_C, _, correct_C = block.cells[:3]
         cell = np.flatnonzero(count_C)
@@ -70,7 +80,7 @@ class _Wealth(StoredState):
             return self
         right, wrong = correct_C[cell], count_C[cell] - correct_C[cell]
         if not ((right >= 0) & (wrong >= 0) & (np.floor(right) == right) & (np.floor(wrong) == wrong)).all():
-            raise ValueError("block holds cells that are not counts of right and wrong labels; weights are not allowed")
+            raise ValueError("block holds cells that are not counts of right and wrong labels; give no weights")
         table = payoffs(self.null, self.tolerance)
         payoff_K = right @ table.log_right_CK[cell] + wrong @ table.log_wrong_CK[cell]
         before_K = np.full(len(payoff_K), -np.inf) if self.log_wealth is None else np.array(self.log_wealth)
@@ -82,13 +92,21 @@ class _Wealth(StoredState):
     def advance_each(
         self, confidence_N: npt.ArrayLike, correct_N: npt.ArrayLike, size: int = BLOCK
     ) -> tuple[Self, Array]:
-        """The state after N / `size` whole blocks of labels in their order, and the log statistic after each of them.
+        """Process N / `size` whole blocks of labels in their order.
 
-        As `advance` block by block, to rounding, in a tenth of the time; and the same to the last bit however a stream
-        is cut into calls. Memory: N x 20 numbers.
+        The result is that of `advance` block by block, up to rounding, in a tenth of the time. It is bit-for-bit the
+        same however a stream is divided into calls. The memory is N x 20 numbers.
+
+        Args:
+            confidence_N: Confidence of each answer.
+            correct_N: Whether each answer is right.
+            size: Labels per block.
+
+        Returns:
+            The new state, and the log statistic after each block.
 
         Raises:
-            ValueError: a size that does not divide N, or what `CalibrationSums.from_top` refuses.
+            ValueError: The size does not divide N, or `CalibrationSums.from_top` does not accept the rows.
         """
         confidence, correct = check_top(confidence_N, correct_N)
         if not (is_whole(size) and size >= 1) or len(confidence) % size:
@@ -116,12 +134,18 @@ class _Wealth(StoredState):
     @staticmethod
     @abstractmethod
     def step(log_wealth_K: Array, log_payoff_K: Array, block: int) -> Array:
-        """Log wealth per bet (last axis) after block number `block` = 1, 2, ...; leading axes are streams."""
+        """Return the log wealth of each bet (last axis) after block number `block` = 1, 2, ...
+
+        Leading axes are streams.
+        """
 
     @staticmethod
     @abstractmethod
     def value(log_wealth_K: Array, log_weight_K: Array, blocks: int | Integers) -> Array:
-        """Log statistic after `blocks` blocks; leading axes are streams, or moments if `blocks` is an array."""
+        """Return the log statistic after `blocks` blocks.
+
+        Leading axes are streams, or moments if `blocks` is an array.
+        """
 
     def _log_value(self) -> float:
         if self.log_wealth is None:
@@ -131,13 +155,13 @@ class _Wealth(StoredState):
         )
 
     def to_json(self) -> dict[str, Any]:
-        """Plain numbers; `from_json` restores them exactly. Before the first block wealth and peak are null."""
+        """Return plain numbers, which `from_json` restores exactly. Wealth and peak are null before the first block."""
         peak = self.peak if self.blocks else None
         wealth = None if self.log_wealth is None else list(self.log_wealth)
         return {"form": self.form, **asdict(self), "log_wealth": wealth, "peak": peak}
 
     @classmethod
-    def _restored(cls, tree: dict[str, Any]) -> Self:
+    def _restore(cls, tree: dict[str, Any]) -> Self:
         for name in ("blocks", "labels"):
             if not is_whole(tree[name]):
                 raise TypeError(f"{name} is {tree[name]!r}; allowed are whole numbers")
@@ -155,27 +179,32 @@ class _Wealth(StoredState):
 
 
 class EProcess(_Wealth, AnytimeTest):
-    """Mixture e-process over recalibration bets and starting times: P(ever E >= 1/alpha) <= alpha under the null.
+    """Anytime-valid test (e-process) of calibration: P(ever E >= 1/alpha) <= alpha under the null.
 
-    Before block j = 1, 2, ... the share gamma_j = 1/(1 + log2 j) - 1/(1 + log2(j+1)) of the capital is laid on it:
+    It is a mixture over recalibration bets and starting times. Before block j = 1, 2, ... the share
+    gamma_j = 1/(1 + log2 j) - 1/(1 + log2(j+1)) of the capital is staked on it:
 
-        M_k <- (M_k + gamma_j) E_k(block j),    E = 1/(1 + log2(j+1)) + sum_k w_k M_k,
+        M_k <- (M_k + gamma_j) E_k(block j),    E = 1/(1 + log2(j+1)) + sum_k w_k M_k
 
-    E_k(block) the product of bet k's payoffs (`trueodds.metrics.alarms.payoffs`), w_k its weight. Because fresh
-    capital comes in at every block, a long good past does not hide a bad present.
+    E_k(block) is the product of bet k's payoffs (`trueodds.metrics.alarms.payoffs`), and w_k is its weight. Fresh
+    capital comes in at every block, so a long good past does not hide a bad present.
 
-    >>> alarm = metrics.EProcess.start(null="ece", tolerance=0.02)
-    >>> for block in metrics.blocks([0.95] * 200, [True, False] * 100):
-    ...     alarm = alarm.advance(block)
-    >>> alarm.labels, alarm.alarmed()
-    (200, True)
+    References:
+        Ville 1939. Shin, Ramdas and Rinaldo 2024, E-detectors.
+
+    Examples:
+        >>> alarm = metrics.EProcess.start(null="ece", tolerance=0.02)
+        >>> for block in metrics.blocks([0.95] * 200, [True, False] * 100):
+        ...     alarm = alarm.advance(block)
+        >>> alarm.labels, alarm.alarmed()
+        (200, True)
     """
 
     form = "e-process"
 
     @property
     def log_e(self) -> float:
-        """log E in nats: 0 at the start, never below that of the capital not laid yet."""
+        """log E in nats. It is 0 at the start, and never below the log of the capital that is not staked yet."""
         return self._log_value()
 
     @staticmethod
@@ -193,17 +222,21 @@ class EProcess(_Wealth, AnytimeTest):
 
 
 class ShiryaevRoberts(_Wealth):
-    """For those who accept one false alarm in so many labels, and want to hear of a change sooner.
+    """Change detector with one false alarm in a chosen number of labels. It detects a change sooner than `EProcess`.
 
-    Before every block one unit is laid on each bet: R_k <- (R_k + 1) E_k(block), R = sum_k w_k R_k. Under the null
-    R - blocks falls on average, so the mean run until R >= a is at least a blocks, and P(R >= a within N blocks) <=
-    N / a (Shiryaev 1963, Roberts 1966; e-detectors: Shin, Ramdas and Rinaldo 2024).
+    Before every block one unit is staked on each bet: R_k <- (R_k + 1) E_k(block), R = sum_k w_k R_k. Under the null
+    R - blocks falls on average. So the mean run until R >= a is at least a blocks, and
+    P(R >= a within N blocks) <= N / a.
 
-    >>> alarm = metrics.ShiryaevRoberts.start(null="ece", tolerance=0.02)
-    >>> for block in metrics.blocks([0.95] * 200, [True, False] * 100):
-    ...     alarm = alarm.advance(block)
-    >>> alarm.labels, alarm.alarmed(100_000)
-    (200, True)
+    References:
+        Shiryaev 1963. Roberts 1966. Shin, Ramdas and Rinaldo 2024, E-detectors.
+
+    Examples:
+        >>> alarm = metrics.ShiryaevRoberts.start(null="ece", tolerance=0.02)
+        >>> for block in metrics.blocks([0.95] * 200, [True, False] * 100):
+        ...     alarm = alarm.advance(block)
+        >>> alarm.labels, alarm.alarmed(100_000)
+        (200, True)
     """
 
     form = "shiryaev-roberts"
@@ -214,12 +247,16 @@ class ShiryaevRoberts(_Wealth):
         return self._log_value()
 
     def alarmed(self, run_length: float = 100_000, block: int = BLOCK) -> bool:
-        """Whether R has reached run_length / block: under the null not before `run_length` labels, on average.
+        """Return whether R has reached run_length / block.
 
-        `block` is the least number of labels in a committed block (the last one apart).
+        Under the null this takes at least `run_length` labels on average.
+
+        Args:
+            run_length: Mean number of labels between false alarms.
+            block: Smallest number of labels in a committed block, except the last one.
 
         Raises:
-            ValueError: a run length shorter than a block, or a block below one label.
+            ValueError: The run length is shorter than a block, or a block is below one label.
         """
         if not (is_number(run_length) and is_number(block) and 1 <= block <= run_length < math.inf):
             raise ValueError(
@@ -239,13 +276,22 @@ class ShiryaevRoberts(_Wealth):
 
 
 def blocks(confidence_N: npt.ArrayLike, correct_N: npt.ArrayLike, size: int = BLOCK) -> Iterator[CalibrationSums]:
-    """Cut labels, in their order of arrival, into blocks of `size`; the last may be unfinished.
+    """Divide labels, in order of arrival, into blocks of `size`. The last block may be unfinished.
+
+    Args:
+        confidence_N: Confidence of each answer.
+        correct_N: Whether each answer is right.
+        size: Labels per block.
+
+    Yields:
+        The calibration sums of each block.
 
     Raises:
-        ValueError: a size that is not a whole number from 1 on, or what `CalibrationSums.from_top` refuses.
+        ValueError: The size is not a whole number from 1 on, or `CalibrationSums.from_top` does not accept the rows.
 
-    >>> [int(block.cells[0].sum()) for block in metrics.blocks([0.9] * 50, [True] * 50, 20)]
-    [20, 20, 10]
+    Examples:
+        >>> [int(block.cells[0].sum()) for block in metrics.blocks([0.9] * 50, [True] * 50, 20)]
+        [20, 20, 10]
     """
     if not (is_whole(size) and size >= 1):
         raise ValueError(f"size is {size!r}; allowed are whole numbers of labels from 1 on, such as {BLOCK}")

@@ -1,1 +1,1 @@
-"""Decisions by p(positive): what an alert threshold does, what it costs, and what a better one would save."""
+"""Decisions from probabilities: thresholds, costs, and the confidence from which answers may act alone."""

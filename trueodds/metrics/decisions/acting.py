@@ -1,4 +1,4 @@
-"""Acting alone: the lowest confidence from which on answers may act without a person, with a bound on their errors."""
+"""Acting alone: the lowest confidence from which answers may act without a person, with a bound on their errors."""
 
 from __future__ import annotations
 
@@ -16,56 +16,67 @@ from trueodds.sums.inputs import Array, as_array, as_numbers, check_level
 
 Reason = Literal["certified", "too_few", "none"]
 JUDGED = 20
-"""Fewest of the surest labelled answers by which an error rate is estimated, for the number of labels still needed."""
+"""Smallest number of labelled answers, the ones with the highest confidences, that an error rate is estimated from.
+
+The estimate gives the number of labels that are still needed.
+"""
 SURE = 0.99
-"""Chance of passing, under the guess of `_first`, that is enough for the first threshold."""
+"""Probability of passing, under the guess of `_first`, that is enough for the first threshold."""
 LEAST_SHARE = 0.05
-"""Share of the answers that is worth acting alone: "none" is said of shares from here on."""
+"""Smallest share of the answers that is worth acting alone. The reason "none" refers to shares from here on."""
 LOSSES = 200
-"""Numbers of wrong answers, at most, that the choice of the first threshold looks at."""
+"""Largest number of counts of wrong answers that the choice of the first threshold evaluates."""
 _MOST_LABELS = 10**8
 
 
 @dataclass(frozen=True)
 class ActingThreshold:
-    """The confidence from which on answers may act alone, and the labelled answers that show it.
+    """The confidence from which answers may act alone, and the labelled answers that show it.
 
-    >>> found = trueodds.threshold([0.99] * 59, [1] * 59)
-    >>> found.threshold, found.reason, found.acted, found.wrong
-    (0.99, 'certified', 59, 0)
+    Examples:
+        >>> found = trueodds.threshold([0.99] * 59, [1] * 59)
+        >>> found.threshold, found.reason, found.acted, found.wrong
+        (0.99, 'certified', 59, 0)
     """
 
     threshold: float | None
-    """Answers with at least this confidence act; None: none may, or each group has its own."""
+    """Answers with at least this confidence may act. None: no answer may act, or each group has its own threshold."""
     risk: float
-    """Largest share of wrong answers among those that act; with costs, largest mean cost of one."""
+    """Largest share of wrong answers among those that act. With costs, their largest mean cost."""
     confidence: float
-    """Probability, over the labels, that the bound holds; with groups, that it holds in all of them at once."""
+    """Probability, over the labels, that the bound holds. With groups, that it holds in all of them at once."""
     answers: int
-    """Answers, with or without a label."""
+    """Number of answers, with or without a label."""
     labels: int
     acted: int
-    """Labelled answers that would have acted."""
+    """Number of labelled answers that would have acted."""
     wrong: int
-    """Wrong ones among them."""
+    """Number of wrong answers among `acted`."""
     loss: float
-    """Their mean loss: wrong / acted, or the mean cost; 0 where none acted."""
+    """Mean loss of `acted`: wrong / acted, or the mean cost; 0 if there are none."""
     share: float
     """Share of all answers, labelled or not, that would act."""
     share_lower: float
     """Clopper-Pearson limit of the share at `confidence`, at the chosen threshold."""
     share_upper: float
     reason: Reason
-    """certified; too_few: labels are too few to tell; none: even the surest 5% of the answers are wrong too often."""
+    """Reason for the result: "certified", "too_few" or "none".
+
+    too_few: there are too few labels for a decision. none: even the 5% of the answers with the highest confidences are
+    wrong too often.
+    """
     more_labels: int | None = None
-    """Labels still needed, about, where they are too few; None: they would do, and the answers are no clear case."""
+    """Estimated number of labels still needed, if there are too few.
+
+    None: the number suffices, but the case is not clear.
+    """
     tried: int = 0
-    """Labelled answers above the first threshold that was tested; 0: there were not enough for one."""
+    """Number of labelled answers above the first threshold that was tested; 0 if there were too few for a test."""
     tried_wrong: int = 0
     group: str = ""
     """Name of the group."""
     groups: tuple[ActingThreshold, ...] = ()
-    """One result for each group, by name, each at the confidence 1 - (1 - confidence) / groups."""
+    """One result per group, by name, each at the confidence 1 - (1 - confidence) / groups."""
 
 
 def threshold(
@@ -77,43 +88,51 @@ def threshold(
     groups_N: npt.ArrayLike | None = None,
     cost_N: npt.ArrayLike | None = None,
 ) -> ActingThreshold:
-    """Find the lowest confidence from which on at most `risk` of the answers are wrong, with probability `confidence`.
+    """Find the lowest confidence from which at most `risk` of the answers are wrong, with probability `confidence`.
 
-    Learn then Test in a fixed sequence (Angelopoulos et al. 2022): candidates are the confidences that occur, from the
-    first one downwards. Each is tested by the exact binomial p-value P(Bin(acted, risk) <= wrong), at the level
-    1 - confidence. The search ends at the first candidate that fails, and the one before it is the result. No further
-    correction is needed: the order does not depend on labels. Equal confidences act together.
+    The method is Learn then Test in a fixed sequence. The candidates are the confidences that occur, from a first one
+    downwards. Each is tested by the exact binomial p-value P(Bin(acted, risk) <= wrong) at the significance level 1 -
+    confidence. The search ends at the first candidate that fails, and the candidate before it is the result. No further
+    correction is needed, because the order does not depend on labels. Equal confidences act together.
 
-    The first candidate is chosen by confidences alone, too. It has the fewest acted answers (59 at least for 5% at 95%)
-    that would pass with a chance of 99%, were each answer wrong with probability 2 (1 - c) + .2 risk + s r / n, where r
-    is its rank and s the smaller of 2 risk and 4 mean(1 - c). If none would, it is the one of the largest chance. This
-    guess decides how much is certified, never whether the bound holds.
+    The first candidate also depends on the confidences alone. It has the fewest acting answers (at least 59 for 5% at
+    95%) that would pass with a probability of 99% if each answer were wrong with probability 2 (1 - c) + .2 risk + s r
+    / n. Here r is the answer's rank, and s is the smaller of 2 risk and 4 mean(1 - c). If no candidate reaches 99%, the
+    one with the largest probability comes first. This guess affects how much is certified, but never whether the bound
+    holds.
 
-    The bound assumes labelled answers that are drawn independently from those that will act, chosen without regard to
-    their being right. `cost_N` gives each answer's cost if it is wrong. Then the mean cost of an answer that acts is
-    bounded by `risk`, by Hoeffding and Bentkus where costs differ. No cost may occur that is above the largest given.
+    The bound assumes that the labelled answers are drawn independently from those that will act, and chosen without
+    regard to their correctness. `cost_N` gives each answer's cost if it is wrong. Then `risk` bounds the mean cost of
+    an answer that acts, by Hoeffding and Bentkus if costs differ. No later cost may exceed the largest one given.
 
     Args:
-        confidence_N: confidence of each answer, in [0, 1].
-        correct_N: 1 where the answer is right, 0 where it is wrong, NaN where it has no label.
-        risk: largest share of wrong answers, inside (0, 1); with costs, largest mean cost, in their unit.
-        confidence: probability with which the bound holds, inside (0, 1).
-        groups_N: name of each answer's group; each gets a threshold of its own, and 1 - confidence is split evenly.
-        cost_N: cost of each answer if it is wrong, above 0.
+        confidence_N: Confidence of each answer, in [0, 1].
+        correct_N: 1 if the answer is right, 0 if it is wrong, NaN if it has no label.
+        risk: Largest share of wrong answers, inside (0, 1). With costs, largest mean cost, in their unit.
+        confidence: Probability with which the bound holds, inside (0, 1).
+        groups_N: Name of each answer's group. Each group gets its own threshold, and 1 - confidence is divided evenly.
+        cost_N: Cost of each answer if it is wrong, above 0.
+
+    Returns:
+        The threshold, the labelled answers that support it, and the reason if there is none.
 
     Raises:
-        ValueError: vectors of other shapes, confidences outside [0, 1], other labels, a risk that is no share or is as
-            large as the largest cost, a confidence outside (0, 1).
+        ValueError: Shapes differ, confidences are outside [0, 1], labels are not 0, 1 or NaN, the risk is not a share
+            or not below the largest cost, or `confidence` is outside (0, 1).
 
-    >>> rng = np.random.default_rng(0)
-    >>> confidence_N = rng.uniform(0.5, 1, 4_000)
-    >>> found = trueodds.threshold(confidence_N, rng.random(4_000) < confidence_N)
-    >>> print(f"from {found.threshold:.3f} on: {found.share:.1%} ({found.share_lower:.1%} to {found.share_upper:.1%})")
-    from 0.930 on: 13.5% (12.5% to 14.6%)
-    >>> trueodds.threshold([0.99] * 58, [1] * 58).more_labels
-    1
+    References:
+        Angelopoulos et al. 2022, Learn then Test: calibrating predictive algorithms to achieve risk control.
+
+    Examples:
+        >>> rng = np.random.default_rng(0)
+        >>> confidence_N = rng.uniform(0.5, 1, 4_000)
+        >>> found = trueodds.threshold(confidence_N, rng.random(4_000) < confidence_N)
+        >>> print(f"{found.threshold:.3f}: {found.share:.1%} ({found.share_lower:.1%} to {found.share_upper:.1%})")
+        0.930: 13.5% (12.5% to 14.6%)
+        >>> trueodds.threshold([0.99] * 58, [1] * 58).more_labels
+        1
     """
-    c_N, right_N, price_N = _checked(confidence_N, correct_N, cost_N, risk, confidence)
+    c_N, right_N, price_N = _check(confidence_N, correct_N, cost_N, risk, confidence)
     if groups_N is None:
         return _of_group(c_N, right_N, price_N, risk, 1 - confidence, confidence)
     names_N = as_array(groups_N, "groups")
@@ -121,15 +140,15 @@ def threshold(
         raise ValueError(f"groups {names_N.shape} must be a vector of one name for each of {len(c_N):,} answers")
     names, code_N = np.unique(names_N.astype(str), return_inverse=True)
     alpha, each = (1 - confidence) / len(names), 1 - (1 - confidence) / len(names)
-    found = []
+    results = []
     for code, name in enumerate(names.tolist()):
         own_N = code_N == code
         one = _of_group(c_N[own_N], right_N[own_N], price_N[own_N], risk, alpha, each)
-        found.append(replace(one, group=name))
-    return _together(found, risk, confidence)
+        results.append(replace(one, group=name))
+    return _combine(results, risk, confidence)
 
 
-def _checked(
+def _check(
     confidence_N: npt.ArrayLike, correct_N: npt.ArrayLike, cost_N: npt.ArrayLike | None, risk: float, confidence: float
 ) -> tuple[Array, Array, Array]:
     c_N = as_numbers(confidence_N, "confidence").astype(np.float64)
@@ -147,11 +166,13 @@ def _checked(
     if bad_N.any():
         raise ValueError(f"correct holds {right_N[bad_N][0]}; allowed are 0, 1, and NaN where there is no label")
     if not (np.isfinite(price_N) & (price_N > 0)).all():
-        raise ValueError("cost holds what is not a positive number; give what each answer costs if it is wrong")
+        raise ValueError(
+            "cost holds a value that is not a positive number; give the cost of each answer if it is wrong"
+        )
     check_level(confidence)
     most = float(price_N.max())
     if not 0 < risk < most:
-        unit = "(0, 1)" if cost_N is None else f"(0, {most:g}): no answer costs more than the dearest error"
+        unit = "(0, 1)" if cost_N is None else f"(0, {most:g}): no answer costs more than the most expensive error"
         raise ValueError(f"risk is {risk!r}; allowed is {unit}")
     return c_N, right_N, price_N
 
@@ -167,8 +188,8 @@ def _of_group(
     limit, binary = risk / most, bool((price_N == most).all())
     empty = ActingThreshold(None, risk, confidence, len(c_N), n, 0, 0, 0.0, 0.0, 0.0, 0.0, "too_few")
     count_L, total_L = np.cumsum(wrong_L), np.cumsum(price_L * wrong_L)
-    if limit >= 1:  # a group in which no error costs more than the risk: all of its answers act
-        return _certified(empty, c_N, float(c_N.min()), count_L, total_L, n)
+    if limit >= 1:  # no error of this group costs more than the risk, so all of its answers may act
+        return _certify(empty, c_N, float(c_N.min()), count_L, total_L, n)
     needed = least_count(limit, alpha)
     loss_L = total_L / most
     if n < needed:
@@ -177,7 +198,7 @@ def _of_group(
     start = _first(c_L, price_L / most, limit, alpha, binary)
     ends_K = np.append(np.flatnonzero(np.diff(c_L)), n - 1)  # the last of each run of equal confidences
     ends_K = ends_K[ends_K + 1 >= start]
-    changed_M = np.append(0, np.flatnonzero(np.diff(loss_L[ends_K])) + 1)  # without a new error p only falls
+    changed_M = np.append(0, np.flatnonzero(np.diff(loss_L[ends_K])) + 1)  # p rises only with a new error
     fails_M = risk_p_value(loss_L[ends_K[changed_M]], ends_K[changed_M] + 1, limit, binary=binary) > alpha
     first = int(ends_K[0])
     tried = replace(empty, tried=first + 1, tried_wrong=round(float(count_L[first])))
@@ -191,13 +212,13 @@ def _of_group(
                 return replace(tried, reason="none")
         return replace(tried, more_labels=more or max(math.ceil(needed / LEAST_SHARE) - n, 0) or None)
     last = int(ends_K[passed - 1])
-    return _certified(tried, c_N, float(c_L[last]), count_L, total_L, last + 1)
+    return _certify(tried, c_N, float(c_L[last]), count_L, total_L, last + 1)
 
 
-def _certified(
+def _certify(
     tried: ActingThreshold, c_N: Array, at: float, count_L: Array, total_L: Array, acted: int
 ) -> ActingThreshold:
-    """Fill in the threshold `at`, which lets the first `acted` labelled answers act."""
+    """Return the result for the threshold `at`, which lets the first `acted` labelled answers act."""
     acting = int((c_N >= at).sum())
     lower, upper = binomial_interval(acting, len(c_N), level=tried.confidence)
     return replace(
@@ -214,7 +235,7 @@ def _certified(
 
 
 def _first(c_L: Array, price_L: Array, risk: float, alpha: float, binary: bool) -> int:
-    """Choose how many answers the first threshold lets act, by confidences alone; see `threshold`."""
+    """Choose how many answers the first threshold lets act, from confidences alone (see `threshold`)."""
     n = len(c_L)
     rank_L, doubt_L = np.arange(1, n + 1), 1 - c_L
     slope = min(2 * risk, 4 * float(doubt_L.mean()))
@@ -229,10 +250,11 @@ def _first(c_L: Array, price_L: Array, risk: float, alpha: float, binary: bool) 
 
 
 def _more(loss_L: Array, risk: float, alpha: float, binary: bool, needed: int) -> int | None:
-    """Estimate how many more labels would certify some threshold, if the surest answers stay as right as they are.
+    """Estimate how many more labels would certify some threshold, if the error rates stay as they are.
 
-    The error rate of the k surest is taken as (loss + 1/2) / (k + 1); of all k the one that needs the fewest labels
-    counts. None: no k has a rate below the risk. Then the labels that show the surest 5% are the ones to ask for.
+    The error rate of the k answers with the highest confidences is estimated as (loss + 1/2) / (k + 1). The k that
+    needs the fewest labels counts. None: no k has a rate below the risk. Then the caller requests the labels that would
+    show the top 5%.
     """
     n = len(loss_L)
     if n < needed and (n < JUDGED or not loss_L[-1]):
@@ -253,24 +275,24 @@ def _more(loss_L: Array, risk: float, alpha: float, binary: bool, needed: int) -
     return math.ceil(round(more * 10**digits, 6)) * 10**-digits if digits < 0 else math.ceil(more)
 
 
-def _together(found: list[ActingThreshold], risk: float, confidence: float) -> ActingThreshold:
-    """Sum the groups up; each has a threshold of its own."""
+def _combine(results: list[ActingThreshold], risk: float, confidence: float) -> ActingThreshold:
+    """Combine the results of the groups. Each group keeps its own threshold."""
     reasons: tuple[Reason, ...] = ("certified", "too_few", "none")
-    answers, acted = sum(one.answers for one in found), sum(one.acted for one in found)
-    acting = round(sum(one.share * one.answers for one in found))
+    answers, acted = sum(one.answers for one in results), sum(one.acted for one in results)
+    acting = round(sum(one.share * one.answers for one in results))
     lower, upper = binomial_interval(acting, answers, level=confidence) if acting else (0.0, 0.0)
     return ActingThreshold(
         threshold=None,
         risk=risk,
         confidence=confidence,
         answers=answers,
-        labels=sum(one.labels for one in found),
+        labels=sum(one.labels for one in results),
         acted=acted,
-        wrong=sum(one.wrong for one in found),
-        loss=sum(one.loss * one.acted for one in found) / max(acted, 1),
+        wrong=sum(one.wrong for one in results),
+        loss=sum(one.loss * one.acted for one in results) / max(acted, 1),
         share=acting / answers,
         share_lower=float(lower),
         share_upper=float(upper),
-        reason=next(reason for reason in reasons if any(one.reason == reason for one in found)),
-        groups=tuple(found),
+        reason=next(reason for reason in reasons if any(one.reason == reason for one in results)),
+        groups=tuple(results),
     )

@@ -1,4 +1,4 @@
-"""What alerts by p(positive) cost, and what a better threshold would save."""
+"""Costs of alerts by p(positive), and the saving of a better threshold."""
 
 from __future__ import annotations
 
@@ -16,29 +16,35 @@ from trueodds.sums.inputs import Array, check_level
 from trueodds.sums.sums import CalibrationSums
 
 FOLDS = 10
-"""Of the rows, for a threshold that is judged by rows it was not chosen by."""
+"""Number of folds of the rows, so that a threshold is judged by other rows than those that chose it."""
 
 
 @dataclass(frozen=True)
 class Costs:
-    """What a missed positive and a false alarm cost, in one unit; hits and rightly silent answers cost nothing.
+    """Costs of a missed positive and of a false alarm, in one unit. Hits and true negatives cost nothing.
 
-    >>> costs = metrics.Costs(miss=10, alarm=1)
-    >>> round(costs.threshold, 4)
-    0.0909
+    Attributes:
+        miss: Cost of a missed positive.
+        alarm: Cost of a false alarm.
+
+    Examples:
+        >>> costs = metrics.Costs(miss=10, alarm=1)
+        >>> round(costs.threshold, 4)
+        0.0909
     """
 
     miss: float
     alarm: float
 
     def __post_init__(self) -> None:
-        """
+        """Check the costs.
+
         Raises:
-            ValueError: a cost that is not a positive finite number; one above 2,999 times the other.
+            ValueError: A cost is not positive and finite, or it is more than 2,999 times the other.
         """
         for name, cost in (("miss", self.miss), ("alarm", self.alarm)):
             if not (math.isfinite(cost) and cost > 0):
-                raise ValueError(f"the cost {name} is {cost!r}; allowed are positive numbers: what one costs")
+                raise ValueError(f"the cost {name} is {cost!r}; allowed are positive numbers")
         if max(self.miss, self.alarm) > (CELLS - 1) * min(self.miss, self.alarm):
             raise ValueError(
                 f"the costs miss={self.miss:g} and alarm={self.alarm:g} call for an alert above {self.threshold:.6g};"
@@ -47,13 +53,17 @@ class Costs:
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """From words such as `miss=10,alarm=1`, or with colons.
+        """Parse text such as `miss=10,alarm=1`. Colons are accepted too.
+
+        Args:
+            text: The two costs.
 
         Raises:
-            ValueError: other names, one missing or twice, what is no positive number.
+            ValueError: A name is unknown, missing or repeated, or a value is not a positive number.
 
-        >>> metrics.Costs.parse("miss=10,alarm=1")
-        Costs(miss=10.0, alarm=1.0)
+        Examples:
+            >>> metrics.Costs.parse("miss=10,alarm=1")
+            Costs(miss=10.0, alarm=1.0)
         """
         parts = [part.replace(":", "=").partition("=") for part in text.split(",")]
         try:
@@ -68,37 +78,41 @@ class Costs:
 
     @property
     def threshold(self) -> float:
-        """alarm / (alarm + miss): of calibrated p(positive) an alert above it costs least (Elkan 2001, equation 2)."""
+        """alarm / (alarm + miss). If p(positive) is calibrated, an alert above it costs least (Elkan 2001, eq. 2)."""
         return self.alarm / (self.alarm + self.miss)
 
 
 @dataclass(frozen=True)
 class DecisionCost:
-    """What alerts at the threshold of the costs cost a row, beside the alternatives.
+    """Cost per row of alerts at the threshold of the costs, beside the alternatives.
 
-    >>> p, labels = [0.9, 0.8, 0.4, 0.2] * 25, [1, 0, 1, 0] * 25
-    >>> cost = metrics.decision_cost(p, labels, metrics.Costs(miss=1, alarm=1))
-    >>> print(f"{cost.cost:.2f} a row, {cost.lower:.2f} to {cost.upper:.2f}; never: {cost.never:.2f}")
-    0.50 a row, 0.39 to 0.64; never: 0.50
+    Examples:
+        >>> p, labels = [0.9, 0.8, 0.4, 0.2] * 25, [1, 0, 1, 0] * 25
+        >>> cost = metrics.decision_cost(p, labels, metrics.Costs(miss=1, alarm=1))
+        >>> print(f"{cost.cost:.2f} a row, {cost.lower:.2f} to {cost.upper:.2f}; never: {cost.never:.2f}")
+        0.50 a row, 0.39 to 0.64; never: 0.50
     """
 
     costs: Costs
     at: Threshold
-    """The threshold of the costs, which is best if p(positive) is calibrated."""
+    """Threshold of the costs, which is best if p(positive) is calibrated."""
     cost: float
     """(miss x missed + alarm x false alarms) / rows, at that threshold."""
     lower: float
     upper: float
     never: float
-    """Without any alert."""
+    """Cost per row without any alert."""
     always: float
-    """With an alert at every row."""
+    """Cost per row with an alert at every row."""
     best_threshold: float
-    """Of the least cost on these same rows; of several the nearest to that of the costs."""
+    """Threshold of the least cost on these same rows; among several, the nearest to that of the costs."""
     best_cost: float
-    """At it: too low by what choosing and judging on the same rows flatters."""
+    """Cost at `best_threshold`. It is too low, because the same rows choose the threshold and judge it."""
     saving: float
-    """What a threshold chosen on nine tenths of the rows saves on the tenth, a row: the cost of miscalibration."""
+    """Cost of miscalibration per row.
+
+    It is the saving on a tenth of the rows, with a threshold chosen on the other nine tenths.
+    """
     saving_lower: float
     saving_upper: float
 
@@ -110,29 +124,45 @@ def decision_cost(
     *,
     level: float = 0.95,
 ) -> DecisionCost:
-    """The cost a row of alerts above the threshold t* of the costs, and how much of it comes of miscalibration.
+    """Compute the cost per row of alerts above the threshold t* of the costs, and the cost of miscalibration.
 
         cost(t) = (miss #{p <= t, positive} + alarm #{p > t, negative}) / n,    t* = alarm / (alarm + miss)
 
-    Were p(positive) calibrated, no other threshold would cost less. The saving estimates cost(t*) - min cost, what a
-    monotone recalibration saves in this decision (Brummer and du Preez 2006: isotonic regression attains the minimum
-    at every t*). It is cost(t*) - cost(t') of each tenth of the rows, t' the threshold of least cost on the other nine
-    (the split is drawn, always the same way), and 0 where that is less: low in the mean, for t' is chosen from rows
-    that are not all there are. Its lower limit is that of this difference. Its upper limit is the largest of the upper
-    limits of cost(t*) - cost(t) over all t: the threshold that is best in the population is one of them, and these rows
-    need not show which. It is cut at the upper limit of cost(t*), which no saving exceeds.
+    If p(positive) were calibrated, no other threshold would cost less. The saving estimates cost(t*) - min cost, the
+    amount that a monotone recalibration saves in this decision (isotonic regression attains the minimum at every t*).
+    The estimate is cost(t*) - cost(t') of each tenth of the rows, with the threshold t' of least cost on the other nine
+    tenths; 0 if that is negative. The split is random but the same every time. The estimate is too low on average,
+    because t' is chosen from fewer rows than there are.
 
-    Limits of cost and saving add those of their counts (Clopper-Pearson) by the squares of their distances (Zou and
-    Donner 2008), at one look, and are cut at what a row can cost: 0 to the dearer of both errors. The upper limit of
-    the saving is wide where a dear error is rare: rows that show none cannot rule it out.
-    benchmarks/intervals/decisions.py measures how often the limits hold.
+    The lower limit of the saving is that of this difference. The upper limit is the largest of the upper limits of
+    cost(t*) - cost(t) over all t, because any of them may be the best threshold in the population. It is at most the
+    upper limit of cost(t*), which no saving exceeds.
+
+    The limits of cost and saving combine those of their counts (Clopper-Pearson) by adding squared distances. They are
+    valid for one look and are cut to the possible cost of a row: 0 to the larger of the two costs. The upper limit of
+    the saving is wide if an expensive error is rare, because rows without one cannot rule it out.
+    benchmarks/intervals/decisions.py measures the coverage.
+
+    Args:
+        predictions: p(positive) of each row, shape (N,), or calibration sums by p(positive).
+        labels_N: 1 for a positive row, 0 for a negative one. Leave it out with sums.
+        costs: Costs of a missed positive and of a false alarm.
+        level: Confidence level of both limits together, inside (0, 1).
+
+    Returns:
+        The cost, its limits, and the saving of a better threshold.
 
     Raises:
-        ValueError: what `positive_sums` refuses, a level outside (0, 1).
+        ValueError: The rows are invalid (see `positive_sums`), or `level` is outside (0, 1).
 
-    >>> p, labels = [0.9, 0.8, 0.4, 0.2] * 25, [1, 0, 1, 0] * 25
-    >>> metrics.decision_cost(p, labels, metrics.Costs(miss=10, alarm=1)).cost
-    0.5
+    References:
+        Brümmer and du Preez 2006, Application-independent evaluation of speaker detection. Zou and Donner 2008,
+        Construction of confidence limits about effect measures.
+
+    Examples:
+        >>> p, labels = [0.9, 0.8, 0.4, 0.2] * 25, [1, 0, 1, 0] * 25
+        >>> metrics.decision_cost(p, labels, metrics.Costs(miss=10, alarm=1)).cost
+        0.5
     """
     check_level(level)
     count_C, positive_C = counts(positive_sums(predictions, labels_N))
@@ -142,7 +172,7 @@ def decision_cost(
     at = threshold_at(count_C, positive_C, k, level)
     price_2, event_2 = np.array([costs.miss, costs.alarm]), [positive_C.sum() - at.hits, at.alerts - at.hits]
     lower, upper = _limits(price_2, np.array(event_2), n, level)
-    won_K, moved_K = _cross_fitted(count_C, positive_C, costs, k)
+    won_K, moved_K = _cross_fitted_savings(count_C, positive_C, costs, k)
     most = max(costs.miss, costs.alarm)
     return DecisionCost(
         costs=costs,
@@ -156,12 +186,12 @@ def decision_cost(
         best_cost=float(cost_E[best] / n),
         saving=max(float(won_K @ moved_K / n), 0.0),
         saving_lower=max(_limits(won_K, moved_K, n, level)[0], 0.0),
-        saving_upper=min(max(_most_saved(count_C, positive_C, costs, k, level), 0.0), upper, most),
+        saving_upper=min(max(_largest_saving_limit(count_C, positive_C, costs, k, level), 0.0), upper, most),
     )
 
 
 def _cost_of_edges(count_C: Array, positive_C: Array, costs: Costs) -> Array:
-    """The cost of all rows for a threshold at each of the 3,001 edges."""
+    """Compute the cost of all rows for a threshold at each of the 3,001 edges."""
     missed_E = np.concatenate([[0.0], np.cumsum(positive_C)])
     negative_E = np.concatenate([[0.0], np.cumsum(count_C - positive_C)])
     cost_E: Array = costs.miss * missed_E + costs.alarm * (negative_E[-1] - negative_E)
@@ -169,22 +199,22 @@ def _cost_of_edges(count_C: Array, positive_C: Array, costs: Costs) -> Array:
 
 
 def _cheapest(cost_E: Array, k: int) -> int:
-    """The edge of least cost, of several the nearest to edge k."""
+    """Return the edge of least cost; among several, the nearest to edge k."""
     least_M = np.flatnonzero(cost_E <= cost_E.min() * (1 + 1e-12))
     return int(least_M[np.abs(least_M - k).argmin()])
 
 
-def _most_saved(count_C: Array, positive_C: Array, costs: Costs, k: int, level: float) -> float:
-    """The largest upper limit of what any other edge saves.
+def _largest_saving_limit(count_C: Array, positive_C: Array, costs: Costs, k: int, level: float) -> float:
+    """Return the largest upper limit of the saving of any other edge.
 
-    The edge that is best in the population is one of them, whichever it is. So the largest limit is above what it saves
-    as often as a single limit is, which a limit of the edge that looks best on these rows is not.
+    The edge that is best in the population is one of them. So the largest limit exceeds its saving as often as a single
+    limit does. A limit of the edge that looks best on these rows does not.
     """
     n, negative_C = float(count_C.sum()), count_C - positive_C
     alerted = np.cumsum(positive_C[:k][::-1]), np.cumsum(negative_C[:k][::-1])
     silenced = np.cumsum(positive_C[k:]), np.cumsum(negative_C[k:])
-    first_K = np.unique(alerted[0], return_index=True)[1]  # of equal gains the one that loses least
-    last_L = len(silenced[0]) - 1 - np.unique(silenced[0][::-1], return_index=True)[1]  # of equal losses the best gain
+    first_K = np.unique(alerted[0], return_index=True)[1]  # among equal gains, the smallest loss
+    last_L = len(silenced[0]) - 1 - np.unique(silenced[0][::-1], return_index=True)[1]  # among equal losses, most gain
     won_M = np.concatenate([alerted[0][first_K], silenced[1][last_L]])
     lost_M = np.concatenate([alerted[1][first_K], silenced[0][last_L]])
     price_M = np.repeat([costs.miss, costs.alarm], [len(first_K), len(last_L)])
@@ -195,11 +225,11 @@ def _most_saved(count_C: Array, positive_C: Array, costs: Costs, k: int, level: 
     return float((price_M * won_M / n - loss_M * lost_M / n + above_M).max())
 
 
-def _moved(count_C: Array, positive_C: Array, costs: Costs, k: int, to: int) -> tuple[Array, Array]:
-    """What each kind of row wins that another edge decides otherwise, and how many there are.
+def _savings_of_edge(count_C: Array, positive_C: Array, costs: Costs, k: int, to: int) -> tuple[Array, Array]:
+    """Return the saving of each kind of row that another edge decides differently, and how many such rows there are.
 
-    Silenced by a higher one: positive (now missed), negative; alerted by a lower one: positive, negative. A direction
-    in which no row moves is left out.
+    A higher edge silences positives (now missed) and negatives; a lower edge alerts on positives and negatives. A
+    direction without such rows is left out.
     """
     between, sign = slice(min(k, to), max(k, to)), -1.0 if to > k else 1.0
     positives = positive_C[between].sum()
@@ -208,15 +238,18 @@ def _moved(count_C: Array, positive_C: Array, costs: Costs, k: int, to: int) -> 
     return (won_2, moved_2) if moved_2.any() else (won_2[:0], moved_2[:0])
 
 
-def _cross_fitted(count_C: Array, positive_C: Array, costs: Costs, k: int) -> tuple[Array, Array]:
-    """As `_moved`, of each tenth of the rows by the edge that costs least on the others; both directions may occur."""
+def _cross_fitted_savings(count_C: Array, positive_C: Array, costs: Costs, k: int) -> tuple[Array, Array]:
+    """Return `_savings_of_edge` of each tenth of the rows, with the edge that costs least on the others.
+
+    Both directions may occur.
+    """
     rng, even_F = np.random.default_rng(20260101), np.full(FOLDS, 1 / FOLDS)
     positive_CF = rng.multinomial(positive_C.astype(np.int64), even_F)
     count_CF = positive_CF + rng.multinomial((count_C - positive_C).astype(np.int64), even_F)
     moved: dict[float, Array] = {}
     for fold_C, hit_C in zip(count_CF.T, positive_CF.T, strict=True):
         best = _cheapest(_cost_of_edges(count_C - fold_C, positive_C - hit_C, costs), k)
-        won_2, moved_2 = _moved(fold_C, hit_C, costs, k, best)
+        won_2, moved_2 = _savings_of_edge(fold_C, hit_C, costs, k, best)
         if len(won_2):
             direction = float(np.sign(won_2[0]))
             moved[direction] = moved.get(direction, np.zeros(2)) + moved_2
@@ -225,7 +258,10 @@ def _cross_fitted(count_C: Array, positive_C: Array, costs: Costs, k: int) -> tu
 
 
 def _limits(price_K: Array, count_K: Array, n: int, level: float) -> tuple[float, float]:
-    """Limits of sum_k price_k p_k of K kinds of rows that came so often in n: distances of each, squared, are added."""
+    """Return limits of sum_k price_k p_k for K kinds of rows, given their counts in n rows.
+
+    The squared distances of the single limits are added.
+    """
     share_K = count_K / n
     low_K, high_K = binomial_interval(count_K, np.full(len(count_K), n), level=level)
     below_K, above_K = np.abs(price_K) * (share_K - low_K), np.abs(price_K) * (high_K - share_K)

@@ -1,4 +1,4 @@
-"""Tests of the null that the mean loss of some answers is above a limit, by the fewest assumptions."""
+"""Tests of the null that the mean loss of some answers is above a limit, with the fewest assumptions."""
 
 from __future__ import annotations
 
@@ -18,16 +18,20 @@ def risk_p_value(loss: npt.ArrayLike, count: npt.ArrayLike, risk: float, *, bina
         other:     min( exp(-n h(min(loss / n, risk), risk)),  e P(Bin(n, risk) <= ceil(loss)) )
 
     with h(a, b) = a ln(a / b) + (1 - a) ln((1 - a) / (1 - b)). The first is exact. The second is the bound of Hoeffding
-    and Bentkus (Angelopoulos et al. 2022, Learn then Test, section 3.2).
+    and Bentkus.
 
     Args:
-        loss: sums of the losses.
-        count: numbers n of independent losses, at least 1.
-        risk: mean loss of the null, inside (0, 1).
-        binary: each loss is 0 or 1.
+        loss: Sums of the losses.
+        count: Numbers n of independent losses, at least 1.
+        risk: Mean loss of the null, inside (0, 1).
+        binary: Whether each loss is 0 or 1.
 
-    >>> float(risk_p_value(0, 59, 0.05).round(4)), float(risk_p_value(0, 58, 0.05).round(4))
-    (0.0485, 0.051)
+    References:
+        Angelopoulos et al. 2022, Learn then Test, section 3.2.
+
+    Examples:
+        >>> float(risk_p_value(0, 59, 0.05).round(4)), float(risk_p_value(0, 58, 0.05).round(4))
+        (0.0485, 0.051)
     """
     loss_K, count_K = np.asarray(loss, np.float64), np.asarray(count).astype(np.int64)
     if binary:
@@ -43,14 +47,15 @@ def least_counts(loss_K: Array, risk: float, alpha: float, most: int, *, binary:
     """Compute how many answers show a mean loss below `risk`, given their losses: the least n with p <= alpha.
 
     Args:
-        loss_K: sums of losses.
-        risk: mean loss of the null, inside (0, 1).
-        alpha: level of the test.
-        most: the largest n looked at; `most` + 1 stands for more.
-        binary: each loss is 0 or 1.
+        loss_K: Sums of losses.
+        risk: Mean loss of the null, inside (0, 1).
+        alpha: Significance level of the test.
+        most: Largest n that is considered; `most` + 1 stands for more.
+        binary: Whether each loss is 0 or 1.
 
-    >>> least_counts(np.arange(4.0), 0.05, 0.05, 1_000).tolist()
-    [59.0, 93.0, 124.0, 153.0]
+    Examples:
+        >>> least_counts(np.arange(4.0), 0.05, 0.05, 1_000).tolist()
+        [59.0, 93.0, 124.0, 153.0]
     """
     low_K, high_K = np.floor(loss_K), np.full(len(loss_K), most + 1.0)
     while (open_K := high_K - low_K > 1).any():
@@ -62,10 +67,11 @@ def least_counts(loss_K: Array, risk: float, alpha: float, most: int, *, binary:
 
 
 def least_count(risk: float, alpha: float) -> int:
-    """Compute the fewest losses of 0 that show a mean below `risk`: the least n with (1 - risk)^n <= alpha.
+    """Compute the smallest number of losses of 0 that shows a mean below `risk`: (1 - risk)^n <= alpha.
 
-    >>> least_count(0.05, 0.05)
-    59
+    Examples:
+        >>> least_count(0.05, 0.05)
+        59
     """
     about = math.ceil(math.log(alpha) / math.log1p(-risk)) + 1
     return int(least_counts(np.zeros(1), risk, alpha, about)[0])

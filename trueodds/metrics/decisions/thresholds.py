@@ -1,4 +1,4 @@
-"""What comes of alerts above thresholds of p(positive)."""
+"""Results of alerts above thresholds of p(positive): precision, recall, alert rate and false alarm rate."""
 
 from __future__ import annotations
 
@@ -16,16 +16,17 @@ from trueodds.sums.positive import PositiveClass
 from trueodds.sums.sums import CalibrationSums
 
 THRESHOLDS = (0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 0.9)
-"""Those of a table that nobody chose."""
+"""Default thresholds of a table."""
 
 
 @dataclass(frozen=True)
 class Share:
-    """k of n, with the exact binomial (Clopper-Pearson) interval; of none nothing is known.
+    """The share k / n with its exact binomial (Clopper-Pearson) interval. For n = 0 the value is None.
 
-    >>> precision = metrics.thresholds([0.9, 0.8, 0.2], [1, 0, 0], at=[0.5])[0].precision
-    >>> print(f"{precision.value}, {precision.lower:.3f} to {precision.upper:.3f}")
-    0.5, 0.013 to 0.987
+    Examples:
+        >>> precision = metrics.thresholds([0.9, 0.8, 0.2], [1, 0, 0], at=[0.5])[0].precision
+        >>> print(f"{precision.value}, {precision.lower:.3f} to {precision.upper:.3f}")
+        0.5, 0.013 to 0.987
     """
 
     value: float | None
@@ -34,44 +35,45 @@ class Share:
 
     @classmethod
     def of(cls, k: float, n: float, level: float) -> Self:
-        """The share k / n and its limits at `level`."""
+        """Compute the share k / n and its limits at `level`."""
         lower, upper = binomial_interval(k, n, level=level)
         return cls(float(k / n) if n else None, float(lower), float(upper))
 
 
 @dataclass(frozen=True)
 class Threshold:
-    """What comes of an alert wherever p(positive) is above a threshold.
+    """Results of alerts wherever p(positive) is above a threshold.
 
-    >>> at = metrics.thresholds([0.9, 0.8, 0.4, 0.2], [1, 0, 1, 0], at=[0.5])[0]
-    >>> at.precision.value, at.recall.value, at.alert_rate.value, at.false_alarm_rate.value
-    (0.5, 0.5, 0.5, 0.5)
+    Examples:
+        >>> at = metrics.thresholds([0.9, 0.8, 0.4, 0.2], [1, 0, 1, 0], at=[0.5])[0]
+        >>> at.precision.value, at.recall.value, at.alert_rate.value, at.false_alarm_rate.value
+        (0.5, 0.5, 0.5, 0.5)
     """
 
     threshold: float
-    """Rounded to 1/3,000."""
+    """Threshold, rounded to 1/3,000."""
     alerts: int
     hits: int
-    """Alerts whose label is positive."""
+    """Number of alerts whose label is positive."""
     alert_rate: Share
-    """Alerts, of all rows."""
+    """Share of all rows with an alert."""
     precision: Share
-    """Positive labels, of the alerts."""
+    """Share of the alerts whose label is positive."""
     recall: Share
-    """Alerts, of the positive labels (sensitivity)."""
+    """Share of the positive labels with an alert (sensitivity)."""
     false_alarm_rate: Share
-    """Alerts, of the negative labels (1 - specificity)."""
+    """Share of the negative labels with an alert (1 - specificity)."""
 
 
 def positive_sums(predictions: npt.ArrayLike | CalibrationSums, labels_N: npt.ArrayLike | None) -> CalibrationSums:
-    """Calibration sums by p(positive), of p(positive) of N rows and whether each is positive, or as they are.
+    """Return calibration sums by p(positive), unchanged or built from p(positive) and labels of N rows.
 
     Raises:
-        ValueError: vectors of different lengths, p(positive) outside [0, 1], labels other than 0 and 1, no rows.
+        ValueError: Lengths differ, p(positive) is outside [0, 1], labels are not 0 or 1, or there are no rows.
     """
     if isinstance(predictions, CalibrationSums):
         if labels_N is not None:
-            raise ValueError("sums hold their labels: give no labels beside them")
+            raise ValueError("sums already hold their labels; pass no labels with them")
         sums = predictions
     else:
         p_N, label_N = (
@@ -80,7 +82,7 @@ def positive_sums(predictions: npt.ArrayLike | CalibrationSums, labels_N: npt.Ar
         )
         if p_N.ndim != 1 or label_N.shape != p_N.shape:
             problem = f"p(positive) {p_N.shape} and labels {label_N.shape} must be vectors of one length"
-            raise ValueError(f"{problem}; of two columns give that of the positive class")
+            raise ValueError(f"{problem}; if there are two columns, give that of the positive class")
         bad_N = (label_N != 0) & (label_N != 1)
         if bad_N.any():
             cure = "give 1 where the row is positive, else 0, and leave out rows without a label"
@@ -90,7 +92,7 @@ def positive_sums(predictions: npt.ArrayLike | CalibrationSums, labels_N: npt.Ar
             raise ValueError(f"p(positive) holds {p_N[outside_N][0]}; allowed is [0, 1]")
         sums = PositiveClass.sums_of(p_N, label_N.astype(bool))
     if not sums.n:
-        raise ValueError("no rows: a decision is judged by labelled ones")
+        raise ValueError("there are no labelled rows; give at least one")
     return sums
 
 
@@ -101,17 +103,28 @@ def thresholds(
     at: Sequence[float] = THRESHOLDS,
     level: float = 0.95,
 ) -> list[Threshold]:
-    """Alerts where p(positive) > t: how many there are, how many are right, and how many positives they find.
+    """Count alerts where p(positive) > t, the share of them that are right, and the share of positives that they find.
 
-    Exact binomial intervals: for precision given the number of alerts, for recall given that of the positives. Each
-    holds for one threshold that was chosen beforehand. Thresholds are rounded to 1/3,000, the width of a cell; at 0
-    every row is an alert, also one with p(positive) = 0.
+    The intervals are exact binomial ones: for precision given the number of alerts, for recall given the number of
+    positives. Each is valid for one threshold that was chosen beforehand. Thresholds are rounded to 1/3,000, the width
+    of a cell. At 0 every row is an alert, also one with p(positive) = 0.
+
+    Args:
+        predictions: p(positive) of each row, shape (N,), or calibration sums by p(positive).
+        labels_N: 1 for a positive row, 0 for a negative one. Leave it out with sums.
+        at: Thresholds, in [0, 1].
+        level: Confidence level of both limits together, inside (0, 1).
+
+    Returns:
+        The results of each threshold.
 
     Raises:
-        ValueError: what `positive_sums` refuses, a threshold outside [0, 1], a level outside (0, 1).
+        ValueError: The rows are invalid (see `positive_sums`), a threshold is outside [0, 1], or `level` is outside (0,
+            1).
 
-    >>> [(t.threshold, t.alerts) for t in metrics.thresholds([0.9, 0.8, 0.4, 0.2], [1, 0, 1, 0], at=[0.3, 0.5])]
-    [(0.3, 3), (0.5, 2)]
+    Examples:
+        >>> [(t.threshold, t.alerts) for t in metrics.thresholds([0.9, 0.8, 0.4, 0.2], [1, 0, 1, 0], at=[0.3, 0.5])]
+        [(0.3, 3), (0.5, 2)]
     """
     check_level(level)
     bad = [t for t in at if not 0 <= t <= 1]
@@ -122,13 +135,13 @@ def thresholds(
 
 
 def counts(sums: CalibrationSums) -> tuple[Array, Array]:
-    """Rows, and those with a positive label, by cell of p(positive); whole numbers."""
+    """Return the numbers of rows and of positive labels per cell of p(positive), as whole numbers."""
     count_C, positive_C = np.rint(sums.cells[0]), np.rint(sums.cells[2])
     return count_C, positive_C
 
 
 def threshold_at(count_C: Array, positive_C: Array, k: int, level: float) -> Threshold:
-    """The threshold at edge k, which is above the first k cells."""
+    """Compute the results at edge k, which is above the first k cells."""
     n, positives, alerts, hits = count_C.sum(), positive_C.sum(), count_C[k:].sum(), positive_C[k:].sum()
     return Threshold(
         threshold=float(EDGES[k]),

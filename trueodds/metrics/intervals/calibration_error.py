@@ -1,8 +1,8 @@
-"""How sure a measured ECE is: noise floor, an estimate of less bias and a confidence interval, from sums alone.
+"""Uncertainty of a measured ECE: noise floor, less biased estimate and confidence interval, from sums alone.
 
-Notation: per bin b of n rows, S_b = sum (a-c) / n, w_b = n_b / n, V_b = sum c(1-c) / n^2, K_b = sum (1-2c) / n^2,
-Q_b = n_b / n^2. Where rows have weights (`trueodds.metrics.labelling.weighted`), w = 1 / n is replaced by each
-row's own.
+Notation for a bin b of n rows: S_b = sum (a-c) / n, w_b = n_b / n, V_b = sum c(1-c) / n^2, K_b = sum (1-2c) / n^2 and
+Q_b = n_b / n^2. If rows have weights (`trueodds.metrics.labelling.weighted_ece`), each row's weight w takes the
+place of 1 / n.
 """
 
 from __future__ import annotations
@@ -22,17 +22,22 @@ from trueodds.sums.bins import CELLS, Binning, Bins
 from trueodds.sums.inputs import Array, check_level
 from trueodds.sums.sums import CalibrationSums
 
-RARE = 20  # fewer wrong (or right) answers than this are not normally distributed: exact binomial limits join in
+RARE = 20  # with fewer wrong (or right) answers the normal approximation fails, so exact binomial limits are added
 
 
 @dataclass(frozen=True)
 class NoiseFloor:
     """The ECE that a perfectly calibrated model would show on as many rows with the same confidences.
 
-    >>> sums = metrics.CalibrationSums.from_top([0.9, 0.8, 0.6, 0.7] * 25, [True, True, False, False] * 25)
-    >>> floor = metrics.noise_floor(sums)
-    >>> floor.mean < floor.p95
-    True
+    Attributes:
+        mean: Its mean.
+        p95: Its 95th percentile.
+
+    Examples:
+        >>> sums = metrics.CalibrationSums.from_top([0.9, 0.8, 0.6, 0.7] * 25, [True, True, False, False] * 25)
+        >>> floor = metrics.noise_floor(sums)
+        >>> floor.mean < floor.p95
+        True
     """
 
     mean: float
@@ -41,14 +46,23 @@ class NoiseFloor:
 
 @dataclass(frozen=True)
 class EceInterval:
-    """Plug-in ECE, an estimate of less bias, and the interval for the population's ECE in the same bins.
+    """Plug-in ECE, a less biased estimate, and a confidence interval for the population's ECE in the same bins.
 
-    `level` is that of the pair: at .95 neither `lower` alone nor `upper` alone is a limit at 97.5%.
+    `level` is the confidence level of both limits together. At .95, neither `lower` alone nor `upper` alone is a limit
+    at 97.5%.
 
-    >>> sums = metrics.CalibrationSums.from_top([0.9, 0.8, 0.6, 0.7] * 25, [True, True, False, False] * 25)
-    >>> interval = metrics.ece_interval(sums)
-    >>> round(interval.lower, 3), round(interval.upper, 3)
-    (0.299, 0.52)
+    Attributes:
+        ece: Plug-in ECE of the rows.
+        estimate: Estimate of the population's ECE.
+        lower: Lower limit.
+        upper: Upper limit.
+        level: Confidence level.
+
+    Examples:
+        >>> sums = metrics.CalibrationSums.from_top([0.9, 0.8, 0.6, 0.7] * 25, [True, True, False, False] * 25)
+        >>> interval = metrics.ece_interval(sums)
+        >>> round(interval.lower, 3), round(interval.upper, 3)
+        (0.299, 0.52)
     """
 
     ece: float
@@ -61,34 +75,45 @@ class EceInterval:
 def noise_floor(
     predictions: Predictions, labels_N: npt.ArrayLike | None = None, *, bins: int = 15, binning: Binning = "width"
 ) -> NoiseFloor:
-    """Mean and 95th percentile of the plug-in ECE under perfect calibration.
+    """Compute the mean and 95th percentile of the plug-in ECE under perfect calibration.
 
-    mean = sum_b D_b / n, variance = sum_b (n^2 V_b - D_b^2) / n^2, with D_b = E|right rows - their mean| of each bin
-    (`trueodds.metrics.intervals.binomial.mean_deviation`); the percentile is that of the gamma distribution with this
-    mean and variance. Against exact Monte Carlo within 1% (mean) and 2.6% (percentile) from 50 rows on, in 15 to 1,000
-    bins; where all rows share one confidence up to 6.5% of samples exceed the percentile.
+        mean = sum_b D_b / n,    variance = sum_b (n^2 V_b - D_b^2) / n^2,    D_b = E|right rows - their mean| of bin b
 
-    Where fewer than 20 wrong answers are expected (or right ones: in each bin whichever are rarer), both are those of
-    the exact distribution (`trueodds.metrics.intervals.rare_errors`), rows taken at the mean confidence of their cell:
-    no more than 5% of samples exceed the percentile. The gamma's was exceeded in up to 14% there. What few errors can
-    show is discrete, so fewer may exceed it, and the percentile is given as the mean where it lies below: a single
-    error is then rare, but far off.
+    D_b is `trueodds.metrics.intervals.binomial.mean_deviation`. The percentile is that of the gamma distribution with
+    this mean and variance. Compared with exact Monte Carlo it is within 1% (mean) and 2.6% (percentile) from 50 rows
+    on, in 15 to 1,000 bins. If all rows share one confidence, up to 6.5% of samples exceed the percentile.
 
-    Bins of equal mass are unions of cells (`trueodds.metrics.ranked.whole_bins`), as for `ece_interval`.
+    If fewer than 20 wrong answers are expected (or right ones; in each bin the rarer kind counts), the exact
+    distribution is used (`trueodds.metrics.intervals.rare_errors`). Rows count at the mean confidence of their cell.
+    Then at most 5% of samples exceed the percentile; the gamma's percentile was exceeded in up to 14%. Few errors have
+    few possible values, so fewer samples may exceed it. A percentile below the mean is replaced by the mean; this
+    happens if a single error is rare but large.
+
+    Bins of equal mass are unions of cells (`whole_bins`), as for `ece_interval`.
+
+    Args:
+        predictions: Probabilities, shape (N, C), or `CalibrationSums`.
+        labels_N: True classes, shape (N,). Leave it out with `CalibrationSums`.
+        bins: Number of bins. With equal widths it must divide 3,000.
+        binning: "width" (equal widths) or "mass" (equal numbers of rows).
+
+    Returns:
+        The mean and the 95th percentile.
 
     Raises:
-        ValueError: bad input, no rows, an unknown binning, or bins that `ece` refuses.
+        ValueError: The probabilities or labels are invalid, there are no rows, or `ece` does not accept the bins.
 
-    >>> sums = metrics.CalibrationSums.from_top([0.9, 0.8, 0.6, 0.7] * 25, [True, True, False, False] * 25)
-    >>> round(metrics.noise_floor(sums).mean, 4)
-    0.0657
+    Examples:
+        >>> sums = metrics.CalibrationSums.from_top([0.9, 0.8, 0.6, 0.7] * 25, [True, True, False, False] * 25)
+        >>> round(metrics.noise_floor(sums).mean, 4)
+        0.0657
     """
     sums = as_sums(predictions, labels_N)
     table = whole_bins(sums, bins, binning)
     deviation_B = mean_deviation(table.confidence_B, table.count_B, table.variance_B)
     mean = float(deviation_B.sum()) / table.n
     variance = float((table.variance_B - deviation_B**2).sum()) / table.n**2
-    if mean == 0 or variance <= 1e-12 * mean**2:  # certain answers, or a single row at .5: the ECE cannot vary
+    if mean == 0 or variance <= 1e-12 * mean**2:  # the ECE cannot vary: certain answers, or a single row at .5
         return NoiseFloor(mean, mean)
     if float(np.minimum(table.confidence_B, table.count_B - table.confidence_B).sum()) < RARE:
         return _rare_floor(sums, table)
@@ -115,62 +140,82 @@ def ece_interval(
     level: float = 0.95,
     binning: Binning = "width",
 ) -> EceInterval:
-    """Interval for the population's binned ECE by inverting its test; the bootstrap's coverage is as low as 0.
+    """Compute a confidence interval for the population's binned ECE by inverting its test.
 
-    If the true per-bin gaps are s, the plug-in ECE is distributed as T*(s) = sum_b |s_b + sqrt(v_b(s)) Z_b| with
-    v_b(s) = max(V_b + g_b K_b, g_b^2 Q_b), g_b = s_b / w_b (a score interval's variance). Along a direction u
-    theta(u, p) is the theta >= 0 with P(T*(theta u) <= T) = p. With q = (1 - level) / 2:
+    (The bootstrap's coverage is as low as 0.) If the true gaps of the bins are s, the plug-in ECE is distributed as
+
+        T*(s) = sum_b |s_b + sqrt(v_b(s)) Z_b|,    v_b(s) = max(V_b + g_b K_b, g_b^2 Q_b),    g_b = s_b / w_b
+
+    where v_b is a score interval's variance. Along a direction u, theta(u, p) is the theta >= 0 with
+    P(T*(theta u) <= T) = p. With q = (1 - level) / 2:
 
         lower = min(theta(raw, 1-q), theta(kept, 1-q)),  estimate = theta(raw, 1/2),  upper = theta(raised, q)
 
-    raw: u ~ S_b; kept: only bins with |S_b| > 2 sd_b (none: the most significant one); raised: |S_b| lifted to sd_b.
-    Three directions, because the upward bias depends on whether few bins carry the error or all of them.
+    The three directions are needed because the upward bias depends on whether few bins carry the error or all of them:
 
-    The estimate is more often too high than too low where the error is confined to few bins (only the highest
-    confidences are over-confident, say), or the bins are many: 2,000 rows of shape B with right answers at .97 c, in
-    100 bins, leave it at or below the truth in 1% of samples instead of 50%.
+    - raw: u ~ S_b.
+    - kept: only bins with `|S_b| > 2 sd_b`, or the most significant bin if there are none.
+    - raised: `|S_b|` raised to at least sd_b.
 
-    With fewer than 20 wrong (or fewer than 20 right) rows the interval also covers the exact binomial
-    (Clopper-Pearson) limits of |accuracy - mean confidence|, the part of the ECE that all bins share: ten right answers
-    at .999 leave accuracies down to .69 open, and normal draws do not see that (without, coverage is 0 to .4 at
-    ECE .01 and 10 to 50 rows). Not with more: those limits ignore that rows differ, and cost a fifth of width.
+    The estimate is more often too high than too low if the error is confined to few bins (only the highest confidences
+    are over-confident, say) or if there are many bins. With 2,000 rows of shape B, right answers at .97 c and 100 bins,
+    it is at or below the truth in 1% of samples instead of 50%.
 
-    An ECE that is small by luck would leave no theta at all (0 in n rows at .5: an interval of [0, 0]), so the upper
-    limit is also at least z sqrt(sum_b V_b), the precision of the signed gap.
+    With fewer than 20 wrong (or fewer than 20 right) rows, the interval also covers the exact binomial
+    (Clopper-Pearson) limits of `|accuracy - mean confidence|`, which is a part of every ECE. Ten right answers at .999
+    leave accuracies down to .69 possible, and normal draws do not show that. Without these limits, coverage is 0 to .4
+    at ECE .01 and 10 to 50 rows. With more rows they are left out, because they ignore that rows differ and would add a
+    fifth to the width.
 
-    The level is that of the pair. The lower limit alone is no 97.5% limit: of calibrated samples, and where the error
-    is confined to few answers, it lies above the truth in up to 5%; the upper limit alone lies below it in up to 3.3%.
+    A plug-in ECE that is small by luck would leave no theta (0 in n rows at .5 would give [0, 0]). So the upper limit
+    is also at least z sqrt(sum_b V_b), the precision of the signed gap.
 
-    Measured coverage at a nominal 95% (benchmarks/intervals/ece.py): at least 93.7% in 72 settings, 500 to 50,000
-    rows, with rare errors from 10 rows on. A fixed-n interval: looking after every label and acting on what is seen
-    is not covered. Levels above .999 ask more of the 4,096 fixed draws than they can tell.
+    `level` is the confidence level of both limits together. The lower limit alone is not a 97.5% limit: it is above the
+    truth in up to 5% of samples if the model is calibrated or the error is confined to few answers. The upper limit
+    alone is below the truth in up to 3.3%.
 
-    Bins of equal mass end at whole cells, the nearest to an equal share (`trueodds.metrics.ranked.whole_bins`): the
-    halves of a cell share one gap, and would be taken for two that agree by chance. Where they come is decided by the
-    confidences alone, so given these the interval is the same. Its `ece` is the plug-in value in those bins; `ece`
-    itself cuts through cells.
+    Measured coverage at a nominal 95% (benchmarks/intervals/ece.py): at least 93.7% in 72 settings, 500 to 50,000 rows,
+    with rare errors from 10 rows on. The interval is valid for one look at a fixed number of rows, not for repeated
+    looks. Levels above .999 are beyond the resolution of the 4,096 fixed draws.
+
+    Bins of equal mass end at whole cells, the nearest to equal shares (`whole_bins`). The halves of a divided cell
+    would share one gap and look like two gaps that agree by chance. The confidences alone decide the cuts, so the
+    interval stays valid given the confidences. `EceInterval.ece` is the plug-in value in those bins; the function `ece`
+    cuts through cells.
+
+    Args:
+        predictions: Probabilities, shape (N, C), or `CalibrationSums`.
+        labels_N: True classes, shape (N,). Leave it out with `CalibrationSums`.
+        bins: Number of bins. With equal widths it must divide 3,000.
+        level: Confidence level of both limits together, inside (0, 1).
+        binning: "width" (equal widths) or "mass" (equal numbers of rows).
+
+    Returns:
+        The plug-in ECE, the estimate and the limits.
 
     Raises:
-        ValueError: bad input, no rows, a level outside (0, 1), an unknown binning, or bins that `ece` refuses.
+        ValueError: The probabilities or labels are invalid, there are no rows, `ece` does not accept the bins, or
+            `level` is outside (0, 1).
 
-    >>> sums = metrics.CalibrationSums.from_top([0.9, 0.8, 0.6, 0.7] * 25, [True, True, False, False] * 25)
-    >>> round(metrics.ece_interval(sums, level=0.9).upper, 3)
-    0.497
+    Examples:
+        >>> sums = metrics.CalibrationSums.from_top([0.9, 0.8, 0.6, 0.7] * 25, [True, True, False, False] * 25)
+        >>> round(metrics.ece_interval(sums, level=0.9).upper, 3)
+        0.497
     """
     table = whole_bins(as_sums(predictions, labels_N), bins, binning)
     n, skew_B = table.n, table.count_B - 2 * table.confidence_B
     parts = (table.gap_B / n, table.count_B / n, table.variance_B / n**2, skew_B / n**2, table.count_B / n**2)
-    empty = min(bins, CELLS) - len(table.count_B)  # equal mass: one table of draws, however many bins have become one
+    empty = min(bins, CELLS) - len(table.count_B)  # padding: equal-mass bins that were merged share one table of draws
     terms = GapTerms(*(np.pad(part, (0, empty)) for part in parts))
-    # to the last bit what `ece` gives
+    # the plug-in value equals that of `ece` bit for bit
     return interval_of(terms, float(np.abs(table.gap_B).sum() / n), float(table.correct_B.sum()) / n, level)
 
 
 def interval_of(terms: GapTerms, observed: float, accuracy: float, level: float) -> EceInterval:
-    """The interval of `ece_interval` from the terms of its bins, the plug-in ECE sum_b |S_b| and the accuracy.
+    """Compute the interval of `ece_interval` from the terms of its bins, the plug-in ECE and the accuracy.
 
     Raises:
-        ValueError: a level outside (0, 1).
+        ValueError: `level` is outside (0, 1).
     """
     check_level(level)
     q, n = (1 - level) / 2, terms.effective_n
@@ -194,12 +239,12 @@ def interval_of(terms: GapTerms, observed: float, accuracy: float, level: float)
 
 
 def _unit(direction_B: Array, weight_B: Array) -> Array:
-    """Scaled to sum |u| = 1; without any gap to point along, spread like the rows."""
+    """Scale to `sum |u| = 1`. If there is no gap to point along, follow the rows."""
     total = np.abs(direction_B).sum()
     return direction_B / total if total > 0 else weight_B
 
 
 def exact_gap_limits(accuracy: float, confidence: float, n: float, q: float) -> tuple[float, float]:
-    """Least and most that |accuracy - mean confidence| can be, by the exact binomial limits of the accuracy."""
+    """Return limits of `|accuracy - mean confidence|`, by exact binomial limits of the accuracy."""
     low, high = (float(limit) for limit in binomial_interval(min(accuracy * n, n), n, level=1 - 2 * q))
     return max(low - confidence, confidence - high, 0.0), max(confidence - low, high - confidence)

@@ -1,4 +1,4 @@
-"""Calibration in the large: how many positives were expected for each that was observed, with exact limits."""
+"""Calibration in the large: the ratio of expected to observed positives, with exact limits."""
 
 from __future__ import annotations
 
@@ -16,43 +16,47 @@ from trueodds.metrics.scores import Predictions, as_sums
 from trueodds.sums.inputs import check_level
 
 MOST_LABELS = 1e12
-"""Beyond, nobody waits."""
+"""Largest number of labels that is predicted."""
 CHANCE = 0.8
-"""Chance of a calibrated model to be told so, for which positives are counted."""
+"""Probability that a calibrated model's interval lies within the ratio; `positives_needed` counts for it."""
 
 
 @dataclass(frozen=True)
 class CalibrationRatio:
-    """Expected / observed positives: above 1, p is too high.
+    """Ratio of expected to observed positives. Above 1, the predicted probability p is too high.
 
-    >>> sums = metrics.CalibrationSums.from_top([0.02] * 1000, [True] * 5 + [False] * 995)
-    >>> found = metrics.calibration_ratio(sums)
-    >>> round(found.ratio, 2), round(found.lower, 2), round(found.upper, 2)
-    (4.0, 1.72, 12.3)
+    Examples:
+        >>> sums = metrics.CalibrationSums.from_top([0.02] * 1000, [True] * 5 + [False] * 995)
+        >>> found = metrics.calibration_ratio(sums)
+        >>> round(found.ratio, 2), round(found.lower, 2), round(found.upper, 2)
+        (4.0, 1.72, 12.3)
     """
 
     n: int
     expected: float
     """Sum of p."""
     observed: int
-    """Positives."""
+    """Number of positives."""
     ratio: float
-    """Infinite before the first positive."""
+    """Expected / observed. Infinite before the first positive."""
     lower: float
     upper: float
-    """Infinite before the first positive."""
+    """Upper limit of the ratio. Infinite before the first positive."""
     level: float
 
     def is_within(self, most: float = MOST_RATIO) -> bool:
-        """Whether the whole interval lies between 1 / `most` and `most`."""
+        """Return whether the whole interval lies between 1 / `most` and `most`."""
         return 1 / most <= self.lower and self.upper <= most
 
     def positives_to_come(self, most: float = MOST_RATIO) -> int | None:
-        """About how many more positives settle whether the ratio is within `most`; 0 where it is.
+        """Estimate how many more positives settle whether the ratio is within `most`; 0 if it is.
 
-        Counted for a ratio of 1 while fewer than `positives_needed` have come, then for the ratio as observed: the
-        distance of its logarithm from the nearer limit must be 1.96 + .84 standard errors. None: the interval, or the
-        ratio itself, lies outside, so that more positives will hardly bring it in.
+        While fewer than `positives_needed` have come, the count assumes a ratio of 1. Afterwards it assumes the
+        observed ratio: the distance of its logarithm from the nearer limit must be 1.96 + .84 standard errors.
+
+        Returns:
+            The number, or None if the interval or the ratio lies outside, so that more positives will hardly bring it
+            inside.
         """
         if self.is_within(most):
             return 0
@@ -67,7 +71,11 @@ class CalibrationRatio:
         return max(math.ceil((2.8 / room) ** 2) - self.observed, 1)
 
     def labels_to_come(self, most: float = MOST_RATIO) -> int | None:
-        """The number of labels that bring `positives_to_come`, at the rate so far; None: none, or over 10^12."""
+        """Estimate how many labels bring `positives_to_come`, at the rate so far.
+
+        Returns:
+            The number, or None if `positives_to_come` is None or more than 10^12 labels are needed.
+        """
         positives, rate = self.positives_to_come(most), (self.observed or self.expected) / self.n
         if positives is None or positives >= MOST_LABELS * rate:
             return None
@@ -77,20 +85,32 @@ class CalibrationRatio:
 def calibration_ratio(
     predictions: Predictions, labels_N: npt.ArrayLike | None = None, *, level: float = 0.95
 ) -> CalibrationRatio:
-    """Ratio of expected to observed positives, sum p / sum y, with limits of sum p / E[sum y].
+    """Compute the ratio of expected to observed positives, sum p / sum y, with limits of sum p / E[sum y].
 
-    `predictions`: sums of p(positive) (`PositiveClass.sums`). Given the p, sum y is a sum of independent unlike tosses.
-    The exact binomial limits (Clopper-Pearson) of E[sum y] hold for it: its tails are thinner than the binomial's of
-    the same mean, from one toss beyond the mean on (Hoeffding 1956, theorem 5). Nearer than that only the first
-    positive, or the first negative, can refute a mean; there P(any) <= mean gives the limit (1 - level) / 2 itself. So
-    coverage is at least `level`, with 0, 1 or 2 positives, too. It is more where p is often near 0 and 1.
+    Given the p, sum y is a sum of independent tosses of unequal probability. Exact binomial limits (Clopper-Pearson) of
+    E[sum y] hold for it, because its tails are thinner than those of the binomial of the same mean, from one toss
+    beyond the mean on. Closer to the mean, only the first positive or the first negative can refute a mean. There
+    P(any) <= mean gives the limit (1 - level) / 2 itself. So coverage is at least `level`, also with 0, 1 or 2
+    positives. It is higher if p is often near 0 or 1.
+
+    Args:
+        predictions: Sums of p(positive) (`PositiveClass.sums`), or probabilities, shape (N, C).
+        labels_N: True classes, shape (N,). Leave it out with `CalibrationSums`.
+        level: Confidence level of both limits together, inside (0, 1).
+
+    Returns:
+        The ratio and its limits.
 
     Raises:
-        ValueError: bad input, no rows, or a level outside (0, 1).
+        ValueError: The probabilities or labels are invalid, there are no rows, or `level` is outside (0, 1).
 
-    >>> sums = metrics.CalibrationSums.from_top([0.01] * 300, [False] * 300)
-    >>> metrics.calibration_ratio(sums).ratio, round(metrics.calibration_ratio(sums).lower, 2)
-    (inf, 0.82)
+    References:
+        Hoeffding 1956, On the distribution of the number of successes in independent trials, theorem 5.
+
+    Examples:
+        >>> sums = metrics.CalibrationSums.from_top([0.01] * 300, [False] * 300)
+        >>> metrics.calibration_ratio(sums).ratio, round(metrics.calibration_ratio(sums).lower, 2)
+        (inf, 0.82)
     """
     check_level(level)
     sums = as_sums(predictions, labels_N)
@@ -102,7 +122,7 @@ def calibration_ratio(
 
 
 def mean_limits(observed: int, n: int, level: float) -> tuple[float, float]:
-    """Limits of the mean number of successes of n unlike independent tosses, `observed` of which succeeded."""
+    """Return limits of the mean number of successes, if `observed` of n independent unequal tosses succeeded."""
     low, high = binomial_interval(observed, n, level=level)
     least, most = n * float(low), n * float(high)
     q = (1 - level) / 2
@@ -115,16 +135,25 @@ def mean_limits(observed: int, n: int, level: float) -> tuple[float, float]:
 
 @lru_cache(maxsize=64)
 def positives_needed(most: float = MOST_RATIO, level: float = 0.95, chance: float = CHANCE) -> int:
-    """Positives that a calibrated model is expected to have when the interval of its ratio lies within `most`.
+    """Return how many positives a calibrated model needs so that the interval of its ratio lies within `most`.
 
-    It is the least k with P(1 / most <= k / upper(O), k / lower(O) <= most) >= chance, O ~ Poisson(k), by the exact
-    Poisson limits: what Clopper-Pearson limits are of rare positives.
+    It is the least k with P(1 / most <= k / upper(O), k / lower(O) <= most) >= chance, where O ~ Poisson(k). The limits
+    are the exact Poisson limits, which the Clopper-Pearson limits approach for rare positives.
+
+    Args:
+        most: Largest acceptable ratio, above 1.
+        level: Confidence level of the interval, inside (0, 1).
+        chance: Probability that the interval lies within `most`, inside (0, 1).
+
+    Returns:
+        The expected number of positives.
 
     Raises:
-        ValueError: a ratio that `check_ratio` refuses, or a level or chance outside (0, 1).
+        ValueError: `check_ratio` does not accept `most`, or `level` or `chance` is outside (0, 1).
 
-    >>> metrics.positives_needed(1.2)
-    324
+    Examples:
+        >>> metrics.positives_needed(1.2)
+        324
     """
     check_ratio(most)
     check_level(level)
@@ -132,7 +161,7 @@ def positives_needed(most: float = MOST_RATIO, level: float = 0.95, chance: floa
     high = 1
     while _chance_of_within(high, most, level) < chance:
         high *= 2
-    low = high // 2  # from here on the chance rises, but for steps of single positives
+    low = high // 2  # from here on the chance rises, except for steps of single positives
     while high - low > 1:
         middle = (low + high) // 2
         low, high = (low, middle) if _chance_of_within(middle, most, level) >= chance else (middle, high)
@@ -140,7 +169,7 @@ def positives_needed(most: float = MOST_RATIO, level: float = 0.95, chance: floa
 
 
 def _chance_of_within(mean: int, most: float, level: float) -> float:
-    """P(the interval of the ratio lies within `most`) of Poisson positives with this mean, all of them expected."""
+    """Compute P(the interval of the ratio lies within `most`) for Poisson positives, if all of them are expected."""
     reach = 10 * math.sqrt(mean) + 10
     number_K = np.arange(max(math.floor(mean - reach), 0), math.ceil(mean + reach) + 1, dtype=np.float64)
     q = (1 - level) / 2

@@ -1,4 +1,4 @@
-"""Confidence sequence of the signed gap: an interval that holds at every moment at once, whenever one looks."""
+"""Confidence sequence of the signed gap: limits that are valid after every label at once, for any number of looks."""
 
 from __future__ import annotations
 
@@ -19,12 +19,19 @@ WIDTH = 1 / CELLS
 
 @dataclass(frozen=True)
 class GapSequence:
-    """Observed signed gap (accuracy - mean confidence) and the limits of its expectation.
+    """Observed signed gap (accuracy - mean confidence), and anytime-valid limits of its expectation.
 
-    >>> sums = metrics.CalibrationSums.from_top([0.9, 0.8, 0.6, 0.7] * 25, [True, True, False, False] * 25)
-    >>> sequence = metrics.gap_sequence(sums)
-    >>> sequence.lower < sequence.gap < sequence.upper
-    True
+    Attributes:
+        gap: Observed signed gap.
+        lower: Lower limit.
+        upper: Upper limit.
+        level: Confidence level.
+
+    Examples:
+        >>> sums = metrics.CalibrationSums.from_top([0.9, 0.8, 0.6, 0.7] * 25, [True, True, False, False] * 25)
+        >>> sequence = metrics.gap_sequence(sums)
+        >>> sequence.lower < sequence.gap < sequence.upper
+        True
     """
 
     gap: float
@@ -36,28 +43,42 @@ class GapSequence:
 def gap_sequence(
     predictions: Predictions, labels_N: npt.ArrayLike | None = None, *, level: float = 0.95
 ) -> GapSequence:
-    """Anytime-valid limits of E[a - c] from the sums of all labels since the start; the sums are the whole state.
+    """Compute anytime-valid limits of E[a - c] from the sums of all labels since the start.
 
-    With probability `level` the limits hold after every label, for ever, so they may be watched and acted upon. Bets
-    against the hypothesis E[a - c] <= m, averaged over stakes L in .98 x {.005, .01, .02, .04, .08, .16, .3, .5}:
+    With probability `level` the limits hold after every label, for ever. So they may be watched continuously. The sums
+    are the whole state. The limits come from bets against the hypothesis E[a - c] <= m, averaged over the stakes L in
+    .98 x {.005, .01, .02, .04, .08, .16, .3, .5}:
 
         K+(m) = mean_L exp sum_n log(1 + L (a_n - c_n - m)),    K-(m) the same with (c_n - a_n + m)
 
-    The sequence is all m with K+(m) and K-(m) below 2 / (1 - level) (Ville 1939; Waudby-Smith and Ramdas 2024). The
-    sums know the mean confidence of a cell, not who was right in it: by the concavity of log, a cell of n labels (r
-    right, w wrong) can pay less than at its mean by at most L^2 (h r w / (n b1 b0) + n h^2 / (8 b^2)), with h = 1/3000,
-    b1 and b0 the two factors and b the smaller of them at the cell's edge. That is subtracted, so the limits are valid
-    as they stand; it costs about L h / 6, far below their width.
+    The sequence is all m with K+(m) and K-(m) below 2 / (1 - level). The sums know the mean confidence of a cell, but
+    not which of its labels are right. By the concavity of log, a cell of n labels (r right, w wrong) can pay less than
+    at its mean by at most L^2 (h r w / (n b1 b0) + n h^2 / (8 b^2)). Here h = 1/3000, b1 and b0 are the two factors,
+    and b is the smaller of them at the cell's edge. This amount is subtracted, so the limits stay valid. It costs about
+    L h / 6, far less than their width.
 
-    Exact for a constant gap, and earlier limits may then be intersected. If the gap moves, `lower` is valid for its
-    largest value so far and `upper` for its smallest. Labels taken out or corrected later void it.
+    If the gap is constant, the sequence is exact and earlier limits may be intersected with later ones. If the gap
+    changes, `lower` is valid for its largest value so far and `upper` for its smallest. The guarantee assumes that no
+    label is removed or corrected later.
+
+    Args:
+        predictions: Probabilities, shape (N, C), or `CalibrationSums`.
+        labels_N: True classes, shape (N,). Leave it out with `CalibrationSums`.
+        level: Confidence level of both limits together, inside (0, 1).
+
+    Returns:
+        The gap and its limits.
 
     Raises:
-        ValueError: bad input, no rows, or a level outside (0, 1).
+        ValueError: The probabilities or labels are invalid, there are no rows, or `level` is outside (0, 1).
 
-    >>> sums = metrics.CalibrationSums.from_top([0.9, 0.8, 0.6, 0.7] * 25, [True, True, False, False] * 25)
-    >>> round(metrics.gap_sequence(sums).upper, 3)
-    -0.096
+    References:
+        Ville 1939. Waudby-Smith and Ramdas 2024, Estimating means of bounded random variables by betting.
+
+    Examples:
+        >>> sums = metrics.CalibrationSums.from_top([0.9, 0.8, 0.6, 0.7] * 25, [True, True, False, False] * 25)
+        >>> round(metrics.gap_sequence(sums).upper, 3)
+        -0.096
     """
     check_level(level)
     count_C, confidence_C, correct_C = as_sums(predictions, labels_N).cells[:3]
@@ -66,15 +87,15 @@ def gap_sequence(
     mean_M = np.clip(confidence_C[cell] / count_C[cell], 0.0, 1.0)
     gap = float((right_M.sum() - confidence_C[cell].sum()) / count_C[cell].sum())
     threshold = math.log(2 / (1 - level))
-    # where one bet, the best of them, would stop; the mixture stops a little further out
+    # first guess: the limit of the best single bet; that of the mixture is a little further out
     variance = float((mean_M * (1 - mean_M)) @ count_C[cell])
     guess = max(1.3 * math.sqrt(2 * threshold * variance) / count_C.sum(), 1e-3 / count_C.sum())
 
     def limit(sign: float) -> float:
-        """The last m, going from the observed gap towards `sign`, that is not refuted."""
+        """Find the last m, from the observed gap towards `sign`, that is not refuted."""
 
         def excess(x: float) -> float:
-            # bets that E[a - c] is not as far out as m; at x = 0 they have won nothing
+            # bets against E[a - c] being as far out as m; at x = 0 they have won nothing
             return _log_wealth(right_M, wrong_M, mean_M, -sign, gap + sign * x) - threshold
 
         reach, low = 1 - sign * gap, 0.0
@@ -89,7 +110,7 @@ def gap_sequence(
 
 
 def _log_wealth(right_M: Array, wrong_M: Array, mean_M: Array, sign: float, m: float) -> float:
-    """log K+(m) for sign 1 and log K-(m) for sign -1, less what the labels' places in their cells may cost."""
+    """Compute log K+(m) for sign 1 or log K-(m) for sign -1, minus the cost of not knowing places within cells."""
     L_S1, count_M = GAP_STAKES[:, None], right_M + wrong_M
     if_right_SM, if_wrong_SM = (1 + sign * L_S1 * (a - mean_M - m) for a in (1.0, 0.0))
     least_SM = np.minimum(if_right_SM, if_wrong_SM) - L_S1 * WIDTH

@@ -1,6 +1,6 @@
-"""Inverting the test of an ECE: how far the true gaps may lie in a direction before the plug-in ECE is too small.
+"""Inversion of the ECE's test: how large the true gaps can be in a direction before the plug-in ECE is too small.
 
-Notation and statistics as in `trueodds.metrics.intervals.calibration_error`, whose interval this serves.
+Notation and statistics are those of `trueodds.metrics.intervals.calibration_error`.
 """
 
 from __future__ import annotations
@@ -16,25 +16,25 @@ from trueodds.sums.inputs import Array
 
 DRAWS = 4096
 GRID = 1 << 20  # steps of [0, 1]: the limits are resolved to 1e-6
-SOME = 100  # draws that are no longer worth dividing
-FALSE_POSITIONS = 12  # steps after which halving is surer
-BLOCK = 16  # bins whose draws fit the cache together
+SOME = 100  # with fewer open draws, dividing them further saves nothing
+FALSE_POSITIONS = 12  # steps of false position before the search changes to bisection
+BLOCK = 16  # bins whose draws fit into the cache together
 
 
 @dataclass(frozen=True)
 class GapTerms:
-    """Terms of each bin for the interval: sums over its rows, as each field says."""
+    """Sums over the rows of each bin that the interval needs."""
 
     gap_B: Array
     """S_b = sum w (a-c)."""
     weight_B: Array
-    """w_b = sum w; 1 over all bins."""
+    """w_b = sum w; its total over the bins is 1."""
     variance_B: Array
-    """V_b = sum w^2 c(1-c): the variance of S_b if the model is calibrated."""
+    """V_b = sum w^2 c(1-c), the variance of S_b if the model is calibrated."""
     skew_B: Array
-    """K_b = sum w^2 (1-2c): its growth with the mean gap."""
+    """K_b = sum w^2 (1-2c), the growth of that variance with the mean gap."""
     square_B: Array
-    """Q_b = sum w^2; the effective number of rows is 1 / sum_b Q_b."""
+    """Q_b = sum w^2. The effective number of rows is 1 / sum_b Q_b."""
 
     @property
     def effective_n(self) -> float:
@@ -42,11 +42,11 @@ class GapTerms:
 
 
 class Search:
-    """Finds theta(u, p) to a step of 2^-20 without asking draws whose answer is known.
+    """Search for theta(u, p) to a step of 2^-20 that evaluates only draws whose result is still open.
 
-    T* moves by no more than d theta + |Z| d sigma, summed over bins. So between two ends that are close only those
-    draws need be looked at that lie closer to T than T* can move in between. Such ends are found by false position on
-    the one draw that decides: T* of the right rank.
+    Between two values of theta, T* changes by at most d theta + |Z| d sigma, summed over bins. So between two close
+    ends, only draws closer to T than that change must be evaluated. False position on the deciding draw (T* of the
+    right rank) finds such ends.
     """
 
     def __init__(self, terms: GapTerms, observed: float) -> None:
@@ -58,23 +58,23 @@ class Search:
         normal_BR = _normals(len(occupied))
         self.normal_BR = normal_BR if occupied.all() else normal_BR[occupied]
         self.room = np.empty(min(BLOCK, len(self.normal_BR)) * DRAWS)
-        self.farthest = -float(ndtri(0.5 / DRAWS))  # of all draws of |Z|
+        self.farthest = -float(ndtri(0.5 / DRAWS))  # the largest |Z| of all draws
         self.still_B = self.spread(np.zeros(len(occupied)))
         self.at_zero_R = self.away(np.zeros(len(self.normal_BR)), self.still_B, self.normal_BR)
-        self.scale = float(self.at_zero_R.std())  # farther apart than this, two ends leave most draws open
+        self.scale = float(self.at_zero_R.std())  # two ends that are farther apart than this leave most draws open
 
     def variance(self, shift_B: Array) -> Array:
-        """v_b(s), what the hypothesis implies; of all bins."""
+        """Return v_b(s), the variance that the hypothesis implies, for all bins."""
         variance_B: Array = np.maximum(self.variance_B + shift_B * self.skew_B, shift_B**2 * self.square_B)
         return variance_B
 
     def spread(self, shift_B: Array) -> Array:
-        """Its root; of the occupied bins."""
+        """Return the standard deviation sqrt(v_b(s)) of the occupied bins."""
         spread_B: Array = np.sqrt(self.variance(shift_B)[self.occupied])
         return spread_B
 
     def away(self, shift_B: Array, spread_B: Array, normal_BR: Array) -> Array:
-        """T* - T of each draw, at some shifts of the occupied bins."""
+        """Compute T* - T of each draw, at given shifts of the occupied bins."""
         fixed = 0.0
         if not spread_B.all():
             loose = spread_B > 0
@@ -90,12 +90,12 @@ class Search:
         return away_R
 
     def theta(self, direction_B: Array, target: float) -> float:
-        """A last step of 2^-20 at which more than `target` of the draws have T* <= T; 0 if not even 0 has.
+        """Find the last step of 2^-20 at which more than `target` of the draws have T* <= T; 0 if there is none.
 
-        The only one where their share falls all the way; a share that is flat may cross `target` more than once.
+        If their share falls monotonically there is only one such step. A flat share may cross `target` more than once.
         """
-        rank = int(target * DRAWS)  # more than so many draws have T* <= T if and only if the one of this rank has
-        ends = _Ends(_ranked(self.at_zero_R, rank), self.limit)
+        rank = int(target * DRAWS)  # more than this many draws have T* <= T if and only if the draw of this rank has
+        ends = _Ends(_value_of_rank(self.at_zero_R, rank), self.limit)
         if ends.below > 0:
             return 0.0
         unit_B, normal_BR = direction_B[self.occupied], self.normal_BR
@@ -106,7 +106,7 @@ class Search:
             spread_B = self.spread(middle / GRID * direction_B)
             away_R = self.away(middle / GRID * unit_B, spread_B, normal_BR)
             if far:
-                is_low = ends.close_in(middle, _ranked(away_R, rank))
+                is_low = ends.close_in(middle, _value_of_rank(away_R, rank))
             else:
                 is_low = bool(np.count_nonzero(away_R <= 0) > rank)
                 ends.low, ends.high = (middle, ends.high) if is_low else (ends.low, middle)
@@ -123,16 +123,16 @@ class Search:
 
 
 class _Ends:
-    """Two steps around theta, and T* - T of the deciding draw there (`above` is not known at first)."""
+    """Two steps around theta, and T* - T of the deciding draw there. `above` is unknown at first."""
 
     def __init__(self, below: float, limit: float) -> None:
         self.low, self.high, self.below, self.above = 0, GRID, below, math.inf
         self._limit, self._was_low = limit, True
 
     def guess(self, scale: float) -> int:
-        """Where a line would be at T, and a little farther, to come down on the other side of it."""
+        """Guess a little beyond the point where a line crosses T, so that the next step lands on the other side."""
         low, high = self.low / GRID, self.high / GRID
-        if math.isinf(self.above):  # T* grows about as fast as theta where the shifts outweigh the noise, else slower
+        if math.isinf(self.above):  # T* grows about as fast as theta if the shifts outweigh the noise, else slower
             theta = low - 2 * self.below if low else max(self._limit, -self.below)
         else:
             theta = low + (high - low) * self.below / (self.below - self.above)
@@ -140,7 +140,10 @@ class _Ends:
         return min(max(round(theta * GRID), self.low + 1), self.high - 1)
 
     def close_in(self, middle: int, away: float) -> bool:
-        """Take one step in; whether it is the new `low`. An end that stays twice counts half (the Illinois rule)."""
+        """Move one end to `middle` and return whether it is the new `low`.
+
+        An end that stays twice counts half (the Illinois rule).
+        """
         is_low = away <= 0
         if is_low:
             self.low, self.below = middle, away
@@ -152,16 +155,16 @@ class _Ends:
         return is_low
 
 
-def _ranked(values_R: Array, rank: int) -> float:
+def _value_of_rank(values_R: Array, rank: int) -> float:
     return float(np.partition(values_R, rank)[rank]) if rank < len(values_R) else math.inf
 
 
 @lru_cache(maxsize=8)
 def _normals(bins: int) -> Array:
-    """Per bin the same DRAWS normal quantiles, each in an order of its own (a Latin hypercube).
+    """Return the same DRAWS normal quantiles for every bin, each in its own order (a Latin hypercube).
 
-    The ECE adds over bins, so spacing every bin's draws evenly halves the error of the limits' levels: with 800
-    antithetic draws (whose halves mirror each other where the ECE is 0) the 97.5% level came out as 96.3 to 96.8%.
+    The ECE is a sum over bins, so evenly spaced draws in each bin halve the error of the limits' levels. With 800
+    antithetic draws (whose halves mirror each other if the ECE is 0), the 97.5% level came out as 96.3 to 96.8%.
     """
     rank_BR = np.tile(np.arange(DRAWS, dtype=np.float64), (bins, 1))
     normal_BR: Array = ndtri((np.random.default_rng(20260101).permuted(rank_BR, axis=1) + 0.5) / DRAWS)

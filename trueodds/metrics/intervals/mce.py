@@ -1,4 +1,4 @@
-"""How sure a maximum calibration error is: limits of the population's MCE, and what calibrated models show."""
+"""Confidence interval and noise floor of the maximum calibration error (MCE)."""
 
 from __future__ import annotations
 
@@ -16,21 +16,28 @@ from trueodds.sums.bins import Binning, Bins
 from trueodds.sums.inputs import Array, check_level
 
 STEPS = 2048
-"""Of the grid over which the distribution function is summed for the mean; 15 bins: 10 ms."""
+"""Steps of the grid over which the distribution function is summed for the mean (10 ms for 15 bins)."""
 NEARLY_ALL = 1 - 1e-9
 HALVINGS = 40
 SLACK = 1e-9
-"""Rows by which sums may be off through rounding."""
+"""Rounding error of sums, in rows."""
 
 
 @dataclass(frozen=True)
 class MceInterval:
-    """The measured MCE and the limits of the population's in the same occupied bins.
+    """The measured MCE, and confidence limits of the population's MCE in the same occupied bins.
 
-    >>> sums = metrics.CalibrationSums.from_top([0.9, 0.8, 0.6, 0.7] * 25, [True, True, False, False] * 25)
-    >>> interval = metrics.mce_interval(sums)
-    >>> round(interval.lower, 3), round(interval.upper, 3)
-    (0.494, 0.7)
+    Attributes:
+        mce: MCE of the rows.
+        lower: Lower limit.
+        upper: Upper limit.
+        level: Confidence level.
+
+    Examples:
+        >>> sums = metrics.CalibrationSums.from_top([0.9, 0.8, 0.6, 0.7] * 25, [True, True, False, False] * 25)
+        >>> interval = metrics.mce_interval(sums)
+        >>> round(interval.lower, 3), round(interval.upper, 3)
+        (0.494, 0.7)
     """
 
     mce: float
@@ -47,30 +54,45 @@ def mce_interval(
     level: float = 0.95,
     binning: Binning = "width",
 ) -> MceInterval:
-    """Interval for the population's MCE, max_b |E a - mean c|, over the bins that these rows occupy.
+    """Compute a confidence interval for the population's MCE over the bins that these rows occupy.
 
-    From the exact binomial (Clopper-Pearson) limits of each bin's accuracy, less its mean confidence c_b; of B occupied
-    bins, with q = (1 - level) / 2:
+    The population's MCE is `max_b |E a - mean c|`.
 
-        lower = max_b max(low_b - c_b, c_b - high_b, 0),  limits at (1 - q)^(1/B): all bins' hold at once
+    The limits come from the exact binomial (Clopper-Pearson) limits of each bin's accuracy, minus its mean confidence
+    c_b. With B occupied bins and q = (1 - level) / 2:
+
+        lower = max_b max(low_b - c_b, c_b - high_b, 0),  limits at (1 - q)^(1/B), so that all bins' limits hold at once
         upper = max_b max(high_b - c_b, c_b - low_b),     limits at `level`
 
-    The upper limit needs no correction for the number of bins: it fails only if that of the one bin in which the
-    population's MCE lies fails. Bins are independent, so the correction of the lower one is Sidak's. The coverage is at
-    least `level`, whatever the rows (rows that differ scatter less than the binomial: Hoeffding 1956).
+    The upper limit needs no correction for the number of bins. It fails only if the limit of one bin fails, the one
+    with the population's MCE. Bins are independent, so the lower limit uses Sidak's correction. The coverage is at
+    least `level` for any rows, because unequal rows scatter less than the binomial (Hoeffding 1956).
 
-    A bin of a few rows may be off by almost anything, and the upper limit says so: one row at .4 leaves accuracies from
-    .025 to 1 open. Fewer bins, or `binning="mass"`, leave each enough rows; the MCE is then another.
+    A bin with few rows may be wrong by almost anything, and the upper limit shows this. One row at .4 leaves accuracies
+    from .025 to 1 possible. Fewer bins, or `binning="mass"`, give each bin enough rows; the MCE is then a different
+    one.
+
+    Args:
+        predictions: Probabilities, shape (N, C), or `CalibrationSums`.
+        labels_N: True classes, shape (N,). Leave it out with `CalibrationSums`.
+        bins: Number of bins. With equal widths it must divide 3,000.
+        level: Confidence level of both limits together, inside (0, 1).
+        binning: "width" (equal widths) or "mass" (equal numbers of rows).
+
+    Returns:
+        The MCE and its limits.
 
     Raises:
-        ValueError: bad input, no rows, a level outside (0, 1), an unknown binning, or bins that `mce` refuses.
+        ValueError: The probabilities or labels are invalid, there are no rows, `ece` does not accept the bins, or
+            `level` is outside (0, 1).
 
-    >>> sums = metrics.CalibrationSums.from_top([0.9, 0.8, 0.6, 0.7] * 25, [True, True, False, False] * 25)
-    >>> round(metrics.mce_interval(sums, bins=1).upper, 3)
-    0.352
+    Examples:
+        >>> sums = metrics.CalibrationSums.from_top([0.9, 0.8, 0.6, 0.7] * 25, [True, True, False, False] * 25)
+        >>> round(metrics.mce_interval(sums, bins=1).upper, 3)
+        0.352
     """
     check_level(level)
-    table, share_B = _occupied(whole_bins(as_sums(predictions, labels_N), bins, binning))
+    table, share_B = _occupied_bins(whole_bins(as_sums(predictions, labels_N), bins, binning))
     q, right_B = (1 - level) / 2, np.minimum(table.correct_B, table.count_B)
     low_B, high_B = binomial_interval(right_B, table.count_B, level=(1 - q) ** (1 / len(share_B)))
     lower = max(float(np.maximum(low_B - share_B, share_B - high_B).max()), 0.0)
@@ -82,44 +104,55 @@ def mce_interval(
 def mce_noise_floor(
     predictions: Predictions, labels_N: npt.ArrayLike | None = None, *, bins: int = 15, binning: Binning = "width"
 ) -> NoiseFloor:
-    """Mean and 95th percentile of the MCE that a perfectly calibrated model would show with the same confidences.
+    """Compute the mean and 95th percentile of a perfectly calibrated model's MCE on the same confidences.
 
-    Bins are independent, so the distribution function of the MCE is a product over the occupied ones,
+    Bins are independent, so the distribution function of the MCE is a product over the occupied bins:
 
-        F(x) = prod_b P(|X_b - sum c| <= n_b x),  mean = integral of 1 - F,  F(p95) >= .95,
+        F(x) = prod_b P(|X_b - sum c| <= n_b x),  mean = integral of 1 - F,  F(p95) >= .95
 
-    X_b the right rows of bin b: binomial, of the mean and variance that unlike tosses with the bin's confidences have
-    (as in `trueodds.metrics.intervals.binomial.mean_deviation`). No normal law: a bin of one row at .4 alone is off by
-    .4 or .6, and that is most of the floor. Exact where the rows of each bin share one confidence; the integral is
-    summed in 2,048 steps. The percentile is given as the mean where it lies below.
+    X_b is the number of right rows of bin b. It is binomial with the mean and variance that unequal tosses with the
+    bin's confidences have (as in `trueodds.metrics.intervals.binomial.mean_deviation`). A normal approximation would
+    fail: a bin of one row at .4 is wrong by .4 or .6, and such bins dominate the floor. The result is exact if the rows
+    of each bin share one confidence. The integral is summed in 2,048 steps. A percentile below the mean is replaced by
+    the mean.
+
+    Args:
+        predictions: Probabilities, shape (N, C), or `CalibrationSums`.
+        labels_N: True classes, shape (N,). Leave it out with `CalibrationSums`.
+        bins: Number of bins. With equal widths it must divide 3,000.
+        binning: "width" (equal widths) or "mass" (equal numbers of rows).
+
+    Returns:
+        The mean and the 95th percentile.
 
     Raises:
-        ValueError: bad input, no rows, an unknown binning, or bins that `mce` refuses.
+        ValueError: The probabilities or labels are invalid, there are no rows, or `ece` does not accept the bins.
 
-    >>> sums = metrics.CalibrationSums.from_top([0.9, 0.8, 0.6, 0.7] * 25, [True, True, False, False] * 25)
-    >>> round(metrics.mce_noise_floor(sums).mean, 3)
-    0.124
+    Examples:
+        >>> sums = metrics.CalibrationSums.from_top([0.9, 0.8, 0.6, 0.7] * 25, [True, True, False, False] * 25)
+        >>> round(metrics.mce_noise_floor(sums).mean, 3)
+        0.124
     """
-    table, _ = _occupied(whole_bins(as_sums(predictions, labels_N), bins, binning))
+    table, _ = _occupied_bins(whole_bins(as_sums(predictions, labels_N), bins, binning))
     p95, most = (_quantile(table, share) for share in (0.95, NEARLY_ALL))
     middle_G = (np.arange(STEPS) + 0.5) / STEPS * most
     mean = most * float(1 - _chance_within(table, middle_G).mean())
     return NoiseFloor(mean, max(mean, p95))
 
 
-def _occupied(table: Bins) -> tuple[Bins, Array]:
-    """The bins that hold rows, and their mean confidences."""
+def _occupied_bins(table: Bins) -> tuple[Bins, Array]:
+    """Return the table of the occupied bins, and their mean confidences."""
     columns = (table.lo_B, table.hi_B, table.count_B, table.confidence_B, table.correct_B, table.variance_B)
     some = Bins(*(column[table.count_B > 0] for column in columns))
     return some, np.clip(some.confidence_B / some.count_B, 0.0, 1.0)
 
 
 def _chance_within(table: Bins, x_G: Array) -> Array:
-    """F(x), the probability that no bin is off by more than x."""
+    """Compute F(x), the probability that no bin is wrong by more than x."""
     rarer_B = np.minimum(table.confidence_B, table.count_B - table.confidence_B)
-    some_B = (rarer_B > 1e-12) & (table.variance_B > 1e-12)  # sums leave crumbs of rounding where nothing can vary
+    some_B = (rarer_B > 1e-12) & (table.variance_B > 1e-12)  # bins that cannot vary may hold rounding errors
     count, mean = table.count_B[some_B], rarer_B[some_B]
-    chance = np.maximum(1 - np.minimum(table.variance_B[some_B] / mean, 1.0), 1e-12)  # the least: Poisson
+    chance = np.maximum(1 - np.minimum(table.variance_B[some_B] / mean, 1.0), 1e-12)  # the smallest: Poisson
     away_GB = x_G[:, None] * count + SLACK
     trials, chance_GB = mean / chance, np.broadcast_to(chance, away_GB.shape)
     most_GB, least_GB = np.floor(mean + away_GB), np.ceil(mean - away_GB)
@@ -129,7 +162,7 @@ def _chance_within(table: Bins, x_G: Array) -> Array:
 
 
 def _at_most(k_GB: Array, trials_B: Array, chance_GB: Array) -> Array:
-    """P(X <= k) of a binomial whose number of trials need not be whole."""
+    """Compute P(X <= k) for a binomial whose number of trials need not be a whole number."""
     left_GB = trials_B - k_GB
     inside_GB = (k_GB >= 0) & (left_GB > 0)
     tail_GB = betainc(np.where(inside_GB, left_GB, 1.0), np.where(inside_GB, k_GB + 1, 1.0), 1 - chance_GB)
@@ -138,7 +171,7 @@ def _at_most(k_GB: Array, trials_B: Array, chance_GB: Array) -> Array:
 
 
 def _quantile(table: Bins, level: float) -> float:
-    """The least x with F(x) >= level, rounded up by a billionth."""
+    """Find the least x with F(x) >= level, rounded up by a billionth."""
     low, high = 0.0, 1.0
     if float(_chance_within(table, np.zeros(1))[0]) >= level:
         return 0.0

@@ -1,4 +1,4 @@
-"""Intervals for mean scores, from their sums and sums of squares."""
+"""Confidence intervals for mean proper scores, from their sums and sums of squares."""
 
 from __future__ import annotations
 
@@ -20,17 +20,18 @@ from trueodds.sums.sums import CalibrationSums
 Score = Literal["nll", "brier"]
 MOST: dict[Score, float] = {"nll": float("inf"), "brier": 2.0}
 RARE = 20  # as in `trueodds.metrics.intervals.calibration_error`
-MOST_CLASSES = 1e6  # no more than that can be told from a difference of sums
+MOST_CLASSES = 1e6  # a difference of sums cannot resolve more
 
 
 @dataclass(frozen=True)
 class ScoreInterval:
-    """A mean score of the rows and the limits of its expectation.
+    """A mean score of the rows, and confidence limits of its expectation.
 
-    >>> probabilities, labels = [[0.9, 0.1], [0.8, 0.2], [0.6, 0.4], [0.3, 0.7]], [0, 0, 1, 1]
-    >>> interval = metrics.score_interval(probabilities, labels)
-    >>> interval.lower <= interval.value <= interval.upper
-    True
+    Examples:
+        >>> probabilities, labels = [[0.9, 0.1], [0.8, 0.2], [0.6, 0.4], [0.3, 0.7]], [0, 0, 1, 1]
+        >>> interval = metrics.score_interval(probabilities, labels)
+        >>> interval.lower <= interval.value <= interval.upper
+        True
     """
 
     value: float
@@ -38,14 +39,17 @@ class ScoreInterval:
     upper: float
     level: float
     unseen: float | None = None
-    """Cost of a wrong row at the surest confidence, where none as dear was seen and one alone would lift the mean above
-    `upper`: the limits do not allow for it. None elsewhere."""
+    """Cost of a wrong row at the highest confidence, or None.
+
+    It is given if no row so costly was seen and a single one would lift the mean above `upper`.
+
+    The limits do not allow for such a row. None otherwise.
+    """
 
 
 @dataclass(frozen=True)
 class Parts:
-    """Sums of a score over the right rows and over the wrong ones, what one more wrong row costs on average, and at
-    the surest confidence of cells in which none was seen (0 where it is less than what errors have cost)."""
+    """Sums of a score over the right rows and over the wrong rows, and the costs of one more wrong row."""
 
     right: float
     right_squared: float
@@ -58,35 +62,52 @@ class Parts:
 def score_interval(
     predictions: Predictions, labels_N: npt.ArrayLike | None = None, *, score: Score = "nll", level: float = 0.95
 ) -> ScoreInterval:
-    """Interval for the expected NLL (nats) or Brier score: Student's mean +- t s / sqrt(n), cut at what scores can be.
+    """Compute a confidence interval for the expected NLL (nats) or Brier score.
 
-    s^2 = (sum x^2 - n mean^2) / (n - 1). One row alone says nothing of its spread: all that is possible.
+    In general it is Student's mean +- t s / sqrt(n), cut to the possible range of scores, with
+    s^2 = (sum x^2 - n mean^2) / (n - 1). A single row has no spread, so its interval is the whole range.
 
-    Where wrong answers are worth fewer than 20 of equal cost, (sum l)^2 / sum l^2 < 20 with l their losses, Student's
-    interval holds the truth in .03 to .9 of samples, for it knows nothing of the errors that were not drawn. There the
-    wrong rows' share of the mean has Fay and Feuer's limits (1997), the gamma quantiles that are the exact ones of a
-    Poisson count where every error costs the same:
+    Rare errors need more care. If the losses l of wrong answers amount to fewer than 20 equal ones, that is
+    (sum l)^2 / sum l^2 < 20, Student's interval contains the truth in only .03 to .9 of samples, because it ignores the
+    errors that were not drawn. There the wrong rows' share of the mean has the limits of Fay and Feuer. These are gamma
+    quantiles, exact for a Poisson count if every error costs the same:
 
         lower = v/y G(q; y^2/v),   upper = v'/y' G(1-q; y'^2/v')
         y = sum l,  v = sum l^2 - y^2/n,  y' = y + w,  v' = v + w^2,  q = (1 - level) / 2
 
-    with w the dearest error: the mean over all rows of what each would lose if it were wrong, -log(1 - c) + log of the
-    effective number of other classes (NLL; 1 + c^2 for Brier), or what errors have cost in one cell, if that is more.
-    Student's limits of the right rows' share are added (Zou and Donner 2008): distances from the mean as the root of
-    the sum of squares. Where right rows are rarer, and fewer than 20, the lower limit also leaves room for as many of
-    them as the exact binomial limit of their share allows.
+    w is the largest cost of one more error. It is the mean, over all rows, of each row's loss if it were wrong. For the
+    NLL that loss is -log(1 - c) + log of the effective number of other classes; for Brier it is 1 + c^2. If errors in
+    one cell cost more than this mean, w is their cost. Student's limits of the right rows' share are added by the roots
+    of the summed squared distances from the mean (Zou and Donner 2008). If right rows are rarer, and fewer than 20, the
+    lower limit also allows for as many right rows as the exact binomial limit of their share permits.
 
-    Measured coverage at a nominal 95% (benchmarks/intervals/scores.py, 96 settings, 50 to 5,000 rows): at least 95%
-    where fewer than 20 errors are to be expected, 93% elsewhere. Not promised where no error was seen and errors would
-    prefer the surest answers, or classes that the model thinks least of: then one costs more than w. Nor where one row
-    in thousands costs a hundred times the others. `unseen` says where a single such row would lie outside.
+    Measured coverage at a nominal 95% (benchmarks/intervals/scores.py, 96 settings, 50 to 5,000 rows): at least 95% if
+    fewer than 20 errors are expected, 93% otherwise. The coverage is not guaranteed in two cases. In the first, no
+    error was seen, and errors prefer the highest confidences or the classes that the model finds least likely; then one
+    costs more than w. In the second, one row in thousands costs a hundred times as much as the others. `unseen` reports
+    whether a single such row would lie outside.
+
+    Args:
+        predictions: Probabilities, shape (N, C), or `CalibrationSums`.
+        labels_N: True classes, shape (N,). Leave it out with `CalibrationSums`.
+        score: "nll" or "brier".
+        level: Confidence level of both limits together, inside (0, 1).
+
+    Returns:
+        The mean score and its limits.
 
     Raises:
-        ValueError: bad input, no rows, sums without the score, an unknown score, or a level outside (0, 1).
+        ValueError: The input is invalid, there are no rows, the sums lack the score, the score is unknown, or `level`
+            is outside (0, 1).
 
-    >>> probabilities, labels = [[0.9, 0.1], [0.8, 0.2], [0.6, 0.4], [0.3, 0.7]], [0, 0, 1, 1]
-    >>> round(metrics.score_interval(probabilities, labels, score="brier").value, 4)
-    0.25
+    References:
+        Fay and Feuer 1997, Confidence intervals for directly standardized rates. Zou and Donner 2008, Construction of
+        confidence limits about effect measures.
+
+    Examples:
+        >>> probabilities, labels = [[0.9, 0.1], [0.8, 0.2], [0.6, 0.4], [0.3, 0.7]], [0, 0, 1, 1]
+        >>> round(metrics.score_interval(probabilities, labels, score="brier").value, 4)
+        0.25
     """
     if score not in MOST:
         raise unknown("score", score, MOST)
@@ -112,7 +133,7 @@ def score_interval(
 
 
 def _rare_errors(parts: Parts, n: int, t: float, q: float) -> tuple[float, float]:
-    """Distances of the limits from the sum of the score."""
+    """Return the distances of the limits from the sum of the score."""
     of_right = t * _spread(parts.right, parts.right_squared, n)
     lost, variance = parts.wrong, max(parts.wrong_squared - parts.wrong**2 / n, 0.0)
     least = variance / lost * float(gammaincinv(lost**2 / variance, q)) if variance > 1e-12 * lost**2 else lost
@@ -122,14 +143,15 @@ def _rare_errors(parts: Parts, n: int, t: float, q: float) -> tuple[float, float
 
 
 def _spread(total: float, squares: float, n: int) -> float:
-    """Standard deviation of a sum over n rows."""
+    """Return the standard deviation of a sum over n rows."""
     return float(np.sqrt(max(squares - total**2 / n, 0.0) * n / (n - 1)))
 
 
 def _parts(sums: CalibrationSums, score: Score) -> Parts:
-    """A right row's NLL is -log c, its Brier score (1-c)^2 (1 + 1/k), k the effective number of other classes.
+    """Split the sums of a score into right and wrong rows.
 
-    Of a cell: c is its mean confidence.
+    A right row's NLL is -log c, and its Brier score is (1-c)^2 (1 + 1/k), with the effective number k of other classes.
+    c is the mean confidence of the cell.
     """
     count, confidence, right = sums.cells[:3, occupied := np.flatnonzero(sums.cells[0])]
     row = COLUMNS.index(score)
@@ -160,9 +182,10 @@ def _parts(sums: CalibrationSums, score: Score) -> Parts:
 
 
 def _other_classes(sums: CalibrationSums) -> float:
-    """Effective number of classes that share 1 - c: (1-c)^2 / sum of their squares, over the cells without errors.
+    """Estimate the number of classes that share 1 - c: (1-c)^2 / sum of their squares, over the cells without errors.
 
-    There NLL and Brier give both: nll^2 is (log c)^2 and brier (1-c)^2 + sum of squares. 1 where they are unknown.
+    NLL and Brier give both parts there: nll^2 is (log c)^2, and brier is (1-c)^2 + sum of squares. The result is 1 if
+    they are unknown.
     """
     count, confidence, right, _, nll_squared, brier, _ = sums.cells
     known = (count > 0) & (right == count) & (confidence > 0) & (confidence < count)

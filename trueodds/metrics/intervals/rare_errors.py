@@ -1,4 +1,4 @@
-"""The exact distribution of a calibrated model's ECE where so few errors are expected that no smooth law fits it."""
+"""Exact distribution of a calibrated model's ECE if few errors are expected."""
 
 from __future__ import annotations
 
@@ -10,16 +10,17 @@ import numpy.typing as npt
 from trueodds.sums.inputs import Array
 
 MOST_RARE = 128
-"""Wrong (or right) rows of a bin from which on none are counted: with 20 expected, as many have probability 1e-50."""
+"""Largest count of wrong (or right) rows of a bin, plus one. With 20 expected, so many have probability 1e-50."""
 STEPS = 8192
-"""Of the grid on which the bins' distances are added, each rounded up."""
+"""Steps of the grid on which the distances of the bins are added, each rounded up."""
 NEGLIGIBLE = 1e-16
 
 
 def rare_counts(count_I: Array, chance_I: Array, start_B: npt.NDArray[np.intp]) -> Array:
-    """P(X_b = k) for k < 128, X_b the successes of a bin's rows: of `count_I` each with `chance_I` (Poisson binomial).
+    """Compute P(X_b = k) for k < 128, where X_b is the number of successes in a bin (a Poisson binomial).
 
-    start_B: the place of each bin's first group I. By the discrete Fourier transform of prod_i (1 - p_i + p_i w)^n_i.
+    Group I has `count_I` rows with success probability `chance_I` each, and `start_B` is the place of each bin's first
+    group. The method is the discrete Fourier transform of prod_i (1 - p_i + p_i w)^n_i.
     """
     wave_F = np.exp(-2j * np.pi * np.arange(MOST_RARE // 2 + 1) / MOST_RARE)
     factor_IF = (1 + chance_I[:, None] * (wave_F - 1)) ** count_I[:, None]
@@ -28,11 +29,12 @@ def rare_counts(count_I: Array, chance_I: Array, start_B: npt.NDArray[np.intp]) 
 
 
 def exact_floor(probability_BK: Array, mean_B: Array, level: float) -> tuple[float, float]:
-    """Mean of D = sum_b |X_b - mean_b| and its quantile, of independent counts X_b: P(D > quantile) <= 1 - level.
+    """Compute the mean of `D = sum_b |X_b - mean_b|` and its quantile, for independent counts X_b.
 
-    The distances of the bins are added on a grid that reaches to mean + sqrt(level / (1 - level)) sd, by Cantelli's
-    inequality beyond the quantile; each is rounded up, so the quantile is too large by at most a step for each bin
-    whose count is not its likeliest one, and never too small.
+    The quantile satisfies P(D > quantile) <= 1 - level. The distances of the bins are added on a grid that reaches to
+    mean + sqrt(level / (1 - level)) sd, which is beyond the quantile by Cantelli's inequality. Each distance is rounded
+    up. So the quantile is never too small, and too large by at most one step for each bin whose count is not its
+    likeliest one.
     """
     away_BK = np.abs(np.arange(probability_BK.shape[1]) - mean_B[:, None])
     average_B = (probability_BK * away_BK).sum(axis=1)
@@ -49,5 +51,5 @@ def exact_floor(probability_BK: Array, mean_B: Array, level: float) -> tuple[flo
             place = place_K[k]
             added_G[place:] += probability_K[k] * sum_G[: len(sum_G) - place]
         sum_G = added_G
-    # What the sums of others leave in the last digits must not count as more.
+    # The relative margin keeps rounding errors of other sums from counting as an excess.
     return mean, (least + step * int((np.cumsum(sum_G) < level - 1e-12).sum())) * (1 + 1e-9)

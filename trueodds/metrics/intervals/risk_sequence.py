@@ -1,4 +1,4 @@
-"""Confidence sequence of an error rate that may change: an interval that holds after every label at once."""
+"""Confidence sequence of an error rate that may change: limits that are valid after every label at once."""
 
 from __future__ import annotations
 
@@ -12,17 +12,24 @@ from scipy.special import logsumexp
 from trueodds.sums.inputs import Array, check_level, is_whole
 
 LOG_RATIOS = 0.005 * 2 ** (np.arange(21) / 2)
-"""Logarithms of the odds ratios of the bets, .005 to 5.12: the smaller ones win where there are many labels."""
+"""Logarithms of the odds ratios of the bets, .005 to 5.12. The smaller ones win if there are many labels."""
 LEAST = 1e-12
 
 
 @dataclass(frozen=True)
 class RiskSequence:
-    """Share of wrong answers so far, and the limits of the mean probability of being wrong.
+    """Share of wrong answers so far, and anytime-valid limits of the mean probability of being wrong.
 
-    >>> sequence = metrics.risk_sequence(5, 200)
-    >>> sequence.lower < sequence.risk < sequence.upper
-    True
+    Attributes:
+        risk: Share of wrong answers.
+        lower: Lower limit.
+        upper: Upper limit.
+        level: Confidence level.
+
+    Examples:
+        >>> sequence = metrics.risk_sequence(5, 200)
+        >>> sequence.lower < sequence.risk < sequence.upper
+        True
     """
 
     risk: float
@@ -32,24 +39,37 @@ class RiskSequence:
 
 
 def risk_sequence(wrong: int, labels: int, *, level: float = 0.95) -> RiskSequence:
-    """Anytime-valid limits of the mean error probability of the answers so far, by the number of wrong ones.
+    """Compute anytime-valid limits of the mean error probability of the answers so far, from the number of wrong ones.
 
-    With probability `level` the limits hold after every label, for ever: mean_n = (p_1 + ... + p_n) / n lies between
-    them, p_i the probability that answer i is wrong, given what came before. It may change from label to label. A bet
-    of the odds ratio r pays r^wrong / (1 + p_i (r - 1)) on label i, with mean 1. log(1 + p (r - 1)) is concave in p, so
-    by Jensen's inequality the product of the payoffs is at least
+    With probability `level`, mean_n = (p_1 + ... + p_n) / n lies between the limits after every label, for ever. p_i is
+    the probability that answer i is wrong, given everything before it; it may change from label to label. A bet with
+    odds ratio r pays r^wrong / (1 + p_i (r - 1)) on label i, with mean 1. log(1 + p (r - 1)) is concave in p. So by
+    Jensen's inequality the product of the payoffs is at least
 
         K_r(m) = r^(wrong so far) / (1 + m (r - 1))^n    at m = mean_n,
 
-    for every r > 0. The sequence is all m at which the mean of K_r over r > 1, and the one over r < 1, are below
-    2 / (1 - level) (Ville 1939): a mean of products that never grow on average never grows either. For one probability
-    throughout, K is the likelihood ratio of two binomials.
+    for every r > 0. The sequence is all m at which the mean of K_r over r > 1 and the mean over r < 1 are below 2 / (1
+    - level). This is valid because a mean of products that never grow on average never grows on average either. If the
+    probability is constant, K is the likelihood ratio of two binomials.
+
+    Args:
+        wrong: Number of wrong answers so far.
+        labels: Number of labels so far.
+        level: Confidence level of both limits together, inside (0, 1).
+
+    Returns:
+        The share of wrong answers and the limits.
 
     Raises:
-        ValueError: counts that are no whole numbers with 0 <= wrong <= labels, no labels, or a level outside (0, 1).
+        ValueError: The counts are not whole numbers with 0 <= wrong <= labels, there are no labels, or `level` is
+            outside (0, 1).
 
-    >>> round(metrics.risk_sequence(0, 100).upper, 3)
-    0.054
+    References:
+        Ville 1939, Étude critique de la notion de collectif.
+
+    Examples:
+        >>> round(metrics.risk_sequence(0, 100).upper, 3)
+        0.054
     """
     check_level(level)
     if not (is_whole(wrong) and is_whole(labels) and 0 <= wrong <= labels and labels >= 1):
@@ -68,7 +88,7 @@ def risk_sequence(wrong: int, labels: int, *, level: float = 0.95) -> RiskSequen
 
 
 def _log_wealth(wrong: int, labels: int, m: float, sign: float) -> float:
-    """log of the mean of K_r(m) over the odds ratios above 1 (sign 1), or below (sign -1)."""
+    """Compute the log of the mean of K_r(m) over the odds ratios above 1 (sign 1) or below 1 (sign -1)."""
     log_ratio_K: Array = sign * LOG_RATIOS
     log_K = log_ratio_K * wrong - labels * np.log1p(m * np.expm1(log_ratio_K))
     return float(logsumexp(log_K)) - math.log(len(log_K))

@@ -1,4 +1,4 @@
-"""Standard errors of means over types, without what the types differ by anyway (Loftus & Masson 1994)."""
+"""Standard errors of means over types, without the differences between the types (Loftus and Masson 1994)."""
 
 from __future__ import annotations
 
@@ -18,34 +18,46 @@ class WithinTypes:
 
     mean_S: Array
     standard_error: float
-    """NaN where there are fewer than two types or two levels."""
+    """Standard error of the means. NaN if there are fewer than two types or two levels."""
     degrees: int
-    """(T - 1)(S - 1), of the standard error."""
+    """Degrees of freedom of the standard error, (T - 1)(S - 1)."""
 
     def half_width(self, level: float) -> float:
-        """Of the confidence interval at this level: t times the standard error."""
+        """Return half the width of the confidence interval at this level: t times the standard error."""
         if not self.degrees:
             return math.nan
         return float(stdtrit(self.degrees, (1 + level) / 2)) * self.standard_error
 
 
 def within_types(values_TS: npt.ArrayLike) -> WithinTypes:
-    """sqrt(MS / T), MS = sum_ts (y_ts - y_t. - y_.s + y_..)^2 / ((T - 1)(S - 1)), a dot for a mean over that index.
+    """Compute the means over types and their standard error sqrt(MS / T).
 
-    Each of T types (of subjects, corruptions) is measured at the same S levels (conditions, severities). That one
-    corruption is harder than another at every severity says nothing of how sure the differences between severities
-    are, so that part, the types' own means, is taken out: MS is the mean square of the interaction. With it the mean's
-    interval is m_s +- t sqrt(MS / T), t of (T - 1)(S - 1) degrees of freedom (Loftus & Masson 1994, Psychonomic
-    Bulletin & Review 1, 476, eq. 2; Masson & Loftus 2003, Canadian Journal of Experimental Psychology 57, 203). It is
-    made for differences between levels, whose interval is sqrt(2) times as wide; it is the same at all levels, as if
-    the interaction were everywhere of one size; and it knows nothing of the rows that each value was measured on.
+        MS = sum_ts (y_ts - y_t. - y_.s + y_..)^2 / ((T - 1)(S - 1)), with a dot for a mean over that index
+
+    Each of T types (of subjects, corruptions) is measured at the same S levels (conditions, severities). If one
+    corruption is harder than another at every severity, that says nothing about the uncertainty of differences between
+    severities. So the types' own means are removed, and MS is the mean square of the interaction. The interval of a
+    mean is m_s +- t sqrt(MS / T), with t of (T - 1)(S - 1) degrees of freedom. It is designed for differences between
+    levels, whose interval is sqrt(2) times as wide. It is the same at all levels, as if the interaction had the same
+    size everywhere. It ignores the rows on which each value was measured.
+
+    Args:
+        values_TS: One value for each type and level, shape (T, S).
+
+    Returns:
+        The means and their standard error.
 
     Raises:
-        ValueError: not a table of finite numbers.
+        ValueError: The input is not a table of finite numbers.
 
-    >>> result = within_types([[1.0, 2.0], [4.0, 7.0]])
-    >>> result.mean_S.tolist(), round(result.standard_error, 3), result.degrees
-    ([2.5, 4.5], 0.707, 1)
+    References:
+        Loftus and Masson 1994, Psychonomic Bulletin & Review 1, 476, eq. 2. Masson and Loftus 2003, Canadian Journal of
+        Experimental Psychology 57, 203.
+
+    Examples:
+        >>> result = within_types([[1.0, 2.0], [4.0, 7.0]])
+        >>> result.mean_S.tolist(), round(result.standard_error, 3), result.degrees
+        ([2.5, 4.5], 0.707, 1)
     """
     table_TS = np.asarray(values_TS, dtype=np.float64)
     if table_TS.ndim != 2 or 0 in table_TS.shape or not np.isfinite(table_TS).all():

@@ -1,1 +1,1 @@
-"""Labels that are chosen, or few: weighing them, and warnings of what they cannot tell."""
+"""Metrics for labels that are selected or few: weighting them, and warnings about their limits."""

@@ -1,6 +1,6 @@
-"""Warnings: signs that the labelled answers are not a fair choice of all answers, and what that could do.
+"""Warnings that the labelled answers may not represent all answers, and the effect that this could have.
 
-A choice that depends on whether the answer was right, without a trace in confidence or delay, cannot be seen at all.
+A selection that depends on whether the answer was right, but shows in neither confidence nor delay, cannot be detected.
 """
 
 from __future__ import annotations
@@ -21,18 +21,19 @@ SIGNIFICANT = 0.01
 DRAWS = 4999
 AT_FIRST, SETTLED = 999, 0.1
 LARGE = 5.0
-"""Expected labels of a stratum, and answers without one, from which on the law of chi-square holds well enough."""
+"""Smallest number of expected labels, and of answers without a label, in a stratum for the chi-square distribution."""
 MOST_STRATA = 100
 
 
 @dataclass(frozen=True)
 class ChoiceOfLabels:
-    """Are the labelled answers as confident as all answers?
+    """Comparison of the labelled answers' confidences with those of all answers.
 
-    >>> answers = metrics.CalibrationSums.from_top([0.9, 0.8, 0.6, 0.7] * 300, [True, True, False, True] * 300)
-    >>> labelled = metrics.CalibrationSums.from_top([0.9, 0.8, 0.6, 0.7] * 100, [True, True, False, True] * 100)
-    >>> metrics.choice_of_labels(labelled, answers.cells[0]).reading
-    'The labelled answers are as confident as a fair choice of all answers would be.'
+    Examples:
+        >>> answers = metrics.CalibrationSums.from_top([0.9, 0.8, 0.6, 0.7] * 300, [True, True, False, True] * 300)
+        >>> labelled = metrics.CalibrationSums.from_top([0.9, 0.8, 0.6, 0.7] * 100, [True, True, False, True] * 100)
+        >>> metrics.choice_of_labels(labelled, answers.cells[0]).reading
+        'The labelled answers are as confident as a random choice of all answers.'
     """
 
     chi_square: float
@@ -44,23 +45,24 @@ class ChoiceOfLabels:
 
     @property
     def reading(self) -> str:
-        """In plain words."""
+        """The result as a sentence."""
         if self.warning:
             return (
-                "The labelled answers are not as confident as all answers are, by more than chance at 99 looks in 100:"
-                " they may not stand for them."
+                "The labelled answers may not represent all answers: their confidences differ, significantly at the 1%"
+                " level."
             )
-        return "The labelled answers are as confident as a fair choice of all answers would be."
+        return "The labelled answers are as confident as a random choice of all answers."
 
 
 @dataclass(frozen=True)
 class LabelDelay:
-    """Do labels that come fast tell the same as labels that come slowly?
+    """Comparison of labels that arrive fast with labels that arrive slowly.
 
-    >>> fast = metrics.CalibrationSums.from_top([0.9] * 200, [True] * 140 + [False] * 60)
-    >>> slow = metrics.CalibrationSums.from_top([0.9] * 200, [True] * 180 + [False] * 20)
-    >>> round(metrics.label_delay(fast, slow).difference, 2)
-    -0.2
+    Examples:
+        >>> fast = metrics.CalibrationSums.from_top([0.9] * 200, [True] * 140 + [False] * 60)
+        >>> slow = metrics.CalibrationSums.from_top([0.9] * 200, [True] * 180 + [False] * 20)
+        >>> round(metrics.label_delay(fast, slow).difference, 2)
+        -0.2
     """
 
     difference: float
@@ -74,25 +76,26 @@ class LabelDelay:
 
     @property
     def reading(self) -> str:
-        """In plain words."""
+        """The result as a sentence."""
         if not self.warning:
-            return "No more than chance has shown between labels that came fast and labels that came slowly."
+            return "Fast and slow labels show no significant difference."
         sooner = "wrong" if self.difference < 0 else "right"
         return (
-            f"Labels of {sooner} answers come sooner, by more than chance at 99 looks in 100: what is known today may"
-            " not be the whole truth."
+            f"The labels so far may not represent all labels: labels of {sooner} answers arrive sooner,"
+            " significantly at the 1% level."
         )
 
 
 @dataclass(frozen=True)
 class Sensitivity:
-    """All answers, if a wrong one were `ratio` times as likely to be labelled as a right one.
+    """Estimates for all answers, assuming that a wrong one is `ratio` times as likely to be labelled as a right one.
 
-    >>> answers = metrics.CalibrationSums.from_top([0.9, 0.8, 0.6, 0.7] * 300, [True, True, False, True] * 300)
-    >>> labelled = metrics.CalibrationSums.from_top([0.9, 0.8, 0.6, 0.7] * 100, [True, True, False, True] * 100)
-    >>> even = metrics.sensitivity(labelled, answers.cells[0])
-    >>> round(even.lowest_accuracy, 2), round(even.highest_accuracy, 2)
-    (0.25, 0.92)
+    Examples:
+        >>> answers = metrics.CalibrationSums.from_top([0.9, 0.8, 0.6, 0.7] * 300, [True, True, False, True] * 300)
+        >>> labelled = metrics.CalibrationSums.from_top([0.9, 0.8, 0.6, 0.7] * 100, [True, True, False, True] * 100)
+        >>> even = metrics.sensitivity(labelled, answers.cells[0])
+        >>> round(even.lowest_accuracy, 2), round(even.highest_accuracy, 2)
+        (0.25, 0.92)
     """
 
     ratio: float
@@ -100,45 +103,61 @@ class Sensitivity:
     accuracy: float
     signed_gap: float
     lowest_accuracy: float
-    """Accuracy on all answers, if those without a label were all wrong."""
+    """Accuracy on all answers, if those without a label are all wrong."""
     highest_accuracy: float
-    """The same if they were all right."""
+    """Accuracy on all answers, if those without a label are all right."""
     impossible: float
-    """Share of the answers in strata with too few unlabelled ones for the ratio; the nearest possible is taken."""
+    """Share of the answers in strata with too few unlabelled ones for the ratio.
+
+    The nearest possible ratio is used there.
+    """
 
     @property
     def reading(self) -> str:
-        """In plain words."""
+        """The result as a sentence."""
         if self.ratio == 1:
             return f"If labels do not depend on whether the answer was right, the ECE is {self.ece:.3f}."
         bound = ", as far as there are answers without labels" if self.impossible >= 0.01 else ""
         return (
             f"If wrong answers are {self.ratio:g} times as likely to be labelled{bound}, accuracy is"
-            f" {self.accuracy:.1%} and the ECE {self.ece:.3f}. Whatever the answers without labels are, accuracy lies"
+            f" {self.accuracy:.1%} and the ECE {self.ece:.3f}. Whatever the missing labels are, accuracy lies"
             f" between {self.lowest_accuracy:.1%} (all wrong) and {self.highest_accuracy:.1%} (all right)."
         )
 
 
 def choice_of_labels(labelled: CalibrationSums, answers_C: npt.ArrayLike) -> ChoiceOfLabels:
-    """Chi-square of the labelled answers' confidences against those of all answers, over strata of equal mass.
+    """Test whether the labelled answers are a random choice of all answers, by their confidences.
 
-    sum_k (n_k - n N_k / N)^2 / (n N_k / N), n_k labels and N_k answers per stratum; `answers_C` counts all answers per
-    cell, labelled ones included. The strata are `Strata`, 15 to 100, one for every 20 labels (or answers without, where
-    these are fewer). The p-value is by the law of chi-square, (N - 1) / (N - n) being the correction for drawing
-    without replacement; where a stratum has fewer than 5 expected labels, or answers without, by 4,999 draws of n
-    answers, so at least 1 / 5,000 (999 where these put it above .1). A warning at p < .01: 1% of the time by chance.
+    The statistic is a chi-square over strata of equal mass,
 
-    Measured (benchmarks/evidence/labelling.py) on 400 labels of 8,000 answers: .4 to 1.5% of random choices warn, and
-    over 99% where in each of 15 bins the upper half gets a label a third as often as the lower half (shape V, with 75%
-    of its answers in one cell: 90%). A choice within a cell is not seen: `fullest_cell` tells how many share one.
+        sum_k (n_k - n N_k / N)^2 / (n N_k / N),    n_k labels and N_k answers in stratum k
+
+    There are 15 to 100 strata (`Strata`): one for every 20 labels, or for every 20 answers without a label if these are
+    fewer. The p-value is that of the chi-square distribution, with the factor (N - 1) / (N - n) for drawing without
+    replacement. If a stratum has fewer than 5 expected labels, or fewer than 5 expected answers without one, the
+    p-value comes from 4,999 draws of n answers. It is then at least 1 / 5,000. (999 draws are enough if they give more
+    than .1.) The warning is at p < .01, so 1% of looks warn by chance.
+
+    Measured (benchmarks/evidence/labelling.py) on 400 labels of 8,000 answers: .4 to 1.5% of random choices warn. If in
+    each of 15 bins the upper half is labelled a third as often as the lower half, over 99% warn (shape V, with 75% of
+    its answers in one cell: 90%). A selection within a cell is not detected; `fullest_cell` reports how many answers
+    share one.
+
+    Args:
+        labelled: Calibration sums of the labelled answers.
+        answers_C: Number of all answers in each of the 3,000 cells, the labelled ones included.
+
+    Returns:
+        The chi-square and its p-value.
 
     Raises:
-        ValueError: no labels, more labels than answers in a cell, counts that are not 3,000 whole numbers.
+        ValueError: There are no labels, a cell has more labels than answers, or the counts are not 3,000 whole numbers.
 
-    >>> answers = metrics.CalibrationSums.from_top([0.9, 0.8, 0.6, 0.7] * 300, [True, True, False, True] * 300)
-    >>> labelled = metrics.CalibrationSums.from_top([0.9, 0.8, 0.6, 0.7] * 100, [True, True, False, True] * 100)
-    >>> round(metrics.choice_of_labels(labelled, answers.cells[0]).p_value, 4)
-    1.0
+    Examples:
+        >>> answers = metrics.CalibrationSums.from_top([0.9, 0.8, 0.6, 0.7] * 300, [True, True, False, True] * 300)
+        >>> labelled = metrics.CalibrationSums.from_top([0.9, 0.8, 0.6, 0.7] * 100, [True, True, False, True] * 100)
+        >>> round(metrics.choice_of_labels(labelled, answers.cells[0]).p_value, 4)
+        1.0
     """
     labels_C = as_sums(labelled).cells[0]
     answers = answer_counts(answers_C, labels_C)
@@ -169,22 +188,33 @@ def choice_of_labels(labelled: CalibrationSums, answers_C: npt.ArrayLike) -> Cho
 def label_delay(fast: CalibrationSums, slow: CalibrationSums, *, bins: int = 15) -> LabelDelay:
     """Compare the faster half of the labels with the slower half, bin by bin.
 
-    With g the mean of (a - c) in bin b and half f or s, and w_b = n_f n_s / (n_f + n_s):
+    Let g be the mean of (a - c) in bin b and half f or s, and w_b = n_f n_s / (n_f + n_s). Then
 
         difference = sum w_b (g_f - g_s) / sum w_b,    z = sum w_b (g_f - g_s) / sqrt(sum w_b v_b)
 
-    v_b, the variance of one label, is the larger of the mean of c(1-c) and of a(1-a), a being the accuracy of both
-    halves together. A warning at |z| > 2.58. Measured on 5,000 labels of A, B, C (benchmarks/evidence/labelling.py):
-    harmless delays warn in .5 to 1.3% of runs, calibrated or at T = 2.5 (with c(1-c) alone in 12% of A's and 20% of B's
-    at T = 2.5); wrong answers told twice as fast in all, 1.2 times as fast in 38, 12 and 91% (calibrated).
+    v_b is the variance of one label: the larger of the mean of c(1-c) and of a(1-a), with the accuracy a of both halves
+    together. The warning is at `|z| > 2.58`.
+
+    Measured on 5,000 labels of shapes A, B, C (benchmarks/evidence/labelling.py): harmless delays warn in .5 to 1.3% of
+    runs, calibrated or at T = 2.5. (With c(1-c) alone they would in 12% of A's runs and 20% of B's at T = 2.5.) If
+    labels of wrong answers arrive twice as fast, all runs warn; at 1.2 times as fast 38, 12 and 91% do (calibrated).
+
+    Args:
+        fast: Calibration sums of the faster half of the labels.
+        slow: Calibration sums of the slower half.
+        bins: Number of bins; it must divide 3,000.
+
+    Returns:
+        The difference, z and its p-value.
 
     Raises:
-        ValueError: no labels in one half, or no bin that has labels of both.
+        ValueError: One half has no labels, or no bin has labels of both.
 
-    >>> fast = metrics.CalibrationSums.from_top([0.9] * 200, [True] * 140 + [False] * 60)
-    >>> slow = metrics.CalibrationSums.from_top([0.9] * 200, [True] * 180 + [False] * 20)
-    >>> round(metrics.label_delay(fast, slow).difference, 4)
-    -0.2
+    Examples:
+        >>> fast = metrics.CalibrationSums.from_top([0.9] * 200, [True] * 140 + [False] * 60)
+        >>> slow = metrics.CalibrationSums.from_top([0.9] * 200, [True] * 180 + [False] * 20)
+        >>> round(metrics.label_delay(fast, slow).difference, 4)
+        -0.2
     """
     f, s = as_sums(fast).bins(bins), as_sums(slow).bins(bins)
     both = (f.count_B > 0) & (s.count_B > 0)
@@ -203,20 +233,31 @@ def label_delay(fast: CalibrationSums, slow: CalibrationSums, *, bins: int = 15)
 def sensitivity(
     labelled: CalibrationSums, answers_C: npt.ArrayLike, *, ratio: float = 2.0, bins: int = 15
 ) -> Sensitivity:
-    """The plug-in ECE of all answers if, at equal confidence, wrong ones were `ratio` times as likely to be labelled.
+    """Compute the ECE of all answers, if a wrong one is `ratio` times as likely to be labelled as a right one.
 
-    In a stratum (as in `weighted_ece`) with r right and w wrong labels that stand for N answers, u of them unlabelled,
-    the share of right answers is r / (r + w / ratio), but no less than r / N (the unlabelled ones all wrong) and no
-    more than (r + u) / N (all right). Show ratio 1, the plug-in value of `weighted_ece`, beside 2. Right and wrong
-    labels of a cell are taken to have its mean confidence: exact to 1/3000.
+    The assumption holds at equal confidence. In a stratum (as in `weighted_ece`), r right and w wrong labels stand for
+    N answers, u of them unlabelled. The share of right answers is then r / (r + w / ratio). It is at least r / N (all
+    unlabelled answers are wrong) and at most (r + u) / N (all are right). Compare ratio 2 with ratio 1, the plug-in
+    value of `weighted_ece`. Right and wrong labels of a cell count at its mean confidence, which is exact to 1/3000.
+
+    Args:
+        labelled: Calibration sums of the labelled answers.
+        answers_C: Number of all answers in each of the 3,000 cells, the labelled ones included.
+        ratio: How much likelier a label is for a wrong answer, above 0.
+        bins: Number of bins; it must divide 3,000.
+
+    Returns:
+        The estimates under this assumption.
 
     Raises:
-        ValueError: no labels, counts as in `weighted_ece`, or a ratio that is not above 0 and finite.
+        ValueError: There are no labels, `weighted_ece` does not accept the counts, or the ratio is not finite and above
+            0.
 
-    >>> answers = metrics.CalibrationSums.from_top([0.9, 0.8, 0.6, 0.7] * 300, [True, True, False, True] * 300)
-    >>> labelled = metrics.CalibrationSums.from_top([0.9, 0.8, 0.6, 0.7] * 100, [True, True, False, True] * 100)
-    >>> round(metrics.sensitivity(labelled, answers.cells[0], ratio=2).accuracy, 4)
-    0.75
+    Examples:
+        >>> answers = metrics.CalibrationSums.from_top([0.9, 0.8, 0.6, 0.7] * 300, [True, True, False, True] * 300)
+        >>> labelled = metrics.CalibrationSums.from_top([0.9, 0.8, 0.6, 0.7] * 100, [True, True, False, True] * 100)
+        >>> round(metrics.sensitivity(labelled, answers.cells[0], ratio=2).accuracy, 4)
+        0.75
     """
     if not (is_number(ratio) and 0 < ratio < np.inf):
         raise ValueError(f"ratio is {ratio!r}; allowed is any number above 0, such as 2")
@@ -225,12 +266,12 @@ def sensitivity(
     answers = answer_counts(answers_C, count)
     strata = Strata(answers, sums.n)
     right_K, wrong_K = strata.totals(correct), strata.totals(count - correct)
-    answers_K = strata.spoken_for(right_K + wrong_K)
+    answers_K = strata.represented_answers(right_K + wrong_K)
     known = answers_K > 0
     right_K, wrong_K, answers_K = right_K[known], wrong_K[known], answers_K[known]
     target_K = right_K / (right_K + wrong_K / ratio)
     share_K = np.clip(target_K, right_K / answers_K, 1 - wrong_K / answers_K)
-    weights = []  # of a right label, and of a wrong one
+    weights = []  # weight of a right label and of a wrong label, per cell
     for labels_K, part_K in ((right_K, share_K), (wrong_K, 1 - share_K)):
         weight_K = np.zeros(len(known))
         weight_K[known] = np.divide(part_K * answers_K, labels_K, out=np.zeros(len(labels_K)), where=labels_K > 0)

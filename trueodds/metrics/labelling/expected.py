@@ -1,4 +1,4 @@
-"""What the confidences promise of answers without a label: how many are right, if they are calibrated."""
+"""Expected accuracy of unlabelled answers, computed from their confidences, if these are calibrated."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from trueodds.sums.inputs import Array, check_level
 from trueodds.sums.sums import CalibrationSums
 
 EXACT_BELOW = 150.0
-"""Of sum c(1-c): below it the exact law of the number of wrong answers, from it on the normal one."""
+"""Bound of sum c(1-c). Below it the distribution of the number of wrong answers is exact, otherwise normal."""
 ROUNDING = 1e-9
 """Rounding error of a share times a number of labels."""
 CENTRE_C: Array = (np.arange(CELLS) + 0.5) / CELLS
@@ -24,13 +24,14 @@ CENTRE_C: Array = (np.arange(CELLS) + 0.5) / CELLS
 
 @dataclass(frozen=True)
 class ExpectedAccuracy:
-    """The share of some answers that is right if their confidences are, with an interval.
+    """Accuracy that the confidences imply for some answers, with an interval.
 
-    >>> answers = metrics.CalibrationSums.from_top([0.9, 0.8, 0.6, 0.7] * 300, [True, True, False, True] * 300)
-    >>> labelled = metrics.CalibrationSums.from_top([0.9, 0.8, 0.6, 0.7] * 100, [True, True, False, True] * 100)
-    >>> expected = metrics.expected_accuracy(labelled, answers.cells[0])
-    >>> expected.answers, round(expected.accuracy, 3), round(expected.lower, 3), round(expected.upper, 3)
-    (800, 0.75, 0.72, 0.779)
+    Examples:
+        >>> answers = metrics.CalibrationSums.from_top([0.9, 0.8, 0.6, 0.7] * 300, [True, True, False, True] * 300)
+        >>> labelled = metrics.CalibrationSums.from_top([0.9, 0.8, 0.6, 0.7] * 100, [True, True, False, True] * 100)
+        >>> expected = metrics.expected_accuracy(labelled, answers.cells[0])
+        >>> expected.answers, round(expected.accuracy, 3), round(expected.lower, 3), round(expected.upper, 3)
+        (800, 0.75, 0.72, 0.779)
     """
 
     accuracy: float
@@ -40,37 +41,47 @@ class ExpectedAccuracy:
 
 
 def expected_accuracy(labelled: CalibrationSums, answers_C: npt.ArrayLike, *, level: float = 0.95) -> ExpectedAccuracy:
-    """Accuracy of the answers WITHOUT a label, from their confidences alone: the mean of c over them.
+    """Compute the expected accuracy of the answers without a label: the mean of their confidences.
 
-    With u_i = answers minus labels of cell i and c_i its centre (within 1/6,000 of every confidence in it),
+    Cell i has u_i answers without a label, and c_i is its centre (within 1/6,000 of every confidence in it):
 
-        accuracy = sum u_i c_i / u,    number of right answers ~ Poisson binomial: variance sum u_i c_i (1 - c_i)
+        accuracy = sum u_i c_i / u,    number of right answers ~ Poisson binomial with variance sum u_i c_i (1 - c_i)
 
-    if every answer is right with the probability that it states, independently: the model is calibrated on them, and
-    nothing has changed (no concept drift). The interval is where the share that IS right then lies: between the
-    (1 - level)/2 quantiles of that law, exact where its variance is below 150 (so it holds `level` or more), the
-    normal ones with half an answer to either side from there on. It knows nothing of an error of the calibrator.
+    This assumes that every answer is right with the probability that it states, independently. So the model must be
+    calibrated on these answers, without concept drift. The interval then contains the true share of right answers. Its
+    limits are the (1 - level)/2 quantiles of that distribution. They are exact (coverage at least `level`) if the
+    variance is below 150; otherwise they are normal, with half an answer added on either side. The interval does not
+    include errors of the calibrator.
+
+    Args:
+        labelled: Calibration sums of the labelled answers.
+        answers_C: Number of all answers in each of the 3,000 cells, the labelled ones included.
+        level: Confidence level of both limits together, inside (0, 1).
+
+    Returns:
+        The expected accuracy, its limits and the number of answers without a label.
 
     Raises:
-        ValueError: counts that `weighted_ece` refuses, a level outside (0, 1), or no answer without a label.
+        ValueError: `weighted_ece` does not accept the counts, `level` is outside (0, 1), or every answer has a label.
 
-    >>> answers = metrics.CalibrationSums.from_top([0.9, 0.8, 0.6, 0.7] * 300, [True, True, False, True] * 300)
-    >>> round(metrics.expected_accuracy(metrics.CalibrationSums.zero(), answers.cells[0]).accuracy, 2)
-    0.75
+    Examples:
+        >>> answers = metrics.CalibrationSums.from_top([0.9, 0.8, 0.6, 0.7] * 300, [True, True, False, True] * 300)
+        >>> round(metrics.expected_accuracy(metrics.CalibrationSums.zero(), answers.cells[0]).accuracy, 2)
+        0.75
     """
     labels_C = labelled.cells[0]
     left_C = answer_counts(answers_C, labels_C) - labels_C
     if not left_C.any():
-        raise ValueError("every answer has a label: there is nothing to expect")
+        raise ValueError("every answer has a label; give counts that include answers without one")
     low, high = calibrated_range(left_C, CENTRE_C, level)
     return ExpectedAccuracy(float(left_C @ CENTRE_C / left_C.sum()), low, high, int(left_C.sum()))
 
 
 def calibrated_range(count_C: Array, confidence_C: Array, level: float) -> tuple[float, float]:
-    """Limits of the accuracy of a calibrated model on answers of these confidences: P(inside) >= level.
+    """Return limits of a calibrated model's accuracy on answers with these confidences: P(inside) >= level.
 
     Raises:
-        ValueError: a level outside (0, 1).
+        ValueError: `level` is outside (0, 1).
     """
     check_level(level)
     occupied = count_C > 0
@@ -89,12 +100,13 @@ def calibrated_range(count_C: Array, confidence_C: Array, level: float) -> tuple
 
 
 def misses_p_value(misses: int, ranges: int, level: float) -> float:
-    """Chance that at least so many of independent `calibrated_range`s miss, if all are of calibrated answers.
+    """Return the probability that so many independent `calibrated_range`s miss, if all answers are calibrated.
 
-    P(X >= misses), X ~ Binomial(ranges, 1 - level); at most that, for a range holds `level` or more.
+    It is P(X >= misses) for X ~ Binomial(ranges, 1 - level). The true probability is at most that, because a range's
+    coverage is at least `level`.
 
     Raises:
-        ValueError: a level outside (0, 1).
+        ValueError: `level` is outside (0, 1).
     """
     check_level(level)
     return float(bdtrc(misses - 1, ranges, 1 - level)) if misses else 1.0
@@ -103,18 +115,19 @@ def misses_p_value(misses: int, ranges: int, level: float) -> float:
 def visible_gaps(
     lower: float, upper: float, expected: float, labels: int, power: float = 0.8
 ) -> tuple[float | None, float | None]:
-    """(less, more): how much less, and more, often than `expected` answers would have to be right for a share outside
-    of [lower, upper] with probability `power` among so many labels.
+    """Return (less, more): the smallest gaps below and above `expected` that would probably show.
 
-    The smallest d with P(X / n < lower) = power, X ~ Binomial(n, expected - d), and the same above. The binomial law is
-    the widest of answers with this mean (Hoeffding 1956), so confidences that differ show a gap a little sooner. None:
-    no gap shows on that side.
+    A gap shows if the share of right answers among `labels` labels falls outside [lower, upper] with probability
+    `power`. `less` is the smallest d with P(X / n < lower) = power for X ~ Binomial(n, expected - d); `more` is the
+    same above. The binomial is the widest distribution with this mean (Hoeffding 1956), so unequal confidences show a
+    gap a little sooner. None means that no gap shows on that side.
 
     Raises:
-        ValueError: a power outside (0, 1).
+        ValueError: `power` is outside (0, 1).
 
-    >>> [round(gap, 3) for gap in visible_gaps(0.75, 0.97, 0.88, 50)]
-    [0.185, 0.103]
+    Examples:
+        >>> [round(gap, 3) for gap in visible_gaps(0.75, 0.97, 0.88, 50)]
+        [0.185, 0.103]
     """
     check_level(power)
     least, most = math.ceil(lower * labels - ROUNDING) - 1, math.floor(upper * labels + ROUNDING)
@@ -127,7 +140,10 @@ def visible_gaps(
 
 
 def _wrong_answers(count_M: Array, wrong_M: Array, mean: float, variance: float) -> tuple[int, Array]:
-    """P(W = first + k) of the number W of wrong answers, by its Fourier transform, 20 deviations to either side."""
+    """Compute the distribution of the number W of wrong answers, by a Fourier transform.
+
+    The result is P(W = first + k), 20 deviations to either side.
+    """
     side = int(20 * variance**0.5) + 20
     first, size = int(mean) - side, 2 * side + 2
     wave_F = np.exp(-2j * np.pi * np.arange(size // 2 + 1) / size)

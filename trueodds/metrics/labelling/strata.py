@@ -1,4 +1,4 @@
-"""Strata of confidence in which labels stand for answers: as many answers in each, as finely as the labels allow."""
+"""Strata of confidence with equal numbers of answers, in which labels represent answers."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from trueodds.sums.bins import CELLS, EDGES
 from trueodds.sums.inputs import Array, as_numbers
 
 FEWEST, LABELS = 15, 20
-"""At least so many strata, and so many labels per stratum on average where there are more."""
+"""Smallest number of strata, and the number of labels per stratum on average if there are more."""
 
 
 def answer_counts(answers_C: npt.ArrayLike, labels_C: Array) -> Array:
-    """The number of answers per cell, as float64.
+    """Check the number of answers per cell and return it as float64.
 
     Raises:
-        ValueError: not 3,000 whole numbers from 0 on, or a cell with more labels than answers.
+        ValueError: The counts are not 3,000 whole numbers from 0 on, or a cell has more labels than answers.
     """
     answers = as_numbers(answers_C, "answers").astype(np.float64)
     if answers.shape != (CELLS,):
@@ -36,9 +36,9 @@ def answer_counts(answers_C: npt.ArrayLike, labels_C: Array) -> Array:
 class Strata:
     """Unions of neighbouring cells that hold an equal share of the answers each.
 
-    A cell that holds a share or more is a stratum of its own; between such cells the others are cut into runs of about
-    a share. A choice of labels inside a stratum is not seen, so strata are as many as `labels` allow: one for every 20
-    of them, at least 15, at most `most`.
+    A cell that holds a share or more is a stratum of its own. Between such cells the others are cut into runs of about
+    one share. A selection of labels within a stratum is not detected. So there are as many strata as `labels` allow:
+    one for every 20 of them, at least 15 and at most `most`.
     """
 
     def __init__(self, answers_C: Array, labels: float, most: int = CELLS) -> None:
@@ -46,25 +46,24 @@ class Strata:
         cell_A = np.flatnonzero(answers_C)
         count_A = answers_C[cell_A]
         full_A = count_A * strata >= total
-        run_A = np.cumsum(full_A) + np.cumsum(np.append(False, full_A[:-1]))  # full cells, and what lies between them
+        run_A = np.cumsum(full_A) + np.cumsum(np.append(False, full_A[:-1]))  # full cells, and the runs between them
         mass_R = np.bincount(run_A, count_A)
         middle_A = np.cumsum(count_A) - count_A / 2 - (np.cumsum(mass_R) - mass_R)[run_A]
         pieces_A = np.where(full_A, 1, np.maximum(np.round(mass_R * strata / total), 1)[run_A])
         piece_A = middle_A * pieces_A // mass_R[run_A]
         new_A = (np.diff(run_A, prepend=run_A[0]) > 0) | (np.diff(piece_A, prepend=0.0) > 0)
-        self.stratum_C = np.zeros(CELLS, np.intp)
-        """Of the cells with answers."""
+        self.stratum_C = np.zeros(CELLS, np.intp)  # stratum of each cell with answers
         self.stratum_C[cell_A] = np.cumsum(new_A)
         self.answers_K = self.totals(answers_C)
         self.middle_K = self.totals(answers_C * np.arange(CELLS)) / self.answers_K
 
     def totals(self, values_C: Array) -> Array:
-        """Per stratum."""
+        """Add the values of each stratum's cells."""
         total_K: Array = np.bincount(self.stratum_C, values_C).astype(np.float64)
         return total_K
 
-    def spoken_for(self, labels_K: Array) -> Array:
-        """Answers that the labels of each stratum stand for: its own, and those of strata without labels next to it."""
+    def represented_answers(self, labels_K: Array) -> Array:
+        """Return how many answers each stratum's labels represent: its own, and those of neighbours without labels."""
         known = np.flatnonzero(labels_K)
         middle = self.middle_K[known]
         nearest_K = known[np.searchsorted((middle[1:] + middle[:-1]) / 2, self.middle_K)]

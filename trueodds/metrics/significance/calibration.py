@@ -1,4 +1,4 @@
-"""Is this more than chance? The p-value of "the model is calibrated"."""
+"""Test of the null hypothesis that a model is calibrated."""
 
 from __future__ import annotations
 
@@ -17,65 +17,85 @@ from trueodds.sums.inputs import Array
 Pattern = Literal["shift", "smooth", "jagged", "impossible"]
 
 WAVES = 16
-EXACT_BELOW = 150.0  # of sum c(1-c), the expected squared gap; from 30 on normal draws gave p-values within 10%
+EXACT_BELOW = 150.0  # bound of sum c(1-c), the expected squared gap; from 30 on normal draws are within 10%
 EXACT_DRAWS, NORMAL_DRAWS = 1999, 19_999
-SHRINK = 0.5  # labels' variance added to each bin's: one error where .01 were expected must not decide alone
+SHRINK = 0.5  # variance added to each bin, so that one error where .01 were expected does not decide alone
 
 
 @dataclass(frozen=True)
 class CalibrationTest:
-    """The p-value of the null "calibrated", and what kind of error speaks loudest against it.
+    """Result of `calibration_test`: the p-value, and the kind of error that contradicts the null most.
 
-    >>> sums = metrics.CalibrationSums.from_top([0.9, 0.8, 0.6, 0.7] * 25, [True, True, False, False] * 25)
-    >>> metrics.calibration_test(sums).reading
-    'The gaps are more than chance (p = 0.0005).'
+    Examples:
+        >>> sums = metrics.CalibrationSums.from_top([0.9, 0.8, 0.6, 0.7] * 25, [True, True, False, False] * 25)
+        >>> metrics.calibration_test(sums).reading
+        'The gaps are more than chance (p = 0.0005).'
     """
 
     p_value: float
     statistic: float
     pattern: Pattern
-    """One sign everywhere (shift), a few waves along the confidences (smooth), bin by bin (jagged), or a confidence
-    of exactly 0 or 1 that was wrong (impossible)."""
+    """Kind of error: "shift", "smooth", "jagged" or "impossible".
+
+    shift: the gap has one sign everywhere. smooth: a few waves along the confidences. jagged: it differs from bin to
+    bin. impossible: an answer with a confidence of exactly 0 or 1 was wrong.
+    """
 
     @property
     def reading(self) -> str:
-        """In plain words."""
+        """The result as a sentence."""
         if self.p_value >= 0.05:
             return f"The gaps are no larger than chance makes them (p = {self.p_value:.2g})."
         if self.pattern == "impossible":
-            return "An answer that was called certain was wrong: not calibrated."
+            return "An answer with a confidence of 0 or 1 was wrong, so the model is not calibrated."
         return f"The gaps are more than chance (p = {self.p_value:.2g})."
 
 
 def calibration_test(
     predictions: Predictions, labels_N: npt.ArrayLike | None = None, *, bins: int = 15, binning: Binning = "width"
 ) -> CalibrationTest:
-    """P-value of the null that every confidence is the probability of being right: a ~ Bernoulli(c), independent.
+    """Test the null that every confidence is the probability of being right: a ~ Bernoulli(c), independent.
 
-    Neyman's smooth test with the number of components chosen by the data (Fan 1996), beside a chi-square over bins:
-    with t running from 0 to 1 along the confidences in proportion to their variance c(1-c), V = sum c(1-c), and waves
-    phi_1 = 1, phi_j = sqrt(2) cos((j-1) pi t), averaged over each cell,
+    This combines Neyman's smooth test, whose number of components the data choose, with a chi-square over bins. Let t
+    run from 0 to 1 along the confidences in proportion to their variance c(1-c), with V = sum c(1-c). Let phi_1 = 1 and
+    phi_j = sqrt(2) cos((j-1) pi t) be waves, averaged over each cell. Then
 
         Z_j = sum (a - c) phi_j(t) / sqrt(V),    S_m = sum_{j<=m} (Z_j^2 - 1) / sqrt(2 m),   m = 1..16
         S_bins = sum_b ((sum_b (a-c))^2 - V_b) / (V_b + 1/2) / sqrt(2 sum_b (V_b / (V_b + 1/2))^2)
 
-    and the statistic is the largest of these 17. S_1 sees a gap of one sign as well as a test made for it, S_bins an
-    error that alternates from bin to bin.
+    The statistic is the largest of these 17. S_1 detects a gap of one sign as well as a test designed for it. S_bins
+    detects an error that alternates from bin to bin.
 
-    The p-value comes from fixed draws of the null with the same confidences: binomial labels per cell where V < 150
-    (exact at any n, also where errors are rare), else normal components with their exact covariance. The draws' number
-    bounds it from below by 1/2,000 and 1/20,000. A certain answer that was wrong (c = 1) refutes the null: p = 0.
-    Measured (benchmarks/evidence/significance.py): size at a nominal 5% of .021 to .062 in 16 settings, 50 to 50,000
-    rows, rare errors among them; mean power .56 in 40 settings, against .53 for a chi-square over the bins (with size
-    up to .08) and .50 for the plug-in ECE. A fixed-n test: for looking again and again there are `EProcess` and
-    `gap_sequence`.
+    The p-value comes from fixed draws of the null with the same confidences. If V < 150, these are binomial labels per
+    cell, which is exact at any n and for rare errors. Otherwise they are normal components with their exact covariance.
+    The number of draws bounds the p-value from below, by 1/2,000 and 1/20,000. A wrong answer with c = 1 refutes the
+    null, so p = 0.
+
+    Measured (benchmarks/evidence/significance.py): the false alarm rate at a nominal 5% is .021 to .062 in 16 settings
+    with 50 to 50,000 rows, some with rare errors. Mean power in 40 settings is .56; a chi-square over the bins has .53
+    (with false alarm rates up to .08) and the plug-in ECE has .50.
+
+    The test is valid for one look at a fixed number of rows. For repeated looks use `EProcess` or `gap_sequence`.
+
+    Args:
+        predictions: Probabilities, shape (N, C), or `CalibrationSums`.
+        labels_N: True classes, shape (N,). Leave it out with `CalibrationSums`.
+        bins: Number of bins. With equal widths it must divide 3,000.
+        binning: "width" (equal widths) or "mass" (equal numbers of rows).
+
+    Returns:
+        The p-value, the statistic and the pattern.
 
     Raises:
-        ValueError: bad input, no rows, an unknown binning, or bins that `ece` refuses.
+        ValueError: The probabilities or labels are invalid, there are no rows, or `ece` does not accept the bins.
 
-    >>> sums = metrics.CalibrationSums.from_top([0.9, 0.8, 0.6, 0.7] * 25, [True, True, False, False] * 25)
-    >>> metrics.calibration_test(sums).p_value < 0.001
-    True
+    References:
+        Fan 1996, Test of significance based on wavelet thresholding and Neyman's truncation.
+
+    Examples:
+        >>> sums = metrics.CalibrationSums.from_top([0.9, 0.8, 0.6, 0.7] * 25, [True, True, False, False] * 25)
+        >>> metrics.calibration_test(sums).p_value < 0.001
+        True
     """
     sums = as_sums(predictions, labels_N)
     bins = check_bins(bins, binning)
@@ -85,7 +105,7 @@ def calibration_test(
     variance_M = count_M * mean_M * (1 - mean_M)
     gap_M = correct_M - confidence_M
     possible = variance_M > 0
-    if (np.abs(gap_M[~possible]) > 0.5).any():  # a whole label; less is what subtracting sums leaves behind
+    if (np.abs(gap_M[~possible]) > 0.5).any():  # a whole label; smaller gaps are rounding errors of subtracted sums
         return CalibrationTest(0.0, np.inf, "impossible")
     if not possible.any():
         return CalibrationTest(1.0, 0.0, "shift")
@@ -99,7 +119,8 @@ def calibration_test(
     else:
         covariance_JJ = load_MJ.T @ (variance_M[:, None] * load_MJ)
         value_J, vector_JJ = np.linalg.eigh(covariance_JJ)  # singular: sums over bins and waves share the shift
-        # The symmetric root: eigenvectors are free to turn where eigenvalues agree, and would take the p-value along.
+        # The symmetric root is unique. Eigenvectors are not where eigenvalues agree, and the p-value would depend on
+        # them.
         root_JJ = (vector_JJ * np.sqrt(np.maximum(value_J, 0.0))) @ vector_JJ.T
         drawn_RJ = _normals(len(value_J)) @ root_JJ
     null_R = _scores(drawn_RJ, bin_variance_B).max(axis=1)
@@ -110,10 +131,10 @@ def calibration_test(
 
 
 def _loadings(variance_M: Array, bin_M: npt.NDArray[np.intp]) -> Array:
-    """Weights by which a label's (a - c) adds to each wave (scaled by 1 / sqrt V) and to the bin it lies in."""
+    """Return the weights with which a label's (a - c) enters each wave (scaled by 1 / sqrt V) and its bin."""
     share_M = variance_M / variance_M.sum()
     middle_M, j = np.cumsum(share_M) - share_M / 2, np.arange(1, WAVES)
-    # the mean of cos(j pi t) over a cell's stretch of t
+    # mean of cos(j pi t) over the interval of t that a cell covers
     wave_MJ = np.sqrt(2) * np.cos(np.pi * j * middle_M[:, None]) * np.sinc(j * share_M[:, None] / 2)
     waves = np.concatenate([np.ones((len(share_M), 1)), wave_MJ], axis=1) / np.sqrt(variance_M.sum())
     occupied = np.unique(bin_M)
@@ -121,7 +142,7 @@ def _loadings(variance_M: Array, bin_M: npt.NDArray[np.intp]) -> Array:
 
 
 def _scores(component_RJ: Array, bin_variance_B: Array) -> Array:
-    """S_1 .. S_16 and S_bins of each row of components."""
+    """Compute S_1 .. S_16 and S_bins for each row of components."""
     square_RJ = np.square(component_RJ)
     m = np.arange(1, WAVES + 1)
     smooth_RW = np.cumsum(square_RJ[:, :WAVES] - 1, axis=1) / np.sqrt(2 * m)

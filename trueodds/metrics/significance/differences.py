@@ -1,4 +1,4 @@
-"""Differences of two methods on the same rows and seeds: intervals, p-values, and their correction for many."""
+"""Differences of two methods on the same rows and seeds: intervals, p-values, and Holm's correction."""
 
 from __future__ import annotations
 
@@ -16,14 +16,24 @@ from trueodds.sums.inputs import Array
 
 @dataclass(frozen=True)
 class Difference:
-    """A mean difference on the same rows and seeds, and how many seeds.
+    """A mean difference on the same rows and seeds, with its test.
 
-    The interval, the p-value of no difference, the standard error and its degrees of freedom are None where no test is
+    The interval, the p-value of no difference, the standard error and its degrees of freedom are None if no test is
     valid.
 
-    >>> one, other = ([0.9] * 50, [True] * 35 + [False] * 15), ([0.7] * 50, [True] * 35 + [False] * 15)
-    >>> round(metrics.squared_calibration_difference([one], [other]).mean, 2)
-    0.04
+    Attributes:
+        mean: Mean difference over the seeds.
+        seeds: Number of seeds.
+        lower: Lower limit of the mean.
+        upper: Upper limit of the mean.
+        p_value: p-value of the null that there is no difference.
+        error: Standard error of the mean.
+        freedom: Degrees of freedom of the standard error.
+
+    Examples:
+        >>> one, other = ([0.9] * 50, [True] * 35 + [False] * 15), ([0.7] * 50, [True] * 35 + [False] * 15)
+        >>> round(metrics.squared_calibration_difference([one], [other]).mean, 2)
+        0.04
     """
 
     mean: float
@@ -35,20 +45,25 @@ class Difference:
     freedom: float | None = None
 
     def detectable(self, level: float) -> float | None:
-        """The difference that a test at a significance level would have found in 80% of repetitions."""
+        """Return the difference that a test at this significance level would have found in 80% of repetitions."""
         if not self.error or self.freedom is None:
             return None
         return detectable(self.error, self.freedom, level)
 
 
 def of_seeds(differences_S: npt.ArrayLike, level: float = 0.95) -> Difference:
-    """Test one difference a seed by Student's paired t-test; one seed has no interval and no test.
+    """Test one difference per seed with Student's paired t-test. One seed has no interval and no test.
+
+    Args:
+        differences_S: Difference of each seed, shape (S,).
+        level: Confidence level of the interval.
 
     Raises:
-        ValueError: no seed.
+        ValueError: There is no seed.
 
-    >>> round(of_seeds([1.0, 2.0, 3.0]).p_value, 3)
-    0.074
+    Examples:
+        >>> round(of_seeds([1.0, 2.0, 3.0]).p_value, 3)
+        0.074
     """
     d_S = np.asarray(differences_S, np.float64)
     if d_S.ndim != 1 or not len(d_S):
@@ -57,13 +72,21 @@ def of_seeds(differences_S: npt.ArrayLike, level: float = 0.95) -> Difference:
 
 
 def of_rows(differences_SN: npt.ArrayLike, level: float = 0.95) -> Difference:
-    """Test the difference of a mean over rows, such as the error or the NLL; d_sn is that of row n with seed s.
+    """Test the difference of a mean over rows, such as the error rate or the NLL.
 
-    se^2 = Var_s(mean_n d_sn) / S + Var_n(mean_s d_sn) / N, for both other seeds and other rows might have been drawn;
-    t with the degrees of freedom of Welch and Satterthwaite (1946). One seed: rows alone, which says nothing of others.
+    With the difference d_sn of row n and seed s,
+
+        se^2 = Var_s(mean_n d_sn) / S + Var_n(mean_s d_sn) / N
+
+    because both other seeds and other rows could have been drawn. The test is a t-test with the degrees of freedom of
+    Welch and Satterthwaite (1946). With one seed only the rows vary; the result then says nothing about other seeds.
+
+    Args:
+        differences_SN: Difference of each seed and row, shape (S, N).
+        level: Confidence level of the interval.
 
     Raises:
-        ValueError: no seed or fewer than two rows.
+        ValueError: There is no seed, or there are fewer than two rows.
     """
     d_SN = np.asarray(differences_SN, np.float64)
     if d_SN.ndim != 2 or not len(d_SN) or d_SN.shape[1] < 2:
@@ -73,13 +96,13 @@ def of_rows(differences_SN: npt.ArrayLike, level: float = 0.95) -> Difference:
 
 
 def of_estimates(means_S: Array, over_rows: float, freedom_rows: int, level: float) -> Difference:
-    """Test the mean of one difference a seed.
+    """Test the mean of one difference per seed.
 
     Args:
-        means_S: The difference of each seed.
-        over_rows: Variance of their mean over other rows, with its degrees of freedom.
-        freedom_rows: Those.
-        level: Nominal coverage.
+        means_S: Difference of each seed.
+        over_rows: Variance of their mean over other rows.
+        freedom_rows: Degrees of freedom of that variance.
+        level: Confidence level of the interval.
     """
     mean, seeds = float(means_S.mean()), len(means_S)
     over = float(means_S.var(ddof=1)) / seeds if seeds > 1 else 0.0
@@ -94,10 +117,13 @@ def of_estimates(means_S: Array, over_rows: float, freedom_rows: int, level: flo
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
-    """Adjust the p-values of m comparisons (Holm 1979): the k-th smallest times m - k + 1, never falling, at most 1.
+    """Adjust the p-values of m comparisons (Holm 1979).
 
-    >>> holm([0.01, 0.04, 0.03])
-    [0.03, 0.06, 0.06]
+    The k-th smallest is multiplied by m - k + 1. Adjusted values never fall with k and are at most 1.
+
+    Examples:
+        >>> holm([0.01, 0.04, 0.03])
+        [0.03, 0.06, 0.06]
     """
     p = np.asarray(p_values, np.float64)
     order = np.argsort(p, kind="stable")

@@ -1,4 +1,4 @@
-"""Has the distribution of confidences moved? Needs no label; says nothing about whether they are right."""
+"""Drift of the confidences: a test without labels. It says nothing about whether the confidences are right."""
 
 from __future__ import annotations
 
@@ -16,37 +16,49 @@ DRAWS = 1_999
 
 @dataclass(frozen=True)
 class ConfidenceDrift:
-    """Two distributions of confidences compared.
+    """Comparison of two distributions of confidences.
 
-    >>> drift = metrics.confidence_drift([10, 20, 70], [150, 250, 600])
-    >>> round(drift.p_value, 3)
-    0.052
+    Examples:
+        >>> drift = metrics.confidence_drift([10, 20, 70], [150, 250, 600])
+        >>> round(drift.p_value, 3)
+        0.052
     """
 
     distance: float
-    """Largest difference of their distribution functions at the cells' edges, in [0, 1]."""
+    """Largest difference of the two distribution functions at the cells' edges, in [0, 1]."""
     p_value: float
 
     @property
     def warning(self) -> bool:
-        """More than chance, and large enough to matter: with many answers any difference is more than chance."""
+        """Whether the difference is significant and large. With many answers, any difference is significant."""
         return self.p_value < SIGNIFICANT and self.distance >= LARGE
 
 
 def confidence_drift(counts_K: npt.ArrayLike, reference_K: npt.ArrayLike) -> ConfidenceDrift:
-    """Two-sample Kolmogorov-Smirnov test on the same K cells: D = max_k |F(k) - G(k)|.
+    """Compare two counts of confidences with a two-sample Kolmogorov-Smirnov test on the same K cells.
 
-    Where both come from one law H, sqrt(n m / (n + m)) (F - G) is a Brownian bridge at the points H(k). The p-value is
-    from 1,999 fixed draws of the bridge at the pooled shares: the textbook's law is for confidences without ties, and
-    where a cell holds half of all answers it warns too seldom. At least 1 / 2,000.
+        D = max_k |F(k) - G(k)|
 
-    A warning needs p < .01 and D >= .05: one answer in twenty has moved across some confidence.
+    If both samples come from one distribution H, sqrt(n m / (n + m)) (F - G) is a Brownian bridge at the points H(k).
+    The p-value comes from 1,999 fixed draws of the bridge at the pooled shares, so it is at least 1 / 2,000. The
+    textbook distribution assumes confidences without ties. If one cell holds half of all answers, it would warn too
+    seldom.
+
+    A warning needs p < .01 and D >= .05, that is, one answer in twenty has crossed some confidence.
+
+    Args:
+        counts_K: Number of answers in each cell.
+        reference_K: Number of answers in each cell of the reference.
+
+    Returns:
+        The distance and its p-value.
 
     Raises:
-        ValueError: counts that are not whole numbers from 0 on, of two lengths, or all 0.
+        ValueError: The counts are not whole numbers from 0 on, have different lengths, or are all 0.
 
-    >>> round(metrics.confidence_drift([10, 20, 70], [150, 250, 600]).distance, 3)
-    0.1
+    Examples:
+        >>> round(metrics.confidence_drift([10, 20, 70], [150, 250, 600]).distance, 3)
+        0.1
     """
     one_K, other_K = (_counts(v, name) for v, name in ((counts_K, "counts"), (reference_K, "reference")))
     if one_K.shape != other_K.shape:

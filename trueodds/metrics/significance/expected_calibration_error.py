@@ -1,4 +1,4 @@
-"""The p-value of the expected calibration error: how large chance alone makes it, into the far tail."""
+"""Test of the plug-in ECE against the null of perfect calibration, accurate for very small p-values."""
 
 from __future__ import annotations
 
@@ -15,18 +15,19 @@ from trueodds.sums.bins import Binning
 from trueodds.sums.inputs import Array
 
 STEPS = 2048
-"""Of the grid between 0 and the observed distance on which the bins' distances are added."""
+"""Steps of the grid from 0 to the observed distance, on which the distances of the bins are added."""
 NEGLIGIBLE = 1e-14
-"""Probability of the counts at either end that are left out of a bin."""
+"""Probability at either end of a bin's counts that is left out."""
 
 
 @dataclass(frozen=True)
 class EceTest:
-    """The plug-in ECE, and the chance of as large a one under perfect calibration.
+    """The plug-in ECE, and the probability of one at least as large under perfect calibration.
 
-    >>> sums = metrics.CalibrationSums.from_top([0.9, 0.8, 0.6, 0.7] * 25, [True, True, False, False] * 25)
-    >>> round(metrics.ece_test(sums).ece, 4)
-    0.4
+    Examples:
+        >>> sums = metrics.CalibrationSums.from_top([0.9, 0.8, 0.6, 0.7] * 25, [True, True, False, False] * 25)
+        >>> round(metrics.ece_test(sums).ece, 4)
+        0.4
     """
 
     ece: float
@@ -34,7 +35,7 @@ class EceTest:
 
     @property
     def reading(self) -> str:
-        """In plain words."""
+        """The result as a sentence."""
         if self.p_value >= 0.05:
             return f"The calibration error is no larger than chance makes it (p = {self.p_value:.2g})."
         return f"The calibration error is more than chance (p = {self.p_value:.2g})."
@@ -43,21 +44,35 @@ class EceTest:
 def ece_test(
     predictions: Predictions, labels_N: npt.ArrayLike | None = None, *, bins: int = 15, binning: Binning = "width"
 ) -> EceTest:
-    """P-value of n ECE = sum_b |A_b - C_b|, A_b the right rows of a bin and C_b the sum of its confidences.
+    """Test whether the ECE is larger than chance makes it: the p-value of `n ECE = sum_b |A_b - C_b|`.
+
+    A_b is the number of right rows of bin b, and C_b is the sum of its confidences.
 
         p = P(sum_b |X_b - C_b| >= sum_b |A_b - C_b|),    X_b ~ Binomial(n_b, C_b / n_b), independent
 
-    by convolution of the bins' exact distances on a grid of 2,048 steps, to about 1e-10: small enough for thousands of
-    tests at once. Distances are rounded up to the grid, and a bin's rows count at their mean confidence, which makes
-    X_b vary a little more than they do: the test errs on the safe side. It asks what `noise_floor` asks;
-    `calibration_test` finds more, but its p-value ends at 1/2,000. 1 to 3 ms.
+    The exact distances of the bins are convolved on a grid of 2,048 steps. The p-value is accurate to about 1e-10,
+    small enough for thousands of tests at once. The test errs on the safe side for two reasons. Distances are rounded
+    up to the grid. All rows of a bin count at its mean confidence, so X_b varies a little more than the true count.
+
+    The null is that of `noise_floor`. `calibration_test` has more power, but its p-values end at 1/2,000. The function
+    takes 1 to 3 ms.
+
+    Args:
+        predictions: Probabilities, shape (N, C), or `CalibrationSums`.
+        labels_N: True classes, shape (N,). Leave it out with `CalibrationSums`.
+        bins: Number of bins. With equal widths it must divide 3,000.
+        binning: "width" (equal widths) or "mass" (equal numbers of rows).
+
+    Returns:
+        The plug-in ECE and its p-value.
 
     Raises:
-        ValueError: bad input, no rows, an unknown binning, or bins that `ece` refuses.
+        ValueError: The probabilities or labels are invalid, there are no rows, or `ece` does not accept the bins.
 
-    >>> sums = metrics.CalibrationSums.from_top([0.9, 0.8, 0.6, 0.7] * 25, [True, True, False, False] * 25)
-    >>> metrics.ece_test(sums).p_value < 1e-9
-    True
+    Examples:
+        >>> sums = metrics.CalibrationSums.from_top([0.9, 0.8, 0.6, 0.7] * 25, [True, True, False, False] * 25)
+        >>> metrics.ece_test(sums).p_value < 1e-9
+        True
     """
     table = whole_bins(as_sums(predictions, labels_N), bins, binning)
     distance = float(np.abs(table.gap_B).sum())
@@ -68,22 +83,22 @@ def ece_test(
 
 
 def _probability_below(count_B: Array, mean_B: Array, distance: float) -> float:
-    """P(sum_b |X_b - mean_b| < distance)."""
+    """Compute `P(sum_b |X_b - mean_b| < distance)`."""
     if distance <= 0:
         return 0.0
     chance_B = mean_B / count_B
-    # Not scipy.stats' ppf: importing scipy.stats takes longer than all else that this library imports.
+    # scipy.stats' ppf is avoided: importing scipy.stats takes longer than all other imports of this library.
     quantile_2B = np.where(chance_B > 0, bdtrik([[NEGLIGIBLE], [1 - NEGLIGIBLE]], count_B, chance_B), 0.0)
     low_B, high_B = np.floor(quantile_2B[0]), np.ceil(quantile_2B[1])
     sum_G = np.zeros(STEPS)
     sum_G[0] = 1.0
     for low, high, count, mean, chance in zip(low_B, high_B, count_B, mean_B, chance_B, strict=True):
         number_K = np.arange(low, high + 1)
-        # Rounded up: an equal distance must not count as a smaller one.
+        # Distances are rounded up, so that an equal distance never counts as a smaller one.
         place_K = np.ceil(np.abs(number_K - mean) * (STEPS / distance) - 1e-9).astype(np.intp)
         near_K = place_K < STEPS
         probability_K = binomial_probability(count, chance, number_K[near_K])
         mass_G = np.bincount(place_K[near_K], probability_K, minlength=STEPS)
-        # Twice the grid, so that what reaches beyond the observed distance does not come round again.
+        # The transform has twice the grid's length, so that mass beyond the observed distance does not wrap around.
         sum_G = np.fft.irfft(np.fft.rfft(sum_G, 2 * STEPS) * np.fft.rfft(mass_G, 2 * STEPS))[:STEPS]
     return float(sum_G.sum())

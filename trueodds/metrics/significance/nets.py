@@ -1,4 +1,4 @@
-"""Nets of one method on the same rows: their squared calibration errors, without one row each, and by chance alone."""
+"""Squared calibration errors of several nets of one method: values, jackknife and null distribution."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from trueodds.sums.bins import bin_of, check_bins
 from trueodds.sums.inputs import Array, check_top
 
 EXACT_BELOW = 150.0
-"""Variance sum c(1-c) of the number of right rows, below which the null's draws are labels, else normal sums."""
+"""Bound of the variance sum c(1-c) of the right rows. Below it the null draws labels, otherwise normal sums."""
 EXACT_DRAWS, NORMAL_DRAWS = 1999, 19_999
 BLOCK = 2_000_000
-"""Labels that are drawn at once."""
+"""Labels that are drawn at a time."""
 FEWEST = 3
-"""Rows without which there is no jackknife."""
+"""Smallest number of rows for the jackknife."""
 Seed = tuple[npt.ArrayLike, npt.ArrayLike]
 """Confidences and correctness of one net on N rows."""
 
@@ -38,7 +38,7 @@ class Nets:
         """Check and bin the rows of each seed.
 
         Raises:
-            ValueError: as `squared_calibration_difference`.
+            ValueError: The input is invalid (see `squared_calibration_difference`).
         """
         checked = [check_top(confidence, correct) for confidence, correct in seeds]
         lengths = sorted({len(confidence_N) for confidence_N, _ in checked})
@@ -50,12 +50,12 @@ class Nets:
 
     @property
     def rows(self) -> int:
-        """N."""
+        """Number of rows, N."""
         return int(self.confidence_SN.shape[1])
 
     @cached_property
     def count_SB(self) -> Array:
-        """Rows in each bin."""
+        """Number of rows in each bin."""
         return self._sums(np.ones_like(self.confidence_SN))
 
     @cached_property
@@ -65,12 +65,12 @@ class Nets:
 
     @cached_property
     def _moments(self) -> tuple[Array, Array, Array]:
-        """Rows of each bin, and the sums of their residuals and of the squares."""
+        """Number of rows in each bin, and the sums of their residuals and of the squared residuals."""
         return self.count_SB, self._sums(self._residual_SN), self._sums(self._residual_SN**2)
 
     @property
     def values_S(self) -> Array:
-        """T of each net."""
+        """T of each net (see `squared_calibration_error`)."""
         values_S: Array = _totals(*self._moments).sum(axis=1) / self.rows
         return values_S
 
@@ -85,7 +85,7 @@ class Nets:
         return left_out_SN
 
     def null(self, seed: int = 0) -> Array:
-        """Draws of the mean of T over the nets where all are calibrated, with one uniform number a row."""
+        """Draw the mean of T over the nets if all are calibrated, with one uniform number per row."""
         variance_S = (self.confidence_SN * (1 - self.confidence_SN)).sum(axis=1)
         rng = np.random.default_rng([20260101, seed])
         return self._drawn_labels(rng) if variance_S.min() < EXACT_BELOW else self._drawn_sums(rng)
@@ -100,14 +100,14 @@ class Nets:
         for start in range(0, EXACT_DRAWS, step):
             draws = min(step, EXACT_DRAWS - start)
             uniform_RN = rng.random((draws, len(doubtful)))
-            draw, place = np.nonzero(uniform_RN > lowest_N[doubtful])  # only these are wrong, in one net or more
+            draw, place = np.nonzero(uniform_RN > lowest_N[doubtful])  # rows that are wrong in at least one net
             uniform, row = uniform_RN[draw, place], doubtful[place]
             total_R = np.zeros(draws)
             for s in range(seeds):
                 confidence = self.confidence_SN[s, row]
                 wrong = uniform > confidence
                 at = draw[wrong] * bins + self.bin_SN[s, row[wrong]]
-                # A wrong row has the residual -c in place of 1 - c, and the square c^2 in place of (1 - c)^2.
+                # A wrong row has the residual -c instead of 1 - c, and the square c^2 instead of (1 - c)^2.
                 sum_RB = right_SB[s] - np.bincount(at, minlength=draws * bins).reshape(draws, bins)
                 more = np.bincount(at, 2 * confidence[wrong] - 1, draws * bins).reshape(draws, bins)
                 total_R += _totals(self.count_SB[s], sum_RB, squares_SB[s] + more).sum(axis=1)
@@ -115,7 +115,10 @@ class Nets:
         return np.concatenate(found)
 
     def _drawn_sums(self, rng: np.random.Generator) -> Array:
-        """Normal sums over bins with the exact covariance: of nets s and t, row by row min(c_s, c_t) - c_s c_t."""
+        """Draw normal sums over bins with the exact covariance.
+
+        For nets s and t it is the sum over rows of min(c_s, c_t) - c_s c_t.
+        """
         seeds, width = len(self.confidence_SN), self.bins
         covariance = np.empty((seeds, width, seeds, width))
         for s, t in product(range(seeds), repeat=2):
@@ -134,15 +137,15 @@ class Nets:
         return drawn_R
 
     def _of_rows(self, value_SB: Array) -> Array:
-        """The value of each row's bin."""
+        """Return the value of each row's bin."""
         return np.take_along_axis(value_SB, self.bin_SN, 1)
 
     def _sums(self, weight_SN: Array) -> Array:
-        """Sums over the rows of each bin."""
+        """Add the weights of the rows of each bin."""
         pairs = zip(self.bin_SN, weight_SN, strict=True)
         return np.stack([np.bincount(bin_N, weight_N, self.bins) for bin_N, weight_N in pairs])
 
 
 def _totals(count: Array, residual: Array, square: Array) -> Array:
-    """(R^2 - Q) / (n - 1) of each bin; 0 where it has fewer than two rows."""
+    """Compute (R^2 - Q) / (n - 1) of each bin; 0 if it has fewer than two rows."""
     return np.where(count >= 2, (residual**2 - square) / np.maximum(count - 1, 1.0), 0.0)

@@ -1,4 +1,4 @@
-"""Power: which difference a test would have found."""
+"""Power of a t-test: the difference that it would have found."""
 
 from __future__ import annotations
 
@@ -11,15 +11,17 @@ DRAWS = 2000
 
 
 def detectable(error: float, freedom: float, level: float = 0.05, power: float = POWER) -> float:
-    """Smallest true difference that a two-sided t-test at a significance level finds with probability `power`.
+    """Compute the smallest true difference that a two-sided t-test finds with probability `power`.
 
-    It is delta with P(T > t_{f, 1 - level/2}) = power, where T is noncentral t with f degrees of freedom and
+    It is the delta with P(T > t_{f, 1 - level/2}) = power, where T is noncentral t with f degrees of freedom and
     noncentrality delta / error. The power is the mean of Phi(delta / error - t s) over quantiles of s,
     where s^2 ~ chi^2_f / f.
 
     Args:
         error: Standard error of the estimated difference.
-        freedom: Its degrees of freedom, above 0.
+        freedom: Degrees of freedom of the standard error, above 0.
+        level: Significance level of the test.
+        power: Probability of finding the difference.
 
     References:
         Cohen 1988, Statistical Power Analysis, section 2.

@@ -1,4 +1,4 @@
-"""The binned squared calibration error without the part that chance adds, of one model and of two on the same rows."""
+"""The binned squared calibration error without its bias, for one model and for the difference of two."""
 
 from __future__ import annotations
 
@@ -16,16 +16,17 @@ from trueodds.sums.rows import top_labels
 from trueodds.sums.sums import CalibrationSums
 
 ROUNDING = 1e-15
-"""Rounding error of adding residuals in another order."""
+"""Rounding error when residuals are added in another order."""
 
 
 @dataclass(frozen=True)
 class SquaredCalibrationError:
-    """The binned squared calibration error of a model, and what chance explains of it.
+    """The binned squared calibration error of a model, its interval, and the test against perfect calibration.
 
-    >>> sums = metrics.CalibrationSums.from_top([0.9, 0.8, 0.6, 0.7] * 25, [True, True, False, False] * 25)
-    >>> round(metrics.squared_calibration_error(sums).value, 4)
-    0.225
+    Examples:
+        >>> sums = metrics.CalibrationSums.from_top([0.9, 0.8, 0.6, 0.7] * 25, [True, True, False, False] * 25)
+        >>> round(metrics.squared_calibration_error(sums).value, 4)
+        0.225
     """
 
     value: float
@@ -33,7 +34,7 @@ class SquaredCalibrationError:
     lower: float
     upper: float
     p_value: float
-    """Chance of as large a value where every confidence is the probability of being right."""
+    """Probability of a value at least as large if every confidence is the probability of being right."""
 
 
 def squared_calibration_error(
@@ -47,23 +48,28 @@ def squared_calibration_error(
 
     (R_b^2 - Q_b) / (n_b (n_b - 1)) is the mean of d_i d_j over pairs of different rows. It is also the product of the
     mean gaps of two halves, averaged over all splits, and the plug-in square less its variance s_b^2 / n_b. So
-    E[T] = sum_b w_b g_b^2 (1 - (1 - w_b)^{n-1}), the last factor for bins of a single row. The bins are equal widths of
-    confidence, fixed before the labels are seen. Errors of unlike sign within a bin cancel: the estimand is the binned
-    error, which is at most the squared error over single confidences.
+    E[T] = sum_b w_b g_b^2 (1 - (1 - w_b)^{n-1}), with the last factor for bins of a single row. The bins have equal
+    widths of confidence, fixed before the labels are seen. Errors of opposite sign within a bin cancel. So the estimand
+    is the binned error, which is at most the squared error over single confidences.
 
-    The interval is T plus and minus the wider of two widths. One is the quantile of |T| where labels are drawn from the
-    confidences; at calibration T has no normal limit. The other is Student's, with the delete-one jackknife's variance,
-    which is too large on average (Efron and Stein 1981). The p-value is the share of drawn values that are as large.
-    Its null, a calibrated model, needs no jackknife. So it may be small where the interval holds 0.
+    The interval is T plus and minus the wider of two widths. One is the quantile of `|T|` when labels are drawn from
+    the confidences, because T has no normal limit for a calibrated model. The other is Student's, with the variance of
+    the delete-one jackknife, which is too large on average (Efron and Stein 1981). The p-value is the share of drawn
+    values that are as large. Its null, a calibrated model, needs no jackknife. So the p-value may be small although the
+    interval contains 0.
 
     Args:
-        predictions: Probabilities N x C beside `labels_N`; or sums, whose rows count at their cell's mean confidence.
-        labels_N: The true classes.
-        bins: A divisor of 3,000.
-        level: Nominal coverage.
+        predictions: Probabilities, shape (N, C), or `CalibrationSums`. The rows of sums count at their cell's mean
+            confidence.
+        labels_N: True classes, shape (N,). Leave it out with `CalibrationSums`.
+        bins: Number of bins; it must divide 3,000.
+        level: Confidence level of the interval, inside (0, 1).
+
+    Returns:
+        The estimate, its interval and its p-value.
 
     Raises:
-        ValueError: bad input, no rows, bins that do not divide 3,000, a level outside (0, 1).
+        ValueError: The input is invalid, there are no rows, `bins` does not divide 3,000, or `level` is outside (0, 1).
 
     References:
         Bröcker 2012, Estimating reliability and resolution of probability forecasts through decomposition of the
@@ -77,7 +83,7 @@ def squared_calibration_error(
     """
     net = Nets.of([_rows(predictions, labels_N)], bins)
     null_R = net.null()
-    found = judged(net.values_S, net.left_out_SN, null_R, level)
+    found = with_wider_interval(net.values_S, net.left_out_SN, null_R, level)
     assert found.lower is not None and found.upper is not None
     p_value = (1 + int((null_R >= found.mean - ROUNDING).sum())) / (1 + len(null_R))
     return SquaredCalibrationError(found.mean, found.lower, found.upper, p_value)
@@ -88,26 +94,32 @@ def squared_calibration_difference(
 ) -> Difference:
     """Test the difference of the binned squared calibration errors of two methods on the same rows.
 
-    The mean over seeds of T_one - T_other, with T as in `squared_calibration_error`. Seed s of one method is paired
-    with seed s of the other, and row n with row n. The null is that both estimands are equal. The interval is the
-    difference plus and minus the wider of two widths:
+    The estimate is the mean over seeds of T_one - T_other, with T as in `squared_calibration_error`. Seed s of one
+    method is paired with seed s of the other, and row n with row n. The null is that both estimands are equal. The
+    interval is the difference plus and minus the wider of two widths:
 
-    - The quantile of |difference| where both methods are calibrated and labels are drawn from their confidences. One
-      uniform number a row decides for all seeds of a method, which makes their labels as alike as they can be. The two
-      methods' labels are independent. Both make the width larger than the rows' own dependence does.
-    - Student's, with the delete-one jackknife over rows, and for several seeds the variance over them:
-      se^2 = Var_s(T_one,s - T_other,s) / S + the jackknife's variance, degrees of freedom by Welch and Satterthwaite.
+    - The quantile of `|difference|` if both methods are calibrated and labels are drawn from their confidences. One
+      uniform number per row decides for all seeds of a method, which makes their labels as similar as possible. The
+      labels of the two methods are independent. Both choices make the width larger than the true dependence of the
+      rows would.
+    - Student's width, with the delete-one jackknife over rows and, for several seeds, the variance over seeds:
+      se^2 = Var_s(T_one,s - T_other,s) / S + the jackknife's variance, with the degrees of freedom of Welch and
+      Satterthwaite.
 
-    The p-value is the larger of theirs. One seed speaks of two nets, not of two methods.
+    The p-value is the larger of the two. With one seed the result is about two nets, not about two methods.
 
     Args:
-        one: For each seed, the confidences and whether each answer was right (N, and N).
-        other: The same of the other method, as many seeds.
-        bins: A divisor of 3,000; equal widths of confidence.
-        level: Nominal coverage.
+        one: Confidences and correctness of each seed, a sequence of pairs of arrays of shape (N,).
+        other: The same for the other method, with as many seeds.
+        bins: Number of bins of equal width; it must divide 3,000.
+        level: Confidence level of the interval, inside (0, 1).
+
+    Returns:
+        The mean difference and its test.
 
     Raises:
-        ValueError: no seed, other numbers of seeds or rows, confidences outside [0, 1], fewer than three rows.
+        ValueError: There is no seed, the numbers of seeds or rows differ, confidences are outside [0, 1], or there are
+            fewer than three rows.
 
     Examples:
         >>> right = ([0.8] * 100, [True] * 80 + [False] * 20)
@@ -117,15 +129,15 @@ def squared_calibration_difference(
         (0.04, True)
     """
     if not one or len(one) != len(other):
-        raise ValueError(f"{len(one)} and {len(other)} seeds; give as many of both, one or more: they are paired")
+        raise ValueError(f"{len(one)} and {len(other)} seeds; give one or more, and as many for both: they are paired")
     first, second = Nets.of(one, bins), Nets.of(other, bins)
     if first.rows != second.rows:
-        raise ValueError(f"{first.rows:,} and {second.rows:,} rows; give the same rows of both: they are paired")
+        raise ValueError(f"{first.rows:,} and {second.rows:,} rows; give the same rows for both: they are paired")
     return difference(first, second, null_of(first, second), level)
 
 
 def null_of(first: Nets, second: Nets) -> Array:
-    """Draw the difference where both methods are calibrated; it depends on the confidences alone."""
+    """Draw the difference if both methods are calibrated. The draws depend on the confidences alone."""
     nulls = first.null(seed=1), second.null(seed=2)
     draws = min(map(len, nulls))
     drawn_R: Array = nulls[0][:draws] - nulls[1][:draws]
@@ -133,18 +145,18 @@ def null_of(first: Nets, second: Nets) -> Array:
 
 
 def difference(first: Nets, second: Nets, null_R: Array, level: float = 0.95) -> Difference:
-    """Test as `squared_calibration_difference`, with draws of `null_of`."""
-    return judged(first.values_S - second.values_S, first.left_out_SN - second.left_out_SN, null_R, level)
+    """Test like `squared_calibration_difference`, with draws of `null_of`."""
+    return with_wider_interval(first.values_S - second.values_S, first.left_out_SN - second.left_out_SN, null_R, level)
 
 
-def judged(values_S: Array, left_out_SN: Array, null_R: Array, level: float) -> Difference:
-    """Give an estimate the wider of its two widths.
+def with_wider_interval(values_S: Array, left_out_SN: Array, null_R: Array, level: float) -> Difference:
+    """Return an estimate with the wider of its two widths.
 
     Args:
-        values_S: The estimate of each seed.
-        left_out_SN: The same without row n.
-        null_R: Draws of the mean over seeds where all nets are calibrated.
-        level: Nominal coverage.
+        values_S: Estimate of each seed.
+        left_out_SN: Estimate of each seed without row n.
+        null_R: Draws of the mean over seeds if all nets are calibrated.
+        level: Confidence level of the interval.
     """
     check_level(level)
     rows = left_out_SN.shape[1]

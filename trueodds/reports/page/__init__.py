@@ -1,4 +1,4 @@
-"""The report as a page: whole without a script and livelier with it."""
+"""The report as an HTML page. It is complete without JavaScript."""
 
 from trueodds.reports.page.rendering import SCRIPT, STYLE, Site, environment, render
 

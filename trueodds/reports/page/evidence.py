@@ -1,4 +1,4 @@
-"""Geometry of the evidence over time, in SVG units: the logarithm of both e-values against the labels that arrived."""
+"""Geometry of the chart of evidence, in SVG units: the logarithm of the e-values against the number of labels."""
 
 from __future__ import annotations
 
@@ -12,28 +12,36 @@ from trueodds.reports.words import chance, count
 
 TOP, HEIGHT = 26.0, 286.0
 HIGHEST = math.log(1e6)
-"""Evidence beyond 1 in a million is drawn at the edge, with a mark: it may reach 10^1000."""
+"""Largest evidence on the axis, 1 in a million.
+
+More evidence is drawn at the edge with a mark; it may reach 10^1000.
+"""
 ROOM = 1.35
-"""The axis ends this much above the alarm line, in logs, or higher."""
+"""Upper end of the axis as a multiple of the alarm line (in logs), at least."""
 ROWS = 24
-"""Most rows of the table for one null; the picture has every point."""
+"""Largest number of table rows for one null hypothesis. The chart shows every point."""
 
 
 @dataclass(frozen=True)
 class Curve:
+    """Curve of one null hypothesis."""
+
     null: str
     path: str
     dot: tuple[str, str]
     """The last point."""
     fired: tuple[str, str] | None
-    """The point at which the alarm's line was reached."""
+    """The point at which the curve reached the alarm line."""
     cut: tuple[str, str] | None
-    """x at which it leaves the axis, and the most that it reached, in words."""
+    """The x at which the curve leaves the axis, and the largest evidence in words."""
 
 
 @dataclass(frozen=True)
 class Row:
-    """A row of the table: each null's evidence after so many labels, None where its history has no such point."""
+    """Row of the table: the evidence of each null hypothesis after some labels.
+
+    None if its history has no such point.
+    """
 
     labels: int
     at: datetime
@@ -42,6 +50,8 @@ class Row:
 
 @dataclass(frozen=True)
 class EvidenceDiagram:
+    """All parts of the chart of evidence."""
+
     scale: Scale
     ticks: list[Tick]
     label_ticks: list[Tick]
@@ -50,13 +60,13 @@ class EvidenceDiagram:
     curves: list[Curve]
     rows: list[Row]
     middles: list[str]
-    """x of each row."""
+    """The x of each row."""
 
     left, end, middle = LEFT, LEFT + WIDTH, LEFT + WIDTH / 2
 
 
 def evidence_diagram(alarm: Alarm) -> EvidenceDiagram | None:
-    """None where no null has a history."""
+    """Lay out the chart of evidence. None if no null hypothesis has a history."""
     nulls = [null for null in alarm.nulls if null.history]
     if not nulls:
         return None
@@ -97,16 +107,17 @@ def _curve(null: AlarmOf, scale: Scale, labels: float) -> Curve:
 
 
 def _rows(nulls: list[AlarmOf]) -> list[Row]:
+    """Build the rows of the table."""
     known = [{p.labels: p for p in null.history} for null in nulls]
-    shown = {p.labels: p.at for null in nulls for p in thinned(null.history)}
+    shown = {p.labels: p.at for null in nulls for p in thin_out(null.history)}
     return [
         Row(labels, at, [points[labels].log_e if labels in points else None for points in known])
         for labels, at in sorted(shown.items())
     ]
 
 
-def thinned(history: list[EvidencePoint], most: int = ROWS) -> list[EvidencePoint]:
-    """At most `most` points, evenly spread, the first and the last among them."""
+def thin_out(history: list[EvidencePoint], most: int = ROWS) -> list[EvidencePoint]:
+    """Return at most `most` points, evenly spread, with the first and the last."""
     if len(history) <= most:
         return history
     return [history[round(k * (len(history) - 1) / (most - 1))] for k in range(most)]

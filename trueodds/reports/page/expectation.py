@@ -1,4 +1,4 @@
-"""Geometry of the accuracy that confidences promise over time, with what labels say of it; the template draws it."""
+"""Geometry of the chart of expected and observed accuracy over time. The template draws it."""
 
 from __future__ import annotations
 
@@ -11,35 +11,41 @@ from trueodds.reports.times import TimeScale, after, utc
 
 TOP, HEIGHT = 26.0, 190.0
 LEAST_SPAN = 0.05
-"""An axis of fewer points would make noise look like news."""
+"""Smallest span of the axis. A smaller one would make noise look important."""
 STEPS = 5
 
 
 @dataclass(frozen=True)
 class ExpectationDiagram:
+    """All parts of the chart of expected and observed accuracy."""
+
     wrong: Scale
-    """y of 1 - accuracy, which grows downwards: 100% is at the top."""
+    """Scale of 1 - accuracy. It grows downwards, so that 100% accuracy is at the top."""
     ticks: list[Tick]
     time_ticks: list[Tick]
     band: str
-    """Ranges of all answers; broken where a period has none."""
+    """Ranges of all answers, interrupted at periods without answers."""
     expected: str
     whiskers: str
-    """Ranges of the labelled answers, of few periods; of one without neighbours, that of all answers."""
+    """Ranges of the labelled answers, if there are few periods.
+
+    A period without neighbours has the range of all answers.
+    """
     dots: list[tuple[str, str, bool]]
-    """x and y of the labelled answers' accuracy, and whether it is within their range."""
+    """The x and y of the labelled answers' accuracy, and whether it is within their range."""
     middles: list[str]
-    """x of each period."""
+    """The x of each period."""
 
     left, end, top = LEFT, LEFT + WIDTH, TOP
 
     @property
     def bottom(self) -> float:
+        """The y of the axis's lower end."""
         return TOP + HEIGHT
 
 
 def expectation_diagram(trend: Trend) -> ExpectationDiagram | None:
-    """None where no period has answers, or there is but one and it has no labels: nothing to compare."""
+    """Lay out the chart. None if no period has answers, or the only one has no labels."""
     points = sorted(trend.points, key=lambda p: utc(p.start))
     expecting = [p for p in points if p.expected_accuracy is not None]
     if not expecting or (len(expecting) == 1 and expecting[0].accuracy is None):
@@ -50,7 +56,7 @@ def expectation_diagram(trend: Trend) -> ExpectationDiagram | None:
     enough = [p for p in known if p.labelled >= THIN * most]
     lowest = min([p.expected_lower or 0.0 for p in expecting] + [p.accuracy or 0.0 for p in enough])
     span = min(nice_top(1 - lowest, LEAST_SPAN), 1.0)
-    wrong = Scale(span, TOP + HEIGHT, -HEIGHT)  # upside down: 0 wrong answers are at the top
+    wrong = Scale(span, TOP + HEIGHT, -HEIGHT)  # upside down: an error rate of 0 is at the top
 
     def at(p: TrendPoint, accuracy: float | None) -> Point:
         return time.middle(p.start), wrong(1 - (accuracy or 0.0))

@@ -1,4 +1,4 @@
-"""HTML of a report, by the templates beside this file."""
+"""Renders the HTML page of a report with the templates in this folder."""
 
 from __future__ import annotations
 
@@ -28,34 +28,45 @@ FOLDER = Path(__file__).parent
 
 
 def _text(path: Path) -> str:
-    """A file without its indentation: a tenth of the page."""
+    """Read a file without its indentation, which is a tenth of the page."""
     return re.sub(r"^[ \t]+", "", path.read_text(encoding="utf-8"), flags=re.MULTILINE)
 
 
 SCRIPT = _text(FOLDER / "script.js")
-STYLE = picture.PALETTE + picture.CHART + picture.squeezed(FOLDER / "style.css")
+STYLE = picture.PALETTE + picture.CHART + picture.read_css(FOLDER / "style.css")
 
 
 @dataclass(frozen=True)
 class Site:
-    """Parts of a page that only a server has: HTML of its own, and addresses. A page in a file has none of them."""
+    """Parts of a page that only a server has: its own HTML and addresses. A page in a file has none of them."""
 
     address: Callable[..., str]
-    """The report's address with some parameters changed; they are named (`class_` for class), None leaves one out."""
+    """Returns the report's address with some parameters changed.
+
+    They are keywords (`class_` for class); None removes one.
+    """
     refresh_address: str
-    """The address at which a page with a sliding window is found later; "": its own."""
+    """Address of the page when it is refreshed, if its window moves with time; "" means the page's own address."""
     choice: Markup
-    """Form for another model, window, class or tag."""
+    """Form to choose another model, window, class or tag."""
     acknowledgement: Markup
+    """Form to acknowledge the alarm."""
     rearming: Markup
-    """Form for somebody who takes care of the alarm."""
+    """Form to re-arm the alarm."""
     first_steps: Markup
-    """Ways to get answers, or labels, while there are none."""
+    """Instructions to get answers, or labels, if there are none yet."""
     footer: Markup
+    """End of the page."""
 
 
 def render(report: Report, *, now: datetime | None = None, site: Site | None = None) -> str:
-    """HTML of a report; `now` defaults to the clock."""
+    """Render a report as an HTML page.
+
+    Args:
+        report: The report.
+        now: Time that the page shows. Default: the clock.
+        site: Parts that only a server has.
+    """
     after = report.offline.get("after")
     test, positive = after if isinstance(after, dict) else {}, report.positive
     return (
@@ -79,6 +90,8 @@ def render(report: Report, *, now: datetime | None = None, site: Site | None = N
 
 
 class _Loader(BaseLoader):
+    """Loads templates from several folders, without indentation."""
+
     def __init__(self, folders: tuple[Path, ...]) -> None:
         self._folders = folders
 
@@ -91,7 +104,7 @@ class _Loader(BaseLoader):
 
 @lru_cache(maxsize=4)
 def environment(*folders: Path) -> Environment:
-    """The page's templates and those of `folders`, with its style, its script and its ways of wording numbers."""
+    """Return the page's Jinja environment: its templates and those of `folders`, style, script, number formats."""
     environment = Environment(
         loader=_Loader((*folders, FOLDER / "templates")),
         autoescape=True,

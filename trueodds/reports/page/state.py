@@ -1,4 +1,4 @@
-"""One word for how things stand, in an order in which the worst comes first."""
+"""State of a report in one word, with the worst state first."""
 
 from __future__ import annotations
 
@@ -12,26 +12,26 @@ Name = Literal["alarm", "acknowledged", "off", "leans", "waiting", "fine"]
 
 @dataclass(frozen=True)
 class State:
-    """The name chooses colour and shape."""
+    """State of a report. Its name selects colour and shape."""
 
     name: Name
     word: str
     text: str
-    """One sentence for people who see this page for the first time."""
+    """Explanation in one sentence, for first-time readers."""
 
 
 _LESS, _MORE = "it is right less often than it says", "it is right more often than it says"
 _BOTH = "it is too sure in some ranges and not sure enough in others"
 _LOOK = "In these labels {}. One look does not settle it."
-_NO_MORE = "No more than chance has shown, which is not enough to be sure."
+_NO_MORE = "The labels show no more than chance, which is not enough to be sure."
 _STATES: dict[Verdict, State] = {
-    "no_answers": State("waiting", "Nothing asked yet", "There is nothing to judge until the model has been asked."),
-    "no_labels": State("waiting", "No labels yet", "Only true labels can tell whether the model's percentages hold."),
+    "no_answers": State("waiting", "No answers yet", "There is nothing to judge until the model has given answers."),
+    "no_labels": State("waiting", "No labels yet", "Only true labels can show whether the model's percentages hold."),
     "cannot_tell": State("waiting", "Cannot tell yet", _NO_MORE),
     "within_tolerance": State(
         "fine",
         "Within {tolerance}",
-        "At 95%, for this one look, its percentages are off by {tolerance} at most on average.",
+        "With 95% confidence, for this one look, its percentages are off by at most {tolerance} on average.",
     ),
     "leans_over_confident": State("leans", "Leans over-confident", _LOOK.format(_LESS)),
     "leans_under_confident": State("leans", "Leans under-confident", _LOOK.format(_MORE)),
@@ -40,23 +40,23 @@ _STATES: dict[Verdict, State] = {
     "under_confident": State("off", "Under-confident", f"{_MORE.capitalize()}."),
     "uneven": State("off", "Uneven", f"{_BOTH.capitalize()}."),
     "off_at_times": State(
-        "off", "Off at times", "At some time its percentages were off; all labels together do not show it."
+        "off", "Off at times", "At some time its percentages were off, although all labels together do not show it."
     ),
 }
 _FEWER, _SOME_MORE = "fewer answers are {label} than it says", "more answers are {label} than it says"
 _BOTH_WAYS = "p({label}) is too high in some ranges and too low in others"
 _STATES_OF_POSITIVE: dict[Verdict, State] = _STATES | {
-    "cannot_tell": State("waiting", "Not yet known", f"Of p({{label}}) {_NO_MORE[0].lower()}{_NO_MORE[1:]}"),
+    "cannot_tell": State("waiting", "Not yet known", f"For p({{label}}), {_NO_MORE[0].lower()}{_NO_MORE[1:]}"),
     "within_tolerance": State(
         "fine",
         "Within {tolerance} and a factor of {ratio}",
-        "At 95%, for this one look, p({label}) is off by {tolerance} at most on average, and as many are {label} as it"
-        " says, up to a factor of {ratio}.",
+        "With 95% confidence, for this one look, p({label}) is off by at most {tolerance} on average, and the number of"
+        " {label} is as expected up to a factor of {ratio}.",
     ),
     "off_at_times": State(
         "off",
         "Off at times",
-        "At some time its percentages were off; p({label}) of all labels together does not show it.",
+        "At some time its percentages were off, although p({label}) of all labels together does not show it.",
     ),
     "leans_too_high": State("leans", "p({label}) leans too high", _LOOK.format(_FEWER)),
     "leans_too_low": State("leans", "p({label}) leans too low", _LOOK.format(_SOME_MORE)),
@@ -68,10 +68,13 @@ _STATES_OF_POSITIVE: dict[Verdict, State] = _STATES | {
 
 
 def state_of(report: Report) -> State:
-    """An alarm speaks of all labels since the version was first served; everything else of the window shown."""
+    """Return the state of a report.
+
+    An alarm is about all labels since the version was first served. All other states are about the window shown.
+    """
     alarm = "quiet" if report.alarm is None else report.alarm.state
     if alarm == "fired":
-        return State("alarm", "Alarm", "Do not trust this model's percentages until somebody has looked into it.")
+        return State("alarm", "Alarm", "Do not trust this model's percentages until somebody has found the cause.")
     if report.acting is not None and report.acting.alarm.state == "fired":
         return State(
             "alarm", "Promise broken", "Answers that act alone were wrong more often than this version promises."
@@ -80,7 +83,7 @@ def state_of(report: Report) -> State:
         return State(
             "acknowledged",
             "Alarm, acknowledged",
-            "Its percentages were found to be off; somebody knows and has said why.",
+            "Its percentages are off. Somebody has acknowledged it and given a reason.",
         )
     positive = report.positive
     state = (_STATES if positive is None else _STATES_OF_POSITIVE)[report.verdict]

@@ -1,4 +1,7 @@
-"""Geometry of the error over time, with the share of labelled answers below it; the template draws it."""
+"""Geometry of the chart of the calibration error over time, with the share of labelled answers.
+
+The template draws it.
+"""
 
 from __future__ import annotations
 
@@ -14,49 +17,52 @@ from trueodds.reports.words import percent
 
 TOP, HEIGHT, SPACE, STRIP = 26.0, 196.0, 34.0, 56.0
 LEAST_TOP = 0.02
-"""An axis that ended lower would make noise look like news."""
+"""Smallest upper end of the axis. A lower one would make noise look important."""
 THIN = 0.1
-"""Periods with fewer labels than this share of the median do not stretch the axis; their ends are marked."""
+"""Periods with fewer labels than this share of the median do not stretch the axis. Their ends are marked."""
 DOTS_UP_TO = 62
+"""Largest number of periods that are drawn with a dot each."""
 
 
 @dataclass(frozen=True)
 class Mark:
-    """The moment of an alarm: where a label arrived, on an axis of predictions."""
+    """Time of an alarm on the axis of predictions: the moment when a label arrived."""
 
     x: float
     word: str
     anchor: str
-    """Class of the word, which lies inside the plot."""
+    """CSS class that keeps the word inside the plot."""
 
 
 @dataclass(frozen=True)
 class TrendDiagram:
+    """All parts of the chart."""
+
     error: Scale
     error_ticks: list[Tick]
     share: Scale
     share_top: str
     time_ticks: list[Tick]
     band: str
-    """Between the ends of the intervals; broken where a period has no labels."""
+    """Area between the ends of the intervals, interrupted at periods without labels."""
     estimate: str
-    """Lines through the estimates, broken likewise."""
+    """Line through the estimates, interrupted at the same periods."""
     dots: list[tuple[str, str]]
     whiskers: str
-    """The interval of a period without neighbours, which a band cannot show."""
+    """Intervals of periods without neighbours, which a band cannot show."""
     floor: str
     cut: list[str]
-    """x of the intervals that end above the axis."""
+    """The x of the intervals that end above the axis."""
     shares: str
     middles: list[str]
-    """x of each period."""
+    """The x of each period."""
     alarm: Mark | None
 
     left, end = LEFT, LEFT + WIDTH
 
 
 def trend_diagram(trend: Trend, alarm: Alarm | None = None) -> TrendDiagram | None:
-    """None where no period has labels: there is nothing to draw."""
+    """Lay out the chart. None if no period has labels."""
     points = sorted(trend.points, key=lambda p: utc(p.start))
     if all(_value(p) is None for p in points):
         return None
@@ -84,12 +90,12 @@ def trend_diagram(trend: Trend, alarm: Alarm | None = None) -> TrendDiagram | No
         cut=[n(time.middle(p.start)) for p in known if (p.ece_upper or 0.0) > error.top],
         shares="".join(_bar(time, p, trend, share) for p in points if p.labelled),
         middles=[n(time.middle(p.start)) for p in points],
-        alarm=_mark(time, alarm.refuted) if alarm and alarm.refuted else None,
+        alarm=_mark(time, alarm.refuted_null) if alarm and alarm.refuted_null else None,
     )
 
 
 def _mark(time: TimeScale, null: AlarmOf) -> Mark | None:
-    """None where it fired before the axis begins; after its end, a mark at the end that points there."""
+    """Place the mark of an alarm. None if it fired before the axis begins; after its end, an arrow at the end."""
     if null.fired_at is None or utc(null.fired_at) < time.begin:
         return None
     x, word = time(null.fired_at), "alarm" if null.pages else "notice"
@@ -99,11 +105,12 @@ def _mark(time: TimeScale, null: AlarmOf) -> Mark | None:
 
 
 def _value(p: TrendPoint) -> float | None:
+    """Return the estimate of the ECE, or the ECE if there is no estimate."""
     return p.ece if p.ece_estimate is None else p.ece_estimate
 
 
 def runs(points: list[TrendPoint], unit: Unit, name: str) -> Iterator[list[TrendPoint]]:
-    """Periods that have a number of that name and follow each other without a gap."""
+    """Yield runs of consecutive periods that all have the number called `name`."""
     run: list[TrendPoint] = []
     for p in points:
         missing = getattr(p, name) is None

@@ -1,4 +1,4 @@
-"""The report and its parts, as they are answered."""
+"""The report and its parts as pydantic models, as the service answers them."""
 
 from trueodds.reports.schemas.figures import Bin, Binning, Decisions, Ece, MayAct, PositiveFigures, WorstBin
 from trueodds.reports.schemas.groups import MOST_MINUTES, NO_TAG, ROUNDING, Confirmation, Slice, Trend, TrendPoint, Unit

@@ -1,4 +1,4 @@
-"""What the labels tell of all answers, and the limits of it, as fields of the report."""
+"""Labelling bias: estimates for all answers from the labelled ones, and their limits, as parts of the report."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from typing import Literal
 
 from pydantic import BaseModel, Field
 
-LOWER = "with the upper limit, at `level` for the pair; alone it is no 97.5% limit (of 95%)"
-UPPER = "with the lower limit, at `level` for the pair; alone it is no 97.5% limit (of 95%)"
+LOWER = "`level` holds for the pair of both limits; one limit alone of a 95% interval is not a 97.5% limit"
+UPPER = LOWER
 
 
 class Finding(BaseModel):
-    """A test for something that would make the figures mislead."""
+    """Test for something that would make the figures misleading."""
 
     warning: bool
     p_value: float
@@ -20,10 +20,10 @@ class Finding(BaseModel):
 
 
 class WeightedFigures(BaseModel):
-    """Estimates for ALL answers, from the labelled ones weighted to look like them."""
+    """Estimates for ALL answers, from labelled answers that are weighted to represent them."""
 
     how: Literal["strata", "propensity"] = Field(
-        description="strata: by the number of all answers in strata of confidence; propensity: as the caller gave"
+        description="strata: by the number of all answers per stratum of confidence; propensity: by the given ones"
     )
     ece: float
     ece_estimate: float
@@ -31,67 +31,71 @@ class WeightedFigures(BaseModel):
     ece_upper: float = Field(description=UPPER)
     accuracy: float
     signed_gap: float
-    effective_n: float = Field(description="as many labels chosen at random would say as much")
+    effective_n: float = Field(description="number of randomly chosen labels with the same precision")
     reading: str
 
 
 class Crowded(BaseModel):
-    """Many of all answers share one cell of confidence, inside which a choice of labels cannot be seen."""
+    """Many of all answers share one cell of confidence. A choice of labels inside the cell cannot be detected."""
 
-    share: float = Field(description="of all answers")
-    lower: float = Field(description="confidences of the cell")
+    share: float = Field(description="share of all answers")
+    lower: float = Field(description="lower limit of the cell")
     upper: float
-    refused: bool = Field(description="more than half: nothing is weighted by strata, and no sensitivity given")
-    warning: bool = Field(description="refused, and the labels are not a fair choice")
+    refused: bool = Field(description="more than half: no weighting by strata, and no sensitivity")
+    warning: bool = Field(description="refused, and the labels are not a random choice")
     reading: str
 
 
 class Sensitivity(BaseModel):
-    """All answers, if a wrong one were `ratio` times as likely to be labelled as a right one."""
+    """Figures of all answers if a wrong answer were `ratio` times as likely to get a label as a right one."""
 
     ratio: float
     ece: float
     accuracy: float
     signed_gap: float
-    lowest_accuracy: float = Field(description="of all answers, if those without a label were all wrong")
-    highest_accuracy: float = Field(description="of all answers, if those without a label were all right")
-    impossible: float = Field(description="share of answers where too few lack labels: the nearest ratio is taken")
+    lowest_accuracy: float = Field(description="accuracy of all answers if all unlabelled ones were wrong")
+    highest_accuracy: float = Field(description="accuracy of all answers if all unlabelled ones were right")
+    impossible: float = Field(
+        description="share of answers where too few are unlabelled for this ratio; the nearest ratio is used"
+    )
     reading: str
 
 
 class ExpectedAccuracy(BaseModel):
-    """Accuracy of the answers WITHOUT a label, by their confidences alone: true only if they are calibrated."""
+    """Accuracy of the answers WITHOUT a label, by their confidences alone. It is valid only if they are calibrated."""
 
     accuracy: float = Field(description="their mean confidence, by centres of cells")
-    lower: float = Field(description="with `upper`, where the share that is right lies at `level`, if calibrated")
+    lower: float = Field(description="with `upper`: range of the share of right answers at `level`, if calibrated")
     upper: float
-    answers: int = Field(description="without a label")
+    answers: int = Field(description="answers without a label")
     reading: str
 
 
 class Drift(BaseModel):
-    """Confidences of all answers in the window against those of the bundle's validation rows."""
+    """Confidences of all answers in the window compared with those of the bundle's validation rows."""
 
     distance: float = Field(description="largest difference of the two distribution functions (Kolmogorov-Smirnov)")
     p_value: float
     warning: bool
     validation_rows: int
-    mean_confidence: float = Field(description="of all answers")
+    mean_confidence: float = Field(description="mean over all answers")
     validation_mean_confidence: float
     reading: str
 
 
 class Labelling(BaseModel):
-    """Limits of what the labels tell, and what they tell under a condition; null where there is nothing to say."""
+    """Limits of the labels, and estimates that hold under a condition. Parts without a result are null."""
 
     coverage: float | None = Field(None, description="labelled / answers")
     coverage_reading: str = ""
-    choice: Finding | None = Field(None, description="chi-square of labelled against all answers over strata")
-    crowded: Crowded | None = Field(None, description="more than a fifth of the answers in one cell of confidence")
-    weighted: list[WeightedFigures] = Field(default_factory=list)
-    delay: Finding | None = Field(None, description="labels that came fast against labels that came slowly; z")
-    sensitivity: list[Sensitivity] = Field(
-        default_factory=list, description="empty where fewer than 1% of the answers have no label"
+    choice: Finding | None = Field(None, description="chi-square test of labelled against all answers over strata")
+    crowded: Crowded | None = Field(
+        None, description="set if more than a fifth of the answers are in one cell of confidence"
     )
-    expected_accuracy: ExpectedAccuracy | None = Field(None, description="null where every answer has a label")
+    weighted: list[WeightedFigures] = Field(default_factory=list)
+    delay: Finding | None = Field(None, description="z test of fast labels against slow labels")
+    sensitivity: list[Sensitivity] = Field(
+        default_factory=list, description="empty if fewer than 1% of the answers have no label"
+    )
+    expected_accuracy: ExpectedAccuracy | None = Field(None, description="null if every answer has a label")
     drift: Drift | None = None

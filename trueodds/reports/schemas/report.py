@@ -1,4 +1,4 @@
-"""The calibration report: numbers, what each is an estimate of, and what to make of them."""
+"""The calibration report: numbers, the quantity that each estimates, and what to do."""
 
 from __future__ import annotations
 
@@ -33,27 +33,27 @@ Verdict = Literal[
 
 
 class Window(BaseModel):
-    """Which answers the report is about. Times are those of the PREDICTION; sums are kept by whole hours."""
+    """Answers that the report covers. Times are those of the PREDICTION; sums are kept by whole hours."""
 
-    since: datetime | None = Field(None, description="reached out to the whole hour; null: from the first answer on")
-    until: datetime | None = Field(None, description="not included; reached out to the whole hour; null: until now")
+    since: datetime | None = Field(None, description="rounded down to the whole hour; null: from the first answer on")
+    until: datetime | None = Field(None, description="exclusive; rounded up to the whole hour; null: until now")
     last: int | None = Field(None, description="only the labels that arrived last, this many at most")
     predicted_class: str | None = Field(None, description="only answers of this class")
     tag: str | None = None
 
     @property
     def is_everything(self) -> bool:
-        """Whether it holds all answers since the start."""
+        """Whether the window holds all answers since the start."""
         return self == Window()
 
     @property
     def is_group(self) -> bool:
-        """Whether it holds the answers of one class or tag only."""
+        """Whether the window holds the answers of one class or tag only."""
         return self.predicted_class is not None or self.tag is not None
 
     @property
     def parameters(self) -> dict[str, str]:
-        """Those of the report's address that ask for it; `class_` for class."""
+        """Parameters of the report's address that select this window; `class_` for class."""
         times = {"since": self.since, "until": self.until}
         groups = {"tag": self.tag, "class_": self.predicted_class}
         known = {name: f"{time:%Y-%m-%dT%H:%M:%SZ}" for name, time in times.items() if time}
@@ -61,7 +61,7 @@ class Window(BaseModel):
 
     @property
     def words(self) -> str:
-        """Which answers, in words; empty for all of them."""
+        """Description of the answers in words; empty for all answers."""
         words = []
         if self.predicted_class is not None:
             words.append(f"of class {self.predicted_class}")
@@ -75,82 +75,99 @@ class Window(BaseModel):
 
 
 class Check(BaseModel):
-    """What to look at first where the model is off."""
+    """First thing to look at if the model is off."""
 
     about: Literal["time", "tag", "class"]
     reading: str
     window: Window | None = Field(
-        None, description="the answers that it points at; null: none stand out, or they are parts of hours"
+        None, description="answers to look at; null: none stand out, or they are not whole hours"
     )
 
 
 class KnownVersion(BaseModel):
+    """A version that a report can be asked for."""
+
     model: str
     version: str
     role: Literal["default", "shadow", "recalibrated", "published", "past", "observed", "unknown"] = Field(
-        description="past: its bundle is gone; observed: another server answers, and its answers are sent here;"
-        " unknown: to a service that only reads"
+        description="past: its bundle is gone; observed: another server answers and sends its answers here;"
+        " unknown: the service only reads its store"
     )
 
 
 class Held(BaseModel):
-    """Labels of ids that no prediction has so far: they count once it comes."""
+    """Labels for ids that no prediction has yet. They count once the prediction arrives."""
 
     labels: int
-    oldest: datetime = Field(description="when the one that waits longest came")
+    oldest: datetime = Field(description="arrival of the label that has waited longest")
 
 
 class Maturing(BaseModel):
-    """Answers of a version whose labels come late: each counts when its window closes, with the label it has then."""
+    """Answers of a version with late labels. Each answer counts when its window closes, with the label it has then."""
 
-    window: str = Field(description="from the answer on: 45d")
+    window: str = Field(description="length of the window after the answer, such as 45d")
     unlabelled_means: Literal["ok", "unknown"] = Field(
-        description="what no label means when the window closes. ok: of a positive class the other one, otherwise that"
-        " the answer was right; unknown: nothing"
+        description="meaning of a missing label when the window closes. ok: the answer was right (with a positive"
+        " class: the true class is the other one); unknown: no label"
     )
-    maturing: int = Field(description="answers of the version whose window is open: in no number of labels yet")
+    maturing: int = Field(description="answers whose window is open; they do not count yet")
     matured: int = Field(description="answers whose window has closed")
-    assumed: int = Field(description="of these, the ones that had no label then and count as ok")
+    assumed: int = Field(description="of these, answers without a label that count as ok")
     after_window: int = Field(
-        description="labels that came, or replaced another, after the window. One that replaces another is a correction"
+        description="labels that arrived after the window; one that replaces another is a correction"
     )
     reading: str
 
 
 class Report(BaseModel):
-    """How well the confidences of one model version agree with the labels that came back; null without labels."""
+    """Calibration report of one model version: agreement of its confidences with the labels. Null without labels.
+
+    `trueodds.Client.report` reads it from a service, `trueodds report` computes it from a table. `str(report)` gives
+    the main numbers and the reading in a few lines; `model_dump_json` gives all numbers.
+
+    Examples:
+        >>> from trueodds.reports import report_of
+        >>> from trueodds.sums.answers import AnswerSums
+        >>> from trueodds.sums.sums import CalibrationSums
+        >>> sums = CalibrationSums.from_top([0.9, 0.8, 0.7, 0.6] * 100, [True, True, False, True] * 100)
+        >>> report = report_of("mail", "7", AnswerSums(sums.cells[0].astype(int), sums))
+        >>> report.answers, report.verdict, round(report.ece, 3)
+        (400, 'leans_uneven', 0.35)
+        >>> print(str(report).splitlines()[0])
+        mail 7: 400 answers, 400 with their labels
+    """
 
     model: str
     version: str
     window: Window = Window()
     verdict: Verdict = Field(
-        description="over_confident, under_confident, uneven, off_at_times: by the alarm's evidence, so however often"
-        " one looks; leans_...: more than chance at one look; within_tolerance: the ECE's 95% interval is, at one look."
-        " Of a model with a positive class it is the verdict of p(positive), with too_high and too_low in place of"
-        " over_confident and under_confident"
+        description="over_confident, under_confident, uneven, off_at_times: by the alarm's evidence, valid at any"
+        " number of looks; leans_...: more than chance at one look; within_tolerance: the ECE's 95% interval is within"
+        " it, at one look. For a model with a positive class this is the verdict on p(positive), with too_high and"
+        " too_low in place of over_confident and under_confident"
     )
     top_label_verdict: Verdict | None = Field(
-        None, description="of a model with a positive class: that of the more probable class's confidence"
+        None, description="for a model with a positive class: verdict on the more probable class's confidence"
     )
-    tolerance: float = Field(0.02, description="calibration error (ECE) that is put up with: the alarm's")
+    tolerance: float = Field(0.02, description="largest acceptable calibration error (ECE), as the alarm uses it")
     ratio_tolerance: float | None = Field(
-        None, description="of a model with a positive class: expected / observed positives that are put up with"
+        None, description="for a model with a positive class: largest acceptable expected / observed positives"
     )
-    reading: str = Field(description="what the numbers mean, in plain words")
-    headline: str = Field(description="the reading's first part: what was found")
+    reading: str = Field(description="meaning of the numbers in plain words")
+    headline: str = Field(description="first part of the reading: the result")
     acting: ActingAlone | None = Field(
-        None, description="of a version with a promise to act alone: how much of its work it does, and how well"
+        None, description="for a version with a promise to act alone: its share of the answers, and its errors"
     )
-    cautions: list[str] = Field(description="the reading's second part: what to keep in mind")
+    cautions: list[str] = Field(description="second part of the reading: what to keep in mind")
     answers: int
     labelled: int
     corrected: int = Field(
         0,
-        description="labels that another class has replaced since they first came: all numbers but the alarm's"
-        " evidence are of labels as they are now. Labels removed by retention are not counted",
+        description="labels that another class has replaced since. All numbers use the labels as they are now, except"
+        " the alarm's evidence. Labels removed by retention are not counted",
     )
     coverage: float | None = Field(description="labelled / answers")
-    one_look: bool = Field(False, description="answers of a table, all there at once; no alarm watches over them")
+    one_look: bool = Field(False, description="true for a table of answers, all there at once, without an alarm")
     error_rate: float | None = Field(None, description="1 - accuracy")
     accuracy: float | None = None
     accuracy_lower: float | None = None
@@ -158,71 +175,77 @@ class Report(BaseModel):
     mean_confidence: float | None = None
     signed_gap: float | None = Field(None, description="accuracy - mean confidence; negative: over-confident")
     signed_gap_lower: float | None = Field(
-        None, description="confidence sequence: holds after every label at once; in a window, exact for one look"
+        None, description="confidence sequence: valid after every label; in a window, exact for one look"
     )
     signed_gap_upper: float | None = None
-    level: float = Field(description="nominal coverage of the intervals")
-    binning: Binning = Field("width", description="of `ece`, `bins` and the verdict")
+    level: float = Field(description="confidence level of the intervals")
+    binning: Binning = Field("width", description="kind of bins of `ece`, `bins` and the verdict")
     ece: float | None = Field(
         None, description="expected calibration error, plug-in: mean |accuracy - confidence| over bins"
     )
     ece_estimate: float | None = Field(
         None,
-        description="estimate of the ECE, the part that chance adds taken out; high where the error is in few bins",
+        description="ECE without the part that chance adds; too high if the error is in few bins",
     )
     ece_lower: float | None = Field(None, description=LOWER)
     ece_upper: float | None = Field(None, description=UPPER)
-    floor_mean: float | None = Field(None, description="mean ECE of a perfectly calibrated model on as many answers")
-    floor_p95: float | None = Field(None, description="its 95th percentile")
+    floor_mean: float | None = Field(
+        None, description="mean ECE of a perfectly calibrated model on the same number of answers"
+    )
+    floor_p95: float | None = Field(None, description="95th percentile of that ECE")
     ece_by_binning: dict[Binning, Ece] = Field(default_factory=dict)
     smooth_ece: float | None = Field(None, description="smooth ECE: without bins, Gaussian kernel at its fixed point")
     mce: float | None = Field(None, description="the largest |accuracy - mean confidence| of a bin")
     mce_bin: WorstBin | None = None
     ks: float | None = Field(None, description="largest |cumulative accuracy - confidence|")
-    ks_p_value: float | None = Field(None, description="chance of as large a KS under perfect calibration")
+    ks_p_value: float | None = Field(None, description="probability of a KS this large under perfect calibration")
     calibration_p_value: float | None = Field(
-        None, description="at one look at a table: of the null that every confidence is the probability of being right"
+        None, description="for a table, at one look; null hypothesis: every confidence is the true probability"
     )
     nll: float | None = Field(
-        None, description="negative log-likelihood, nats; null, as brier, where answers come without all probabilities"
+        None, description="negative log-likelihood in nats; null (like brier) without all probabilities"
     )
     nll_lower: float | None = None
     nll_upper: float | None = None
     nll_unseen: float | None = Field(
-        None, description="nats that a wrong answer at the surest confidence would cost, where the limits leave it out"
+        None, description="nats that a wrong answer at the highest confidence would cost, if the limits exclude it"
     )
     brier: float | None = Field(None, description="Brier score over all classes, 0 to 2")
-    brier_scale: str = Field("0 to 2, over all classes", description="of `brier`; that of `positive` has its own")
+    brier_scale: str = Field("0 to 2, over all classes", description="scale of `brier`; `positive` has its own")
     brier_lower: float | None = None
     brier_upper: float | None = None
     bins: list[Bin]
-    positive: PositiveFigures | None = Field(None, description="of a model with a positive class, one of two")
+    positive: PositiveFigures | None = Field(
+        None, description="figures of p(positive), for a model with a positive class"
+    )
     decisions: Decisions | None = Field(
-        None, description="of a model with a positive class, but for one class or tag: alerts by p(positive)"
+        None, description="alerts by p(positive), for a model with a positive class; not for one class or tag"
     )
     may_act: MayAct | None = Field(
-        None, description="of a table with labels: the confidence from which on its answers may act alone"
+        None, description="for a table with labels: confidence from which on its answers may act alone"
     )
-    held: Held | None = Field(None, description="labels of the model that wait for their predictions; null: none")
+    held: Held | None = Field(
+        None, description="labels of the model that are waiting for their predictions; null: none"
+    )
     maturing: Maturing | None = Field(
-        None, description="of a version whose labels count when a window closes; null: they count when they come"
+        None, description="for a version whose labels count when a window closes; null: they count on arrival"
     )
     offline: dict[str, Any] = Field(description="the same numbers on the test set, from the model's card")
-    estimands: dict[str, str] = Field(default_factory=dict, description="what each number is an estimate of")
-    versions: list[Slice] = Field(default_factory=list, description="the model's versions beside each other")
-    classes: list[Slice] | None = Field(None, description="with by=class: by predicted class")
-    tags: list[Slice] | None = Field(None, description="with by=tag")
-    trend: Trend | None = Field(None, description="with trend=...")
+    estimands: dict[str, str] = Field(default_factory=dict, description="the quantity that each number estimates")
+    versions: list[Slice] = Field(default_factory=list, description="one row for each version of the model")
+    classes: list[Slice] | None = Field(None, description="with by=class: one row for each predicted class")
+    tags: list[Slice] | None = Field(None, description="with by=tag: one row for each tag")
+    trend: Trend | None = Field(None, description="with trend=...: figures over time")
     labelling: Labelling = Labelling()
     alarm: Alarm | None = None
     advice: Advice | None = None
     checks: list[Check] = Field(
-        default_factory=list, description="where it is off: since when, which tag, which class; empty where it is not"
+        default_factory=list, description="if it is off: since when, which tag, which class; else empty"
     )
-    known: list[KnownVersion] = Field(default_factory=list, description="what can be asked for")
+    known: list[KnownVersion] = Field(default_factory=list, description="versions that a report can be asked for")
 
     def __str__(self) -> str:
-        """The main numbers and the reading, a few lines."""
+        """Return the main numbers and the reading in a few lines."""
         labelled = f"{self.labelled:,} with {'its label' if self.labelled == 1 else 'their labels'}"
         lines = [f"{self.model} {self.version}: {plural(self.answers, 'answer')}, {labelled}"]
         if (acting := self.acting) is not None and acting.share is not None:

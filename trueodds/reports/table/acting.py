@@ -1,4 +1,4 @@
-"""Acting alone by the answers of a table: a fair sample of its labels, the threshold, and the words on it."""
+"""Acting alone, for the answers of a table: a fair sample of its labels, the threshold, and its description."""
 
 from __future__ import annotations
 
@@ -22,24 +22,27 @@ from trueodds.texts import plural, short
 
 By = Literal["question", "tag", "class"]
 MOST_GROUPS = 1000
-"""Most groups that get a threshold each; more are rather the names of single answers."""
+"""Largest number of groups with a threshold each. More groups are probably names of single answers."""
 SEED = 0
-"""Seed of the draw: the same table gives the same sample."""
+"""Seed of the draw, so that the same table gives the same sample."""
 
 
-def evenly_labelled(answers: Answers) -> tuple[Answers, str]:
-    """Leave labels out until each answer has the same chance of one, by the columns propensity and audit.
+def sample_evenly(answers: Answers) -> tuple[Answers, str]:
+    """Drop labels until each answer has the same probability of a label, by the columns propensity and audit.
 
-    The service's own tables have them. Labels of acting answers that the audit had not asked for go. Of the others each
-    stays with the probability least / p, where p is its answer's propensity, and `least` the smallest of all answers:
-    then every answer has a label with the chance `least`. Answers without a propensity lose their labels, unless none
-    has one. Whether a label stays does not depend on what it says.
+    The tables that the service writes have these columns. Labels of acting answers that the audit had not asked for are
+    dropped. Every other label is kept with probability least / p. Here p is the propensity of its answer and `least` is
+    the smallest propensity of all answers. Then every answer has a label with probability `least`. Answers without a
+    propensity lose their labels, unless no answer has one. Whether a label is kept does not depend on its class.
+
+    Args:
+        answers: Answers of a table.
 
     Returns:
-        the answers with the labels that stay, and a sentence on it; "" where all do.
+        The answers with the remaining labels, and a sentence about it ("" if all labels remain).
 
     Raises:
-        FileError: a propensity outside (0, 1].
+        FileError: A propensity is outside (0, 1].
     """
     labelled_N, words = answers.labelled_N.copy(), []
     if answers.groups.audits is not None:
@@ -47,7 +50,7 @@ def evenly_labelled(answers: Answers) -> tuple[Answers, str]:
         if unasked_N.any():
             labelled_N &= ~unasked_N
             many = plural(int(unasked_N.sum()), "label is", "labels are")
-            words.append(f"{many} left out that the audit had not asked for: they are no random sample.")
+            words.append(f"{many} left out because the audit had not asked for them: they are not a random sample.")
     propensity_N = _propensities(answers.source, answers.groups.propensities, len(answers))
     known_N = np.isfinite(propensity_N)
     if (labelled_N & known_N).any():
@@ -57,7 +60,7 @@ def evenly_labelled(answers: Answers) -> tuple[Answers, str]:
         after = int(labelled_N.sum())
         if after < before:
             words.append(
-                f"Answers had unlike chances of a label (column propensity: {least:.3g} to {most:.3g}, or none). So"
+                f"Answers had different chances of a label (column propensity: {least:.3g} to {most:.3g}, or none). So"
                 f" {after:,} of {before:,} labels count here, drawn so that each answer has the same chance of one."
             )
     if not words:
@@ -66,7 +69,7 @@ def evenly_labelled(answers: Answers) -> tuple[Answers, str]:
 
 
 def _propensities(source: str, cells: Texts | None, count: int) -> npt.NDArray[np.float64]:
-    """The numbers of the column, NaN for an empty cell or where there is no column."""
+    """Parse the column. NaN for an empty cell, and for all rows without the column."""
     if cells is None:
         return np.full(count, np.nan)
     read = []
@@ -77,7 +80,7 @@ def _propensities(source: str, cells: Texts | None, count: int) -> npt.NDArray[n
             number = -1.0
         if number <= 0 or number > 1:
             raise FileError(
-                f"{source}: propensity holds {short(value)}; allowed is a chance of a label in (0, 1], or an empty"
+                f"{source}: propensity holds {short(value)}; allowed is a probability in (0, 1], or an empty"
                 " cell. If the column means something else, rename it"
             )
         read.append(number)
@@ -93,20 +96,23 @@ def acting_threshold(
     costs: Costs | None = None,
     positive: str | None = None,
 ) -> ActingThreshold:
-    """Find the confidence from which on the answers of a table may act alone, as `trueodds.threshold` does.
+    """Find the confidence from which on the answers of a table may act alone (see `trueodds.threshold`).
 
     Args:
-        answers: all answers; those without a label count for the share only.
-        risk: largest share of wrong answers that act; with costs, largest mean cost of one.
-        confidence: probability with which that holds.
-        by: what has a threshold of its own.
-        costs: of a missed positive and of a false alarm, where the predicted class acts.
-        positive: the class of two that `costs` are about.
+        answers: All answers. Those without a label count only for the share of acting answers.
+        risk: Largest share of wrong answers among those that act. With costs: largest mean cost of an acting answer.
+        confidence: Probability with which this bound holds.
+        by: Compute one threshold for each value of this column.
+        costs: Costs of a missed positive and of a false alarm, if the predicted class acts.
+        positive: The one of two classes that `costs` are about.
+
+    Returns:
+        The threshold, or the reason why there is none.
 
     Raises:
-        FileError: a table that does not say what `by` or `costs` asks for, or too many groups.
-        ConfigError: a positive class that is none of two classes.
-        ValueError: what `trueodds.threshold` refuses.
+        FileError: The table lacks the column that `by` or `costs` needs, or there are too many groups.
+        ConfigError: The positive class is not one of two classes.
+        ValueError: `trueodds.threshold` refuses the arguments.
     """
     right_N = np.where(answers.labelled_N, answers.correct_N.astype(np.float64), np.nan)
     return threshold(
@@ -120,6 +126,7 @@ def acting_threshold(
 
 
 def _groups(answers: Answers, by: By) -> list[str]:
+    """Return the name of each answer's group."""
     columns = {"question": answers.groups.questions, "tag": answers.groups.tags, "class": answers.predicted}
     column = columns[by]
     if column is None:
@@ -133,7 +140,7 @@ def _groups(answers: Answers, by: By) -> list[str]:
 
 
 def _costs(answers: Answers, costs: Costs, positive: str) -> Array:
-    """Return each answer's cost if it is wrong: a false alarm where it names the positive class, else a miss."""
+    """Return each answer's cost if it is wrong: a false alarm if it names the positive class, else a miss."""
     if answers.predicted is None:
         raise FileError(f"{answers.source} names no predicted classes, which --costs needs")
     classes = answers.predicted.values
@@ -145,21 +152,21 @@ def _costs(answers: Answers, costs: Costs, positive: str) -> Array:
 
 
 def may_act(found: ActingThreshold, drawn: str = "") -> MayAct:
-    """Make the section of the report: the threshold beside its words; `drawn`: how its labels were chosen."""
-    return MayAct(threshold=found, reading=" ".join(filter(None, [capitalised(reading(found)), drawn])))
+    """Build the report's section: the threshold and its description. `drawn` says how the labels were sampled."""
+    return MayAct(threshold=found, reading=" ".join(filter(None, [capitalise(reading(found)), drawn])))
 
 
-def capitalised(text: str) -> str:
-    """Write the first letter large.
+def capitalise(text: str) -> str:
+    """Capitalise the first letter.
 
-    >>> capitalised("may act")
+    >>> capitalise("may act")
     'May act'
     """
     return text[0].upper() + text[1:]
 
 
 def reading(found: ActingThreshold, *, costs: bool = False) -> str:
-    """Say in a few sentences what a threshold promises, or why there is none."""
+    """Describe in a few sentences what a threshold promises, or why there is none."""
     group = f"{found.group}: " if found.group else ""
     if found.threshold is None:
         return group + (_too_few(found) if found.reason == "too_few" else _none(found))
@@ -173,7 +180,9 @@ def reading(found: ActingThreshold, *, costs: bool = False) -> str:
 
 
 def at_least(threshold: float) -> str:
-    """Write a threshold with four decimals or, close to 1, more; rounded up, so that no lower confidence acts.
+    """Format a threshold with four decimals, or more if it is close to 1.
+
+    It is rounded up, so that no lower confidence acts.
 
     >>> at_least(0.93120001), at_least(0.99999123), at_least(1.0)
     ('0.9313', '0.9999913', '1.0000')
@@ -183,27 +192,31 @@ def at_least(threshold: float) -> str:
 
 
 def _bound(found: ActingThreshold, costs: bool) -> str:
+    """Describe the bound on the acting answers."""
     if costs:
         return f"an answer that acts costs at most {found.risk:g} on average"
     return f"at most {level(found.risk)} of the answers that act are wrong"
 
 
 def _too_few(found: ActingThreshold) -> str:
+    """Explain that there are too few labels."""
     more = f": about {found.more_labels:,} more are needed" if found.more_labels else ""
     seen = ""
     if found.tried:
-        seen = f" {_tried(found)}"
+        seen = f" {_surest_answers(found)}"
     unsure = "" if found.more_labels else " Whether more would help is not clear."
     return f"too few labels ({found.labels:,}) to let answers act alone{more}.{seen}{unsure}"
 
 
 def _none(found: ActingThreshold) -> str:
+    """Explain that no threshold can be certified."""
     return (
-        "none can be certified: even the surest 5% of the answers are wrong too often, and more labels will not change"
-        f" that. {_tried(found)}"
+        "no threshold can be certified: even the 5% most confident answers are wrong too often, and more labels will"
+        f" not change that. {_surest_answers(found)}"
     )
 
 
-def _tried(found: ActingThreshold) -> str:
+def _surest_answers(found: ActingThreshold) -> str:
+    """Describe the errors among the answers with the highest confidence."""
     verb = "is" if found.tried_wrong == 1 else "are"
-    return f"Of the surest {plural(found.tried, 'labelled answer')} {found.tried_wrong:,} {verb} wrong."
+    return f"Of the {plural(found.tried, 'most confident labelled answer')}, {found.tried_wrong:,} {verb} wrong."

@@ -1,4 +1,4 @@
-"""What a table says of each answer: its confidence, its class, whether that was right, and what it belongs to."""
+"""Content of a table as answers: confidence, class, whether it was right, and groups."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from trueodds.reports.table.classes import (
     check_alike,
     check_order,
     class_indices,
-    given,
+    label_values,
     order_note,
 )
 from trueodds.sums.inputs import ROW_SUM_TOLERANCE, Array, check_probabilities, check_top
@@ -25,18 +25,18 @@ from trueodds.texts import plural, short, without_point
 
 @dataclass(frozen=True, eq=False)
 class Groups:
-    """What answers belong to, one entry or array for all of them; None: the table does not say."""
+    """Groups of the answers, one entry for each answer. None if the table does not have the column."""
 
     tags: Texts | None = None
     versions: Texts | None = None
     time_ms_N: npt.NDArray[np.int64] | None = None
     note: str = ""
-    """How the times were read."""
+    """Sentence on how the times were read."""
     questions: Texts | None = None
     propensities: Texts | None = None
-    """The chance of each answer to get a label."""
+    """Probability of each answer to get a label."""
     audits: Texts | None = None
-    """true or false of answers that act alone: whether their labels were asked for."""
+    """"true" or "false" for answers that act alone: whether the audit asked for their labels."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,21 +44,21 @@ class Answers:
     """N answers of a table, in its order."""
 
     source: str
-    """The name of its file."""
+    """Name of the table's file."""
     confidence_N: Array
     predicted: Texts | None
-    """The class of each answer; None where nothing names it."""
+    """Predicted class of each answer. None if the table does not name it."""
     labelled_N: npt.NDArray[np.bool_]
     correct_N: npt.NDArray[np.bool_]
-    """False, too, where there is no label."""
+    """Whether each answer was right. False without a label."""
     probabilities_NC: npt.NDArray[np.floating] | None = None
     label_N: npt.NDArray[np.intp] | None = None
-    """With the probabilities: the column of the true class, -1 where there is no label."""
+    """Column of the true class, -1 without a label. Set together with the probabilities."""
     label_names: tuple[str, ...] = ()
-    """Without the probabilities: the different labels."""
+    """The different labels, if there are no probabilities of all classes."""
     groups: Groups = field(default_factory=Groups)
     notes: tuple[str, ...] = ()
-    """Sentences on how the table was read where it did not say so itself."""
+    """Sentences on how the table was read, where the file did not say it."""
 
     def __len__(self) -> int:
         return len(self.confidence_N)
@@ -76,20 +76,31 @@ def of_probabilities(
     note: str = "",
     first_label: int | None = None,
 ) -> Answers:
-    """Answers by all their probabilities: each names the class of the highest one, the first of equal ones.
+    """Build answers from the probabilities of all classes.
 
-    Labels are names of `classes` or their numbers, as `class_indices` reads them. `ordered`: the order of the classes
-    was stated; where it was not, numbers that fit another order better are refused. `first_label`: the number of the
-    first class, 0 or 1. `note`: how the probabilities were read.
+    Each predicts the class of the highest one, or the first of equal ones.
+
+    Args:
+        source: Name of the table's file.
+        probabilities_NC: Probabilities.
+        labels: Names of `classes`, or their numbers, as `class_indices` reads them.
+        classes: Names of the columns.
+        ordered: The order of the classes was given. Otherwise numbers that fit another order better are refused.
+        predicted: Predicted classes, which must agree with the probabilities.
+        groups: Groups of the answers.
+        note: Sentence on how the probabilities were read.
+        first_label: Number of the first class, 0 or 1.
 
     Raises:
-        ValueError: probabilities outside [0, 1] or rows that do not sum to 1; other lengths.
-        FileError: a label that is no class; a predicted class that is not the one of the highest probability; labels
-            that are numbers of classes in another order.
+        ValueError: Probabilities are outside [0, 1], rows do not sum to 1, or lengths differ.
+        FileError: A label is not a class, a predicted class does not have the highest probability, or the labels number
+            the classes in another order.
     """
     p_NC = check_probabilities(probabilities_NC)
     if len(classes) != p_NC.shape[1]:
-        raise FileError(f"{source}: {len(classes)} names of classes for {p_NC.shape[1]} columns; give one for each")
+        raise FileError(
+            f"{source}: {len(classes)} names of classes for {p_NC.shape[1]} columns; give one for each column"
+        )
     label_N, scheme = class_indices(source, "label", labels, classes, first=first_label, beside=predicted)
     _check_length(source, "labels", len(label_N), len(p_NC))
     top_N = p_NC.argmax(axis=1)
@@ -127,10 +138,10 @@ def of_confidence(
     *,
     label_names: tuple[str, ...] = (),
 ) -> Answers:
-    """Answers by the probability of what they name alone.
+    """Build answers from the probability of the predicted class alone.
 
     Raises:
-        ValueError: a confidence outside [0, 1]; other lengths.
+        ValueError: A confidence is outside [0, 1], or lengths differ.
     """
     confidence_N, right_N = check_top(confidence, correct_N)
     _check_length(source, "labels", len(labelled_N), len(confidence_N))
@@ -154,10 +165,10 @@ def of_confidence(
 
 
 def correctness(source: str, correct: Texts) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:
-    """Which answers have a label, and which of them were right, of a column of 0 and 1, or true and false.
+    """Read a column of 0 and 1, or true and false: which answers have a label, and which of them were right.
 
     Raises:
-        FileError: another cell than these, and than an empty one.
+        FileError: A cell holds something else and is not empty.
     """
     states = {"1": 1, "true": 1, "0": 0, "false": 0} | dict.fromkeys(NO_LABEL, _NONE)
     for value in correct.values:
@@ -175,23 +186,27 @@ def agreement(
     classes: tuple[str, ...] = (),
     first: int | None = None,
 ) -> tuple[Texts, npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:
-    """The predicted classes, which answers have a label, and which of these are the class that was predicted.
+    """Return the predicted classes, which answers have a label, and which labels equal the predicted class.
 
-    `classes`: all of them, where they are stated. Else both columns must write them alike. `first`: the number of the
-    first class, 0 or 1.
+    Args:
+        source: Name of the table's file.
+        predicted: Predicted classes.
+        labels: True classes.
+        classes: All classes, if they were given. Otherwise both columns must spell them alike.
+        first: Number of the first class, 0 or 1.
 
     Raises:
-        FileError: an answer without a predicted class; other lengths; a class that is not stated; a label that may be
-            a class or the same as one, or none.
+        FileError: An answer has no predicted class, lengths differ, a class is unknown, or a label may be a class,
+            another spelling of one, or no label.
     """
     _check_length(source, "predicted", len(predicted), len(labels))
     if not predicted.is_known_N.all():
         row = int(predicted.is_known_N.argmin()) + 1
-        raise FileError(f"{source}: answer {row} has no predicted class; every answer names one")
+        raise FileError(f"{source}: answer {row} has no predicted class; every answer needs one")
     if not classes:
         classes = tuple(dict.fromkeys(map(without_point, predicted.values)))
-        check_alike(source, classes, given(labels, classes))
-        classes += tuple(name for name in given(labels, classes) if name not in classes)
+        check_alike(source, classes, label_values(labels, classes))
+        classes += tuple(name for name in label_values(labels, classes) if name not in classes)
     predicted_N = class_indices(source, "predicted class", predicted, classes, first=first, beside=labels).index_N
     label_N = class_indices(source, "label", labels, classes, first=first, beside=predicted).index_N
     return Texts(classes, predicted_N), label_N >= 0, label_N == predicted_N
@@ -201,33 +216,33 @@ _NONE = -1
 
 
 def _rounding_note(p_NC: npt.NDArray[np.floating]) -> str:
-    """How many rows do not sum to 1, but for rounding; else ""."""
+    """Describe how many rows do not sum to 1 except for rounding; "" if none."""
     sums_N = p_NC.sum(axis=1, dtype=np.float64)
     rounded_N = sums_N[np.abs(sums_N - 1) > ROW_SUM_TOLERANCE]
     if not len(rounded_N):
         return ""
     rows = plural(len(rounded_N), "answer has", "answers have")
     span = f"{rounded_N.min():.4g} to {rounded_N.max():.4g}"
-    return f"{rows} rounded probabilities with a sum of {span} in place of 1. They are taken as they are."
+    return f"{rows} rounded probabilities with a sum of {span} instead of 1. They are used unchanged."
 
 
-def _check_length(source: str, name: str, given: int, rows: int) -> None:
-    if given != rows:
-        raise FileError(f"{source}: {name} has {given:,} rows for {rows:,} answers; give one for each")
+def _check_length(source: str, name: str, length: int, rows: int) -> None:
+    if length != rows:
+        raise FileError(f"{source}: {name} has {length:,} rows for {rows:,} answers; give one row for each answer")
 
 
 def positive_rows_of(answers: Answers, name: str) -> tuple[PositiveClass, Array, npt.NDArray[np.bool_]]:
-    """Find the positive class, its probability in each answer, and whether that is the true class of a labelled one.
+    """Return the positive class, its probability in each answer, and whether it is the true class of a labelled answer.
 
     Raises:
-        FileError, ConfigError: nothing names the classes, not two of them, or none of that name.
+        FileError, ConfigError: The classes have no names, there are not two, or none has this name.
     """
     if answers.predicted is None:
         raise FileError(f"{answers.source} names no predicted classes, which a positive class needs")
     classes = answers.predicted.values
     if answers.probabilities_NC is None or answers.label_N is None:
         classes = tuple(dict.fromkeys((*classes, *answers.label_names)))
-        if name in classes or len(classes) < CLASSES:  # perhaps no answer and no label names it
+        if name in classes or len(classes) < CLASSES:  # possibly no answer and no label names it
             classes = (*(other for other in classes if other != name), name)
         positive = PositiveClass.of(name, classes)
         is_top_N = np.array([value == name for value in answers.predicted.values])[answers.predicted.code_N]

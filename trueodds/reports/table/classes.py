@@ -1,4 +1,4 @@
-"""Which class each label of a table names, and whose probability each of its columns is."""
+"""Classes of a table: the class of each label, and the class of each column of probabilities."""
 
 from __future__ import annotations
 
@@ -15,28 +15,36 @@ from trueodds.inputs.columns import Texts
 from trueodds.texts import Places, form, is_whole_number, listed, short, without_point
 
 NO_LABEL = ("", "nan", "null")
-"""Cells of a label, in small letters, of an answer that has none."""
-NO_LABEL_CURE = "leave the cell empty (in an array: NaN) where there is no label"
+"""Cells, in lower case, that mean no label."""
+NO_LABEL_CURE = "leave the cell empty (in an array: NaN) if there is no label"
 UNCLEAR = ("none", "na", "n/a", "#n/a", "<na>")
-"""Cells, in small letters, that some programs write where there is nothing, and that may be names of classes."""
+"""Cells, in lower case, that some programs write for a missing value and that may also be names of classes."""
 _SIGNS = {"-1": 0, "1": 1}
 _SHOWN = 4
-"""Classes that a note names, each with its number."""
+"""Largest number of classes that a note lists with their numbers."""
 
 Scheme = Literal["names", "numbers", "signs"]
-"""How labels name their classes: by name, by the number of its column, or as -1 and 1."""
+"""Ways in which labels identify their classes: by name, by the number of the column, or as -1 and 1."""
 
 
 class ClassIndices(NamedTuple):
-    """index_N: the column of the class that each text names, -1 where there is none. scheme: how they are read."""
+    """Classes of texts.
+
+    Attributes:
+        index_N: Column of the class that each text means, -1 for none.
+        scheme: How the texts were read.
+    """
 
     index_N: npt.NDArray[np.intp]
     scheme: Scheme
 
 
 class OneColumn(NamedTuple):
-    """classes: the other class and the one whose probability the column holds. note: how that is known, if not by the
-    column's name.
+    """Classes of a table with a single column of probabilities.
+
+    Attributes:
+        classes: The other class, and the class whose probability the column holds.
+        note: How the class was determined, if not by the column's name.
     """
 
     classes: tuple[str, ...]
@@ -44,57 +52,65 @@ class OneColumn(NamedTuple):
 
 
 def is_none(value: str) -> bool:
-    """Whether a cell says that there is no label."""
+    """Return whether a cell means that there is no label."""
     return value.lower() in NO_LABEL
 
 
-def given(labels: Texts, names: Sequence[str] = ()) -> tuple[str, ...]:
-    """The different labels, whole numbers without a point; a name is one even if it reads like an empty cell."""
+def label_values(labels: Texts, names: Sequence[str] = ()) -> tuple[str, ...]:
+    """Return the different labels, with whole numbers without a point.
+
+    A name in `names` is a label even if it looks empty.
+    """
     return tuple(dict.fromkeys(without_point(value) for value in labels.values if value in names or not is_none(value)))
 
 
-def numbered(source: str, labels: Texts, count: int, first: int | None = None) -> tuple[str, ...]:
-    """Names of the classes of an array that has none: their numbers from `first` on, or -1 and 1 where the labels are
-    these. None: from 0 on, if the labels say so.
+def numeric_names(source: str, labels: Texts, count: int, first: int | None = None) -> tuple[str, ...]:
+    """Return names for the classes of an array without names: their numbers, or -1 and 1 if the labels are these.
+
+    Numbers count from `first`. If `first` is None, they count from 0, provided that the labels show it.
 
     Raises:
-        FileError: labels that may count from 0 or from 1.
+        FileError: The labels may count from 0 or from 1.
     """
-    if count == len(_SIGNS) and _are_signs(given(labels)):
+    if count == len(_SIGNS) and _are_signs(label_values(labels)):
         return tuple(_SIGNS)
     if first is None:
-        check_first(source, given(labels), count)
+        check_first(source, label_values(labels), count)
     return tuple(map(str, range(first or 0, count + (first or 0))))
 
 
 def check_first(source: str, cells: Sequence[str], count: int) -> None:
-    """Raises FileError for labels that are numbers of classes, all from 1 on: the first class has 0, or it has 1."""
+    """Check that numeric labels show whether the first class has the number 0 or 1.
+
+    Raises:
+        FileError: No label is 0.
+    """
     if cells and {*cells} <= {str(number) for number in range(1, count + 1)}:
         problem = f"{source} has the labels {listed(sorted(cells, key=int))} of {count:,} classes, and none is 0"
-        cure = "say which number the first class has: --first-label 0 or --first-label 1"
+        cure = "give the number of the first class: --first-label 0 or --first-label 1"
         raise FileError(f"{problem}; {cure}, or name the classes as the labels do: --classes 1,2,3")
 
 
 def class_indices(
     source: str,
-    what: str,
+    kind: str,
     texts: Texts,
     classes: Sequence[str],
     *,
     first: int | None = None,
     beside: Texts | None = None,
 ) -> ClassIndices:
-    """The class that each text names, as `Places` finds it.
+    """Return the class that each text means, as `Places` finds it.
 
-    Where the names of the classes are whole numbers, or a text is a name, all are names. Else they are the numbers of
-    the classes, `first` for the first one; of two classes also -1 and 1, or false and true. `first` None: 0, if these
-    texts or those of the column `beside` say so.
+    If the classes' names are whole numbers, or some text is a name, all texts are read as names. Otherwise they are
+    numbers of classes, counted from `first`. With two classes they can also be -1 and 1, or false and true. If `first`
+    is None, they count from 0, provided that these texts or those of the column `beside` show it.
 
     Raises:
-        FileError: a text that is no class; numbers that may count from 0 or from 1.
+        FileError: A text is not a class, or the numbers may count from 0 or from 1.
     """
     places = Places(classes)
-    cells = given(texts, classes)
+    cells = label_values(texts, classes)
     by_name = {value: k for value in cells if (k := places.get(value)) is not None}
     whole = all(map(is_whole_number, classes))
     place = {str(k + (first or 0)): k for k in range(len(classes))}
@@ -105,24 +121,24 @@ def class_indices(
         place, scheme = _SIGNS, "signs"
     else:
         if first is None:
-            check_first(source, (*cells, *(given(beside, classes) if beside else ())), len(classes))
+            check_first(source, (*cells, *(label_values(beside, classes) if beside else ())), len(classes))
         place |= {"false": 0, "true": 1} if len(classes) == len(_SIGNS) else {}
     folded = place if scheme == "names" else {value: place[value.lower()] for value in cells if value.lower() in place}
     for value in cells:
         if value not in folded:
-            allowed = f"{_allowed(classes, whole)}; {NO_LABEL_CURE}.{nearest(value[:100], classes)}"
-            raise FileError(f"{source} has the {what} {short(value)}; {allowed}")
+            allowed = f"{_allowed_labels(classes, whole)}; {NO_LABEL_CURE}.{nearest(value[:100], classes)}"
+            raise FileError(f"{source} has the {kind} {short(value)}; {allowed}")
     code_V = np.array([folded.get(value, folded.get(without_point(value), -1)) for value in texts.values], np.intp)
     return ClassIndices(code_V[texts.code_N] if len(texts) else np.zeros(0, np.intp), scheme)
 
 
 def bare_names(columns: Sequence[str], labels: Texts) -> tuple[str, ...]:
-    """The names of the classes in those of their columns: p_cat, p_dog or p(cat), p(dog) where the labels are cat, dog.
+    """Return the names of the classes that the columns' names contain, such as cat, dog in p_cat, p_dog.
 
-    What stands before and after the name is the same in all columns, and every label is a name; else the columns are
-    the names.
+    This requires the same text before and after the name in all columns, as in p(cat), p(dog), and that every label is
+    a name. Otherwise the columns' names are the classes' names.
     """
-    values = given(labels, columns)
+    values = label_values(labels, columns)
     if not values or any(value in columns for value in values):
         return tuple(columns)
     for column in columns:
@@ -139,36 +155,47 @@ def bare_names(columns: Sequence[str], labels: Texts) -> tuple[str, ...]:
 def one_column(
     source: str, column: str | None, labels: Texts, *, classes: Sequence[str] = (), positive: str | None = None
 ) -> OneColumn:
-    """Whose probability the only column of numbers is, of two classes: of the class that it is named as, else of the
-    positive one. An array has no name: beside the labels 0 and 1, -1 and 1, or false and true, it is that of 1 or true.
+    """Determine whose probability a single column holds, for two classes.
 
-    `classes`: both, where they are stated; else they are the labels'.
+    It is that of the class that the column is named after, else that of `positive`. An array has no name. With the
+    labels 0 and 1, -1 and 1, or false and true, it holds the probability of 1 or true.
+
+    Args:
+        source: Name of the table's file.
+        column: Name of the column; None for an array.
+        labels: True classes.
+        classes: Both classes, if they were given. Otherwise they are those of the labels.
+        positive: The positive class.
 
     Raises:
-        FileError: more than two classes, a positive class that is none of them, or nothing says whose it is.
+        FileError: There are more than two classes, the positive class is not one of them, or the class is not known.
     """
-    names = tuple(classes) or given(labels, [name for name in (column, positive) if name])
-    what = f"the column {column!r}" if column else "one column"
+    names = tuple(classes) or label_values(labels, [name for name in (column, positive) if name])
+    numbers = f"the column {column!r}" if column else "one column"
     if len(names) > len(_SIGNS):
-        problem = f"{source} has {what} of probabilities for {len(names):,} classes ({listed(names)})"
+        problem = f"{source} has {numbers} of probabilities for {len(names):,} classes ({listed(names)})"
         raise FileError(f"{problem}; give a column for each class, or labels of two")
     if column is not None and without_point(column) in map(without_point, names):
         return OneColumn(_pair(names, without_point(column), positive))
     if positive is not None:
         if (len(names) == len(_SIGNS) and positive not in names) or not _alike(names, positive):
-            problem = f"{source}: --positive {positive!r} is no class of the labels"
+            problem = f"{source}: --positive {positive!r} is not a class of the labels"
             raise FileError(f"{problem}; allowed are {listed(names)}")
-        return OneColumn(_pair(names, positive), f"{what.capitalize()} is read as p({positive}), as --positive says.")
+        return OneColumn(
+            _pair(names, positive), f"{numbers.capitalize()} is read as p({positive}), as --positive says."
+        )
     if column is None and (truth := _truth(names)):
         return OneColumn(_pair(names, truth), f"The one column of probabilities is read as p({truth}).")
     cure = " or ".join(f"--positive {name}" for name in names) or "--positive CLASS"
     having = f"the labels {listed(names)}" if names else "no labels"
-    raise FileError(f"{source} has {what} of probabilities beside {having}; say whose probability it is: {cure}")
+    raise FileError(f"{source} has {numbers} of probabilities beside {having}; say whose probability it is: {cure}")
 
 
 def check_alike(source: str, predicted: Sequence[str], labels: Sequence[str]) -> None:
-    """Raises FileError for a label that no answer predicts, where it may be written in another way than these, or be no
-    label.
+    """Check that labels which no answer predicts are neither another spelling of a predicted class nor a missing value.
+
+    Raises:
+        FileError: Such a label may be one.
     """
     others = [name for name in labels if name not in predicted]
     folded = {form(name): name for name in predicted}
@@ -183,14 +210,18 @@ def check_alike(source: str, predicted: Sequence[str], labels: Sequence[str]) ->
     elif labels and len(others) == len(labels) and kinds[0] != kinds[1]:
         problem = f"the labels {listed(labels)} and predicts {listed(predicted)}: are they the same classes?"
     if problem:
-        cure = "write both columns alike, or name all classes in the order of their numbers: --classes a,b"
+        cure = "use the same spelling in both columns, or name all classes in the order of their numbers: --classes a,b"
         raise FileError(f"{source} has {problem} {NO_LABEL_CURE.capitalize()}, {cure}")
 
 
 def check_order(
     source: str, top_N: npt.NDArray[np.intp], label_N: npt.NDArray[np.intp], classes: Sequence[str]
 ) -> None:
-    """Raises FileError where the answers fit labels that are numbers better with the classes in another order."""
+    """Check that numeric labels do not fit the answers better with the classes in another order.
+
+    Raises:
+        FileError: Another order fits better.
+    """
     known_N = label_N >= 0
     counts_CC = np.zeros((len(classes), len(classes)), np.int64)
     np.add.at(counts_CC, (top_N[known_N], label_N[known_N]), 1)
@@ -199,12 +230,12 @@ def check_order(
     if most > right:
         problem = f"{source}: the labels are numbers, and {right:,} of {n:,} answers are right if the classes are"
         other = listed([classes[int(k)] for k in np.argsort(numbers)])
-        cure = "say which order is true: --classes a,b names them, first the one with the lowest number"
+        cure = "give the true order with --classes a,b, beginning with the class of the lowest number"
         raise FileError(f"{problem} {listed(classes)}, {most:,} if they are {other}; {cure}")
 
 
 def order_note(scheme: Scheme, classes: Sequence[str], first: int = 0) -> str:
-    """How labels that are no names are read; empty where there is nothing to say."""
+    """Describe how labels that are not names are read; "" if there is nothing to say."""
     if scheme == "names":
         return "The label -1 is a class; an empty cell is no label." if "-1" in classes else ""
     numbers = _SIGNS if scheme == "signs" else range(first, first + len(classes))
@@ -214,12 +245,12 @@ def order_note(scheme: Scheme, classes: Sequence[str], first: int = 0) -> str:
 
 
 def unlabelled_note(classes: Sequence[str], labels: Texts) -> str:
-    """Which columns of logits may be no classes: those that no label names, where labels are names. Else empty."""
-    values = given(labels, classes)
+    """Describe columns of logits that may not be classes, because no label names them; "" if there are none."""
+    values = label_values(labels, classes)
     absent = [name for name in classes if without_point(name) not in values]
     if not values or not {*values} <= {*map(without_point, classes)} or not absent:
         return ""
-    return f"No label is {listed(absent)}: if that is no class, name the columns that are: --classes a,b."
+    return f"No label is {listed(absent)}: if that is not a class, name the columns that are classes: --classes a,b."
 
 
 def _kind(name: str) -> str:
@@ -233,26 +264,27 @@ def _are_signs(values: Sequence[str]) -> bool:
 
 
 def _pair(names: Sequence[str], owner: str, positive: str | None = None) -> tuple[str, ...]:
-    """The other class, and the one whose probability is known; `positive` is one of them."""
+    """Return the other class, and the one whose probability is known. `positive` is one of them."""
     numbers = {"0": "1", "1": "0", "-1": "1"}
     known = (*map(without_point, names), positive, numbers.get(owner), f"not {owner}")
     return next(name for name in known if name and name != owner), owner
 
 
 def _alike(names: Sequence[str], positive: str) -> bool:
-    """Whether labels of one class at most may go with the positive one: both are numbers, or both words."""
+    """Return whether the labels can belong with the positive class: both are numbers, or both are words."""
     return all(is_whole_number(name) == is_whole_number(positive) for name in names)
 
 
 def _truth(names: Sequence[str]) -> str | None:
-    """The one of two labels that means yes, where they are numbers or truth values."""
+    """Return the one of two labels that means yes, if they are numbers or truth values."""
     for pair in (("0", "1"), tuple(_SIGNS), ("False", "True"), ("false", "true")):
         if {*names} <= {*pair}:
             return pair[1]
     return None
 
 
-def _allowed(classes: Sequence[str], whole: bool) -> str:
+def _allowed_labels(classes: Sequence[str], whole: bool) -> str:
+    """Describe the allowed labels."""
     if tuple(classes) == tuple(map(str, range(len(classes)))):
         return f"allowed are 0..{len(classes) - 1}"
     signs = ", or as -1 and 1" if len(classes) == len(_SIGNS) else ""

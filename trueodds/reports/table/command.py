@@ -1,8 +1,8 @@
-"""Reports on a table of answers: do the probabilities mean what they say? No server, no model.
+"""Report the calibration of a table of answers, without a server or a model.
 
-A file holds each answer's probabilities, or its confidence, and the true class where that is known. An answer whose
-label is an empty cell, null or NaN has none; -1 is a class like any other. A single column of probabilities is that of
-the class it is named as, else that of --positive. `tag`, `time` and `version` beside them are compared where they are.
+The file holds the probabilities of each answer, or its confidence, and the true class where it is known. An empty cell,
+null or NaN means no label; -1 is a class like any other. A single column of probabilities belongs to the class that it
+is named after, else to --positive. The columns `tag`, `time` and `version` are optional; their groups are compared.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import get_args
 from trueodds.cli import Subparsers
 from trueodds.errors import MissingExtraError
 from trueodds.files import write_text
-from trueodds.reports.options import TOLERANCE, Options
+from trueodds.reports.options import TOLERANCE, ReportOptions
 from trueodds.reports.schemas import Report
 from trueodds.reports.table import reading
 from trueodds.reports.table.form import OptionsError, add_form, costs_of, form_of
@@ -37,29 +37,30 @@ def add_parser(commands: Subparsers) -> None:
     epilog = "\n".join(["examples:", *(f"  trueodds {line}" for line in EXAMPLES)])
     parser = commands.add_parser("report", description=__doc__, epilog=epilog, intermixed=True)
     add_form(parser)
-    words = "the class of two that the model is asked about: figures of its probability, and alerts by it; a single"
-    words += " column of probabilities is this class's, unless it is named as one"
+    words = "the positive class of two; the report adds figures of its probability, and alerts by it; a single"
+    words += " column of probabilities belongs to this class, unless its name is a class"
     parser.add_argument("--positive", metavar="CLASS", help=words)
-    words = "with --positive: what a missed one and a false alarm cost, in one unit: miss=10,alarm=1"
+    words = "with --positive: costs of a missed positive and of a false alarm, in one unit: miss=10,alarm=1"
     parser.add_argument("--costs", metavar="COSTS", help=words)
     parser.add_argument("--bins", type=int, default=15, help="bins of confidence: a divisor of 3,000 (default: 15)")
-    words = "bins of equal width, or of about as many answers each (default: width; of p(positive): mass)"
+    words = "bins of equal width, or with about the same number of answers (default: width; for p(positive): mass)"
     parser.add_argument("--binning", choices=get_args(Binning), help=words)
-    words = "nominal coverage of the intervals (default: 0.95)"
+    words = "confidence level of the intervals (default: 0.95)"
     parser.add_argument("--level", type=float, default=0.95, help=words)
-    parser.add_argument("--by", choices=get_args(By), help="also a table by predicted class, or by tag")
-    words = "also a point for each minute, hour, day or month; auto: the finest with at most 120 points"
+    parser.add_argument("--by", choices=get_args(By), help="add a table by predicted class, or by tag")
+    words = "add a trend by minute, hour, day or month; auto: the finest unit with at most 120 points"
     parser.add_argument("--trend", choices=get_args(TrendUnit), help=words)
-    words = f"calibration error (ECE) that is put up with (default: {TOLERANCE:g})"
+    words = f"largest acceptable calibration error (ECE) (default: {TOLERANCE:g})"
     parser.add_argument("--tolerance", type=float, default=TOLERANCE, metavar="ECE", help=words)
-    words = "with --positive: expected / observed positives that is put up with, or observed / expected"
+    words = "with --positive: largest acceptable expected / observed positives, or observed / expected"
     words += f" (default: {RATIO_TOLERANCE:g})"
     parser.add_argument("--ratio-tolerance", type=float, metavar="RATIO", help=words)
-    parser.add_argument("--html", type=Path, metavar="FILE", help="write the report as a page, which needs no server")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write all numbers")
+    parser.add_argument("--html", type=Path, metavar="FILE", help="write the report as an HTML page")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write all numbers as JSON")
 
 
 def run(arguments: argparse.Namespace) -> int:
+    """Read the table, print its report and write the files."""
     options = _options(arguments)
     answers = reading.read(arguments.answers, form_of(arguments))
     trend: TrendUnit | None = arguments.trend
@@ -87,7 +88,12 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _options(arguments: argparse.Namespace) -> Options:
+def _options(arguments: argparse.Namespace) -> ReportOptions:
+    """Check the options.
+
+    Raises:
+        OptionsError: A value is not allowed.
+    """
     try:
         check_bins(arguments.bins, arguments.binning or "width")
         check_level(arguments.level)
@@ -100,18 +106,25 @@ def _options(arguments: argparse.Namespace) -> Options:
         allowed = f"more than 1 and at most 100, such as {RATIO_TOLERANCE:g}"
         raise OptionsError(f"--ratio-tolerance is {ratio!r}; allowed is {allowed}")
     if ratio is not None and not arguments.positive:
-        raise OptionsError(f"--ratio-tolerance {ratio:g} without --positive: name the class whose number is expected")
-    given: Binning | None = arguments.binning
-    return Options(
+        raise OptionsError(
+            f"--ratio-tolerance {ratio:g} without --positive: name the positive class with --positive CLASS"
+        )
+    binning: Binning | None = arguments.binning
+    return ReportOptions(
         bins=arguments.bins,
-        binning=given or "width",
-        binning_of_positive=given or "mass",
+        binning=binning or "width",
+        binning_of_positive=binning or "mass",
         level=arguments.level,
         costs=costs_of(arguments),
     )
 
 
 def _page(report: Report) -> str:
+    """Render the HTML page.
+
+    Raises:
+        MissingExtraError: jinja2 is not installed.
+    """
     try:
         from trueodds.reports.page import render
     except ModuleNotFoundError as error:

@@ -1,8 +1,8 @@
-"""Compares models by their tables of answers on the same labelled rows: which is better, which is better calibrated?
+"""Compare models by their tables of answers on the same labelled rows.
 
-A column `id` (an .npz: `ids`) matches the rows where every table has one, else their order does. Each table is compared
+If every table has a column `id` (.npz: `ids`), it matches the rows; otherwise their order does. Each table is compared
 with the first by the paired differences of error, NLL, Brier score and squared calibration error. The plug-in ECE,
-AdaECE, MCE and class-wise ECE stand beside their noise floors. Their differences are not tested.
+AdaECE, MCE and class-wise ECE are shown with their noise floors. Their differences are not tested.
 """
 
 from __future__ import annotations
@@ -34,12 +34,13 @@ def add_parser(commands: Subparsers) -> None:
     words = "the class of two whose probability is compared, over all of [0, 1]"
     parser.add_argument("--positive", metavar="CLASS", help=words)
     parser.add_argument("--bins", type=int, default=15, help="bins of confidence: a divisor of 3,000 (default: 15)")
-    words = "nominal coverage of the intervals (default: 0.95)"
+    words = "confidence level of the intervals (default: 0.95)"
     parser.add_argument("--level", type=float, default=0.95, help=words)
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write all numbers")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write all numbers as JSON")
 
 
 def run(arguments: argparse.Namespace) -> int:
+    """Read the tables, print their comparison and write the file."""
     _check(arguments)
     names = _names(arguments.tables)
     tables = {name: reading.read(path, form_of(arguments)) for name, path in zip(names, arguments.tables, strict=True)}
@@ -47,10 +48,10 @@ def run(arguments: argparse.Namespace) -> int:
     nets, notes = nets_of(tables, ids, arguments.positive)
     read = [f"{name}: {note}" for name, answers in tables.items() for note in answers.notes]
     of = {name: [net] for name, net in nets.items()}
-    found = of_nets(of, bins=arguments.bins, level=arguments.level, notes=[*notes, *read])
-    print(found)
+    comparison = of_nets(of, bins=arguments.bins, level=arguments.level, notes=[*notes, *read])
+    print(comparison)
     if arguments.json:
-        write_text(arguments.json, json.dumps(found.as_dict(), indent=2) + "\n")
+        write_text(arguments.json, json.dumps(comparison.as_dict(), indent=2) + "\n")
         print(f"\nWritten: {arguments.json}")
     return 0
 
@@ -63,7 +64,7 @@ def _check(arguments: argparse.Namespace) -> None:
         raise OptionsError(f"--{error}") from None
     if len(arguments.tables) < 2:
         one = arguments.tables[0]
-        cure = f"give those of two or more models: trueodds compare {one} new.csv. For one: trueodds report {one}"
+        cure = f"give those of two or more models: trueodds compare {one} new.csv. For one model: trueodds report {one}"
         raise OptionsError(f"{one} is one table; {cure}")
     if len(set(arguments.tables)) < len(arguments.tables):
         twice = next(path for path in arguments.tables if arguments.tables.count(path) > 1)
@@ -71,6 +72,6 @@ def _check(arguments: argparse.Namespace) -> None:
 
 
 def _names(paths: list[Path]) -> list[str]:
-    """The files' names without a suffix, or as they are given where two are alike."""
+    """Return the files' names without a suffix, or their paths if two names are equal."""
     stems = [path.stem for path in paths]
     return stems if len(set(stems)) == len(stems) else [str(path) for path in paths]

@@ -1,4 +1,4 @@
-"""Models beside each other on the same labelled rows: which is better, and which is better calibrated."""
+"""Comparison of models on the same labelled rows: which is better, and which is better calibrated."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ import numpy.typing as npt
 
 from trueodds import metrics
 from trueodds.errors import ConfigError
-from trueodds.evaluation.differences import MEASURES, ONE_SEED, SQUARED, Scores, differences, tested
+from trueodds.evaluation.paired_differences import MEASURES, ONE_SEED, SQUARED, RowScores, adjust_p_values, differences
 from trueodds.metrics.significance.nets import FEWEST, Nets
-from trueodds.reports.table.evaluation import aligned, indices
+from trueodds.reports.table.evaluation import align, indices
 from trueodds.reports.words import decimal, percent
 from trueodds.sums.bins import check_bins
 from trueodds.sums.inputs import Array, both_classes, check_labels, check_level, check_probabilities, without_tensors
@@ -22,12 +22,12 @@ from trueodds.sums.sums import CalibrationSums
 from trueodds.texts import plural
 
 CROWDED = 0.9
-"""Share of a model's rows in one bin from which on the comparison of calibration says so."""
+"""Share of a model's rows in one bin from which on a note says so."""
 POINTS = 1e4
-"""Squared points in a squared fraction: a gap of five points is 25."""
+"""Squared points per squared fraction: a gap of five points is 25."""
 NOTE = (
     "ECE, AdaECE, MCE and class-wise ECE are plug-in estimates. Chance alone raises each to about its noise floor,"
-    " which is higher for the less sharp of two calibrated models. Their differences are no evidence, and not tested."
+    " which is higher for the less sharp of two calibrated models. Their differences are not evidence, and not tested."
 )
 MEANING = (
     "Squared points: 25 is a gap of 5 points in every bin. It has no noise floor and may be below 0 by chance. Gaps of"
@@ -37,16 +37,16 @@ MEANING = (
 
 @dataclass(frozen=True, kw_only=True)
 class ComparedModel:
-    """The figures of one model; means over its nets where it has several. None: not known without all probabilities."""
+    """Figures of one model, or means over its nets if it has several. None if all probabilities would be needed."""
 
     name: str
     accuracy: float
     nll: float
     brier: float
     squared_calibration_error: float
-    """Without the part that chance adds, in squared fractions."""
+    """Squared calibration error without the part that chance adds, in squared fractions."""
     ece: float
-    """Plug-in, as the other calibration errors below; each beside what a calibrated model shows on average."""
+    """Plug-in ECE. This and the calibration errors below each have the mean error of a calibrated model beside them."""
     ece_floor: float
     adaptive_ece: float
     adaptive_ece_floor: float
@@ -58,39 +58,41 @@ class ComparedModel:
 
 @dataclass(frozen=True, kw_only=True)
 class ComparedDifference:
-    """A model's measure minus the first model's, on the same rows."""
+    """A model's measure minus that of the first model, on the same rows."""
 
     model: str
     baseline: str
     measure: str
-    """error_rate, nll, brier or squared_calibration_error."""
+    """One of error_rate, nll, brier or squared_calibration_error."""
     value: float
     lower: float
     upper: float
     p_value: float
-    """After Holm's correction for the number of models beside the first."""
+    """p-value after Holm's correction for the number of models compared with the first."""
     detectable: float | None
-    """The difference that would have been seen in 80% of repetitions."""
+    """Difference that would be significant in 80% of repetitions."""
     sentence: str
 
 
 @dataclass(frozen=True, kw_only=True)
 class ModelComparison:
-    """Models on the same rows, each beside the first: `print` it.
+    """Comparison of models on the same rows, each with the first. `print` shows it.
 
-    >>> rng = np.random.default_rng(0)
-    >>> true = rng.uniform(0.5, 1, 2000)
-    >>> labels = (rng.random(2000) > true).astype(int)
-    >>> sure = true + 0.6 * (1 - true)
-    >>> models = {"honest": np.stack([true, 1 - true], 1), "sure": np.stack([sure, 1 - sure], 1)}
-    >>> found = trueodds.compare(models, labels)
-    >>> [(one.measure, one.p_value < 0.05) for one in found.differences]
-    [('error_rate', False), ('nll', True), ('brier', True), ('squared_calibration_error', True)]
+    Examples:
+        >>> rng = np.random.default_rng(0)
+        >>> true = rng.uniform(0.5, 1, 2000)
+        >>> labels = (rng.random(2000) > true).astype(int)
+        >>> sure = true + 0.6 * (1 - true)
+        >>> models = {"honest": np.stack([true, 1 - true], 1), "sure": np.stack([sure, 1 - sure], 1)}
+        >>> comparison = trueodds.compare(models, labels)
+        >>> [(one.measure, one.p_value < 0.05) for one in comparison.differences]
+        [('error_rate', False), ('nll', True), ('brier', True), ('squared_calibration_error', True)]
     """
 
     rows: int
+    """Number of labelled rows."""
     seeds: int
-    """Nets of each model."""
+    """Number of nets of each model."""
     bins: int
     level: float
     models: list[ComparedModel]
@@ -98,17 +100,17 @@ class ModelComparison:
     notes: list[str]
 
     def as_dict(self) -> dict[str, Any]:
-        """All numbers, as JSON holds them."""
+        """Return all numbers as a dict that JSON can hold."""
         return dataclasses.asdict(self)
 
     def __str__(self) -> str:
-        table = aligned(self._table(), "<" + ">" * len(self.models))
-        said = [f"- {one.sentence}" for one in self.differences]
-        title = f"{plural(self.rows, 'labelled row')}, the same of all; intervals at {100 * self.level:.6g}%"
-        return "\n\n".join("\n".join(part) for part in ([title, *table], said, self.notes))
+        table = align(self._table(), "<" + ">" * len(self.models))
+        sentences = [f"- {one.sentence}" for one in self.differences]
+        title = f"{plural(self.rows, 'labelled row')}, the same for all models; intervals at {100 * self.level:.6g}%"
+        return "\n\n".join("\n".join(part) for part in ([title, *table], sentences, self.notes))
 
     def _table(self) -> list[list[str]]:
-        def floored(name: str) -> list[str]:
+        def with_floor(name: str) -> list[str]:
             return [
                 f"{decimal(getattr(one, name), 4)}, floor {decimal(getattr(one, f'{name}_floor'), 4)}"
                 for one in self.models
@@ -121,19 +123,19 @@ class ModelComparison:
             ["NLL, nats", *[decimal(one.nll, 4) for one in self.models]],
             ["Brier score", *[decimal(one.brier, 4) for one in self.models]],
             ["squared calibration error, squared points", *squared],
-            [f"ECE, {self.bins} bins", *floored("ece")],
-            ["AdaECE", *floored("adaptive_ece")],
-            ["MCE", *floored("mce")],
+            [f"ECE, {self.bins} bins", *with_floor("ece")],
+            ["AdaECE", *with_floor("adaptive_ece")],
+            ["MCE", *with_floor("mce")],
         ]
         known = all(one.classwise_ece is not None for one in self.models)
-        return [*rows, ["class-wise ECE", *floored("classwise_ece")]] if known else rows
+        return [*rows, ["class-wise ECE", *with_floor("classwise_ece")]] if known else rows
 
 
 @dataclass(frozen=True, eq=False)
 class Net:
-    """One net's rows: their scores, and its probabilities and labels where all are known."""
+    """Rows of one net: their scores, and its probabilities and labels if all are known."""
 
-    scores: Scores
+    scores: RowScores
     probabilities_NC: Array | None = None
     labels_N: npt.NDArray[np.intp] | None = None
 
@@ -148,25 +150,32 @@ def compare(
 ) -> ModelComparison:
     """Compare models on the same rows, each with the first: error, NLL, Brier score, squared calibration error.
 
-    The differences are paired, row by row, and corrected for the number of models (Holm). Plug-in calibration errors
-    are shown beside their noise floors, and their differences are not tested.
+    The differences are paired row by row, and corrected for the number of models (Holm). Plug-in calibration errors are
+    shown with their noise floors; their differences are not tested.
 
     Args:
-        models: By name, probabilities N x C; or S x N x C, those of S nets of one method, net s of each with the same
-            seed; or those of the positive class alone, (N,).
-        labels: The true classes, by index, or by name with `classes`.
+        models: Probabilities N x C of each model by name. Alternatives: S x N x C for S nets of one method, where net s
+            of each model has the same seed; or (N,), the probabilities of the positive class.
+        labels: True classes, as indices, or as names with `classes`.
         classes: Names of the columns in their order.
-        bins: A divisor of 3,000.
-        level: Nominal coverage.
+        bins: Number of bins, a divisor of 3,000.
+        level: Confidence level of the intervals.
+
+    Returns:
+        The figures of each model, and its differences from the first.
 
     Raises:
-        ConfigError: fewer than two models or three rows, other shapes than the first's, or labels that are no class.
-        ValueError: bad probabilities or labels, bins that do not divide 3,000, a level outside (0, 1).
+        ConfigError: There are fewer than two models or three rows, the shapes differ, or a label is not a class.
+        ValueError: Probabilities or labels are invalid, bins do not divide 3,000, or level is outside (0, 1).
 
-    >>> one, other = [[0.9, 0.1], [0.8, 0.2], [0.3, 0.7]] * 40, [[0.7, 0.3], [0.6, 0.4], [0.4, 0.6]] * 40
-    >>> found = trueodds.compare({"a": one, "b": other}, [0, 0, 1] * 40)
-    >>> print(found.differences[1].sentence)
-    b: NLL +0.2310 [+0.2208, +0.2413], higher than a's (p 3e-76).
+    References:
+        Holm (1979), A simple sequentially rejective multiple test procedure.
+
+    Examples:
+        >>> one, other = [[0.9, 0.1], [0.8, 0.2], [0.3, 0.7]] * 40, [[0.7, 0.3], [0.6, 0.4], [0.4, 0.6]] * 40
+        >>> comparison = trueodds.compare({"a": one, "b": other}, [0, 0, 1] * 40)
+        >>> print(comparison.differences[1].sentence)
+        b: NLL +0.2310 [+0.2208, +0.2413], higher than a's (p 3e-76).
     """
     nets: dict[str, list[Net]] = {}
     arrays = {name: np.asarray(without_tensors(values)) for name, values in models.items()}
@@ -179,7 +188,7 @@ def compare(
 def of_nets(
     nets: Mapping[str, Sequence[Net]], *, bins: int = 15, level: float = 0.95, notes: Sequence[str] = ()
 ) -> ModelComparison:
-    """Compare models by their nets' rows; see `compare`."""
+    """Compare models by the rows of their nets (see `compare`)."""
     check_level(level)
     check_bins(bins)
     if len(nets) < 2:
@@ -189,18 +198,20 @@ def of_nets(
     for name, ours in others:
         shapes = [(len(of), *sorted({len(net.scores.nll_N) for net in of})) for of in (theirs, ours)]
         if shapes[0] != shapes[1]:
-            said = [f"{plural(shape[0], 'net')} of {shape[-1]:,} rows" for shape in shapes]
-            cure = "give the same rows and seeds of each, in one order"
-            raise ConfigError(f"{first!r} has {said[0]} and {name!r} {said[1]}; {cure}")
+            sizes = [f"{plural(shape[0], 'net')} of {shape[-1]:,} rows" for shape in shapes]
+            cure = "give the same rows and seeds of each model, in the same order"
+            raise ConfigError(f"{first!r} has {sizes[0]} and {name!r} {sizes[1]};  {cure}")
     if rows < FEWEST:
-        raise ConfigError(f"{plural(rows, 'labelled row')} to compare; give {FEWEST} or more, hundreds to see anything")
-    found = {
+        raise ConfigError(
+            f"{plural(rows, 'labelled row')} to compare; give {FEWEST} or more; a useful comparison needs hundreds"
+        )
+    by_name = {
         name: differences([net.scores for net in ours], [net.scores for net in theirs], bins=bins, level=level)
         for name, ours in others
     }
-    keys = [(name, measure) for name in found for measure in MEASURES]
+    keys = [(name, measure) for name in by_name for measure in MEASURES]
     compared = []
-    for (name, measure), one in zip(keys, tested([(m, found[n][m]) for n, m in keys]), strict=True):
+    for (name, measure), one in zip(keys, adjust_p_values([(m, by_name[n][m]) for n, m in keys]), strict=True):
         d = one.difference
         assert d.lower is not None and d.upper is not None
         compared.append(
@@ -224,26 +235,30 @@ def of_nets(
         level=level,
         models=[_figures(name, of, bins) for name, of in nets.items()],
         differences=compared,
-        notes=[MEANING, NOTE, *_crowded(nets, bins), *one_seed, *notes],
+        notes=[MEANING, NOTE, *_crowding_notes(nets, bins), *one_seed, *notes],
     )
 
 
 def _check_columns(arrays: Mapping[str, npt.NDArray[Any]]) -> None:
-    """Raises ConfigError for p(positive) beside the probabilities of all classes, or other numbers of classes."""
-    said = {
+    """Check that all arrays have the same number of classes, and that p(positive) alone is not mixed with all classes.
+
+    Raises:
+        ConfigError: The arrays differ.
+    """
+    kinds = {
         name: "the positive class's probability alone" if array.ndim == 1 else f"{array.shape[-1]} columns"
         for name, array in arrays.items()
         if array.ndim
     }
-    for name, columns in said.items():
-        first = next(iter(said))
-        if columns != said[first]:
-            cure = "their scores are of other things; give the same classes of each"
-            raise ConfigError(f"{first!r} has {said[first]} and {name!r} {columns}; {cure}")
+    for name, columns in kinds.items():
+        first = next(iter(kinds))
+        if columns != kinds[first]:
+            cure = "their scores are not comparable; give the same classes of each model"
+            raise ConfigError(f"{first!r} has {kinds[first]} and {name!r} {columns}; {cure}")
 
 
-def _crowded(nets: Mapping[str, Sequence[Net]], bins: int) -> list[str]:
-    """Say whose rows lie in one bin almost all, as those of a rare positive class do: their errors may cancel."""
+def _crowding_notes(nets: Mapping[str, Sequence[Net]], bins: int) -> list[str]:
+    """Name the models whose rows are nearly all in one bin, as with a rare positive class. Their errors may cancel."""
     found = []
     for name, of in nets.items():
         binned = Nets.of([(net.scores.confidence_N, net.scores.correct_N) for net in of], bins)
@@ -251,28 +266,33 @@ def _crowded(nets: Mapping[str, Sequence[Net]], bins: int) -> list[str]:
         if share >= CROWDED and np.ptp(binned.confidence_SN) > 0:
             found.append(
                 f"{percent(share)} of the rows of {name} lie in one of {bins} bins of equal width, so its calibration"
-                " is compared on the whole, hardly by range. More bins (--bins 300, bins=300) tell more."
+                " is compared as a whole and hardly by range. Use more bins (--bins 300, bins=300)."
             )
     return found
 
 
 def _net(values: npt.NDArray[Any], labels: npt.ArrayLike, classes: Sequence[object] | None) -> Net:
+    """Build the rows of one net."""
     p_NC = check_probabilities(both_classes(values)).astype(np.float64)
     if classes is not None and len(classes) != p_NC.shape[1]:
-        raise ConfigError(f"classes has {len(classes)} names for {p_NC.shape[1]} columns; give one for each, in order")
+        raise ConfigError(
+            f"classes has {len(classes)} names for {p_NC.shape[1]} columns; give one name for each column, in order"
+        )
     named = labels if classes is None else indices(labels, list(classes))
     labels_N = check_labels(named, *p_NC.shape)
     if values.ndim == 1:
-        return Net(Scores.of_positive(p_NC[:, 1], labels_N == 1))
-    return Net(Scores.of_probabilities(p_NC, labels_N), p_NC, labels_N)
+        return Net(RowScores.of_positive(p_NC[:, 1], labels_N == 1))
+    return Net(RowScores.of_probabilities(p_NC, labels_N), p_NC, labels_N)
 
 
 def _figures(name: str, nets: Sequence[Net], bins: int) -> ComparedModel:
+    """Average the figures of a model's nets."""
     of_nets = [_of_net(net, bins) for net in nets]
     return ComparedModel(name=name, **{key: float(np.mean([one[key] for one in of_nets])) for key in of_nets[0]})
 
 
 def _of_net(net: Net, bins: int) -> dict[str, float]:
+    """Compute the figures of one net."""
     scores = net.scores
     sums = CalibrationSums.from_top(scores.confidence_N, scores.correct_N)
     nets = Nets.of([(scores.confidence_N, scores.correct_N)], bins)

@@ -1,4 +1,4 @@
-"""The report of labelled rows: numbers with their intervals, in a terminal and in a notebook."""
+"""The report of probabilities and labels: numbers with their intervals, in a terminal and in a notebook."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ import numpy as np
 import numpy.typing as npt
 
 from trueodds import metrics
-from trueodds.drawing.picture import CHART, DARK, LIGHT, alone, squeezed
-from trueodds.drawing.reliability import BOX, Axes, Reliability
+from trueodds.drawing.picture import CHART, DARK, LIGHT, alone, read_css
+from trueodds.drawing.reliability import BOX, Axes, ReliabilityDiagram
 from trueodds.errors import ConfigError, unknown
 from trueodds.reports.figures import Figures, calibration_p_value, diagram_of, figures_of, positive_figures
-from trueodds.reports.options import TOLERANCE, Options
+from trueodds.reports.options import TOLERANCE, ReportOptions
 from trueodds.reports.schemas import Bin, Labelling, PositiveFigures, Verdict, WorstBin
 from trueodds.reports.verdict.cautions import MEASURED_FROM
 from trueodds.reports.verdict.headline import reading_at_one_look, reading_of_top_label
@@ -30,85 +30,94 @@ from trueodds.sums.sums import CalibrationSums
 from trueodds.texts import plural
 
 _DARK_NOTEBOOKS = "[data-jp-theme-light=false] .trueodds,.vscode-dark .trueodds,html[theme=dark] .trueodds"
-"""JupyterLab and Notebook 7, Visual Studio Code, Colab: their themes need not be the system's."""
+"""Selectors of JupyterLab, Notebook 7, Visual Studio Code and Colab. Their theme may differ from the system's."""
 _LIGHT_NOTEBOOKS = "[data-jp-theme-light=true] .trueodds,.vscode-light .trueodds"
 _STYLE = (
     f".trueodds{{{LIGHT}}}@media (prefers-color-scheme:dark){{.trueodds{{{DARK}}}}}"
     f"{_LIGHT_NOTEBOOKS}{{{LIGHT}}}{_DARK_NOTEBOOKS}{{{DARK}}}"
-    f".trueodds{{{squeezed(Path(__file__).parent / 'notebook.css')}{CHART}}}"
+    f".trueodds{{{read_css(Path(__file__).parent / 'notebook.css')}{CHART}}}"
 )
 
 
 @dataclass(frozen=True, kw_only=True)
 class CalibrationReport:
-    """How well the probabilities of labelled rows hold: `print` it, or let a notebook show it.
+    """Calibration report of labelled rows. `print` it, or let a notebook show it.
 
-    Every pair of `_lower` and `_upper` is an interval at `level`, for one look at these rows. `floor_mean` is the ECE
-    that a perfectly calibrated model shows on as many rows on average, `floor_p95` what it exceeds in 5% of samples.
+    Each pair of `_lower` and `_upper` is an interval at the confidence level `level`, for one look at these rows.
+    `floor_mean` is the mean ECE of a perfectly calibrated model on the same number of rows. It exceeds `floor_p95` in
+    5% of samples.
 
-    >>> rows = trueodds.report([[0.9, 0.1], [0.8, 0.2], [0.6, 0.4], [0.3, 0.7]] * 25, [0, 0, 1, 1] * 25)
-    >>> print(f"accuracy {rows.accuracy:.3f}, {rows.accuracy_lower:.3f} to {rows.accuracy_upper:.3f}")
-    accuracy 0.750, 0.653 to 0.831
-    >>> print(f"ECE {rows.ece:.3f}, {rows.ece_lower:.3f} to {rows.ece_upper:.3f}; floor {rows.floor_mean:.3f}")
-    ECE 0.300, 0.216 to 0.390; floor 0.066
+    Examples:
+        >>> rows = trueodds.report([[0.9, 0.1], [0.8, 0.2], [0.6, 0.4], [0.3, 0.7]] * 25, [0, 0, 1, 1] * 25)
+        >>> print(f"accuracy {rows.accuracy:.3f}, {rows.accuracy_lower:.3f} to {rows.accuracy_upper:.3f}")
+        accuracy 0.750, 0.653 to 0.831
+        >>> print(f"ECE {rows.ece:.3f}, {rows.ece_lower:.3f} to {rows.ece_upper:.3f}; floor {rows.floor_mean:.3f}")
+        ECE 0.300, 0.216 to 0.390; floor 0.066
     """
 
     n: int
-    """Rows."""
+    """Number of rows."""
     classes: int
+    """Number of classes."""
     level: float
+    """Confidence level of the intervals."""
     binning: Binning
+    """Kind of bins: "width" or "mass"."""
     bins: list[Bin]
+    """Bins of the reliability diagram."""
     accuracy: float
     accuracy_lower: float
     accuracy_upper: float
     error_rate: float
     mean_confidence: float
     signed_gap: float
-    """Accuracy - mean confidence; negative: over-confident."""
+    """Accuracy - mean confidence. Negative means over-confident."""
     signed_gap_lower: float
     signed_gap_upper: float
     ece: float
-    """Expected calibration error of the top label over `bins`, plug-in."""
+    """Expected calibration error (ECE) of the top label over `bins`, plug-in estimate."""
     ece_estimate: float
-    """The ECE without the part that chance adds."""
+    """ECE without the part that chance adds."""
     ece_lower: float
     ece_upper: float
     floor_mean: float
+    """Noise floor: mean ECE of a perfectly calibrated model."""
     floor_p95: float
+    """95th percentile of the ECE of a perfectly calibrated model."""
     smooth_ece: float
     mce: float
-    """The largest |accuracy - mean confidence| of a bin, `mce_bin`."""
+    """Largest |accuracy - mean confidence| of a bin, which is `mce_bin`."""
     mce_bin: WorstBin
     classwise_ece: float
     ks: float
     ks_p_value: float
     calibration_p_value: float
-    """Of the null that every confidence is the probability of being right."""
+    """p-value of the null hypothesis that every confidence is the probability of being right."""
     verdict: Verdict
-    """How the rows stand: within a calibration error of 0.02 at 95%, else by `calibration_p_value`.
+    """Verdict: within an ECE of 0.02 at 95%, or else a verdict by `calibration_p_value`.
 
-    Of p(positive), by its own `calibration_p_value`, where that alone came; expected / observed positives must then be
-    within 1.2 as well."""
+    If only p(positive) was given, the verdict is about p(positive), by its own `calibration_p_value`. Then expected /
+    observed positives must also be within 1.2.
+    """
     nll: float
-    """Nats."""
+    """Negative log-likelihood in nats."""
     nll_lower: float
     nll_upper: float | None
-    """None: no limit, for some true class has probability 0."""
+    """Upper limit of the NLL. None (no limit) if some true class has probability 0."""
     nll_unseen: float | None
-    """Cost of a wrong row at the surest confidence, where one alone would lift the NLL above its limit."""
+    """Cost of a wrong row at the highest confidence, if one such row would lift the NLL above its limit."""
     brier: float
-    """Over all classes, 0 to 2."""
+    """Brier score over all classes, 0 to 2."""
     brier_lower: float
     brier_upper: float
     positive: PositiveFigures | None = None
-    """Of p(positive) over all of [0, 1], where that alone came."""
+    """Figures of p(positive) over all of [0, 1], if only p(positive) was given."""
     top_label_verdict: Verdict | None = None
-    """That of the more probable class, where `verdict` is that of p(positive)."""
+    """Verdict on the more probable class, if `verdict` is about p(positive)."""
 
     @property
     def reading(self) -> str:
-        """The numbers in plain words."""
+        """Meaning of the numbers in plain words."""
         n = f" Fewer than {MEASURED_FROM} rows: take the ECE's interval as a rough guide." * (self.n < MEASURED_FROM)
         figures = of_positive(self.positive) if self.positive else vars(self)
         reading = reading_at_one_look(self.verdict, figures, TOLERANCE, self.positive)
@@ -118,20 +127,20 @@ class CalibrationReport:
         return reading + n
 
     def table(self) -> list[tuple[str, str, str, str]]:
-        """(name, value, interval, note) of each number, as it is shown."""
+        """Return (name, value, interval, note) of each number, formatted."""
         return figure_rows(vars(self))
 
     @property
     def title(self) -> str:
-        """The rows, and the level of the intervals."""
+        """Number of rows and classes, and the confidence level of the intervals."""
         return (
             f"{plural(self.n, 'row')}, {plural(self.classes, 'class', 'classes')}; intervals at {100 * self.level:g}%"
         )
 
     def __str__(self) -> str:
-        lines = aligned(self.table(), "<><<")
+        lines = align(self.table(), "<><<")
         if self.positive:
-            p = [f"p({self.positive.label}), over all of 0% to 100%", *aligned(positive_rows(self.positive), "<><<")]
+            p = [f"p({self.positive.label}), over all of 0% to 100%", *align(positive_rows(self.positive), "<><<")]
             lines = [*p, "The more probable class", *lines]
         return "\n".join([self.title, *lines, self.reading])
 
@@ -140,10 +149,10 @@ class CalibrationReport:
         return _html(self.title, [*rows, *self.table()], self.reading, self._diagram().svg())
 
     def svg(self) -> str:
-        """Draw the reliability diagram as a picture for a file, in light or dark colours of its own."""
+        """Draw the reliability diagram as an SVG file with its own light and dark colours."""
         return alone(self._diagram().svg(), *BOX)
 
-    def _diagram(self) -> Reliability:
+    def _diagram(self) -> ReliabilityDiagram:
         if self.positive is None:
             return diagram_of(self.bins)
         return diagram_of(self.positive.bins, Axes.of_positive(self.positive.label))
@@ -152,7 +161,7 @@ class CalibrationReport:
 def _html(title: str, table: Iterable[tuple[str, str, str, str]], reading: str, drawing: str) -> str:
     """Lay out a table of (name, value, interval, note) beside the element `svg` of a drawing.
 
-    There is no script, and the colours are the notebook's light or dark ones.
+    There is no script. The colours follow the notebook's light or dark theme.
     """
     rows = "".join(
         f'<tr><th scope="row">{escape(name)}</th><td class="value">{escape(value)}</td><td>{escape(interval)}</td>'
@@ -166,7 +175,7 @@ def _html(title: str, table: Iterable[tuple[str, str, str, str]], reading: str, 
 
 
 def figure_rows(figures: Mapping[str, Any]) -> list[tuple[str, str, str, str]]:
-    """(name, value, interval, note) of each number of a report, by its name there; a dash for what is not known."""
+    """Return (name, value, interval, note) of each number of a report, formatted, with a dash for unknown ones."""
 
     def limits(name: str, how: str = "decimal") -> str:
         return span(figures[f"{name}_lower"], figures[f"{name}_upper"], how, 4 if how == "decimal" else 1)
@@ -204,14 +213,14 @@ def figure_rows(figures: Mapping[str, Any]) -> list[tuple[str, str, str, str]]:
 
 
 def positive_rows(positive: PositiveFigures) -> list[tuple[str, str, str, str]]:
-    """As `figure_rows`, of p(positive)."""
+    """Return the rows of `figure_rows` for p(positive)."""
     figures = positive.model_dump()
 
     def limits(name: str, how: str = "decimal") -> str:
         return span(figures[f"{name}_lower"], figures[f"{name}_upper"], how, 4 if how == "decimal" else fine)
 
     fine = digits_of_rare(positive.prevalence, positive.mean_probability)
-    floor = f"of calibrated ones; up to {decimal(positive.floor_p95, 4)} by chance"
+    floor = f"of a calibrated p; up to {decimal(positive.floor_p95, 4)} by chance"
     kind = "width" if positive.binning == "width" else "count"
 
     def ratio(value: float | None) -> str:
@@ -232,10 +241,10 @@ def positive_rows(positive: PositiveFigures) -> list[tuple[str, str, str, str]]:
     ]
 
 
-def aligned(rows: Sequence[Sequence[str]], sides: str) -> list[str]:
-    """Rows of equal length as lines with columns; `sides`: < or > for each column.
+def align(rows: Sequence[Sequence[str]], sides: str) -> list[str]:
+    """Format rows of equal length as lines with columns. `sides` has < or > for each column.
 
-    >>> aligned([("cat", "7"), ("hippo", "12")], "<>")
+    >>> align([("cat", "7"), ("hippo", "12")], "<>")
     ['cat     7', 'hippo  12']
     """
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
@@ -252,24 +261,38 @@ def report(
     binning: Binning = "width",
     level: float = 0.95,
 ) -> CalibrationReport:
-    """Accuracy, ECE with its interval and noise floor, proper scores and tests of probabilities beside their labels.
+    """Report the calibration of probabilities with their labels: accuracy, ECE, noise floor, proper scores, tests.
 
-    Probabilities are N x C, or those of the positive class alone, (N,): then the report leads with the figures of
-    p(positive) over all of [0, 1]. Labels are class indices, or names of `classes`, which has the columns in their
-    order (scikit-learn: `model.classes_`): of labels -1 and 1 it is [-1, 1].
+    Args:
+        probabilities: N x C, or (N,) for the probabilities of the positive class. With (N,) the report begins with the
+            figures of p(positive) over all of [0, 1].
+        labels: True classes, as indices, or as names with `classes`.
+        classes: Names of the columns in their order (scikit-learn: `model.classes_`). For the labels -1 and 1, pass
+            [-1, 1].
+        bins: Number of bins.
+        binning: "width" for bins of equal width, "mass" for bins with the same number of rows.
+        level: Confidence level of the intervals.
+
+    Returns:
+        The report. `print` it, or let a notebook show it.
 
     Raises:
-        ValueError: probabilities outside [0, 1] or rows that do not sum to 1 (logits, perhaps), labels outside the
-            classes (ConfigError), masked or missing values, other than one name for each column (ConfigError), bins
-            that `trueodds.metrics.ece` refuses, a level outside (0, 1).
+        ValueError: Probabilities are outside [0, 1] or rows do not sum to 1 (they may be logits); values are masked or
+            missing; `trueodds.metrics.ece` refuses the bins; `level` is outside (0, 1).
+        ConfigError: A label is not a class, or the number of names differs from the number of columns. It is a
+            ValueError.
 
-    >>> print(trueodds.report([0.9, 0.8, 0.4, 0.3], ["ham", "ham", "spam", "ham"], classes=["spam", "ham"]).accuracy)
-    0.75
+    Examples:
+        >>> p_ham, labels = [0.9, 0.8, 0.4, 0.3], ["ham", "ham", "spam", "ham"]
+        >>> trueodds.report(p_ham, labels, classes=["spam", "ham"]).accuracy
+        0.75
     """
     check_level(level)
     p_NC = both_classes(probabilities)
     if classes is not None and len(classes) != p_NC.shape[1]:
-        raise ConfigError(f"classes has {len(classes)} names for {p_NC.shape[1]} columns; give one for each, in order")
+        raise ConfigError(
+            f"classes has {len(classes)} names for {p_NC.shape[1]} columns; give one name for each column, in order"
+        )
     labels_N = labels if classes is None else indices(labels, list(classes))
     sums = CalibrationSums.from_probabilities(p_NC, labels_N)
     figures = figures_of(sums, bins, binning, level, False)
@@ -277,17 +300,17 @@ def report(
     figures = figures | {"calibration_p_value": p_value}
     answers = AnswerSums(sums.cells[0].astype(np.int64), sums)
     certain = figures_of(sums, bins, binning, CERTAIN, False)
-    verdict, of_top_label, positive = _judged(answers, figures, certain), None, None
+    verdict, of_top_label, positive = _verdict(answers, figures, certain), None, None
     probabilities = without_tensors(probabilities)
     if np.ndim(probabilities) == 1:
         by_p = PositiveClass("positive", 1).sums(p_NC, labels_N)
         counts_C = by_p.cells[0].astype(np.int64)
         of_p = PositiveSums("positive" if classes is None else str(classes[1]), AnswerSums(counts_C, by_p))
-        options = Options(bins=bins, binning=binning, level=level, one_look=True)
+        options = ReportOptions(bins=bins, binning=binning, level=level, one_look=True)
         positive = positive_figures(of_p, options)
         of_p_certainly = positive_figures(of_p, replace(options, level=CERTAIN))
         of_top_label = beside(positive, verdict)
-        verdict = _judged(answers, of_positive(positive), certain, of_p_certainly)
+        verdict = _verdict(answers, of_positive(positive), certain, of_p_certainly)
     return CalibrationReport(
         n=sums.n,
         classes=p_NC.shape[1],
@@ -301,18 +324,19 @@ def report(
     )
 
 
-def _judged(
+def _verdict(
     answers: AnswerSums, shown: Figures, certain: Figures, of_p_certainly: PositiveFigures | None = None
 ) -> Verdict:
+    """Return the verdict on the rows, at one look."""
     within = is_within(answers, certain, Labelling(), TOLERANCE, of_p_certainly)
     return verdict_at_one_look(shown, within=within, positive=of_p_certainly is not None)
 
 
 def indices(labels: npt.ArrayLike, classes: list[object]) -> list[int]:
-    """Labels by their place among the classes.
+    """Return the position of each label among the classes.
 
     Raises:
-        ConfigError: a label that is none of them.
+        ConfigError: A label is not one of the classes.
     """
     place = {name: k for k, name in enumerate(classes)}
     names = as_array(labels, "labels").tolist()

@@ -1,4 +1,4 @@
-"""The same rows of several tables of answers: found by their ids, else by their order."""
+"""Common rows of several tables of answers, matched by their ids or by their order."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from trueodds.evaluation.differences import Scores
+from trueodds.evaluation.paired_differences import RowScores
 from trueodds.files import FileError, read_npz
 from trueodds.inputs import columns
 from trueodds.inputs.columns import Texts
@@ -17,19 +17,19 @@ from trueodds.reports.table.comparing import Net
 from trueodds.texts import plural, short
 
 ID, IDS = "id", "ids"
-"""The column of a table, and the array of an .npz."""
+"""Name of the column of a table, and of the array of an .npz."""
 Rows = npt.NDArray[np.intp]
 NO_PROBABILITIES = (
-    "A table without the probabilities of all classes is among them: NLL and Brier score are those of the confidence of"
-    " being right, of all models."
+    "One of the tables lacks the probabilities of all classes. So NLL and Brier score are computed from the confidence"
+    " for all models."
 )
 
 
 def ids_of(path: Path) -> list[str] | None:
-    """The ids of a table's rows; None where it has none.
+    """Return the ids of a table's rows; None if it has none.
 
     Raises:
-        FileError: an empty id, or one that comes twice.
+        FileError: An id is empty, or occurs twice.
     """
     if path.suffix in columns.SUFFIXES:
         column = columns.read(path, [], [ID]).texts[ID] if ID in columns.names(path) else None
@@ -42,18 +42,20 @@ def ids_of(path: Path) -> list[str] | None:
         return None
     ids = column.as_list()
     if not column.is_known_N.all():
-        raise FileError(f"{path}: row {int(column.is_known_N.argmin()) + 1} has no id; give each row one, or no ids")
+        raise FileError(
+            f"{path}: row {int(column.is_known_N.argmin()) + 1} has no id; give every row an id, or remove the ids"
+        )
     if len(set(ids)) < len(ids):
         seen: set[str] = set()
         twice = next(name for name in ids if name in seen or seen.add(name))  # type: ignore[func-returns-value]
-        raise FileError(f"{path} has the id {short(twice)} twice; give each row its own")
+        raise FileError(f"{path} has the id {short(twice)} twice; give each row an id of its own")
     return ids
 
 
 def nets_of(
     tables: Mapping[str, Answers], ids: Mapping[str, Sequence[str] | None], positive: str | None = None
 ) -> tuple[dict[str, Net], list[str]]:
-    """The rows that are labelled in every table, in one order, and sentences on what was left out.
+    """Return the rows that have a label in every table, in one order, and sentences about rows left out.
 
     Args:
         tables: Answers by the name of their model.
@@ -61,8 +63,8 @@ def nets_of(
         positive: The class of two whose probability is compared.
 
     Raises:
-        FileError: some tables with ids and some without, other numbers of rows without ids, no common row, or another
-            label of the same row.
+        FileError: Only some tables have ids, the numbers of rows differ without ids, no row is common, or labels of the
+            same row differ.
     """
     rows, notes = _common(tables, ids)
     labelled_N = np.logical_and.reduce([answers.labelled_N[rows[name]] for name, answers in tables.items()])
@@ -81,18 +83,22 @@ def nets_of(
 def _common(
     tables: Mapping[str, Answers], ids: Mapping[str, Sequence[str] | None]
 ) -> tuple[dict[str, Rows], list[str]]:
-    """The places of the rows that all tables have, in the order of the first."""
+    """Return the positions of the rows that all tables have, in the order of the first table."""
     without = [name for name in tables if ids[name] is None]
     if without and len(without) < len(tables):
         other = next(name for name in tables if name not in without)
-        raise FileError(f"{other} has ids and {without[0]} has none; give both a column {ID} (.npz: {IDS}), or none")
+        raise FileError(
+            f"{other} has ids and {without[0]} has none; give both a column {ID} (.npz: {IDS}), or remove it"
+        )
     if without:
         lengths = {name: len(answers) for name, answers in tables.items()}
         first, *others = lengths
         for name in others:
             if lengths[name] != lengths[first]:
                 problem = f"{first} has {lengths[first]:,} rows and {name} {lengths[name]:,}"
-                raise FileError(f"{problem}; give the same rows in one order, or a column {ID} (.npz: {IDS}) in each")
+                raise FileError(
+                    f"{problem}; give the same rows in the same order, or a column {ID} (.npz: {IDS}) in each"
+                )
         return {name: np.arange(lengths[first]) for name in tables}, []
     places = {name: {key: row for row, key in enumerate(ids[name] or ())} for name in tables}
     first, *others = places
@@ -108,7 +114,11 @@ def _common(
 def _check_labels(
     tables: Mapping[str, Answers], rows: Mapping[str, Rows], ids: Mapping[str, Sequence[str] | None]
 ) -> None:
-    """Raises FileError for a row whose labels are known and differ."""
+    """Check that no row has different labels in two tables.
+
+    Raises:
+        FileError: The labels of a row differ.
+    """
     (first, theirs), *others = ((name, _labels(answers, rows[name])) for name, answers in tables.items())
     for name, ours in others:
         for a, b, row in zip(theirs, ours, rows[first].tolist(), strict=True):
@@ -121,7 +131,7 @@ def _check_labels(
 
 
 def _labels(answers: Answers, row_N: Rows) -> list[str]:
-    """The labels' names; "" where a table does not say."""
+    """Return the labels' names; "" if a table does not have the label."""
     if answers.predicted is None:
         return [""] * len(row_N)
     names = answers.predicted.values
@@ -132,10 +142,11 @@ def _labels(answers: Answers, row_N: Rows) -> list[str]:
 
 
 def _net(answers: Answers, row_N: Rows, positive: str | None, full: bool) -> Net:
+    """Build the scores of one table's rows."""
     if positive is not None:
         _, p_N, is_positive_N = positive_rows_of(answers, positive)
-        return Net(Scores.of_positive(p_N[row_N], is_positive_N[row_N]))
+        return Net(RowScores.of_positive(p_N[row_N], is_positive_N[row_N]))
     if not full or answers.probabilities_NC is None or answers.label_N is None:
-        return Net(Scores.of_confidence(answers.confidence_N[row_N], answers.correct_N[row_N]))
+        return Net(RowScores.of_confidence(answers.confidence_N[row_N], answers.correct_N[row_N]))
     p_NC, label_N = answers.probabilities_NC[row_N].astype(np.float64), answers.label_N[row_N]
-    return Net(Scores.of_probabilities(p_NC, label_N), p_NC, label_N)
+    return Net(RowScores.of_probabilities(p_NC, label_N), p_NC, label_N)

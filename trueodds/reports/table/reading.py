@@ -1,4 +1,4 @@
-"""Tables of answers as people keep them: arrays in .npz or .npy, columns in CSV or Parquet."""
+"""Reader of tables of answers: arrays in .npz or .npy, columns in CSV or Parquet."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from trueodds.reports.table.answers import (
     of_confidence,
     of_probabilities,
 )
-from trueodds.reports.table.classes import bare_names, numbered, one_column, unlabelled_note
+from trueodds.reports.table.classes import bare_names, numeric_names, one_column, unlabelled_note
 from trueodds.reports.table.form import FORMS, Form, Scale
 from trueodds.sums.inputs import (
     BELOW_ZERO,
@@ -42,22 +42,26 @@ from trueodds.sums.inputs import (
 from trueodds.texts import alike, columns_listed, listed, plural
 
 NOT_CLASSES = ("id", "question", "tag", "time", "version", "confidence", "predicted", "correct")
-"""Columns of a table that have a meaning of their own."""
+"""Columns of a table that have a fixed meaning."""
 _FRACTION = re.compile(r"[+-]?\d*\.\d*[1-9]\d*(e[+-]?\d+)?", re.IGNORECASE)
-"""A number that is no class's name."""
+"""Pattern of a number that cannot be a class's name."""
 FIRST = 2
-"""The row of the first answer, the header being row 1."""
+"""Row number of the first answer; the header is row 1."""
 _COLUMNS = {"question": "questions", "tag": "tags", "version": "versions", "time": "times"}
-"""The column of a table, and the array that is the same."""
+"""Columns of a table, and the arrays with the same meaning."""
 
 
 def read(path: Path, form: Form | None = None) -> Answers:
-    """The answers of a file.
+    """Read the answers of a file.
+
+    Args:
+        path: File of answers.
+        form: Facts about the table that the file does not state.
 
     Raises:
-        FileError: another form, what is missing, values or labels that cannot be used: it says what is allowed.
-        FileNotFoundError: no such file.
-        MissingExtraError: a Parquet file without pyarrow.
+        FileError: The file has another form, or misses a column, or holds values or labels that cannot be used.
+        FileNotFoundError: There is no such file.
+        MissingExtraError: A Parquet file needs pyarrow, which is not installed.
     """
     form = form or Form()
     if not path.is_file():
@@ -65,7 +69,7 @@ def read(path: Path, form: Form | None = None) -> Answers:
     if path.suffix not in (".npz", ".npy", *columns.SUFFIXES):
         raise FileError(f"{path} has the suffix {path.suffix!r}; expected {FORMS}")
     if form.labels and path.suffix != ".npy":
-        raise FileError(f"--labels {form.labels}: {path} holds its labels itself; leave out --labels")
+        raise FileError(f"--labels {form.labels}: {path} holds the labels itself; remove --labels")
     try:
         if path.suffix in columns.SUFFIXES:
             answers = _of_columns(path, form)
@@ -81,16 +85,18 @@ def read(path: Path, form: Form | None = None) -> Answers:
 
 
 def _arrays(path: Path, form: Form) -> dict[str, npt.NDArray[Any]]:
+    """Read the arrays of an .npz, or an .npy with the file of its labels."""
     if path.suffix == ".npz":
         return read_npz(path)
     if not form.labels:
-        raise FileError(f"{path} holds one array; name the file of its labels: --labels labels.npy")
+        raise FileError(f"{path} holds one array; give the file of its labels: --labels labels.npy")
     if not form.labels.is_file():
         raise FileNotFoundError(f"{form.labels} does not exist; expected an .npy of the labels of {path}")
     return {form.scale or "probabilities": columns.read_npy(path), "labels": columns.read_npy(form.labels)}
 
 
 def _of_arrays(path: Path, arrays: Mapping[str, npt.NDArray[Any]], form: Form) -> Answers:
+    """Build answers from arrays."""
     labels = _vector(arrays, "labels")
     predicted = _vector(arrays, "predicted")
     rows = next((len(arrays[name]) for name in ("probabilities", "logits", "confidence") if name in arrays), 0)
@@ -117,7 +123,7 @@ def _of_arrays(path: Path, arrays: Mapping[str, npt.NDArray[Any]], form: Form) -
         path.name,
         p_NC,
         labels,
-        classes or numbered(path.name, labels, p_NC.shape[-1], form.first_label),
+        classes or numeric_names(path.name, labels, p_NC.shape[-1], form.first_label),
         ordered=True,
         predicted=predicted,
         groups=groups,
@@ -127,11 +133,12 @@ def _of_arrays(path: Path, arrays: Mapping[str, npt.NDArray[Any]], form: Form) -
 
 
 def _of_columns(path: Path, form: Form) -> Answers:
+    """Build answers from the columns of a table."""
     header = columns.names(path)
-    if meant := alike((form.label, *form.classes), header):
-        label, *renamed = (meant.get(name, name) for name in (form.label, *form.classes))
+    if similar := alike((form.label, *form.classes), header):
+        label, *renamed = (similar.get(name, name) for name in (form.label, *form.classes))
         answers = _of_columns(path, replace(form, label=label, classes=tuple(renamed)))
-        words = [f"The column {other!r} is read as {name!r}." for name, other in meant.items()]
+        words = [f"The column {other!r} is read as {name!r}." for name, other in similar.items()]
         return replace(answers, notes=(*answers.notes, *words))
     others = tuple(name for name in header if name not in (form.label, *NOT_CLASSES))
     absent = [name for name in form.classes if name not in header]
@@ -143,7 +150,7 @@ def _of_columns(path: Path, form: Form) -> Answers:
     if not by_confidence and form.label not in header:
         raise _no_column(path, form.label, header, "--label")
     if not by_confidence and not of_classes:
-        raise FileError(f"{path} has the columns {listed(header)}, and none of a class; expected {FORMS}")
+        raise FileError(f"{path} has the columns {listed(header)}, and none for a class; expected {FORMS}")
     chances = tuple(name for name in ("propensity", "audit") if by_confidence or name not in of_classes)
     known = (form.label, "predicted", "correct", "question", "tag", "version", *chances)
     texts = [name for name in dict.fromkeys(known) if name in header]
@@ -161,7 +168,7 @@ def _of_columns(path: Path, form: Form) -> Answers:
         return _of_confidence(path, confidence, correct, predicted, labels, groups, header, form.classes, form)
     assert labels is not None
     scale, note = form.scale or "probabilities", ""
-    values_NC = _checked(path, {name: table.numbers[name] for name in of_classes}, scale)
+    values_NC = _class_values(path, {name: table.numbers[name] for name in of_classes}, scale)
     if len(of_classes) == 1 and scale == "logits":
         raise _one_of_logits(path, f"column {of_classes[0]!r}")
     if len(of_classes) == 1:
@@ -190,10 +197,11 @@ def _of_confidence(
     predicted: Texts | None,
     labels: Texts | None,
     groups: Groups,
-    held: Sequence[str] | Mapping[str, Any],
+    available: Sequence[str] | Mapping[str, Any],
     classes: tuple[str, ...],
     form: Form,
 ) -> Answers:
+    """Build answers from the confidence and either `correct` or both `predicted` and the labels."""
     names = tuple[str, ...]()
     if correct is not None:
         labelled_N, correct_N = correctness(path.name, correct)
@@ -201,55 +209,68 @@ def _of_confidence(
         predicted, labelled_N, correct_N = agreement(path.name, predicted, labels, classes, form.first_label)
         names = predicted.values
     else:
-        raise _missing(path, ["correct"] if predicted is None else ["labels"], held)
+        raise _missing(path, ["correct"] if predicted is None else ["labels"], available)
     confidence = as_numbers(confidence, "confidence")
     return of_confidence(path.name, confidence, labelled_N, correct_N, predicted, groups, label_names=names)
 
 
 def _scale(path: Path, arrays: Mapping[str, Any], form: Form) -> Scale | None:
-    """The array that holds a number for each class; None: there is none."""
+    """Return the name of the array with a number for each class; None if there is none."""
     scales: tuple[Scale, Scale] = ("probabilities", "logits")
     present = [scale for scale in scales if scale in arrays]
     if form.scale and form.scale not in present:
         raise _missing(path, [form.scale], arrays)
     if len(present) == 2 and not form.scale:
-        raise FileError(f"{path} holds probabilities and logits; say which to report on: --probabilities or --logits")
+        raise FileError(f"{path} holds probabilities and logits; choose one: --probabilities or --logits")
     return form.scale or (present[0] if present else None)
 
 
 def _vector(arrays: Mapping[str, npt.NDArray[Any]], name: str) -> Texts | None:
+    """Return an array of one dimension as texts; None if it is missing.
+
+    Raises:
+        ValueError: The array has another shape.
+    """
     if name not in arrays:
         return None
     array = arrays[name]
     if array.ndim != 1:
-        raise ValueError(f"{name} has shape {array.shape}; expected (rows,), one for each answer")
+        raise ValueError(f"{name} has shape {array.shape}; expected (rows,), one value for each answer")
     return Texts.of_array(np.char.decode(array, "utf-8") if array.dtype.kind == "S" else array)
 
 
-def _groups(held: Mapping[str, npt.NDArray[Any] | Texts | None], rows: int, path: Path) -> Groups:
-    for name, column in held.items():
+def _groups(columns_by_name: Mapping[str, npt.NDArray[Any] | Texts | None], rows: int, path: Path) -> Groups:
+    """Build the groups of the answers.
+
+    Raises:
+        FileError: A column has another number of rows.
+    """
+    for name, column in columns_by_name.items():
         if column is not None and len(column) != rows:
             raise FileError(f"{path}: {_COLUMNS[name]} has {plural(len(column), 'row')} for {rows:,} answers")
     tags, versions, questions = (
         column if column is None or isinstance(column, Texts) else Texts.of_array(column)
-        for column in (held["tag"], held["version"], held["question"])
+        for column in (columns_by_name["tag"], columns_by_name["version"], columns_by_name["question"])
     )
-    if held["time"] is None:
+    if columns_by_name["time"] is None:
         return Groups(tags, versions, questions=questions)
-    moments = columns.times_of(held["time"], "times")
+    moments = columns.times_of(columns_by_name["time"], "times")
     return Groups(tags, versions, moments.ms_N, time_note("times", moments.unit), questions)
 
 
-def _one_of_logits(path: Path, what: str) -> FileError:
-    problem = f"{path}: the {what} holds one logit for each answer; expected one for each class"
-    return FileError(f"{problem}: of two classes give 0 for the other, or give its probabilities")
+def _one_of_logits(path: Path, name: str) -> FileError:
+    """Build the error for a single column of logits."""
+    problem = f"{path}: the {name} holds one logit for each answer; expected one for each class"
+    return FileError(f"{problem}. With two classes, give 0 for the other class, or give probabilities")
 
 
-def _missing(path: Path, names: Sequence[str], held: Sequence[str] | Mapping[str, Any]) -> FileError:
-    return FileError(f"{path} has no {listed(names)}; it holds {', '.join(held) or 'nothing'}. Expected {FORMS}")
+def _missing(path: Path, names: Sequence[str], available: Sequence[str] | Mapping[str, Any]) -> FileError:
+    """Build the error for missing arrays or columns."""
+    return FileError(f"{path} has no {listed(names)}; it holds {', '.join(available) or 'nothing'}. Expected {FORMS}")
 
 
 def _no_column(path: Path, name: str, header: Sequence[str], option: str) -> FileError:
+    """Build the error for a missing column."""
     words = (
         f"{path} has no column {name!r}; it has {columns_listed(header)}; name it with {option}.{nearest(name, header)}"
     )
@@ -258,7 +279,7 @@ def _no_column(path: Path, name: str, header: Sequence[str], option: str) -> Fil
 
 
 def _cure(message: str) -> str:
-    """What helps on the command line."""
+    """Reword an error for users of the command line."""
     if message.startswith("logits holds probabilities"):
         return f"{message.partition('. Pass')[0]}; give --probabilities"
     if "sums to" in message or "If these are logits" in message:
@@ -267,11 +288,13 @@ def _cure(message: str) -> str:
     return message
 
 
-def _checked(path: Path, columns: Mapping[str, Array], scale: str) -> Array:
-    """The columns of the classes side by side, finite; of probabilities in [0, 1], the rows of several with a sum of 1.
+def _class_values(path: Path, columns: Mapping[str, Array], scale: str) -> Array:
+    """Return the columns of the classes side by side, checked.
+
+    All values must be finite. Probabilities must be in [0, 1], and the rows of several columns must sum to 1.
 
     Raises:
-        FileError: naming the column and the row, and how the columns of the classes are named.
+        FileError: A value or a sum is wrong. The message names column and row, and how to name the classes' columns.
     """
     names = [*columns]
     for name, column_N in columns.items():
@@ -280,10 +303,10 @@ def _checked(path: Path, columns: Mapping[str, Array], scale: str) -> Array:
             sound_N &= (column_N >= -BELOW_ZERO) & (column_N <= 1 + ROW_SUM_TOLERANCE)
         if not sound_N.all():
             row = int(sound_N.argmin())
-            said = "is empty (or NaN)" if np.isnan(column_N[row]) else f"holds {column_N[row]:g}"
+            problem = "is empty (or NaN)" if np.isnan(column_N[row]) else f"holds {column_N[row]:g}"
             allowed = "[0, 1]" if scale == "probabilities" else "finite numbers"
             raise FileError(
-                f"{path}, row {row + FIRST}: column {name!r} {said}; allowed is {allowed} in every row."
+                f"{path}, row {row + FIRST}: column {name!r} {problem}; allowed is {allowed} in every row."
                 f" {_naming([other for other in names if other != name], scale, name)}"
             )
     values_NC = np.stack([*columns.values()], axis=1)
@@ -295,6 +318,11 @@ def _checked(path: Path, columns: Mapping[str, Array], scale: str) -> Array:
 
 
 def _check_sums(path: Path, names: list[str], values_NC: Array) -> None:
+    """Check that every row sums to 1.
+
+    Raises:
+        FileError: A row does not.
+    """
     wrong_N = ~sums_to_one(values_NC)
     if not wrong_N.any():
         return
@@ -305,14 +333,15 @@ def _check_sums(path: Path, names: list[str], values_NC: Array) -> None:
     without = f"; without {extra[0]!r} every row sums to 1" if len(extra) == 1 else ""
     others = [name for name in names if name not in extra] if without else []
     raise FileError(
-        f"{path}, row {row + FIRST}: the columns {listed(names)} are taken for those of the classes, and sum to"
+        f"{path}, row {row + FIRST}: the columns {listed(names)} are read as probabilities of the classes, and sum to"
         f" {sum_N[row]:.6g}; every row {MUST_SUM}{without}."
         f" {_naming(others, 'probabilities', extra[0] if without else '')}"
     )
 
 
 def _naming(others: list[str], scale: str, extra: str) -> str:
+    """Advise how to name the columns of the classes."""
     example = ",".join(others) if 0 < len(others) <= 10 else "a,b,c"
-    which = f"If {extra!r} is no class, name" if extra else "Name"
+    which = f"If {extra!r} is not a class, name" if extra else "Name"
     logits = "; give --logits if these are logits" if scale == "probabilities" else ""
     return f"{which} the columns of the classes: --classes {example}{logits}"

@@ -1,4 +1,4 @@
-"""The report of a table of answers, looked at once: its sums by class, tag, version and time, and what they say."""
+"""The report of a table of answers at one look, from their sums by class, tag, version and time."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from trueodds.files import FileError
 from trueodds.inputs.columns import Texts
 from trueodds.reports.checks import first_checks, is_off
 from trueodds.reports.composition import report_of
-from trueodds.reports.options import TOLERANCE, Options
+from trueodds.reports.options import TOLERANCE, ReportOptions
 from trueodds.reports.schemas import MOST_MINUTES, Report, Unit, Verdict
 from trueodds.reports.slices import slices_of, tags_of, trend_of
-from trueodds.reports.table.acting import acting_threshold, evenly_labelled, may_act
+from trueodds.reports.table.acting import acting_threshold, may_act, sample_evenly
 from trueodds.reports.table.answers import Answers, positive_rows_of
 from trueodds.reports.verdict.in_the_large import RATIO_TOLERANCE
 from trueodds.sums.answers import AnswerSums
@@ -29,15 +29,15 @@ TrendUnit = Literal["minute", "hour", "day", "month", "auto"]
 UNITS: tuple[Unit, ...] = get_args(Unit)
 _CODES: dict[Unit, Literal["m", "h", "D", "M"]] = {"minute": "m", "hour": "h", "day": "D", "month": "M"}
 MAX_POINTS = 120
-"""Most points of a trend whose unit is left to us, unless it is by month."""
+"""Largest number of points of a trend if no unit is requested, unless it is by month."""
 MOST_GROUPS = 1000
-"""Different tags, classes or versions; more are rather the names of single answers."""
-NEXT_STEPS: dict[Verdict, str] = {"no_labels": "Fill in the true classes of some answers, chosen by chance."}
+"""Largest number of different tags, classes or versions. More are probably names of single answers."""
+NEXT_STEPS: dict[Verdict, str] = {"no_labels": "Fill in the true classes of some answers, chosen at random."}
 
 
 def report_of_answers(
     answers: Answers,
-    options: Options | None = None,
+    options: ReportOptions | None = None,
     *,
     by: By | None = None,
     trend: TrendUnit | None = None,
@@ -45,18 +45,25 @@ def report_of_answers(
     ratio_tolerance: float = RATIO_TOLERANCE,
     positive: str | None = None,
 ) -> Report:
-    """The report; where the model is off, with what to look at first: time, tag, class.
+    """Report on the answers of a table. If the model is off, the report also says where: time, tag, class.
 
-    There is no alarm: the evidence of an alarm is for labels that go on coming in. Of a table that is there as a whole
-    the test of calibration at one look knows more.
+    There is no alarm, because an alarm's evidence is for labels that keep arriving. On a complete table the test of
+    calibration at one look is more powerful.
 
-    `positive`: the class of two whose probability leads; `ratio_tolerance` is of its expected / observed number.
+    Args:
+        answers: Answers of the table.
+        options: Bins and confidence level.
+        by: Add a table by class or by tag.
+        trend: Add a trend with this unit.
+        tolerance: Largest acceptable ECE.
+        ratio_tolerance: Largest acceptable expected / observed positives.
+        positive: The positive class of two. The report then begins with the figures of its probability.
 
     Raises:
-        FileError: a table that does not say what `by`, `trend` or `positive` asks for.
-        ConfigError: a positive class that is none of two classes.
+        FileError: The table lacks the column that `by`, `trend` or `positive` needs.
+        ConfigError: The positive class is not one of two classes.
     """
-    options, groups = replace(options or Options(), one_look=True), answers.groups
+    options, groups = replace(options or ReportOptions(), one_look=True), answers.groups
     if by == "tag" and groups.tags is None:
         raise FileError(f"{answers.source} has no column tag, which --by tag needs")
     if by == "class" and answers.predicted is None:
@@ -80,7 +87,7 @@ def report_of_answers(
         next_steps=NEXT_STEPS,
     )
     if report.labelled:
-        sample, drawn = evenly_labelled(answers)
+        sample, drawn = sample_evenly(answers)
         report.may_act = may_act(acting_threshold(sample), drawn)
     if is_off(report):
         if trend is None and groups.time_ms_N is not None:
@@ -95,21 +102,21 @@ def report_of_answers(
 
 
 def _sums_by(answers: Answers, name: str, column: Texts | None) -> dict[str, AnswerSums]:
-    """Empty where the table does not say.
+    """Return the sums of each group; empty if the table does not have the column.
 
     Raises:
-        FileError: more different names than groups have.
+        FileError: There are too many groups.
     """
     if column is None:
         return {}
     if len(column.values) > MOST_GROUPS:
         problem = f"{answers.source} has {len(column.values):,} different {name}; at most {MOST_GROUPS:,} are compared"
-        raise FileError(f"{problem}: give those that many answers share, or leave the column out")
+        raise FileError(f"{problem}: give groups that many answers share, or remove the column")
     return sums_by(answers, column)
 
 
 def sums_of(answers: Answers) -> AnswerSums:
-    """Of all answers: with NLL and Brier score where all probabilities are known."""
+    """Return the sums of all answers, with NLL and Brier score if all probabilities are known."""
     answers_C = np.bincount(cell_of(answers.confidence_N), minlength=CELLS)
     labelled_N = answers.labelled_N
     if not labelled_N.any():
@@ -121,11 +128,13 @@ def sums_of(answers: Answers) -> AnswerSums:
 
 
 def positive_sums_of(answers: Answers, name: str) -> PositiveSums:
-    """Of all answers by the probability of the class of that name: its column, or from the predicted class's.
+    """Return the sums of all answers by the probability of one class.
+
+    The probability comes from the class's column, or from that of the predicted class.
 
     Raises:
-        FileError: nothing names the classes of the answers.
-        ConfigError: not two classes, or none of that name.
+        FileError: The classes of the answers have no names.
+        ConfigError: There are not two classes, or none has this name.
     """
     positive, p_N, is_positive_N = positive_rows_of(answers, name)
     known_N = answers.labelled_N
@@ -135,7 +144,7 @@ def positive_sums_of(answers: Answers, name: str) -> PositiveSums:
 
 
 def labelled_rows(answers: Answers) -> tuple[npt.NDArray[np.floating], npt.NDArray[np.intp]]:
-    """Probabilities and labels of the labelled answers of a table that has all probabilities."""
+    """Return probabilities and labels of the labelled answers of a table with all probabilities."""
     assert answers.probabilities_NC is not None and answers.label_N is not None
     if answers.labelled_N.all():
         return answers.probabilities_NC, answers.label_N
@@ -143,15 +152,16 @@ def labelled_rows(answers: Answers) -> tuple[npt.NDArray[np.floating], npt.NDArr
 
 
 def sums_by(answers: Answers, names: Texts) -> dict[str, AnswerSums]:
-    """By name, in the order of the names; without NLL and Brier score."""
-    groups = _grouped(answers, names.code_N, len(names.values))
+    """Return the sums of the answers by name, in the order of the names, without NLL and Brier score."""
+    groups = _group_sums(answers, names.code_N, len(names.values))
     return {name: sums for name, sums in zip(names.values, groups, strict=True) if sums.answers}
 
 
 def sums_by_period(answers: Answers, unit: TrendUnit) -> tuple[Unit, list[tuple[int, AnswerSums]]]:
-    """Each minute, hour, day or month with answers, by its start in Unix milliseconds.
+    """Return the sums of each period with answers, with its start in Unix milliseconds, and the unit of the periods.
 
-    auto: the finest unit that needs no more than 120 points, minutes within 3 hours only; else the month.
+    With `auto` the unit is the finest one that needs at most 120 points, else the month. Minutes are used only within 3
+    hours.
     """
     assert answers.groups.time_ms_N is not None
     time_N = answers.groups.time_ms_N.astype("datetime64[ms]")
@@ -163,10 +173,11 @@ def sums_by_period(answers: Answers, unit: TrendUnit) -> tuple[Unit, list[tuple[
         if unit != "auto" or chosen == units[-1] or len(start_P) <= most:
             break
     starts_ms = start_P.astype("datetime64[ms]").astype(np.int64).tolist()
-    return chosen, list(zip(starts_ms, _grouped(answers, period_N, len(start_P)), strict=True))
+    return chosen, list(zip(starts_ms, _group_sums(answers, period_N, len(start_P)), strict=True))
 
 
-def _grouped(answers: Answers, group_N: npt.NDArray[np.intp], groups: int) -> list[AnswerSums]:
+def _group_sums(answers: Answers, group_N: npt.NDArray[np.intp], groups: int) -> list[AnswerSums]:
+    """Return the sums of each group of answers."""
     order_N = group_N.argsort(kind="stable")
     ends = np.bincount(group_N, minlength=groups).cumsum()[:-1]
     parts = []

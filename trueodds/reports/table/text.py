@@ -1,28 +1,28 @@
-"""The report of a table in a terminal: what was found, the figures, and what they are made of."""
+"""The report of a table in a terminal: the result, the figures, and the tables behind them."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from trueodds.reports.schemas import Bin, Decisions, Report, Slice, TrendPoint
-from trueodds.reports.table.evaluation import aligned, figure_rows, positive_rows
+from trueodds.reports.table.evaluation import align, figure_rows, positive_rows
 from trueodds.reports.words import DASH, decimal, digits_of, level, percent, period, signed, span
 from trueodds.texts import plural
 
 MOST_LINES = 40
-"""Of a table by class, tag or time; the rest is in the JSON and on the page."""
+"""Largest number of lines of a table by class, tag or time. The JSON file and the page hold all of them."""
 
 
 def text_of(report: Report) -> str:
-    """Lines of text, tables among them no wider than 100 columns."""
+    """Format a report as lines of text. Its tables are at most 100 columns wide."""
     version = f", version {report.version}" if report.version else ""
     parts = [[f"{report.model}{version}: {report.headline}", *(check.reading for check in report.checks)]]
     if report.labelled:
-        parts.append([f"Intervals at {level(report.level)}", *aligned(figure_rows(vars(report)), "<><<")])
+        parts.append([f"Intervals at {level(report.level)}", *align(figure_rows(vars(report)), "<><<")])
         p = report.positive
         if p:
             title = f"p({p.label}), over all of 0% to 100%; intervals at {level(report.level)}"
-            parts.insert(1, [title, *aligned(positive_rows(p), "<><<")])
+            parts.insert(1, [title, *align(positive_rows(p), "<><<")])
             parts.insert(2, _bins(p.bins, f"p({p.label})", p.label))
             parts[3].insert(0, "The more probable class")
         else:
@@ -32,7 +32,7 @@ def text_of(report: Report) -> str:
         if report.decisions:
             parts.append(_decisions(report.decisions))
     tables = {"version": report.versions, "predicted class": report.classes, "tag": report.tags}
-    whose = ["Of the more probable class"] if report.positive else []
+    whose = ["For the more probable class"] if report.positive else []
     parts += [[*whose, *_slices(name, rows)] for name, rows in tables.items() if rows]
     if report.trend:
         points = report.trend.points
@@ -44,13 +44,15 @@ def text_of(report: Report) -> str:
 
 
 def _readings(report: Report) -> list[str]:
+    """Return the cautions, and for an unlabelled table also the expected accuracy."""
     if report.labelled or report.labelling.expected_accuracy is None:
         return report.cautions
     return [*report.cautions, report.labelling.expected_accuracy.reading]
 
 
-def _bins(bins: Sequence[Bin], said: str, came: str) -> list[str]:
-    rows = [(said, "labels", "says", came, "interval", "gap")]
+def _bins(bins: Sequence[Bin], name: str, share: str) -> list[str]:
+    """Format the table of bins."""
+    rows = [(name, "labels", "says", share, "interval", "gap")]
     digits = digits_of(edge for b in bins for edge in (b.lo, b.hi))
     rows += [
         (
@@ -64,10 +66,11 @@ def _bins(bins: Sequence[Bin], said: str, came: str) -> list[str]:
         for b in bins
         if b.count
     ]
-    return _cut(aligned(rows, ">>>>>>"))
+    return _cut(align(rows, ">>>>>>"))
 
 
 def _decisions(decisions: Decisions) -> list[str]:
+    """Format the table of alert thresholds."""
     shown = ("precision", "recall", "false alarms")
     head = ("alert above", "alerts", "share", *(text for name in shown for text in (name, "interval")))
     rows: list[tuple[str, ...]] = [head]
@@ -78,23 +81,26 @@ def _decisions(decisions: Decisions) -> list[str]:
             shares += percent(share.value), span(share.lower, share.upper, "percent") if known else DASH
         rows.append((percent(t.threshold), f"{t.alerts:,}", percent(t.alert_rate.value), *shares))
     reading = [decisions.reading] if decisions.reading else []
-    return [f"Alerts by p({decisions.label})", *reading, *aligned(rows, ">>>>>>>>>")]
+    return [f"Alerts by p({decisions.label})", *reading, *align(rows, ">>>>>>>>>")]
 
 
 def _slices(name: str, rows: Sequence[Slice]) -> list[str]:
+    """Format a table by version, class or tag."""
     return _table(name, [(row.name, row) for row in rows])
 
 
 def _table(name: str, rows: Sequence[tuple[str, Slice | TrendPoint]]) -> list[str]:
+    """Format a table of groups or periods."""
     lines: list[tuple[str, ...]] = [(name, "answers", "labels", "says", "right", "ECE", "by chance up to", "")]
     for title, row in rows:
         gap = (row.mean_confidence, row.accuracy)
         counts = (f"{row.answers:,}", f"{row.labelled:,}", *map(percent, gap))
         more = row.ece is not None and row.floor_p95 is not None and row.ece > row.floor_p95
         lines.append((title, *counts, decimal(row.ece), decimal(row.floor_p95), "more than chance" if more else ""))
-    return _cut(aligned(lines, "<>>>>>><"))
+    return _cut(align(lines, "<>>>>>><"))
 
 
 def _cut(lines: list[str]) -> list[str]:
+    """Shorten a table to MOST_LINES lines."""
     more = len(lines) - 1 - MOST_LINES
     return lines if more <= 0 else [*lines[: MOST_LINES + 1], f"and {plural(more, 'more line')}: --json, --html"]

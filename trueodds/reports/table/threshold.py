@@ -1,7 +1,7 @@
-"""Finds the confidence from which on answers may act alone: at most so many of them are wrong, with so much confidence.
+"""Find the confidence from which on answers may act alone, with a bound on the share of wrong ones.
 
-Reads the same tables as `trueodds report`. Labels must be those of answers drawn by chance. With --by each group gets a
-threshold, and all bounds hold together. With --costs, --risk is the largest mean cost of an answer that acts.
+It reads the same tables as `trueodds report`. The labelled answers must be a random sample. With --by, each group gets
+its own threshold, and all bounds hold together. With --costs, --risk is the largest mean cost of an answer that acts.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from trueodds.cli import Subparsers
 from trueodds.files import FileError, write_json
 from trueodds.metrics.decisions.acting import ActingThreshold
 from trueodds.reports.table import reading as tables
-from trueodds.reports.table.acting import By, acting_threshold, capitalised, evenly_labelled, reading
+from trueodds.reports.table.acting import By, acting_threshold, capitalise, reading, sample_evenly
 from trueodds.reports.table.form import OptionsError, add_form, costs_of, form_of
 from trueodds.reports.words import level, percent
 from trueodds.sums.inputs import check_level
@@ -27,6 +27,7 @@ EXAMPLES = (
     "threshold scores.csv --positive malignant --costs miss=10,alarm=1 --risk 0.2",
 )
 RISK, CONFIDENCE = 0.05, 0.95
+"""Defaults of --risk and --confidence."""
 
 
 class NotCertifiedError(FileError):
@@ -37,7 +38,7 @@ def add_parser(commands: Subparsers) -> None:
     epilog = "\n".join(["examples:", *(f"  trueodds {line}" for line in EXAMPLES)])
     parser = commands.add_parser("threshold", description=__doc__, epilog=epilog, intermixed=True)
     add_form(parser)
-    words = "the class of two that --costs are about; a single column of probabilities is this class's"
+    words = "the positive class of two, for --costs; a single column of probabilities belongs to this class"
     parser.add_argument("--positive", metavar="CLASS", help=words)
     words = f"largest share of wrong answers among those that act (default: {RISK:g}); with --costs, largest mean cost"
     parser.add_argument("--risk", type=float, default=RISK, help=words)
@@ -45,16 +46,17 @@ def add_parser(commands: Subparsers) -> None:
     parser.add_argument("--confidence", type=float, default=CONFIDENCE, help=words)
     words = "a threshold for each question or tag (columns of the table), or for each predicted class"
     parser.add_argument("--by", choices=get_args(By), help=words)
-    words = "with --positive: what a missed one and a false alarm cost, in one unit: miss=10,alarm=1"
+    words = "with --positive: costs of a missed positive and of a false alarm, in one unit: miss=10,alarm=1"
     parser.add_argument("--costs", metavar="COSTS", help=words)
     words = (
-        "write the threshold as JSON; fails if there is none. `trueodds publish --act-alone FILE` takes one of all"
-        " answers, or those by tag"
+        "write the threshold as JSON; fails if there is none. `trueodds publish --act-alone FILE` accepts one for all"
+        " answers, or one for each tag"
     )
     parser.add_argument("--out", type=Path, metavar="FILE", help=words)
 
 
 def run(arguments: argparse.Namespace) -> int:
+    """Read the table, print the threshold and write the file."""
     costs = costs_of(arguments)
     try:
         check_level(arguments.confidence)
@@ -66,9 +68,9 @@ def run(arguments: argparse.Namespace) -> int:
         raise OptionsError(f"--risk is {arguments.risk!r}; allowed is (0, {most:g}), such as {RISK * most:g}")
     answers = tables.read(arguments.answers, form_of(arguments))
     if not answers.labelled_N.any():
-        raise FileError(f"{answers.source} holds no labels; fill in the true classes of some answers, chosen by chance")
-    sample, drawn = evenly_labelled(answers)
-    found = acting_threshold(
+        raise FileError(f"{answers.source} holds no labels; fill in the true classes of some answers, chosen at random")
+    sample, drawn = sample_evenly(answers)
+    result = acting_threshold(
         sample,
         risk=arguments.risk,
         confidence=arguments.confidence,
@@ -77,37 +79,39 @@ def run(arguments: argparse.Namespace) -> int:
         positive=arguments.positive,
     )
     print(
-        "\n".join([*text_of(found, by=arguments.by, costs=costs is not None), *filter(None, [drawn]), *answers.notes])
+        "\n".join([*text_of(result, by=arguments.by, costs=costs is not None), *filter(None, [drawn]), *answers.notes])
     )
     if arguments.out:
-        if found.reason != "certified":
+        if result.reason != "certified":
             raise NotCertifiedError(f"{arguments.out} is not written: no threshold can be certified; see above")
-        document = document_of(found, answers.source, by=arguments.by, costs=arguments.costs)
+        document = document_of(result, answers.source, by=arguments.by, costs=arguments.costs)
         write_json(arguments.out, document)
         print(f"\nWritten: {arguments.out}")
     return 0
 
 
-def text_of(found: ActingThreshold, *, by: By | None = None, costs: bool = False) -> list[str]:
-    """Say the result in lines: one sentence or two for each group."""
-    if not found.groups:
-        return [capitalised(reading(found, costs=costs))]
-    each = round(found.groups[0].confidence, 4)
-    span = f"{percent(found.share_lower)} to {percent(found.share_upper)}"
+def text_of(result: ActingThreshold, *, by: By | None = None, costs: bool = False) -> list[str]:
+    """Format the result as lines: one or two sentences for each group."""
+    if not result.groups:
+        return [capitalise(reading(result, costs=costs))]
+    each = round(result.groups[0].confidence, 4)
+    span = f"{percent(result.share_lower)} to {percent(result.share_upper)}"
     return [
-        f"By {by}, {len(found.groups):,} groups at {level(each)} each: all bounds hold with {level(found.confidence)}.",
-        *(f"- {reading(one, costs=costs)}" for one in found.groups),
-        f"Together {percent(found.share)} ({span}) of the answers may act alone.",
+        f"By {by}, {len(result.groups):,} groups at {level(each)} each: all bounds hold with"
+        f" {level(result.confidence)}.",
+        *(f"- {reading(one, costs=costs)}" for one in result.groups),
+        f"Together {percent(result.share)} ({span}) of the answers may act alone.",
     ]
 
 
-def document_of(found: ActingThreshold, source: str, *, by: By | None, costs: str | None) -> dict[str, Any]:
-    """Lay the result out for a file: the fields of `ActingThreshold`, and what they were made from.
+def document_of(result: ActingThreshold, source: str, *, by: By | None, costs: str | None) -> dict[str, Any]:
+    """Return the content of the file: the fields of `ActingThreshold`, and the source of the labels.
 
-    With costs the bound is `mean_cost`, not `risk`: a version's promise is a share of wrong answers.
+    With costs the bound is called `mean_cost` instead of `risk`, because a version's promise is a share of wrong
+    answers.
     """
     made = {"made_from": source, "made_at": f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}"}
-    fields = asdict(found)
+    fields = asdict(result)
     if costs:
         fields = {"threshold": fields.pop("threshold"), "mean_cost": fields.pop("risk"), **fields}
     return {**fields, "by": by, "costs": costs, **made}

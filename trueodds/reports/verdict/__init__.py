@@ -1,1 +1,1 @@
-"""The verdict of a report and its words: how things stand, and what to keep in mind."""
+"""Verdict of a report and its wording."""

@@ -1,4 +1,4 @@
-"""What to keep in mind beside a verdict."""
+"""Cautions that stand beside a verdict."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from trueodds.sums.answers import AnswerSums
 from trueodds.texts import plural
 
 MEASURED_FROM = 500
-"""Labels from which the coverage of the ECE interval was measured."""
+"""Number of labels from which on the coverage of the ECE interval was measured."""
 
 
 def cautions(
@@ -23,10 +23,16 @@ def cautions(
     positive: PositiveFigures | None = None,
     alarm: Alarm | None = None,
 ) -> list[str]:
-    """Sentences to keep in mind: warnings about the labels, and how much `tables` (classes, tags) show by chance.
+    """Return the cautions: warnings about the labels, and how many rows of `tables` are off by more than chance.
 
-    `positive`: of a model with a positive class; then they say that weighted figures and the alarm are of another
-    probability.
+    Args:
+        sums: Sums of the answers and their labels.
+        labelling: Checks of the labels.
+        tables: Rows by class and by tag.
+        one_look: The answers are those of a table.
+        positive: Figures of p(positive). The cautions then say that weighted figures and the alarm are about another
+            probability.
+        alarm: The alarm of a service.
     """
     n, sentences = sums.labelled.n, list[str]()
     of_top = " of the more probable class" if positive else ""
@@ -36,18 +42,18 @@ def cautions(
         return sentences
     if n < MEASURED_FROM:
         sentences.append(
-            f"Fewer than {MEASURED_FROM} labels: the interval's coverage was measured from {MEASURED_FROM} on,"
-            " so take it as a rough guide."
+            f"Fewer than {MEASURED_FROM} labels: the interval's coverage was measured for {MEASURED_FROM} and more,"
+            " so treat it as a rough guide."
         )
     if not one_look:
-        watching = "watching it after every label will cry wolf"
+        watching = "checked after every label, it will miss the true value at some time"
         sentences.append(f"The interval is for one look at this many labels: {watching}.")
     if labelling.choice and labelling.choice.warning:
         instead = "".join(
             f" Weighted to stand for all answers, the best estimate of the calibration error{of_top} is"
             f" {w.ece_estimate:.3f} ({w.ece_lower:.3f} to {w.ece_upper:.3f}) and the accuracy"
             f" {whole_percent(w.accuracy)}."
-            for w in labelling.weighted[-1:]  # by propensity, where that is known
+            for w in labelling.weighted[-1:]  # by propensity, if it is known
         )
         if labelling.crowded and labelling.crowded.refused and not instead:
             instead = f" {labelling.crowded.reading}"
@@ -57,13 +63,14 @@ def cautions(
     if labelling.coverage is not None and n < sums.answers:
         others = plural(sums.answers - n, "answer is", "answers are")
         sentences.append(
-            f"The other {others} unknown: if wrong answers get their labels more often, or sooner, than right ones,"
-            f" these numbers mislead.{_doubled(labelling, of_top)}"
+            f"The other {others} unknown: if wrong answers get labels more often, or sooner, than right ones, these"
+            f" numbers are biased.{_if_labelled_twice_as_often(labelling, of_top)}"
         )
     if positive and alarm:
         sentences.append(
-            f"Two alarms watch: one the number of {positive.label} that p({positive.label}) expects, the other the more"
-            f" probable class. Errors of p({positive.label}) that cancel in both do not show there."
+            f"There are two alarms: one is about the number of {positive.label} that p({positive.label}) expects,"
+            f" the other about the more probable class. Errors of p({positive.label}) that cancel in both remain"
+            " unseen."
         )
     for name, rows in tables.items():
         with_labels = [row for row in rows or [] if row.labelled]
@@ -71,17 +78,18 @@ def cautions(
             flagged = sum(row.more_than_chance for row in with_labels)
             sentences.append(
                 f"Of {len(with_labels)} {name}, {flagged} {'is' if flagged == 1 else 'are'} off by more than chance"
-                " (false discovery rate 5%: if all were calibrated, any would be marked at 1 look in 20 at most)."
+                " (false discovery rate 5%: if all were calibrated, any would be marked in at most 1 look in 20)."
             )
     return sentences
 
 
-def _doubled(labelling: Labelling, of_top: str) -> str:
+def _if_labelled_twice_as_often(labelling: Labelling, of_top: str) -> str:
+    """Describe the figures if wrong answers were labelled twice as often."""
     doubled = next((s for s in labelling.sensitivity if s.ratio == 2), None)
     if doubled is None:
         return ""
     bound = "as far as there are answers without labels, " if doubled.impossible >= 0.01 else ""
     return (
-        f" Were they labelled twice as often, {bound}the accuracy would be {whole_percent(doubled.accuracy)} and the"
+        f" If they were labelled twice as often, {bound}the accuracy would be {whole_percent(doubled.accuracy)} and the"
         f" calibration error{of_top} {doubled.ece:.3f}."
     )

@@ -1,4 +1,4 @@
-"""Ranges that bear a verdict out."""
+"""Ranges of confidence that illustrate a verdict."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ SIGNS: dict[str, tuple[int, ...]] = {
     "under_confident": (1,),
     "too_low": (1,),
 }
-"""Sign of the gap that bears a direction out; both for the others."""
+"""Sign of the gap that illustrates a verdict; both signs for the others."""
 
 
 def examples(verdict: Verdict, bins: Sequence[Bin], label: str | None = None) -> str:
-    """The clearest ranges of confidence in words, or of p(`label`); "" where there are none."""
+    """Describe the clearest ranges of confidence, or of p(`label`); "" if there are none."""
     signs = SIGNS.get(verdict.removeprefix("leans_"), (-1, 1))
     ranges = [one for sign in signs if (one := clearest_range(bins, sign))]
     return "; ".join(_example(one) if label is None else _example_of_positive(one, label) for one in ranges)
@@ -39,12 +39,19 @@ class Range:
 
 
 def clearest_range(bins: Sequence[Bin], sign: int) -> Range | None:
-    """The neighbouring bins whose error a person would feel: the largest gap that is left after three standard errors.
+    """Return the neighbouring bins with the largest gap after subtracting three standard errors.
 
-    By its part of the ECE it would be half a point among thousands of answers that are all but certain, rather than
-    twenty in the middle; by the gap alone, chance in a handful of answers. The variance is the larger one of being
-    right as often as claimed, c (1 - c), and as often as seen, (right + 1) / (n + 2). `sign`: of the gap, -1 where more
-    is claimed than kept. None where no neighbouring bins have such a gap.
+    This finds the error that a person would notice. The largest part of the ECE could be half a point among thousands
+    of nearly certain answers, instead of twenty points in the middle. The largest gap alone could be chance in a
+    handful of answers. The variance is the larger of two: that of being right as often as claimed, c (1 - c), and that
+    of being right as often as seen, (right + 1) / (n + 2).
+
+    Args:
+        bins: Bins of the report.
+        sign: Sign of the gap; -1 for over-confident ranges.
+
+    Returns:
+        The range, or None if no neighbouring bins have a gap of this sign.
     """
     occupied = [b for b in bins if b.count]
     if not occupied:

@@ -1,4 +1,4 @@
-"""The first words of a report, for somebody who sees it for the first time."""
+"""Headline of a report, for first-time readers."""
 
 from __future__ import annotations
 
@@ -6,34 +6,35 @@ from collections.abc import Mapping
 
 from trueodds.reports import words
 from trueodds.reports.figures import Figures
-from trueodds.reports.options import Options
+from trueodds.reports.options import ReportOptions
 from trueodds.reports.schemas import PositiveFigures, Verdict
 from trueodds.reports.verdict.examples import examples
-from trueodds.reports.verdict.in_the_large import RATIO_TOLERANCE, allowed, not_yet_known, ratio_words
+from trueodds.reports.verdict.in_the_large import RATIO_TOLERANCE, allowed_range, not_yet_known, ratio_words
 from trueodds.reports.verdict.rules import LEANS, SURE
 from trueodds.reports.words import labelled, shares, whole_percent
 from trueodds.sums.answers import AnswerSums
 from trueodds.texts import plural
 
-_ONE_LOOK = "At 1 look in 20 chance alone passes that limit, and who looks often will meet one:"
+_ONE_LOOK = "Chance alone passes that limit at 1 look in 20, so with many looks it will:"
 _SETTLES = "only the alarm's evidence settles it."
 _ELSEWHERE = "only the alarm's evidence settles such a question, and it is about all labels so far."
 _REARMED = (
-    "The alarm had found an error before it was re-armed: only evidence of the labels since settles whether it lasts."
+    "The alarm had found an error before it was re-armed: only the evidence of later labels settles whether it lasts."
 )
-_ADVICE = "Scored one by one as they came, the labels say so."
+_ADVICE = "Scored in the order of their arrival, the labels show that recalibrating helps."
 MEANS: dict[str, str] = {
     "cannot_tell": "but errors that cancel out within a bin do not show, and an ECE of up to {upper:.3f} would fit"
     " these labels as well ({level}).",
     "within_tolerance": "it is within {tolerance:g} at 95%, for this one look ({level}).",
-    "off_at_times": "but at some time there was an error: the alarm's evidence, label by label as they came, shows it.",
-    "over_confident": "The model is over-confident: trust its percentages less than they say.",
+    "off_at_times": "but there was an error at some time: the alarm's evidence, label by label, shows it.",
+    "over_confident": "The model is over-confident: it is right less often than it says.",
     "under_confident": "The model is under-confident: it is right more often than it says.",
     "uneven": "The model is too sure in some ranges and not sure enough in others; the diagram shows where.",
     "leans_over_confident": "It leans to being over-confident.",
     "leans_under_confident": "It leans to being under-confident.",
     "leans_uneven": "It leans to being too sure in some ranges and not sure enough in others.",
 }
+"""Sentences on each verdict."""
 _UNTESTED = "The more probable class is not tested beside it: one look, one test."
 MEANS_OF_POSITIVE: dict[str, str] = MEANS | {
     "within_tolerance": "it is within {tolerance:g} at 95%, for this one look ({level}), and expected / observed"
@@ -63,49 +64,58 @@ def headline(
     verdict: Verdict,
     sums: AnswerSums,
     figures: Figures,
-    options: Options,
+    options: ReportOptions,
     tolerance: float,
     next_steps: Mapping[Verdict, str] | None = None,
     positive: PositiveFigures | None = None,
     of_top_label: Verdict | None = None,
-    rearmed: bool = False,
+    was_rearmed: bool = False,
     ratio_tolerance: float = RATIO_TOLERANCE,
 ) -> str:
-    """The first thing that a newcomer should know.
+    """Return the first sentences of a report, for first-time readers.
 
-    `next_steps`: how to get answers (no_answers), or labels (no_labels), while there are none. `positive`: where
-    `verdict` and `figures` are those of p(positive); `of_top_label` is then the verdict of the more probable class.
-    `rearmed`: whether an alarm had fired before the watch that is on now. `ratio_tolerance`: of expected / observed.
+    Args:
+        verdict: Verdict of the report.
+        sums: Sums of the answers and their labels.
+        figures: Figures that the verdict is about.
+        options: Window and confidence level.
+        tolerance: Largest acceptable ECE.
+        next_steps: Sentences on how to get answers (no_answers) or labels (no_labels).
+        positive: Figures of p(positive), if the verdict is about it.
+        of_top_label: Verdict on the more probable class, if `verdict` is about p(positive).
+        was_rearmed: An alarm had fired before the current watch.
+        ratio_tolerance: Largest acceptable expected / observed positives.
     """
     window, next_step = options.window, (next_steps or {}).get(verdict)
     if verdict == "no_answers" and not window.is_everything:
-        return f"There are no answers {window.words}: widen the window, or ask for another class or tag."
+        return f"There are no answers {window.words}: choose a longer window, or another class or tag."
     if verdict == "no_answers":
-        return " ".join(filter(None, ("Nothing has been asked yet.", next_step)))
+        return " ".join(filter(None, ("The model has given no answers yet.", next_step)))
     if verdict == "no_labels":
         answers = plural(sums.answers, "answer")
-        unknown = f"{answers}, none with a label yet, so nobody knows how often the model is right."
+        unknown = f"{answers}, none with a label yet, so the accuracy is unknown."
         return " ".join(filter(None, (unknown, next_step)))
     if options.one_look:
         sentences = [_at_one_look(verdict, sums, figures, tolerance, positive, ratio_tolerance)]
     else:
-        words_ = _as_they_come(verdict, sums, figures, options, tolerance, positive, rearmed, ratio_tolerance)
+        words_ = _after_many_looks(verdict, sums, figures, options, tolerance, positive, was_rearmed, ratio_tolerance)
         sentences = [words_]
     if of_top_label:
         sentences.append(reading_of_top_label(of_top_label, tolerance, positive, one_look=options.one_look))
     return " ".join(sentences)
 
 
-def _as_they_come(
+def _after_many_looks(
     verdict: Verdict,
     sums: AnswerSums,
     figures: Figures,
-    options: Options,
+    options: ReportOptions,
     tolerance: float,
     positive: PositiveFigures | None,
-    rearmed: bool,
+    was_rearmed: bool,
     ratio_tolerance: float,
 ) -> str:
+    """Word the headline of a service's report, which is looked at again and again."""
     n, window = sums.labelled.n, options.window
     counts = f"{labelled(n, sums.answers)}."
     if window.last is not None:
@@ -124,7 +134,7 @@ def _as_they_come(
     settles = _SETTLES if window.is_everything else _ELSEWHERE
     more = figures["ece"] > figures["floor_p95"]
     if verdict in LEANS.values():
-        reason = _REARMED if rearmed and window.is_everything else f"{_ONE_LOOK} {settles}" if more else _ADVICE
+        reason = _REARMED if was_rearmed and window.is_everything else f"{_ONE_LOOK} {settles}" if more else _ADVICE
         means = f"{means} {reason}"
     if positive and positive.ratio_lower is not None:
         shown = f"On them {_claims(figures, positive)}" + (f". {shown[0].upper()}{shown[1:]}" if shown else "")
@@ -142,6 +152,7 @@ def _at_one_look(
     positive: PositiveFigures | None,
     ratio_tolerance: float,
 ) -> str:
+    """Word the headline of a table's report."""
     sentences = [
         f"{labelled(sums.labelled.n, sums.answers)}.",
         f"On them {_claims(figures, positive)}.",
@@ -167,7 +178,7 @@ def _examples(verdict: Verdict, figures: Figures, positive: PositiveFigures | No
 def _means(verdict: Verdict, positive: PositiveFigures | None, ratio_tolerance: float, **values: object) -> str:
     if positive is None:
         return MEANS[verdict].format(**values)
-    values |= {"label": positive.label, "allowed": allowed(ratio_tolerance)}
+    values |= {"label": positive.label, "allowed": allowed_range(ratio_tolerance)}
     means = MEANS_OF_POSITIVE[verdict].format(**values)
     missing = not_yet_known(positive, ratio_tolerance) if verdict == "cannot_tell" else ""
     return f"{means} {missing[0].upper()}{missing[1:]}." if missing else means
@@ -180,7 +191,7 @@ def _sentence(words: str) -> str:
 def reading_of_top_label(
     verdict: Verdict, tolerance: float, positive: PositiveFigures | None, *, one_look: bool
 ) -> str:
-    """Explain the verdict of the more probable class beside that of p(positive)."""
+    """Explain the verdict on the more probable class, beside that on p(positive)."""
     p_value = positive.calibration_p_value if positive else None
     if one_look and verdict == "cannot_tell" and p_value is not None and p_value >= SURE:
         return _UNTESTED
@@ -194,12 +205,12 @@ def reading_at_one_look(
     positive: PositiveFigures | None = None,
     ratio_tolerance: float = RATIO_TOLERANCE,
 ) -> str:
-    """Explain a verdict of these figures at one look. `positive`: they are those of p(positive)."""
+    """Explain a verdict on these figures at one look. `positive`: the figures are those of p(positive)."""
     p_value, whose = figures["calibration_p_value"], f" of p({positive.label})" if positive else ""
     p = words.p_value(p_value)
-    more = "more than chance" if p_value < SURE else "no larger than chance makes them"
+    more = "more than chance" if p_value < SURE else "no larger than chance alone makes them"
     if verdict == "within_tolerance":
-        ratio = f", and expected / observed {allowed(ratio_tolerance)}" if positive else ""
+        ratio = f", and expected / observed {allowed_range(ratio_tolerance)}" if positive else ""
         return f"The calibration error{whose} is within {tolerance:g} at 95%{ratio}. The gaps are {more} ({p})."
     if verdict == "cannot_tell":
         upper = f"{figures['ece_upper']:.3f}"

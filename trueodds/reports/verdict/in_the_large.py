@@ -1,4 +1,4 @@
-"""Calibration in the large of p(positive) in words: expected / observed positives, and how many are still to come."""
+"""Wording of calibration in the large of p(positive): expected / observed positives, and how many more are needed."""
 
 from __future__ import annotations
 
@@ -9,21 +9,24 @@ from trueodds.reports.schemas import PositiveFigures
 from trueodds.texts import plural
 
 RATIO_TOLERANCE = MOST_RATIO
-"""Expected / observed positives that is put up with, or observed / expected, where no alarm names its own."""
+"""Largest acceptable expected / observed positives, or observed / expected, if no alarm names its own."""
 
 
 def ratio_holds(positive: PositiveFigures, most: float) -> bool:
-    """Whether the whole interval of expected / observed lies between 1 / `most` and `most`."""
+    """Return whether the whole interval of expected / observed lies between 1 / `most` and `most`."""
     lower, upper = positive.ratio_lower, positive.ratio_upper
     return lower is not None and upper is not None and 1 / most <= lower and upper <= most
 
 
 def ratio_words(positive: PositiveFigures) -> str:
-    """expected / observed is 3.6 (interval 2.1 to 6.6)"""
+    """Describe expected / observed with its interval.
+
+    The result is like "expected / observed is 3.6 (interval 2.1 to 6.6)".
+    """
     if positive.ratio_lower is None or positive.expected is None:
         return ""
     if not positive.expected and not positive.observed:
-        return f"no {positive.label} was expected, and none came"
+        return f"no {positive.label} was expected, and none was observed"
     if positive.ratio is None or positive.ratio_upper is None:
         return (
             f"none is {positive.label} where {figure(positive.expected)} were expected (expected / observed is"
@@ -33,30 +36,42 @@ def ratio_words(positive: PositiveFigures) -> str:
     return f"expected / observed is {figure(positive.ratio)} (interval {limits})"
 
 
-def allowed(most: float) -> str:
-    """between 0.83 and 1.2"""
+def allowed_range(most: float) -> str:
+    """Describe the allowed range.
+
+    >>> allowed_range(1.2)
+    'between 0.83 and 1.2'
+    """
     return f"between {figure(1 / most)} and {most:g}"
 
 
 def not_yet_known(positive: PositiveFigures, most: float) -> str:
-    """Why it is not known, and how many more positives it takes; "" where the ratio is not what is missing."""
+    """Explain that the ratio is not known yet and how many positives are missing; "" if the ratio is not the reason."""
     if ratio_holds(positive, most):
         return ""
-    known = f"that expected / observed lies {allowed(most)} is not known yet"
+    known = f"it is not known yet whether expected / observed is {allowed_range(most)}"
     if positive.positives_to_come is None:
-        return f"{known}; more labels will tell"
-    labels = "" if positive.labels_to_come is None else f", some {plural(rounded(positive.labels_to_come), 'label')}"
-    return f"{known}: it takes about {rounded(positive.positives_to_come):,} more {positive.label}{labels}"
+        return f"{known}; more labels will show it"
+    labels = "" if positive.labels_to_come is None else f", about {plural(round_up(positive.labels_to_come), 'label')}"
+    return f"{known}: this needs about {round_up(positive.positives_to_come):,} more {positive.label}{labels}"
 
 
-def rounded(count: int) -> int:
-    """Two figures, upwards: 323 -> 330."""
+def round_up(count: int) -> int:
+    """Round up to two significant digits.
+
+    >>> round_up(323)
+    330
+    """
     unit = int(10 ** max(math.floor(math.log10(max(count, 1))) - 1, 0))
     return -(-count // unit) * unit
 
 
 def figure(value: float) -> str:
-    """Two figures, three about 1, where a tolerance ends, all whole ones: 0.833 -> 0.83, 1.23 -> 1.23, 2 -> 2.0"""
+    """Format a number with two significant digits, three between 0.5 and 2, and at least its integer digits.
+
+    >>> figure(0.833), figure(1.23), figure(2), figure(12345)
+    ('0.83', '1.23', '2.0', '12,345')
+    """
     if 0.5 <= value < 2:
         return f"{value:.2f}"
     return f"{value:,.0f}" if value >= 10 else f"{value:.1f}" if value >= 1 else f"{value:.2g}"

@@ -1,4 +1,4 @@
-"""How things stand: the verdict, by the figures that it is about."""
+"""Rules of the verdict."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from trueodds.sums.answers import AnswerSums
 SURE = 0.05
 """p-value of the test of a table below which its gaps are more than chance."""
 PLAIN = 0.001
-"""p-value below which they are called by their name, without "leans"."""
+"""p-value below which a verdict is given without "leans"."""
 CERTAIN = 0.95
-"""Level of the interval whose upper end must be within the tolerance, whatever level is asked for."""
+"""Confidence level of the interval whose upper end must be within the tolerance, independent of the requested level."""
 
 Direction = Literal["over_confident", "under_confident", "uneven", "too_high", "too_low"]
 LEANS: dict[Direction, Verdict] = {
@@ -25,17 +25,18 @@ LEANS: dict[Direction, Verdict] = {
     "too_high": "leans_too_high",
     "too_low": "leans_too_low",
 }
+"""Verdict of a single significant look, by the direction of the error."""
 OF_POSITIVE = ("signed_gap", "ece", "ece_lower", "ece_upper", "floor_p95", "calibration_p_value", "bins")
-"""Figures that verdict and headline are about."""
+"""Figures that verdict and headline use."""
 
 
 def of_positive(positive: PositiveFigures) -> Figures:
-    """Figures of p(positive), for its verdict."""
+    """Return the figures of p(positive) that its verdict uses."""
     return {name: getattr(positive, name) for name in OF_POSITIVE}
 
 
 def room_of(positive: PositiveFigures, tolerance: float, ratio_tolerance: float) -> float:
-    """Error of p(positive) that is put up with: `tolerance`, less where one class is rare.
+    """Return the largest acceptable error of p(positive): `tolerance`, or less if one class is rare.
 
         room = min(tolerance, (ratio tolerance - 1) min(upper limit of the prevalence, 1 - its lower limit))
 
@@ -53,12 +54,23 @@ def is_within(
     positive: PositiveFigures | None = None,
     ratio_tolerance: float = RATIO_TOLERANCE,
 ) -> bool:
-    """Whether the ECE is at most `tolerance`: the upper end of its 95% interval is, at this one look.
+    """Return whether the upper end of the ECE's 95% interval is at most `tolerance`, at this one look.
 
-    Where the labelled answers are not like all answers, the weighted figures must be within it, too, and there must be
-    some. `certain`: the figures at the level CERTAIN. `positive`: those of p(positive) at that level, which must be
-    within it as well, and whose lower end must be within `room_of`; weighted ones there are none of. The whole interval
-    of expected / observed positives must lie between 1 / `ratio_tolerance` and `ratio_tolerance`.
+    If the labelled answers differ from all answers, there must be weighted figures, and they must be within the
+    tolerance too.
+
+    With `positive`, three more conditions apply. The upper end of the ECE of p(positive) must be within the tolerance.
+    Its lower end must be within `room_of`. The whole interval of expected / observed positives must lie between 1 /
+    `ratio_tolerance` and `ratio_tolerance`. There are no weighted figures of p(positive), so a difference between
+    labelled and all answers then makes the result False.
+
+    Args:
+        sums: Sums of the answers and their labels.
+        certain: Figures at the level CERTAIN.
+        labelling: Checks of the labels.
+        tolerance: Largest acceptable ECE.
+        positive: Figures of p(positive) at the level CERTAIN.
+        ratio_tolerance: Largest acceptable expected / observed positives.
     """
     if not sums.labelled.n:
         return False
@@ -85,16 +97,25 @@ def verdict_of(
     within: bool,
     positive: bool = False,
 ) -> Verdict:
-    """How things stand. Whatever is said without "leans" against a version holds however often one looks.
+    """Return the verdict of a service's report.
 
-    That takes the alarm's evidence (`alarm`: None where the report is not about all labels so far); the direction
-    is that of the sums. A look at which the ECE is above its floor's 95th percentile only leans: 1 look in 20 at a
-    sound version does. So does one at which recalibrating is known to help, unless the ECE is within the tolerance.
-    off_at_times: there is evidence, and all labels together show no more than chance: the error is over, or young.
+    A verdict against a version without "leans" is valid at any number of looks. It requires the alarm's evidence; its
+    direction is that of the sums. A look at which the ECE exceeds the 95th percentile of its noise floor only leans:
+    this happens at 1 look in 20 at a calibrated version. If recalibrating is known to help, the verdict leans as well,
+    unless the ECE is within the tolerance. `off_at_times` means that there is evidence, but all labels together show no
+    more than chance: the error is over, or recent.
 
-    `positive`: the figures are those of p(positive). The alarm of the more probable class is evidence against it, too:
-    where p(positive) is calibrated, so is the confidence. Where the alarm on p(positive) itself has fired, its
-    direction is that of the sums, whatever chance could have made of them.
+    With `positive`, the alarm of the more probable class is evidence against p(positive) too, because a calibrated
+    p(positive) implies a calibrated confidence. If the alarm on p(positive) itself has fired, the direction is that of
+    the sums, even if chance could explain them.
+
+    Args:
+        sums: Sums of the answers and their labels.
+        figures: Figures that the verdict is about.
+        alarm: The alarm; None if the report is not about all labels so far.
+        advice: Whether recalibrating would help.
+        within: Result of `is_within`.
+        positive: The figures are those of p(positive).
     """
     if not sums.answers:
         return "no_answers"
@@ -103,7 +124,7 @@ def verdict_of(
     more = figures["ece"] > figures["floor_p95"]
     direction = direction_of(figures["signed_gap"], figures["ece"], positive=positive)
     if alarm is not None and alarm.state != "quiet":
-        return direction if more or (positive and alarm.of_positive_fired) else "off_at_times"
+        return direction if more or (positive and alarm.is_positive_refuted) else "off_at_times"
     if within:
         return "within_tolerance"
     if more or (advice is not None and advice.helps == "yes"):
@@ -112,7 +133,7 @@ def verdict_of(
 
 
 def verdict_at_one_look(figures: Figures, *, within: bool, positive: bool = False) -> Verdict:
-    """How labels that are looked at once stand, by the p-value of the test of calibration.
+    """Return the verdict on labels that are looked at once, by the p-value of the test of calibration.
 
     `positive`: the figures are those of p(positive).
     """
@@ -126,18 +147,18 @@ def verdict_at_one_look(figures: Figures, *, within: bool, positive: bool = Fals
 
 
 def beside(positive: PositiveFigures, of_top_label: Verdict) -> Verdict:
-    """The verdict of the more probable class at one look beside that of p(positive): one test, not two.
+    """Return the verdict on the more probable class at one look, beside that on p(positive).
 
-    Where p(positive) is calibrated, so is the more probable class. So it is tested only if the test of p(positive) has
-    rejected: of tables with a calibrated p(positive) at most 1 in 20 is told that either is off (closed testing:
-    Marcus, Peritz and Gabriel 1976).
+    If p(positive) is calibrated, so is the more probable class. So the class is tested only if the test of p(positive)
+    has rejected (closed testing: Marcus, Peritz and Gabriel 1976). Then at most 1 in 20 tables with a calibrated
+    p(positive) gets the verdict that either is off.
     """
     rejected = positive.calibration_p_value is not None and positive.calibration_p_value < SURE
     return of_top_label if rejected or of_top_label == "within_tolerance" else "cannot_tell"
 
 
 def direction_of(signed_gap: float, ece: float, *, positive: bool = False) -> Direction:
-    """Which way the confidences, or p(positive), are off; uneven: less than half of the ECE is of one sign."""
+    """Return the direction of the error. It is "uneven" if the signed gap is less than half of the ECE."""
     if abs(signed_gap) < ece / 2:
         return "uneven"
     if positive:

@@ -1,1 +1,1 @@
-"""Sums by hour, day and month: what each commit adds to them, how they are read, and how they are merged."""
+"""Sums by hour, day and month: what each commit adds to them, how they are read and how they are merged."""

@@ -1,4 +1,4 @@
-"""Answers of one class and one tag, or of a rare tag, from their rows: there would be too many sums to keep."""
+"""Sums of one class and one tag, or of a rare tag, computed from rows: too many to keep them all."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ from trueodds.sums.positive import PositiveClass
 from trueodds.texts import plural
 
 MOST_ROWS = 100_000
-"""Rows of the class, or of the tag, whichever has fewer, that one read takes: 0.4 s."""
+"""Largest number of rows of the class or the tag (the smaller one) that one read uses: 0.4 s."""
 MOST_SCANNED = 1_000_000
-"""Answers of the version that may lie in the window: 0.5 s in SQLite, for no index leads to a class or a tag."""
+"""Largest number of the version's answers in the window: 0.5 s in SQLite, which has no index on class and tag."""
 
 COLUMNS = "p.created_ms, p.confidence, p.predicted, p.tag_key, l.label, l.nll, l.brier"
 _ROWS = (
@@ -38,39 +38,39 @@ _ROWS = (
     " LEFT JOIN labels l ON l.prediction = p.id AND l.version = p.version"
     " WHERE p.version = $1 AND p.{column} = $2 AND p.created_ms >= $3 AND p.created_ms < $4 AND {which}"
 )
-# Our ids begin with their time; what a shadow says has the id of the answer, which was before.
+# Ids of the service begin with their time. A shadow's answer has the id of the answer that it shadows, which is older.
 _OURS, _OWN = "p.digest IS NULL AND p.id > $5 AND p.id < $6", "p.digest IS NOT NULL"
 _LATEST_HOUR = 2**47 // HOUR_MS
 
 
 class RowSums:
-    """Sums of rows, on all 3,000 cells."""
+    """Sums of rows on all 3,000 cells."""
 
     def __init__(self, rows: Sequence[Sequence[Any]]) -> None:
-        """Of what `read` gives; what is not known (None) becomes NaN."""
+        """Take rows as `read` returns them. Unknown values (None) become NaN."""
         kinds = (np.int64, np.float64, np.int64, np.int64, np.float64, np.float64, np.float64)
         parts = zip(*rows, strict=True) if rows else [()] * len(kinds)
         self._columns: list[Any] = [np.array(part, kind) for part, kind in zip(parts, kinds, strict=True)]
 
     def total(self, positive: PositiveClass | None = None) -> AnswerSums:
-        """Of all rows; by p(positive) where a positive class is given."""
+        """Return the sums of all rows; by p(positive) if a positive class is given."""
         kind = TOTAL if positive is None else POSITIVE
-        return PeriodSums.of(self.deltas(positive), kind).stored(kind)[0]
+        return PeriodSums.of(self.deltas(positive), kind).answer_sums(kind)[0]
 
     def periods(self, name: Unit, most: int) -> list[tuple[int, AnswerSums]]:
-        """The start of each period with rows, in Unix milliseconds, and its sums.
+        """Return the start of each period with rows, in Unix milliseconds, and its sums.
 
         Raises:
-            ValueError: more periods than `most`.
+            ValueError: There are more periods than `most`.
         """
         unit = UNIT_OF[name]
         parts = dict(by_period(self.deltas(None), unit))
         check_number(len(parts), name, most)
-        sums = {period: PeriodSums.of(part, TOTAL).stored(TOTAL)[0] for period, part in parts.items()}
+        sums = {period: PeriodSums.of(part, TOTAL).answer_sums(TOTAL)[0] for period, part in parts.items()}
         return [(start_ms(period, unit), part) for period, part in sums.items()]
 
     def deltas(self, positive: PositiveClass | None) -> Deltas:
-        """Those that the rows once added to the sums."""
+        """Return the deltas that the rows have added to the sums."""
         created_N, confidence_N, predicted_N, tag_N, label_N, *_ = self._columns
         labelled_N = ~np.isnan(label_N)
         created_L, confidence_L, predicted_L, tag_L, label_L, nll_L, brier_L = (c[labelled_N] for c in self._columns)
@@ -87,38 +87,38 @@ class RowSums:
 def read_both(
     version: Version, key: int, class_: str, tag: str, hours: Hours, *, totals: MergedTotals
 ) -> Work[RowSums]:
-    """Sum the answers of a predicted class that have a tag, in the hours [first, end).
+    """Sum the answers with a predicted class and a tag, in the hours [first, end).
 
     Raises:
-        ValueError: as `read` and `rows_of_rare`.
+        ValueError: See `read` and `rows_of_rare`.
     """
     predicted = version.classes.index(class_)
     rare = yield from rows_of_rare(key, tag, hours, totals=totals)
     if rare is not None:
-        return _summed([row for row in rare if row[2] == predicted])
+        return _sums_of([row for row in rare if row[2] == predicted])
     numbers = {name: number for number, name in (yield from names_of(version, key, "tag")).items()}
-    return _summed((yield from read(key, predicted, numbers[tag], hours, totals=totals)))
+    return _sums_of((yield from read(key, predicted, numbers[tag], hours, totals=totals)))
 
 
 def read_rare(version: int, tag: str, hours: Hours, *, totals: MergedTotals) -> Work[RowSums | None]:
-    """Sum the answers with a tag that has no sums of its own; None of another tag. Raises as `rows_of_rare`."""
+    """Sum the answers with a tag that has no sums of its own; None for other tags. For errors see `rows_of_rare`."""
     rows = yield from rows_of_rare(version, tag, hours, totals=totals)
-    return None if rows is None else _summed(rows)
+    return None if rows is None else _sums_of(rows)
 
 
-def _summed(rows: Sequence[Sequence[Any]]) -> RowSums:
+def _sums_of(rows: Sequence[Sequence[Any]]) -> RowSums:
     with decoding("its table labels or predictions"):
         return RowSums(rows)
 
 
 def read(version: int, predicted: int, tag: int, hours: Hours, *, totals: MergedTotals) -> Work[list[tuple[Any, ...]]]:
-    """Rows of the predictions of a class, by its index, and a tag, by its key, in the hours [first, end).
+    """Read the rows with a predicted class (its index) and a tag (its key), in the hours [first, end).
 
-    All rows of the class or of the tag are read, whichever has fewer, and held against its sums: what retention or a
-    deletion took is missing in the rows, but not there.
+    All rows of the class or of the tag are read, whichever has fewer, and compared with its sums. Rows that retention
+    or a deletion has removed are still in the sums, so the comparison shows that they are missing.
 
     Raises:
-        ValueError: too many rows to read, or not all of them are there.
+        ValueError: There are too many rows to read, or some are missing.
     """
     whole = (yield from sums(version, TOTAL, hours, totals=totals))[0]
     groups: list[tuple[AnswerSums, str, int]] = []
@@ -131,8 +131,8 @@ def read(version: int, predicted: int, tag: int, hours: Hours, *, totals: Merged
     what = "class" if column == "predicted" else "tag"
     if whole.answers > MOST_SCANNED or known.answers > MOST_ROWS:
         raise ValueError(
-            f"the window holds {plural(whole.answers, 'answer')}, {known.answers:,} of that {what}; class and tag"
-            f" together are counted from stored predictions, of at most {MOST_SCANNED:,} and {MOST_ROWS:,}"
+            f"the window has {plural(whole.answers, 'answer')}, {known.answers:,} of that {what}; class and tag"
+            f" together are computed from stored predictions, at most {MOST_SCANNED:,} and {MOST_ROWS:,}"
         )
     first, end = hours[0] or 0, min(hours[1] or _LATEST_HOUR, _LATEST_HOUR)
     times = first * HOUR_MS, end * HOUR_MS
@@ -143,21 +143,21 @@ def read(version: int, predicted: int, tag: int, hours: Hours, *, totals: Merged
     labelled = sum(row[4] is not None for row in rows)
     if (len(rows), labelled) != (known.answers, known.labelled.n):
         raise ValueError(
-            f"of {plural(known.answers, 'answer')} of that {what} in the window, {known.labelled.n:,} with labels, only"
-            f" {len(rows):,} and {labelled:,} are still stored (retention, or a deletion, took the others); class and"
-            " tag together are counted from stored predictions"
+            f"the window has {plural(known.answers, 'answer')} of that {what}, {known.labelled.n:,} with labels, but"
+            f" only {len(rows):,} and {labelled:,} are still stored (retention or a deletion removed the others); class"
+            " and tag together are computed from stored predictions"
         )
     other = (3, tag) if column == "predicted" else (2, predicted)
     return [row for row in rows if row[other[0]] == other[1]]
 
 
 def rows_of_rare(version: int, tag: str, hours: Hours, *, totals: MergedTotals) -> Work[list[tuple[Any, ...]] | None]:
-    """Rows of the predictions of a tag that has no sums of its own, in the hours [first, end); None of another tag.
+    """Read the rows with a tag that has no sums of its own, in the hours [first, end); None for other tags.
 
-    All such tags share one sum, which is held against the number of their rows.
+    All such tags share one sum. It is compared with the number of their rows.
 
     Raises:
-        ValueError: too many rows to read or to count, or not all of them are there.
+        ValueError: There are too many rows to read or to count, or some are missing.
     """
     if tag in ("", OTHER_TAGS) or (yield Query("SELECT 1 FROM tags WHERE version = $1 AND name = $2", (version, tag))):
         return None
@@ -169,14 +169,14 @@ def rows_of_rare(version: int, tag: str, hours: Hours, *, totals: MergedTotals) 
     where = f"p.version = $1 AND p.tag_key = {OTHER_KEY} AND p.created_ms >= $2 AND p.created_ms < $3"
     if known > MOST_SCANNED:
         raise ValueError(
-            f"the window holds {known:,} answers of tags without sums of their own; such a tag is counted from stored"
-            f" predictions, of at most {MOST_SCANNED:,}"
+            f"the window has {known:,} answers with tags without sums of their own; such a tag is computed from stored"
+            f" predictions, at most {MOST_SCANNED:,}"
         )
     ((stored,),) = yield Query(f"SELECT count(*) FROM predictions p WHERE {where}", (version, *times))
     if stored != known:
         raise ValueError(
-            f"of {plural(known, 'answer')} of tags without sums of their own in the window, only {stored:,} are still"
-            " stored (retention, or a deletion, took the others); such a tag is counted from stored predictions"
+            f"the window has {plural(known, 'answer')} with tags without sums of their own, but only {stored:,} are"
+            " still stored (retention or a deletion removed the others); such a tag is computed from stored predictions"
         )
     rows = yield Query(
         f"SELECT {COLUMNS} FROM predictions p LEFT JOIN labels l ON l.prediction = p.id AND l.version = p.version"
@@ -185,13 +185,13 @@ def rows_of_rare(version: int, tag: str, hours: Hours, *, totals: MergedTotals) 
     )
     if len(rows) > MOST_ROWS:
         raise ValueError(
-            f"the window holds more than {MOST_ROWS:,} answers of the tag; until it has sums of its own (within the"
-            " hour) it is counted from stored predictions"
+            f"the window has more than {MOST_ROWS:,} answers with this tag; until it has sums of its own (within an"
+            " hour), it is computed from stored predictions"
         )
     return [tuple(row) for row in rows]
 
 
 def is_rare(version: int, tag: str) -> Work[bool]:
-    """Whether any answer has a tag that has no sums of its own."""
+    """Return whether any answer has this tag while it has no sums of its own."""
     where = f"version = $1 AND tag_key = {OTHER_KEY} AND tag = $2"
     return bool((yield Query(f"SELECT 1 FROM predictions WHERE {where} LIMIT 1", (version, tag))))

@@ -1,7 +1,7 @@
-"""Deltas: what each commit adds to the sums, one small record a row, before compaction merges them into periods.
+"""Deltas: the contribution of each commit to the sums, one small record per row, until compaction merges them.
 
-Appending a blob of records costs a commit almost nothing and never waits for another worker. A read adds up the
-periods it needs and the deltas that are not merged yet. They stand in the table `moves`.
+Appending a blob of records costs a commit almost nothing and never waits for another worker. A read adds the unmerged
+deltas to the periods that it needs. Deltas are in the table `moves`.
 """
 
 from __future__ import annotations
@@ -22,32 +22,36 @@ from trueodds.sums.hours import Hours, minute_of, within
 from trueodds.sums.inputs import Array
 
 MAX_TAGS = 100
-"""Tags of a version that get sums of their own as they come; see `tag_places` for those that turn out frequent."""
+"""Number of tags of a version that get their own sums on arrival; see `tag_places` for tags that become frequent."""
 MOST_TAGS = 250
-"""Tags that have sums of their own in one version; all others share OTHER_TAGS. Their keys are one byte."""
+"""Largest number of tags with their own sums in one version. The others share OTHER_TAGS. Their keys are one byte."""
 OTHER_TAGS = "(other)"
 UNTAGGED_KEY, OTHER_KEY = 0, MAX_TAGS + 1
 
 TOTAL, BY_CLASS, BY_TAG, POSITIVE, POSITIVE_BY_CLASS, POSITIVE_BY_TAG, ACTED = range(7)
-"""Kinds of sums: by the confidence of the predicted class; by p(positive) of versions with a positive class; and of the
-answers that acted alone, whose labels are not summed."""
+"""Kinds of sums: by the confidence of the predicted class; by p(positive), for versions with a positive class; and of
+the answers that acted alone, whose labels are not summed.
+"""
 TOTALS = (TOTAL, POSITIVE, ACTED)
-"""Those on 3,000 cells, of all answers together."""
+"""Kinds on 3,000 cells, over all answers."""
 
 ANSWERS, LABELS, POSITIVE_ANSWERS, POSITIVE_LABELS, ACTED_ANSWERS, ACTED_LABELS = range(6)
-"""Kinds of deltas; there are none of the last. In those of POSITIVE, "confidence" is p(positive), "correct" whether the
-label is positive; the cells of POSITIVE_LABELS are those of `fine_cell_of`."""
+"""Kinds of deltas; the last one is never written.
+
+In the kinds of POSITIVE, "confidence" is p(positive), and "correct" is whether the label is positive. The cells of
+POSITIVE_LABELS are those of `fine_cell_of`.
+"""
 SUMS_OF = {
     (ANSWERS, LABELS): (TOTAL, BY_CLASS, BY_TAG),
     (POSITIVE_ANSWERS, POSITIVE_LABELS): (POSITIVE, POSITIVE_BY_CLASS, POSITIVE_BY_TAG),
     (ACTED_ANSWERS, ACTED_LABELS): (ACTED,),
 }
-"""The kinds of sums that each pair of kinds of deltas adds to."""
+"""Kinds of sums that each pair of kinds of deltas contributes to."""
 ANSWER = np.dtype([("minute", "<i4"), ("cell", "<u2"), ("tag", "u1"), ("predicted", "<u4"), ("sign", "i1")])
 LABEL = np.dtype([*ANSWER.descr, ("correct", "u1"), ("confidence", "<f8"), ("nll", "<f8"), ("brier", "<f8")])
 _SEAL, _PLACE = struct.Struct("<I"), struct.Struct("<qq")
 DeltaRows = npt.NDArray[np.void]
-"""Of dtype ANSWER or LABEL."""
+"""Array of dtype ANSWER or LABEL."""
 
 
 def answer_deltas(
@@ -57,7 +61,7 @@ def answer_deltas(
     tag_N: npt.ArrayLike,
     sign_N: npt.ArrayLike = 1,
 ) -> DeltaRows:
-    """Deltas of N answers: sign 1 puts a row into the sums, -1 takes it out again."""
+    """Return the deltas of N answers. The sign 1 adds a row to the sums; -1 subtracts it."""
     rows_N = np.zeros(len(confidence_N), ANSWER)
     rows_N["minute"], rows_N["cell"] = minute_of(created_ms), cell_of(confidence_N)
     rows_N["tag"], rows_N["predicted"], rows_N["sign"] = tag_N, predicted_N, sign_N
@@ -76,7 +80,7 @@ def label_deltas(
     *,
     positive: bool = False,
 ) -> DeltaRows:
-    """Deltas of N labels, with signs as `answer_deltas` has them; `positive`: by p(positive), on finer cells near 0."""
+    """Return the deltas of N labels, with signs as in `answer_deltas`. `positive` uses p(positive) and finer cells."""
     rows_N = np.zeros(len(confidence_N), LABEL)
     rows_N["minute"] = minute_of(created_ms_N)
     rows_N["cell"] = fine_cell_of(confidence_N) if positive else cell_of(confidence_N)
@@ -87,12 +91,12 @@ def label_deltas(
 
 
 def insert_of(version: int, kind: int, *parts: DeltaRows) -> Insert:
-    """The statement that adds deltas of one kind to those of a version."""
-    return Insert("moves", ("version", "kind", "data"), [(version, kind, sealed(version, kind, *parts))])
+    """Return the statement that adds deltas of one kind to a version."""
+    return Insert("moves", ("version", "kind", "data"), [(version, kind, seal_rows(version, kind, *parts))])
 
 
-def sealed(version: int, kind: int, *parts: DeltaRows) -> bytes:
-    """The blob of some deltas, with a checksum of them and of the place they belong to."""
+def seal_rows(version: int, kind: int, *parts: DeltaRows) -> bytes:
+    """Return the blob of some deltas, with a checksum of them and of the place that they belong to."""
     body = b"".join(part.tobytes() for part in parts)
     return _seal(version, kind, body) + body
 
@@ -101,7 +105,7 @@ def _seal(version: int, kind: int, body: bytes) -> bytes:
     return _SEAL.pack(crc32(body, crc32(_PLACE.pack(version, kind))))
 
 
-def _unsealed(version: int, kind: int, blob: bytes) -> DeltaRows:
+def _open_seal(version: int, kind: int, blob: bytes) -> DeltaRows:
     dtype = ANSWER if kind in (ANSWERS, POSITIVE_ANSWERS, ACTED_ANSWERS) else LABEL
     seal, body = blob[: _SEAL.size], blob[_SEAL.size :]
     if len(seal) != _SEAL.size or len(body) % dtype.itemsize or seal != _seal(version, kind, body):
@@ -111,19 +115,19 @@ def _unsealed(version: int, kind: int, blob: bytes) -> DeltaRows:
 
 @dataclass(frozen=True, eq=False)
 class Deltas:
-    """Answers and labels of one version that the periods do not hold yet."""
+    """Answers and labels of one version that are not merged into periods yet."""
 
     answers: DeltaRows
     labels: DeltaRows
 
     @classmethod
     def from_blobs(cls, version: int, blobs: list[tuple[int, bytes]], kinds: tuple[int, int]) -> Deltas:
-        """From rows (kind, data) of a version in the table, those of two kinds: of answers and of labels.
+        """Read the two kinds, of answers and of labels, from rows (kind, data) of a version.
 
         Raises:
-            StoreDamagedError: a checksum or a length is wrong.
+            StoreDamagedError: A checksum or a length is wrong.
         """
-        parts = ([_unsealed(version, kind, bytes(data)) for kind, data in blobs if kind == k] for k in kinds)
+        parts = ([_open_seal(version, kind, bytes(data)) for kind, data in blobs if kind == k] for k in kinds)
         empty = np.zeros(0, ANSWER), np.zeros(0, LABEL)
         return cls(*(np.concatenate([none, *part]) for none, part in zip(empty, parts, strict=True)))
 
@@ -131,19 +135,19 @@ class Deltas:
         return len(self.answers) + len(self.labels)
 
     def between(self, hours: Hours) -> Deltas:
-        """Those of the hours [first, end)."""
+        """Return the deltas of the hours [first, end)."""
         return Deltas(*(rows[within(rows["minute"] // 60, hours)] for rows in (self.answers, self.labels)))
 
 
 def pending(version: int, kind: int) -> Work[Deltas]:
-    """The deltas of a version that are not merged into a kind of sums yet."""
+    """Read the deltas of a version that are not merged into a kind of sums yet."""
     kinds = next(pair for pair, sums in SUMS_OF.items() if kind in sums)
     rows = yield Query("SELECT kind, data FROM moves WHERE version = $1 AND kind = ANY($2)", (version, list(kinds)))
     return Deltas.from_blobs(version, [(kind, data) for kind, data in rows], kinds)
 
 
 def keys_of(rows_N: DeltaRows, kind: int) -> Integers:
-    """Where a row belongs in the sums of a kind: its cell, or 60 x its group + its cell of 60."""
+    """Return the keys of rows in the sums of a kind: the cell, or 60 x the group + the cell of 60."""
     cell_N = rows_N["cell"].astype(np.int64)
     if kind in TOTALS:
         return cell_N
@@ -153,7 +157,7 @@ def keys_of(rows_N: DeltaRows, kind: int) -> Integers:
 
 
 def columns_of(rows_N: DeltaRows) -> Array:
-    """7 x N: what each label's row adds to the columns of the calibration sums."""
+    """Return, as 7 x N, what each label's row adds to the columns of the calibration sums."""
     nll, brier, sign = rows_N["nll"], rows_N["brier"], rows_N["sign"].astype(np.float64)
     columns = (np.ones(len(rows_N)), rows_N["confidence"], rows_N["correct"], nll, nll * nll, brier, brier * brier)
     assert len(columns) == len(COLUMNS)

@@ -1,4 +1,4 @@
-"""The sums of one period, sparse, as the store keeps them: one compact blob for each period and kind."""
+"""Sums of one period as the store keeps them: sparse, one compact blob per period and kind."""
 
 from __future__ import annotations
 
@@ -24,28 +24,28 @@ from trueodds.sums.inputs import Array
 
 HOUR, DAY, MONTH, MINUTE = range(4)
 UNITS = (HOUR, DAY, MONTH)
-"""Their sums are kept for ever, those of minutes of a few hours only."""
+"""Units whose sums are kept for ever. Sums of minutes are kept for a few hours only."""
 UNIT_OF: dict[Unit, int] = {"minute": MINUTE, "hour": HOUR, "day": DAY, "month": MONTH}
 MINUTE_HOURS = 6
-"""Whole hours before this one of which sums are kept by minute, too: for a version that is young."""
+"""Number of whole past hours for which sums are also kept by minute, for a version that is young."""
 _DATES = ("datetime64[h]", "datetime64[D]", "datetime64[M]", "datetime64[m]")
 
 _BLOB = struct.Struct("<4sBIII")
 _MAGIC = b"tops"
 
 
-def _converted(number: npt.ArrayLike, unit: int, to: int) -> Integers:
-    """Minutes, hours, days or months since 1970 as another of these: the one that holds them, or the first within."""
+def _convert(number: npt.ArrayLike, unit: int, to: int) -> Integers:
+    """Convert numbers of periods since 1970 to another unit: to the period that contains them, or the first within."""
     return np.asarray(number, np.int64).astype(_DATES[unit]).astype(_DATES[to]).astype(np.int64)
 
 
 def period_of(hour: npt.ArrayLike, unit: int) -> Integers:
-    """Minutes, hours, days or months since 1970, UTC, of hours since 1970."""
-    return _converted(hour, HOUR, unit)
+    """Convert hours since 1970, UTC, to minutes, hours, days or months since 1970."""
+    return _convert(hour, HOUR, unit)
 
 
 def periods_of(hours: Hours, unit: int) -> tuple[int | None, int | None]:
-    """The periods [first, end) that the hours [first, end) touch."""
+    """Return the periods [first, end) that overlap the hours [first, end)."""
     first, end = hours
     whole = end if end is None or unit == MINUTE else end - 1
     last = None if whole is None else int(period_of(whole, unit)) + (unit != MINUTE)
@@ -53,51 +53,51 @@ def periods_of(hours: Hours, unit: int) -> tuple[int | None, int | None]:
 
 
 def start_ms(period: int, unit: int) -> int:
-    """The time at which a period begins, in Unix milliseconds."""
-    return int(_converted(period, unit, MINUTE)) * MINUTE_MS
+    """Return the start of a period in Unix milliseconds."""
+    return int(_convert(period, unit, MINUTE)) * MINUTE_MS
 
 
 def check_number(periods: int, unit: Unit, most: int) -> None:
-    """Raise ValueError for more periods than `most`."""
+    """Raise ValueError if there are more periods than `most`."""
     if periods > most:
         cure = "ask for a coarser unit (day, month) or a shorter window"
-        raise ValueError(f"the window holds {periods:,} periods of one {unit}; the limit is {most:,}: {cure}")
+        raise ValueError(f"the window has {periods:,} periods of one {unit}; the limit is {most:,}: {cure}")
 
 
 def minutes_from() -> int:
-    """The first hour of which minutes can be read now. Those of one more are written, for clocks that go wrong."""
+    """Return the first hour of which minutes can be read now. One earlier hour is also written, for clock errors."""
     return time.time_ns() // (1_000_000 * HOUR_MS) - MINUTE_HOURS
 
 
 def check_minutes(first_hour: int | None) -> None:
-    """Raise ValueError where a window begins with hours of which there are no minutes any more."""
+    """Raise ValueError if a window begins with hours whose minutes are no longer kept."""
     kept = minutes_from()
     if first_hour is None or first_hour >= kept:
         return
     times = (datetime.fromtimestamp(hour * HOUR_MS / 1000, UTC) for hour in (first_hour, kept))
     first, since = (f"{time:%Y-%m-%dT%H:%MZ}" for time in times)
     raise ValueError(
-        f"sums by minute are kept for {MINUTE_HOURS} hours, now from {since} on, and the window holds answers from"
-        f" {first} on: ask for a coarser unit (hour, day, month), or since={since}"
+        f"sums by minute are kept for {MINUTE_HOURS} hours, now since {since}, but the window has answers since"
+        f" {first}: ask for a coarser unit (hour, day, month), or since={since}"
     )
 
 
 def cover(first: int | None, end: int | None) -> list[tuple[int, int | None, int | None]]:
-    """Few periods that make up the hours [first, end): (unit, first period, end period), None: without limit.
+    """Return a few periods that make up the hours [first, end): (unit, first period, end period). None means no limit.
 
-    At most 2 x 23 hours and 2 x 30 days; all the rest is months.
+    They are at most 2 x 23 hours and 2 x 30 days; the rest is months.
     """
     ranges: list[tuple[int, int | None, int | None]] = []
     low, high = first, end
     for unit in (HOUR, DAY):
         inner_low = None if low is None else _next(low, unit)
-        inner_high = None if high is None else int(_converted(high, unit, unit + 1))
+        inner_high = None if high is None else int(_convert(high, unit, unit + 1))
         if inner_low is not None and inner_high is not None and inner_high <= inner_low:
             break
         if low is not None and inner_low is not None:
-            ranges.append((unit, low, int(_converted(inner_low, unit + 1, unit))))
+            ranges.append((unit, low, int(_convert(inner_low, unit + 1, unit))))
         if high is not None and inner_high is not None:
-            ranges.append((unit, int(_converted(inner_high, unit + 1, unit)), high))
+            ranges.append((unit, int(_convert(inner_high, unit + 1, unit)), high))
         low, high = inner_low, inner_high
     else:
         unit = MONTH
@@ -106,14 +106,14 @@ def cover(first: int | None, end: int | None) -> list[tuple[int, int | None, int
 
 
 def _next(period: int, unit: int) -> int:
-    """The first period of the next unit that begins at `period` or later."""
-    inside = int(_converted(period, unit, unit + 1))
-    return inside if int(_converted(inside, unit + 1, unit)) == period else inside + 1
+    """Return the first period of the next unit that begins at `period` or later."""
+    inside = int(_convert(period, unit, unit + 1))
+    return inside if int(_convert(inside, unit + 1, unit)) == period else inside + 1
 
 
 @dataclass(frozen=True, eq=False)
 class PeriodSums:
-    """Counts of all answers and sums of the labelled ones, by key; keys ascend. See `deltas.keys_of`."""
+    """Counts of all answers and sums of the labelled ones, by ascending key. See `deltas.keys_of`."""
 
     answer_keys_A: Integers
     answers_A: Integers
@@ -127,7 +127,7 @@ class PeriodSums:
 
     @classmethod
     def of(cls, deltas: Deltas, kind: int) -> PeriodSums:
-        """The sums that some deltas add."""
+        """Return the sums of some deltas."""
         keys_A, counts_1A = _merge(keys_of(deltas.answers, kind), deltas.answers["sign"][None])
         keys_L, columns_7L = _merge(keys_of(deltas.labels, kind), columns_of(deltas.labels))
         return cls(keys_A, counts_1A[0].astype(np.int64), keys_L, columns_7L)
@@ -135,19 +135,19 @@ class PeriodSums:
     def __add__(self, other: PeriodSums) -> PeriodSums:
         return add_up([self, other])
 
-    def cleared(self) -> PeriodSums:
-        """Without keys whose last answer or label was taken out: they hold nothing, not what rounding left.
+    def without_empty(self) -> PeriodSums:
+        """Drop keys whose last answer or label was subtracted, so that no rounding errors remain there.
 
-        Only for whole sums: in deltas, a correction changes no count, yet NLL and Brier.
+        Use it only on whole sums: in deltas, a correction changes no count, but changes NLL and Brier score.
         """
         held_A, kept = self.answers_A != 0, self.columns_7L[0] != 0
         answers = self.answer_keys_A[held_A], self.answers_A[held_A]
         return PeriodSums(*answers, self.label_keys_L[kept], self.columns_7L[:, kept])
 
     def to_bytes(self) -> bytes:
-        """Keys as uint32, counts as uint32 (uint64 where one needs it), sums as float64. Of whole sums, `cleared`.
+        """Encode whole sums: keys as uint32, counts as uint32 (uint64 if one needs it), sums as float64.
 
-        Not compressed: deflate saves 40% and makes a read that adds up a hundred periods five times as slow.
+        They are not compressed: deflate saves 40%, but makes a read that adds up a hundred periods five times slower.
         """
         counts_2L, sums_5L = self.columns_7L[[0, 2]], self.columns_7L[[1, 3, 4, 5, 6]]
         wide = max(self.answers_A.max(initial=0), counts_2L.max(initial=0)) >= 2**32
@@ -160,14 +160,14 @@ class PeriodSums:
 
     @classmethod
     def from_bytes(cls, blob: bytes) -> PeriodSums:
-        """The sums that `to_bytes` wrote.
+        """Decode the sums that `to_bytes` wrote.
 
         Raises:
-            StoreDamagedError: not such a blob, or a damaged one.
+            StoreDamagedError: It is not such a blob, or it is damaged.
         """
         magic, width, a, n, check = _BLOB.unpack_from(blob) if len(blob) >= _BLOB.size else (b"", 0, 0, 0, 0)
         if magic != _MAGIC or width not in (1, 2):
-            raise StoreDamagedError("its table sums holds what is no sums")
+            raise StoreDamagedError("its table sums holds a value that is not sums")
         body, size = memoryview(blob)[_BLOB.size :], 4 * width
         if len(body) != (4 + size) * a + (4 + 2 * size + 5 * 8) * n or crc32(body) != check:
             raise StoreDamagedError("a checksum or a length in its table sums is wrong")
@@ -181,15 +181,17 @@ class PeriodSums:
         keys_A, answers_A, keys_L = (part.astype(np.int64) for part in parts[:3])
         return cls(keys_A, answers_A, keys_L, columns_7L)
 
-    def stored(self, kind: int, only: int | None = None) -> dict[int, AnswerSums]:
-        """Sums by group (class, or key of a tag), 192 KB each, or `only` one; the total has the one group 0."""
-        sums = self.cleared()
+    def answer_sums(self, kind: int, only: int | None = None) -> dict[int, AnswerSums]:
+        """Return sums by group (class, or key of a tag), 192 KB each, or of `only` one. A total has the one group 0."""
+        sums = self.without_empty()
         if kind in TOTALS:
             answers_C, cells = np.zeros(CELLS, np.int64), np.zeros((len(COLUMNS), CELLS))
             answers_C[sums.answer_keys_A] = sums.answers_A
             np.add.at(cells.T, equal_cell_of(sums.label_keys_L), sums.columns_7L.T)
             labelled = CalibrationSums(cells)
-            if kind == POSITIVE and not (sums.label_keys_L < COARSE).any():  # those are of stores before the fine cells
+            if (
+                kind == POSITIVE and not (sums.label_keys_L < COARSE).any()
+            ):  # stores before the fine cells have such keys
                 fine, is_fine_L = np.zeros((3, FINE)), sums.label_keys_L >= CELLS
                 fine[:, sums.label_keys_L[is_fine_L] - CELLS] = sums.columns_7L[:3, is_fine_L]
                 labelled = FineSums(cells, fine)
@@ -208,7 +210,7 @@ class PeriodSums:
 
 
 def _places(grid_L: Integers, columns_7L: Array) -> tuple[Integers, Array]:
-    """For each of the 60 cells the one of 3,000 that holds its mean confidence (its middle without labels)."""
+    """Map each of the 60 cells to the cell of 3,000 with its mean confidence (its middle without labels)."""
     step = CELLS // COARSE_CELLS
     place_G = np.arange(COARSE_CELLS) * step + step // 2
     mean_L = columns_7L[1] / columns_7L[0]
@@ -220,7 +222,7 @@ def _places(grid_L: Integers, columns_7L: Array) -> tuple[Integers, Array]:
 
 
 def add_up(parts: list[PeriodSums]) -> PeriodSums:
-    """The sum of any number of sums."""
+    """Add up any number of sums."""
     answers = [(part.answer_keys_A, part.answers_A[None]) for part in parts]
     labels = [(part.label_keys_L, part.columns_7L) for part in parts]
     (keys_A, counts_1A), (keys_L, columns_7L) = _dense(answers, 1), _dense(labels, len(COLUMNS))
@@ -228,7 +230,7 @@ def add_up(parts: list[PeriodSums]) -> PeriodSums:
 
 
 def _dense(parts: Sequence[tuple[Integers, npt.NDArray[Any]]], rows: int) -> tuple[Integers, Array]:
-    """Sums over equal keys; within a part each key comes once. Keys are small: 60 x classes at most."""
+    """Sum over equal keys. Within a part, each key occurs once. Keys are small: at most 60 x classes."""
     size = max((int(keys[-1]) + 1 for keys, _ in parts if len(keys)), default=0)
     table, touched = np.zeros((rows, size)), np.zeros(size, bool)
     for keys, values in parts:
@@ -239,15 +241,15 @@ def _dense(parts: Sequence[tuple[Integers, npt.NDArray[Any]]], rows: int) -> tup
 
 
 def _merge(key_N: Integers, value_RN: npt.NDArray[np.number]) -> tuple[Integers, Array]:
-    """Sums over equal keys."""
+    """Sum over equal keys."""
     keys = np.flatnonzero(np.bincount(key_N))
     return keys.astype(np.int64), np.stack([np.bincount(key_N, row)[keys] for row in value_RN])
 
 
 def by_period(deltas: Deltas, unit: int) -> Iterator[tuple[int, Deltas]]:
-    """Cut deltas into their periods."""
+    """Split deltas into their periods."""
     both = deltas.answers, deltas.labels
-    periods = [_converted(rows["minute"], MINUTE, unit) for rows in both]
+    periods = [_convert(rows["minute"], MINUTE, unit) for rows in both]
     orders = [np.argsort(period_N, kind="stable") for period_N in periods]
     ordered = [rows[order] for rows, order in zip(both, orders, strict=True)]
     periods = [period_N[order] for period_N, order in zip(periods, orders, strict=True)]

@@ -1,4 +1,4 @@
-"""Sums of any hours and their trend, read in one snapshot of the database."""
+"""Reads of sums over any hours, and of their trend, in one snapshot of the database."""
 
 from __future__ import annotations
 
@@ -24,22 +24,22 @@ from trueodds.sums.hours import Hours
 
 _NEVER = 2**62
 WINDOWS = 8
-"""Windows whose merged totals are kept, 200 KB each at most."""
+"""Number of windows whose merged totals are cached, at most 200 KB each."""
 Window = tuple[int, int, int | None, int | None]
 """Version, kind of sums, first and end hour."""
 
 
 class MergedTotals:
-    """Totals of a few windows as the last compaction left them: nothing else writes sums, so until the next they hold.
+    """Cache of the totals of a few windows. Only compaction writes sums, so they stay valid until the next one.
 
-    Without it a report reads and adds up a blob for each month, day and hour of its window: 4 ms for a year.
+    Without the cache, a report reads and adds up a blob per month, day and hour of its window: 4 ms for a year.
     """
 
     def __init__(self) -> None:
         self._number, self._sums = -1, OrderedDict[Window, PeriodSums]()
 
     def get(self, number: int, window: Window) -> PeriodSums | None:
-        """The sums that were kept of a window, if `number` compactions are still all there were."""
+        """Return the cached sums of a window, if there were exactly `number` compactions."""
         return self._sums.get(window) if number == self._number else None
 
     def keep(self, number: int, window: Window, sums: PeriodSums) -> None:
@@ -54,23 +54,23 @@ class MergedTotals:
 def sums(
     version: int, kind: int, hours: Hours, only: int | None = None, *, totals: MergedTotals
 ) -> Work[dict[int, AnswerSums]]:
-    """Sums of the hours [first, end) of predictions, by group or of one."""
+    """Read the sums of predictions in the hours [first, end), by group or of one group."""
     ((number,),) = yield Query("SELECT number FROM compactions")
     window = version, kind, *hours
     is_total = kind in deltas.TOTALS
     merged = totals.get(number, window) if is_total else None
     if merged is None:
-        merged = yield from _merged(version, kind, hours)
-        if is_total:  # by class they are a hundred times as large
+        merged = yield from _read_merged(version, kind, hours)
+        if is_total:  # sums by class are a hundred times larger
             totals.keep(number, window, merged)
     pending = (yield from deltas.pending(version, kind)).between(hours)
-    return add_up([merged, PeriodSums.of(pending, kind)]).stored(kind, only)
+    return add_up([merged, PeriodSums.of(pending, kind)]).answer_sums(kind, only)
 
 
 def by_name(
     version: Version, key: int, by: By, hours: Hours, only: str | None, *, positive: bool, totals: MergedTotals
 ) -> Work[dict[str, AnswerSums]]:
-    """Sum the hours [first, end) by predicted class or tag, under their names; `only`: one of them."""
+    """Read the sums of the hours [first, end) by name of the predicted class or tag. `only` selects one of them."""
     names = yield from names_of(version, key, by)
     group = None if only is None else next((number for number, name in names.items() if name == only), -1)
     by_number = yield from sums(key, kind_of(by, positive=positive), hours, group, totals=totals)
@@ -78,7 +78,7 @@ def by_name(
 
 
 def names_of(version: Version, key: int, by: By) -> Work[dict[int, str]]:
-    """Name each class by its index, or each tag by its key; answers without a tag have the empty name."""
+    """Return the name of each class by its index, or of each tag by its key. No tag is the empty name."""
     if by == "class":
         return dict(enumerate(version.classes))
     rows = yield Query("SELECT key, name FROM tags WHERE version = $1", (key,))
@@ -86,13 +86,13 @@ def names_of(version: Version, key: int, by: By) -> Work[dict[int, str]]:
 
 
 def kind_of(by: By | None, *, positive: bool = False) -> int:
-    """Return the kind of sums of all answers, by class or by tag; `positive`: those of p(positive)."""
+    """Return the kind of sums: of all answers, by class or by tag. `positive` selects those by p(positive)."""
     if positive:
         return {None: deltas.POSITIVE, "class": deltas.POSITIVE_BY_CLASS, "tag": deltas.POSITIVE_BY_TAG}[by]
     return {None: deltas.TOTAL, "class": deltas.BY_CLASS, "tag": deltas.BY_TAG}[by]
 
 
-def _merged(version: int, kind: int, hours: Hours) -> Work[PeriodSums]:
+def _read_merged(version: int, kind: int, hours: Hours) -> Work[PeriodSums]:
     parts = []
     for unit, low, high in cover(*hours):
         rows = yield Query(
@@ -104,10 +104,10 @@ def _merged(version: int, kind: int, hours: Hours) -> Work[PeriodSums]:
 
 
 def trend(version: int, kind: int, name: Unit, hours: Hours, most: int) -> Work[dict[int, PeriodSums]]:
-    """Sums of each period that begins in the hours [first, end).
+    """Read the sums of each period that begins in the hours [first, end).
 
     Raises:
-        ValueError: more than `most`.
+        ValueError: There are more than `most`.
     """
     unit = UNIT_OF[name]
     first, end = periods_of(hours, unit)
@@ -127,10 +127,10 @@ def trend(version: int, kind: int, name: Unit, hours: Hours, most: int) -> Work[
 def trend_of(
     version: Version, key: int, unit: Unit, hours: Hours, most: int, by: By | None, group: str
 ) -> Work[tuple[dict[int, PeriodSums], int]]:
-    """Read the sums of each period with answers, and the number of the one group that the caller asks for.
+    """Read the sums of each period with answers, and the number of the group that the caller asks for.
 
     Raises:
-        ValueError: more periods than `most`; or minutes of hours before those of which they are kept.
+        ValueError: There are more than `most` periods, or the window includes minutes that are no longer kept.
     """
     if unit == "minute":
         check_minutes((yield from first_hour(key, hours)))
@@ -142,7 +142,7 @@ def trend_of(
 
 
 def first_hour(version: int, hours: Hours) -> Work[int | None]:
-    """The first of the hours [first, end) with answers; None if there is none."""
+    """Read the first of the hours [first, end) with answers; None if there is none."""
     first, end = hours
     ((merged,),) = yield Query(
         "SELECT min(period) FROM sums WHERE version = $1 AND kind = $2 AND unit = $3 AND period >= $4 AND period < $5",

@@ -1,7 +1,7 @@
-"""Sums of their own for tags that turn out frequent, after the first hundred names took theirs as they came.
+"""Own sums for tags that become frequent. The first hundred tags of a version get theirs on arrival.
 
-Nobody waits for it: until a tag has its place, its answers are counted from their rows (`class_and_tag`). Its sums are
-made of these rows: each row is taken out of the sums of all other tags and put into its own.
+Nobody waits for this: until a tag has its own sums, its answers are counted from their rows (`class_and_tag`). Each of
+these rows is then subtracted from the shared sums of the other tags and added to the tag's own sums.
 """
 
 from __future__ import annotations
@@ -15,14 +15,16 @@ from service.store.work.sums.queries import MergedTotals, sums
 from trueodds.sums.positive import PositiveClass
 
 MOST_COUNTED = 5_000_000
-"""Answers of other tags that are counted: 1 s of reading in SQLite."""
+"""Largest number of answers with other tags that are counted: 1 s of reading in SQLite."""
 ADMITTED = 20
-"""Tags that get a place in one round."""
+"""Number of tags that get their own sums in one round."""
 
 
 def frequent(version: int, totals: MergedTotals) -> Work[list[str]]:
-    """Tags whose answers are to be moved to a place of their own: those more frequent than the rarest that has one,
-    and those that have one, of which another worker did not know yet.
+    """Return the tags whose answers should move to their own sums.
+
+    These are tags more frequent than the rarest tag with its own sums. They also include tags that have their own sums,
+    but whose answers another worker has stored with the shared ones because it did not know.
     """
     kept = dict((yield Query("SELECT name, key FROM tags WHERE version = $1", (version,))))
     if len(kept) < MAX_TAGS:
@@ -44,7 +46,7 @@ def frequent(version: int, totals: MergedTotals) -> Work[list[str]]:
 
 
 def admit(version: int, tag: str, positive: PositiveClass | None, limit: int) -> Work[int]:
-    """Move the first `limit` answers of a tag to its place, which it gets if it has none; how many there were."""
+    """Move the first `limit` answers of a tag to its own sums, which it gets if necessary. Return their number."""
     yield lock_of(version)
     kept = dict((yield Query("SELECT name, key FROM tags WHERE version = $1", (version,))))
     if tag not in kept:

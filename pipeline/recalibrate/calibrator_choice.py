@@ -1,4 +1,4 @@
-"""Which calibrator fits the live labels best, and the bundle it makes: the same net, so the same logits bit for bit."""
+"""Chooses the calibrator that fits the live labels best, and writes its bundle, which has the same net and logits."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pipeline.config import Evaluation
 from trueodds import calibrators
 from trueodds.bundle import METRICS, Bundle, Card, Reference, RiskCoverage
 from trueodds.calibrators import Calibrator, Identity
-from trueodds.calibrators.held_out import calibrated_nll, stratified
+from trueodds.calibrators.held_out import calibrated_nll, stratified_folds
 from trueodds.calibrators.selection import default_candidates
 from trueodds.evaluation.measurement import Measurement, measure, measure_probabilities
 from trueodds.evaluation.results import table_of
@@ -23,48 +23,49 @@ from trueodds.sums.positive import PositiveClass
 
 FOLDS = 5
 RECALIBRATION = "recalibration"
-"""Key of `training` in a card: the served version that the bundle was made from, and its labels."""
+"""Key of `training` in a card, under which a recalibrated bundle has its origin: the served version and its labels."""
 
 
 @dataclass(frozen=True)
 class CandidateScore:
-    """A candidate in the table of a choice; all numbers over labels that its fit did not see."""
+    """A candidate in the table of a choice. All numbers are from labels that its fit did not see."""
 
     name: str
     nll: float | None
-    """Mean, in nats; None if it could not be fitted."""
+    """Mean NLL in nats; None if the candidate could not be fitted."""
     gain: float | None
-    """NLL of the served calibrator minus its own: positive is better."""
+    """NLL of the served calibrator minus this one's; positive is better."""
     gain_standard_error: float | None
-    """From the labels' paired differences."""
+    """Standard error of the gain, from the paired differences of the labels."""
     problem: str | None = None
-    """Why it could not be fitted, or was passed over."""
+    """Reason why it could not be fitted, or was passed over."""
     reason: str | None = None
-    """Why it was chosen, with its NLL and standard error; None of the others."""
+    """Reason why it was chosen, with its NLL and standard error; None for the other candidates."""
 
 
 @dataclass(frozen=True, eq=False)
-class Choice:
-    """The candidate of least cross-validated NLL beside the served calibrator as it is."""
+class CalibratorChoice:
+    """The candidate with the lowest cross-validated NLL, beside the served calibrator."""
 
     calibrator: Calibrator
-    """Fitted on all rows."""
+    """The best candidate, fitted on all rows."""
     gain: float
-    """NLL of the served calibrator minus that of `after`, nats a label, and its paired standard error."""
+    """NLL of the served calibrator minus that of `after`, in nats per label."""
     gain_standard_error: float
+    """Paired standard error of the gain."""
     served: CandidateScore
     table: tuple[CandidateScore, ...]
     best: CandidateScore
     before: Measurement
-    """The served calibrator on the live labels: none of them was known to its fit."""
+    """Measurement of the served calibrator on the live labels. Its fit did not know any of them."""
     after: Measurement
-    """Choosing and fitting on the same labels: each by what the other folds alone would have chosen and fitted."""
+    """Measurement of the whole procedure: for each fold, the calibrator that the other folds choose and fit."""
     settings: Evaluation
     rows: int
 
     @property
     def better(self) -> bool:
-        """Whether these labels can tell it from the served calibrator: the gain is above one standard error."""
+        """Return whether the labels distinguish it from the served calibrator: the gain exceeds its standard error."""
         return self.gain > self.gain_standard_error
 
 
@@ -75,15 +76,23 @@ def choose(
     candidates: Sequence[str] = (),
     settings: Evaluation | None = None,
     positive: PositiveClass | None = None,
-) -> Choice:
-    """Cross-validate the candidates (those of `select` unless they are named) and the served calibrator, refitted too.
+) -> CalibratorChoice:
+    """Cross-validate the candidates and the served calibrator, which is refitted as well.
 
-    5 folds, stratified by class, and 5 within the rest of each for `after`, so that its numbers are not those of the
-    winner on the rows it won on. 10,000 labels take 3 s for 10 classes, 13 s for 100.
+    There are 5 stratified folds. `after` uses 5 more folds within the rest of each fold, so that its numbers are not
+    those of the winner on the rows it won on. 10,000 labels take 3 s for 10 classes, 13 s for 100.
+
+    Args:
+        served: The served calibrator.
+        logits_NC: The logits of the labelled answers.
+        labels_N: Their labels.
+        candidates: Names of calibrators. Empty: the candidates of `select`.
+        settings: Bins and confidence level of the measurements.
+        positive: The positive class, if there is one.
 
     Raises:
-        ConfigError: an unknown candidate.
-        FitError: no candidate can be fitted.
+        ConfigError: A candidate is unknown.
+        FitError: No candidate can be fitted.
     """
     names = list(dict.fromkeys([served.name, *(candidates or default_candidates(logits_NC.shape[1], len(labels_N)))]))
     selection = calibrators.select(logits_NC, labels_N, candidates=names, folds=FOLDS)
@@ -96,12 +105,12 @@ def choose(
     )
     best = next(line for line in table if line.reason)
     settings = settings or Evaluation()
-    p_NC, fold_N = np.empty(logits_NC.shape), stratified(labels_N.astype(np.intp), FOLDS)
+    p_NC, fold_N = np.empty(logits_NC.shape), stratified_folds(labels_N.astype(np.intp), FOLDS)
     for inside in (fold_N == fold for fold in range(FOLDS)):
         rest = calibrators.select(logits_NC[~inside], labels_N[~inside], candidates=names, folds=FOLDS)
         p_NC[inside] = rest.calibrator(logits_NC[inside])
     gain, gain_standard_error = _gain(served_N, nll_of(p_NC[np.arange(len(labels_N)), labels_N]))
-    return Choice(
+    return CalibratorChoice(
         selection.calibrator,
         gain,
         gain_standard_error,
@@ -115,19 +124,19 @@ def choose(
     )
 
 
-def write_candidate(served: Bundle, choice: Choice, out: Path) -> Bundle:
-    """The served bundle with the chosen calibrator, and a card that says so; into `out`."""
+def write_candidate(served: Bundle, choice: CalibratorChoice, out: Path) -> Bundle:
+    """Write the served bundle with the chosen calibrator, and a card that says so, to `out`."""
     table = table_of(choice.before, choice.after, [], choice.calibrator, choice.settings)
     origin = {"from": served.version, "labels": choice.rows, "candidates": [line.name for line in choice.table]}
     changes = {
         "training": served.card.training | {RECALIBRATION: origin},
         "metrics": {key: table[key] for key in METRICS},
         "risk_coverage": RiskCoverage.of(choice.after.sums, "live labelled"),
-        "act_alone": None,  # a promise is of the confidences that its version gives
+        "act_alone": None,  # a promise holds for the confidences of its own version only
         "notes": [
-            f"Recalibrated from version {served.version} on the {choice.rows:,} live labels that arrived last: the same"
-            f" net, a new calibrator. Its metrics are of these labels, 'before' by the calibrator of {served.version},"
-            f" 'after' by what was chosen and fitted without them, in {FOLDS} folds.",
+            f"Recalibrated from version {served.version} on its {choice.rows:,} newest live labels: the same net, a new"
+            f" calibrator. The metrics are from these labels: 'before' for the calibrator of {served.version}, 'after'"
+            f" for calibrators chosen and fitted without the measured labels, in {FOLDS} folds.",
             *_without_promise(served),
             *table["notes"],
         ],
@@ -139,23 +148,23 @@ def write_candidate(served: Bundle, choice: Choice, out: Path) -> Bundle:
         served.card.model_copy(update=changes),
         golden_input=served.golden_input()[0],
         golden_logits=served.card.golden.logits,
-        # Later confidences are compared with those of the live rows, by fits that had not seen them.
+        # Later confidences are compared with those of the live rows under calibrators that were fitted without them.
         reference=Reference.of_sums(choice.after.sums),
     )
 
 
 def _without_promise(served: Bundle) -> list[str]:
-    """A note where the served version acts alone: its confidences were others."""
+    """Return a note if the served version may act alone, which this one may not."""
     if served.card.act_alone is None:
         return []
     return [
-        f"Version {served.version} {served.card.act_alone.short}. This one has no such promise, because its confidences"
-        " are others: choose a threshold (trueodds threshold) and publish it with --act-alone."
+        f"Version {served.version} {served.card.act_alone.short}. This promise does not apply to this version, whose"
+        " confidences differ. Choose a threshold (trueodds threshold) and publish it with --act-alone."
     ]
 
 
 def origin_of(card: Card) -> tuple[str, int] | None:
-    """(version it was made from, labels of its fit) of a recalibrated bundle's card; None of any other."""
+    """Return the version that a recalibrated bundle was made from and its number of labels; None for other bundles."""
     origin = card.training.get(RECALIBRATION)
     try:
         return (str(origin["from"]), int(origin["labels"])) if origin else None
@@ -164,11 +173,12 @@ def origin_of(card: Card) -> tuple[str, int] | None:
 
 
 def _gain(served_N: Array, nll_N: Array) -> tuple[float, float]:
+    """Return the mean gain and its standard error."""
     gain_N = served_N - nll_N
     return float(gain_N.mean()), float(gain_N.std(ddof=1) / np.sqrt(len(gain_N)))
 
 
 def settings_of(card: Card) -> Evaluation:
-    """Bins and level as in the served card, so that the two can be compared."""
+    """Return bins and level of the served card, so that the two versions can be compared."""
     usual = Evaluation()
     return Evaluation(bins=card.metrics.get("bins", usual.bins), level=card.metrics.get("level", usual.level))

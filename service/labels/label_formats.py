@@ -1,4 +1,4 @@
-"""The shape of labels as they come in: one JSON value, or lines of CSV or JSON in a stream. No I/O."""
+"""Formats of labels: one JSON value, or a stream of CSV or JSON lines. No I/O."""
 
 from __future__ import annotations
 
@@ -13,18 +13,20 @@ from trueodds.inputs.table import SEPARATED
 from trueodds.texts import alike, as_name, as_whole, short, without_point
 
 _CLASS = frozenset({"label", "index"})
-"""Keys that say a row's class, one of them in each row: by its name, or by its place among the classes."""
+"""Keys for the class of a row: its name or its position. Each row has one of them."""
 _KEYS = _CLASS | {"id", "correct", "model"}
-_NEEDED = "a row needs an id, and label (a class by name) or index (a class by its place, from 0)"
+_NEEDED = "a row needs an id, and either label (the name of a class) or index (its position, from 0)"
 
 
 def parse(tree: Any, max_labels: int) -> list[Label]:
-    """Rows of a /feedback body: `{"id", "label"}`, `{"id", "index"}` or `{"labels": [...]}`; `correct` and `model` at
-    either level.
+    """Read the rows of a /feedback body.
+
+    The body is `{"id", "label"}`, `{"id", "index"}` or `{"labels": [...]}`. `correct` and `model` may be at either
+    level.
 
     Raises:
-        ServiceError: a body of another shape, no rows or more than `max_labels`.
-        RefusedRowsError: rows of another shape.
+        ServiceError: The body has another shape, no rows, or more than `max_labels`.
+        RefusedRowsError: Some rows have another shape.
     """
     if not isinstance(tree, dict):
         raise _shape_error(f"the body is {_kind(tree)}")
@@ -43,7 +45,7 @@ def parse(tree: Any, max_labels: int) -> list[Label]:
     else:
         rows = tree["labels"]
     if len(rows) > max_labels:
-        message = f"{len(rows):,} labels in one call; the limit is {max_labels:,}. Send them in several calls"
+        message = f"the call has {len(rows):,} labels; the limit is {max_labels:,}. Send them in several calls"
         raise ServiceError(413, "too_many_labels", message)
     problems = [p for p in (row_problem(i, row) for i, row in enumerate(rows)) if p]
     if problems:
@@ -52,14 +54,14 @@ def parse(tree: Any, max_labels: int) -> list[Label]:
 
 
 def label_of(row: dict[str, Any], correct: bool = False, model: str | None = None) -> Label:
-    """A row that has no problem, with what the call says for all rows."""
+    """Convert a valid row, with the values that the call gives for all rows."""
     class_ = int(row["index"]) if "index" in row else as_name(row["label"])
     own = row.get("model")
     return Label(row["id"], class_, row.get("correct", correct), model if own is None else own)
 
 
 def row_problem(row: int, value: Any) -> Refusal | None:
-    """The problem with the shape of a row; None where there is none."""
+    """Return the problem with the shape of a row, or None."""
     if not isinstance(value, dict):
         return bad_row(row, None, f"a row is {_kind(value)}; expected an object with id and label (or index)")
     id_ = value.get("id")
@@ -72,7 +74,7 @@ def row_problem(row: int, value: Any) -> Refusal | None:
         both = "label and index are both given" if "label" in value else "label is missing"
         return bad_row(row, shown, f"{both}; {_NEEDED}")
     if problem := id_problem(id_):
-        return bad_row(row, shown, f"id {problem}, as /predict answered it")
+        return bad_row(row, shown, f"id {problem}, as /predict returned it")
     if problem := _class_problem(value):
         return bad_row(row, shown, problem)
     if not isinstance(value.get("correct", False), bool):
@@ -108,16 +110,16 @@ def _kind(value: Any) -> str:
 
 
 def json_lines() -> JsonLines[Label]:
-    """Labels, one JSON object a line."""
+    """Return a reader of labels with one JSON object per line."""
     return JsonLines(lambda number, value: row_problem(number, value) or label_of(value))
 
 
 def csv_lines() -> CsvLines[Label]:
-    """Labels in CSV whose header names id and either label (a class's name) or index (its place among the classes)."""
+    """Return a reader of labels in CSV. Its header has id, and label (name of a class) or index (its position)."""
     return CsvLines(_header, _label, _COLUMNS)
 
 
-_COLUMNS = f"a header with the columns id and label (or index), and maybe correct and model, {SEPARATED}"
+_COLUMNS = f"a header with the columns id and label (or index), and optionally correct and model, {SEPARATED}"
 _TRUTH = {"": False, "false": False, "0": False, "true": True, "1": True}
 
 
@@ -139,5 +141,5 @@ def _label(row: int, cells: dict[str, str]) -> Label | Refusal:
     value["model"] = value.get("model") or None
     if value["correct"] is None:
         shown = short(list(cells.values()))
-        return bad_row(row, value["id"], f"correct is {shown}; allowed are true, false, 1, 0 and nothing")
+        return bad_row(row, value["id"], f"correct is {shown}; allowed are true, false, 1, 0 and an empty cell")
     return row_problem(row, value) or label_of(value)

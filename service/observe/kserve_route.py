@@ -1,7 +1,7 @@
-"""POST /kserve/logger: what KServe's inference logger sends, as observations.
+"""POST /kserve/logger: stores the messages of KServe's inference logger as observations.
 
-A response alone has all that is kept, so it is stored as it comes. Only where the ids of the rows are the request's own
-does it wait for that, or that for it: in the store, because the two may come to two workers in either order.
+A response alone has everything that is needed, so it is stored at once. If the rows' ids are in the request, the two
+halves wait for each other. They wait in the store, because two workers may receive them in either order.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from starlette.responses import Response
 from service.bulk.report import Report
 from service.errors import Refusal, ServiceError
 from service.http import error_answers, json_body, keys
-from service.observe import formats, schemas
+from service.observe import observation_formats, schemas
 from service.observe.cloud_event import CloudEvent, read_event
 from service.observe.inference_bodies import Answers, answers_of, ids_of
-from service.observe.observation import Form, Observation, Shared, observation_of
+from service.observe.observation import CallDefaults, Form, Observation, observation_of
 from service.observe.schemas import ObservationSummary
 from service.observe.storing import Storing
 from service.predict.options import MAX_TAG
@@ -30,7 +30,7 @@ from service.store import Store, StoreError
 from service.telemetry.metrics import Telemetry
 
 WAIT_MS = 600_000
-"""How long a half waits for the other."""
+"""Time for which one half waits for the other."""
 LOOK_SECONDS = 60.0
 
 router = APIRouter()
@@ -40,60 +40,61 @@ log = logging.getLogger("trueodds")
 @router.post(
     "/kserve/logger",
     tags=["odds"],
-    summary="Watch what KServe answers",
+    summary="Store answers logged by KServe",
     dependencies=[keys.requires("predict")],
     openapi_extra={"requestBody": schemas.EVENT, "parameters": schemas.EVENT_HEADERS},
     responses={
         200: {"model": ObservationSummary},
-        **error_answers.documented(
+        **error_answers.document_errors(
             _400="not JSON",
             _408="the body came too slowly",
             _413="too many bytes or values",
-            _422="no event of an inference, no probabilities in the answer, or a parameter out of range",
-            _503="the store cannot be written; try again after Retry-After",
+            _422="not an inference event, no probabilities in the answer, or a parameter out of range",
+            _503="the store is not writable; try again after Retry-After",
             **keys.ERRORS,
         ),
     },
 )
 async def take_event(
     request: Request,
-    model: Annotated[str | None, Query(description="default: the InferenceService")] = None,
-    version: Annotated[str | None, Query(description="default: model_version of the answer, else 1")] = None,
-    classes: Annotated[str | None, Query(description="as for /observe")] = None,
-    positive: Annotated[str | None, Query(description="as for /observe")] = None,
-    tag: Annotated[str | None, Query(max_length=MAX_TAG, description="of all rows")] = None,
-    shadow: Annotated[bool, Query(description="as for /observe")] = False,
+    model: Annotated[str | None, Query(description="Model name. Default: the InferenceService.")] = None,
+    version: Annotated[str | None, Query(description="Version. Default: the answer's model_version, else 1.")] = None,
+    classes: Annotated[str | None, Query(description="See /observe.")] = None,
+    positive: Annotated[str | None, Query(description="See /observe.")] = None,
+    tag: Annotated[str | None, Query(max_length=MAX_TAG, description="Tag of all rows.")] = None,
+    shadow: Annotated[bool, Query(description="See /observe.")] = False,
     output: Annotated[
         str | None,
-        Query(description="the output tensor, or the key of a prediction, with the numbers of the classes"),
+        Query(description="Output tensor, or key of a prediction, that holds the numbers of the classes."),
     ] = None,
-    form: Annotated[Form, Query(description="what those are: probabilities or logits")] = "probabilities",
+    form: Annotated[Form, Query(description="Kind of these numbers: probabilities or logits.")] = "probabilities",
     ids: Annotated[
         str | None,
-        Query(description="the key of an instance, or the input tensor, with the rows' own ids"),
+        Query(description="Input tensor, or key of an instance, that holds your own ids of the rows."),
     ] = None,
 ) -> Response:
-    """A request or a response of an inference, as KServe's `logger` sends it (CloudEvents, binary or structured): each
-    row of a response becomes an observation. Bodies are those of its protocols V1 (`instances`, `predictions`) and V2
-    (`inputs`, `outputs`), in JSON.
+    """Store the rows of an inference response as observations. KServe's `logger` sends requests and responses here.
 
-    A row's id is the event's and its number: `9f3c-0`. With `ids` it is the request's own; then a half waits for the
-    other, in either order, and one that has waited for 10 minutes is dropped, and counted in
-    `trueodds_kserve_events_total`. Without `ids` requests are counted only.
+    Events are CloudEvents, binary or structured. Their bodies follow KServe's protocol V1 (`instances`, `predictions`)
+    or V2 (`inputs`, `outputs`), in JSON.
+
+    By default, a row's id is the event's id and the row's number, such as `9f3c-0`; requests are only counted. With
+    `ids`, the row's id comes from the request. Request and response then wait for each other, in either order. A half
+    that has waited for 10 minutes is dropped and counted in `trueodds_kserve_events_total`.
     """
     runtime, report = runtime_of(request), Report(None)
-    shared = formats.shared_of(model, version, classes, positive, tag, shadow)
+    defaults = observation_formats.defaults_of(model, version, classes, positive, tag, shadow)
     event: CloudEvent | None = None
     try:
         event = await read_event(request, runtime.settings.max_json_values)
         needed = ids is not None or event.kind == "response"
         inference = await event.inference(runtime.settings.max_json_values) if needed else None
         answers = answers_of(inference, output, form) if event.kind == "response" else None
-        pair = await _paired(runtime.store, event, inference, shared, ids)
+        pair = await _pair_of(runtime.store, event, inference, defaults, ids)
         outcome = "waiting" if pair is None and ids is not None else "taken"
         if pair is not None:
             answers = answers or answers_of(pair.response, output, form)
-            await _store(runtime, request, pair, answers, shared, report)
+            await _store(runtime, request, pair, answers, defaults, report)
     except ServiceError as error:
         runtime.telemetry.event(event.kind if event else "unknown", error.code)
         raise
@@ -102,21 +103,23 @@ async def take_event(
 
 
 class Pair(NamedTuple):
-    """A response, and the ids of its rows if the request has them."""
+    """Response, with the ids of its rows if the request has them."""
 
     event: CloudEvent
-    """The half that came last."""
+    """Half that arrived last."""
     response: Any
     at: Any
-    """When the response was sent, as in its event."""
+    """Time at which the response was sent, as in its event."""
     ids: list[str] | None
 
 
-async def _paired(store: Store, event: CloudEvent, inference: Any, shared: Shared, ids: str | None) -> Pair | None:
-    """What can be stored now; None: a half that waits, or a request that nothing is needed of."""
+async def _pair_of(
+    store: Store, event: CloudEvent, inference: Any, defaults: CallDefaults, ids: str | None
+) -> Pair | None:
+    """Return the response to store now. Return None if a half must wait, or if a request is not needed."""
     if ids is None:
         return Pair(event, inference, event.time, None) if event.kind == "response" else None
-    name = shared.model or event.service
+    name = defaults.model or event.service
     own = ids_of(inference, ids) if event.kind == "request" else {"tree": inference, "time": event.time}
     other = await store.put_half(name, event.id, event.kind, orjson.dumps(own))
     if other is None:
@@ -129,22 +132,22 @@ async def _paired(store: Store, event: CloudEvent, inference: Any, shared: Share
 
 
 async def _store(
-    runtime: Runtime, request: Request, pair: Pair, answers: Answers, shared: Shared, report: Report
+    runtime: Runtime, request: Request, pair: Pair, answers: Answers, defaults: CallDefaults, report: Report
 ) -> None:
-    """Store the rows of a response, each standing alone, and what came of them in the report."""
+    """Store the rows of a response, each by itself, and add the outcomes to the report."""
     event, count = pair.event, len(answers.rows)
-    whose = {"model": shared.model or event.service, "version": shared.version or answers.version or "1"}
+    whose = {"model": defaults.model or event.service, "version": defaults.version or answers.version or "1"}
     ids = pair.ids or [f"{event.id}-{n}" for n in range(count)]
     if len(ids) != count:
         await runtime.store.remove_pair(whose["model"], event.id)
-        message = f"the request has {len(ids):,} ids and the response {count:,} rows; expected one for each"
+        message = f"the request has {len(ids):,} ids and the response {count:,} rows; expected one id per row"
         raise ServiceError(422, "no_ids", message)
     rows = [
-        observation_of(n, {"id": id_, answers.form: numbers, "time": pair.at, **whose}, shared)
+        observation_of(n, {"id": id_, answers.form: numbers, "time": pair.at, **whose}, defaults)
         for n, (id_, numbers) in enumerate(zip(ids, answers.rows, strict=True))
     ]
     sound = [row for row in rows if isinstance(row, Observation)]
-    stored = iter(await Storing(runtime, shared, request.state.request_id).store_each(sound) if sound else [])
+    stored = iter(await Storing(runtime, defaults, request.state.request_id).store_each(sound) if sound else [])
     outcomes = [row if isinstance(row, Refusal) else next(stored) for row in rows]
     report.add(list(enumerate(rows)), outcomes)
     for outcome in outcomes:
@@ -154,7 +157,7 @@ async def _store(
 
 
 async def keep_pairs(store: Store, telemetry: Telemetry, *, seconds: float = LOOK_SECONDS) -> None:
-    """Drop halves whose other half never came, and count them, until cancelled."""
+    """Until cancelled, drop and count the halves whose other half never arrived."""
     while True:
         try:
             dropped = await store.drop_halves(time.time_ns() // 1_000_000 - WAIT_MS)

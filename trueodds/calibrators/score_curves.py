@@ -1,4 +1,4 @@
-"""Calibrators of one score at a time: a curve per class, one curve for all classes, or one for the top label."""
+"""Calibrators of single scores: one curve per class, one curve for all classes, or one for the top label."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from trueodds.calibrators.base import (
     Calibrator,
     Labels,
     Logits,
-    check_seen,
+    check_classes_have_rows,
     frozen_array,
     row_blocks,
 )
@@ -25,15 +25,15 @@ CURE = "use form='{form}', a calibrator that needs no row of each class ('temper
 
 
 @dataclass(frozen=True, eq=False)
-class Curves(Calibrator):
-    """p_k = f(q_k) for scores q = softmax(z), normalised; f is a curve with knots x and values y.
+class ScoreCurves(Calibrator):
+    """Base of p_k = f(q_k) for scores q = softmax(z), normalised. f is a curve with knots x and values y.
 
-    form "one_vs_rest": a curve per class; the row is divided by its sum (a row of zeros keeps q).
-    "pooled": one curve for the probabilities of all classes, likewise.
-    "top_label": one curve for the top probability; the others share the rest in the proportions of q.
+    - form "one_vs_rest": one curve per class; the row is divided by its sum (a row of zeros keeps q).
+    - form "pooled": one curve for the probabilities of all classes, normalised likewise.
+    - form "top_label": one curve for the top probability; the other classes share the rest in the proportions of q.
 
-    Then `mixed` of q is added to (1 - mixed) of that, mixed = 1 / (N + 1): the data of N rows do not warrant a
-    probability of 0, and one row that believes the net keeps its order where the curve is flat.
+    The result is (1 - mixed) times these probabilities plus `mixed` times q, with mixed = 1 / (N + 1). N rows of data
+    do not justify a probability of 0. Where the curve is flat, q also keeps the order of the classes.
     """
 
     form: Form
@@ -61,11 +61,11 @@ class Curves(Calibrator):
 
     @staticmethod
     def _size(knots: int) -> int:
-        """How many values go with so many knots: a step to the left of each and one beyond the last."""
+        """Return the number of values for so many knots: a step to the left of each knot and one beyond the last."""
         return knots + 1
 
     def _curve(self, scores: Array, which: int) -> Array:
-        """Values of curve `which`: values[i] on (knots[i-1], knots[i]]."""
+        """Return the values of curve `which`: values[i] on (knots[i-1], knots[i]]."""
         values: Array = np.asarray(self.values[which])[np.searchsorted(np.asarray(self.knots[which]), scores)]
         return values
 
@@ -83,7 +83,7 @@ class Curves(Calibrator):
 
     @property
     def free_parameters(self) -> int:
-        """None: how many steps or points are stored follows the rows."""
+        """Always 0: the rows determine the number of stored steps or points."""
         return 0
 
     def _apply(self, logits_NC: Array) -> Array:
@@ -107,14 +107,14 @@ class Curves(Calibrator):
 def with_top(
     q_NC: Array, top_N: npt.NDArray[np.intp], own_N: Array, rest_N: Array, *, ahead: float | None = None
 ) -> Array:
-    """Rows that say own_N for their top class, while the others share rest_N in the proportions of q.
+    """Return rows with probability own_N for their top class, while the others share rest_N in the proportions of q.
 
-    With `ahead`, own_N is raised where it is below (1 + ahead) times the next class's share, and the rest lowered.
+    With `ahead`, own_N is raised to at least (1 + ahead) times the next class's share, and the rest is lowered.
     """
     rows, p_NC = np.arange(len(q_NC)), q_NC.copy()
     p_NC[rows, top_N] = 0.0
     total_N = p_NC.sum(axis=1)
-    bare_N = total_N <= 0  # the others underflowed: they share evenly
+    bare_N = total_N <= 0  # the others underflowed, so they share evenly
     p_NC[bare_N] = 1.0
     p_NC[rows, top_N] = 0.0
     total_N[bare_N] = max(q_NC.shape[1] - 1, 1)
@@ -129,14 +129,14 @@ def with_top(
 
 
 def columns(logits_NC: Logits, labels_N: Labels, form: Form, name: str) -> list[tuple[Array, Array]]:
-    """(scores, 0 or 1) to fit each curve on: one pair per class, or the top label's.
+    """Return (scores, 0 or 1) to fit each curve on: one pair per class, or that of the top label.
 
     Raises:
-        FitError: form "one_vs_rest" and a class that labels never hold.
+        FitError: The form is "one_vs_rest" and a class has no rows.
     """
     if form == "one_vs_rest":
         other = "pooled" if name == "isotonic" else "top_label"
-        check_seen(labels_N, logits_NC.shape[1], name, CURE.format(form=other))
+        check_classes_have_rows(labels_N, logits_NC.shape[1], name, CURE.format(form=other))
     rows, classes = logits_NC.shape
     score_CN = np.empty((1 if form == "top_label" else classes, rows))
     for block in row_blocks(rows, classes):
@@ -147,8 +147,8 @@ def columns(logits_NC: Logits, labels_N: Labels, form: Form, name: str) -> list[
     return [(score_N, (labels_N == k).astype(np.float64)) for k, score_N in enumerate(score_CN)]
 
 
-def curves(fitted: Sequence[tuple[Array, Array]], rows: int) -> dict[str, Any]:
-    """The fields but `form` of curves fitted on so many rows."""
+def curve_fields(fitted: Sequence[tuple[Array, Array]], rows: int) -> dict[str, Any]:
+    """Return all fields except `form` of curves that were fitted on so many rows."""
     return {
         "knots": [knots for knots, _ in fitted],
         "values": [values for _, values in fitted],

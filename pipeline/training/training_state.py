@@ -1,4 +1,4 @@
-"""The state that a training run changes as it goes, and needs in order to go on after a kill."""
+"""The state of a training run, which a checkpoint saves so that a killed run can continue."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from pipeline.methods.batch import ForwardPass
-from pipeline.methods.gradients import backward, nothing
+from pipeline.methods.gradients import add_nothing, backward
 from pipeline.methods.looking_ahead import Descent, Meta
 from pipeline.methods.method import Method
 from pipeline.nets.net import Net
@@ -21,18 +21,21 @@ from pipeline.training.recipe import Recipe
 from pipeline.training.start.freezing import BODY, freeze
 
 Row = dict[str, Any]
-"""One epoch of history: a column's name -> a number, None where there is nothing to measure."""
+"""One epoch of history: column -> number, or None if nothing was measured."""
 
 
-class Selection:
-    """The weights that a run ends with: the last epoch's (`last`), or the first's of least `rule`, a history column."""
+class WeightSelection:
+    """The weights that a run ends with: the last epoch's (`last`), or those of the first epoch with the least `rule`.
+
+    `rule` is a column of history.
+    """
 
     def __init__(self, rule: str) -> None:
         self.rule, self.epoch, self.least = rule, 0, math.inf
         self._weights: dict[str, Tensor] = {}
 
     def offer(self, net: nn.Module, row: dict[str, float]) -> None:
-        """Considers a finished epoch: its net, and its row of history."""
+        """Consider the net and the row of history of a finished epoch."""
         if self.rule == "last":
             self.epoch = int(row["epoch"])
         elif row[self.rule] < self.least:
@@ -40,31 +43,36 @@ class Selection:
             self._weights = {name: tensor.detach().clone() for name, tensor in net.state_dict().items()}
 
     def take(self, net: nn.Module) -> None:
-        """Gives `net` the chosen weights."""
+        """Load the selected weights into `net`."""
         if self._weights:
             net.load_state_dict(self._weights)
 
     def notes(self, epochs: int) -> list[str]:
-        """Lists remarks on the choice: that validation rows made it, if they did."""
+        """Return a note for the card if the validation rows selected the weights."""
         if self.rule == "last":
             return []
         return [
-            f"The validation rows chose the weights: epoch {self.epoch} of {epochs}, the first of least {self.rule}"
-            f" ({self.least:.4g}). The calibrator was fitted on the same rows."
+            f"The validation rows selected the weights: epoch {self.epoch} of {epochs}, the first with the least"
+            f" {self.rule} ({self.least:.4g}). The calibrator was fitted on the same rows."
         ]
 
     def state(self) -> dict[str, Any]:
+        """Return the state for a checkpoint."""
         return {"epoch": self.epoch, "least": self.least, "weights": self._weights}
 
     def restore(self, state: dict[str, Any]) -> None:
+        """Restore a `state`."""
         self.epoch, self.least, self._weights = state["epoch"], state["least"], state["weights"]
 
 
 class Epoch:
-    """An epoch under way: what its steps gave, and what it takes to go on in its middle.
+    """The current epoch: the outputs of its steps, and the state to continue in its middle.
 
-    generator: of the order of the rows, the augmentation and the batches' mixing. resumed: its state after the steps
-    that were taken before a kill, None where there are none. held_out: how many batches of held-out rows were taken.
+    Attributes:
+        generator: Generator of the order of the rows, the augmentation and the mixing of batches.
+        resumed: The generator's state after the steps before a kill; None without a kill.
+        steps: Number of steps taken.
+        held_out: Number of batches of held-out rows taken.
     """
 
     def __init__(self, seed: int) -> None:
@@ -75,47 +83,56 @@ class Epoch:
         self._outputs: list[tuple[Tensor, Tensor, Tensor, Tensor]] = []
 
     def add(self, loss: Tensor, logits_NC: Tensor, labels_N: Tensor, gamma_N: Tensor | None) -> None:
-        """One step: its loss summed over the rows, their logits, labels and gamma, all kept on their device."""
+        """Add one step: its loss summed over the rows, and their logits, labels and gamma, all kept on their device."""
         self.steps += 1
         nothing = loss.new_empty(0)
         line = loss.detach().reshape(1), logits_NC.detach(), labels_N, nothing if gamma_N is None else gamma_N
         self._outputs.append(line)
 
     def outputs(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """The steps' losses (S,), and of the rows that they took logits (N, C), labels (N,) and gamma, (N,) or none."""
+        """Return the steps' losses (S,), and their rows' logits (N, C), labels (N,) and gamma ((N,), or empty)."""
         losses, logits, labels, gamma = (torch.cat(parts) for parts in zip(*self._outputs, strict=True))
         self._outputs = [(losses, logits, labels, gamma)]
         return self._outputs[0]
 
     def next(self, held_out: Iterator[tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor]:
-        """The next batch of held-out rows."""
+        """Return the next batch of held-out rows."""
         self.held_out += 1
         return next(held_out)
 
     def to_dict(self) -> dict[str, Any]:
-        """All of it, for a checkpoint."""
+        """Return the whole state for a checkpoint."""
         random = self.generator.get_state()
         return {"steps": self.steps, "held_out": self.held_out, "generator": random, "outputs": self.outputs()}
 
-    def restore(self, saved: dict[str, Any]) -> None:
-        """Takes up a `to_dict` again."""
-        self.steps, self.held_out, self.resumed = saved["steps"], saved["held_out"], saved["generator"].cpu()
-        self._outputs = [saved["outputs"]]
+    def restore(self, state: dict[str, Any]) -> None:
+        """Restore a `to_dict`."""
+        self.steps, self.held_out, self.resumed = state["steps"], state["held_out"], state["generator"].cpu()
+        self._outputs = [state["outputs"]]
 
 
 @dataclass
 class TrainingState:
-    """The net and its optimizer, the method and what it learned, whose weights are taken, and a row for each epoch.
+    """Net, optimizer, method and its state, selection of the weights, and a row of history per epoch.
 
-    vectors: the optimizer of words' vectors, where the net learns such. rate: of the last step. middle: the saved
-    middle of the epoch that comes next, after a kill.
+    Attributes:
+        recipe: The recipe.
+        net: The net.
+        optimizer: Its optimizer.
+        method: The training method.
+        selection: Selection of the final weights.
+        vectors: Optimizer of word vectors, if the net learns them.
+        history: Rows of the finished epochs.
+        middle: Saved middle of the next epoch, after a kill.
+        rate: Learning rate of the last step.
+        processes: This process among those that train together.
     """
 
     recipe: Recipe
     net: Net
     optimizer: torch.optim.Optimizer
     method: Method
-    selection: Selection
+    selection: WeightSelection
     vectors: torch.optim.Optimizer | None = None
     history: list[Row] = field(default_factory=list)
     middle: dict[str, Any] | None = None
@@ -125,13 +142,13 @@ class TrainingState:
 
     @classmethod
     def initial(cls, plan: Plan, net: Net) -> TrainingState:
-        """Begin with this net before its first step, with its initial weights."""
+        """Return the state before the first step of this net."""
         recipe = plan.recipe
-        selection, vectors = Selection(recipe.selection), recipe.vectors_optimizer_of(net)
+        selection, vectors = WeightSelection(recipe.selection), recipe.vectors_optimizer_of(net)
         return cls(recipe, net, recipe.optimizer_of(net), plan.method.build(net), selection, vectors)
 
     def begin_epoch(self, seed: int) -> Epoch:
-        """The next epoch, in its middle where the run was killed there; what does not learn in it is frozen."""
+        """Return the next epoch, or the interrupted one in its middle; freeze what does not learn in it."""
         recipe = self.recipe
         freeze(self.net, BODY if len(self.history) < recipe.head_epochs else recipe.freeze)
         epoch = Epoch((seed << 20) + len(self.history))
@@ -141,16 +158,16 @@ class TrainingState:
         return epoch
 
     def end_epoch(self, row: Row) -> None:
-        """An epoch whose steps are done and measured."""
+        """Record an epoch whose steps are done and measured."""
         self.history.append(row)
         self.selection.offer(self.net, row)
 
     def steps_done(self, per_epoch: int) -> int:
-        """How many steps of the run are done."""
+        """Return the number of finished steps of the run."""
         return per_epoch * len(self.history) + (self.middle["steps"] if self.middle else 0)
 
     def set_rate(self, progress: float) -> None:
-        """The learning rate that the schedule has at `progress` through the run."""
+        """Set the learning rate that the schedule has at `progress` through the run."""
         self.rate = self.recipe.rate_at(progress)
         for group in self.optimizer.param_groups:
             if isinstance(group["lr"], Tensor):
@@ -159,8 +176,8 @@ class TrainingState:
                 group["lr"] = self.rate
 
     def look_ahead(self, meta: Meta, batch: ForwardPass, held_out: tuple[Tensor, Tensor]) -> None:
-        """A meta step, before the step that it looks at."""
-        descent = Descent(self.rate, summed=self.recipe.reduction == "sum", clip=self.recipe.clip)
+        """Take a meta step before the training step that it looks ahead to."""
+        descent = Descent(self.rate, is_sum=self.recipe.reduction == "sum", clip=self.recipe.clip)
         self._leak = meta.learn(self.method, self.net, batch, held_out, descent)
 
     def descend(
@@ -172,11 +189,16 @@ class TrainingState:
         rows: int | None = None,
         decay: bool = True,
     ) -> None:
-        """One step of the optimizers down a mean over so many labels, and penalties whose gradients are taken apart;
-        with weight decay if `decay`.
+        """Take one step of the optimizers.
 
-        rows: that the labels are of; None: one each. A row's loss is the sum over its labels, the batch's the recipe's
-        reduction over the rows.
+        A row's loss is the sum over its labels, and the batch's loss is the recipe's reduction over rows.
+
+        Args:
+            loss: Mean over the labels.
+            labels: Number of labels.
+            apart: Pairs (weight, penalty) of penalties with a gradient of their own.
+            rows: Number of rows that the labels belong to; None means one label per row.
+            decay: Whether the step applies weight decay.
         """
         for group in self.optimizer.param_groups:
             group["weight_decay"] = self.recipe.weight_decay if decay else 0.0
@@ -185,7 +207,7 @@ class TrainingState:
             loss = loss * labels
         elif rows is not None:
             loss = loss * (labels / rows)
-        backward(loss, apart, self.net, nothing if self.processes.world == 1 else self._add_up)
+        backward(loss, apart, self.net, add_nothing if self.processes.world == 1 else self._add_up)
         learning = [parameter for parameter in self.net.parameters() if parameter.requires_grad]
         for parameter, leak in zip(learning, self._leak, strict=bool(self._leak)):
             parameter.grad = leak if parameter.grad is None else parameter.grad + leak
@@ -195,21 +217,22 @@ class TrainingState:
         self.optimizer.step()
         if self.vectors is not None:
             self.vectors.step()
-        # Gradients that stay while the next batch goes through the net lie between what it allocates: 45 of 790 MB.
+        # Gradients that stay during the next forward pass fragment the memory: 45 of 790 MB.
         self.net.zero_grad(set_to_none=True)
 
     def _add_up(self, gradients: Sequence[Tensor]) -> None:
+        """Sum gradients over processes."""
         self.processes.add_up(gradients, is_of_head(self.net))
 
     def agree(self) -> None:
-        """All processes have the first one's net and learners; batch normalisation's statistics differ until then."""
+        """Give all processes the first one's net and learners; until then, statistics of batch normalisation differ."""
         if self.processes.world > 1:
             self.processes.agree([*self.net.state_dict().values()])
             self.method.restore(self.processes.from_first(self.method.state()))
 
     def to_dict(self, epoch: Epoch | None = None) -> dict[str, Any]:
-        """All of it, for a checkpoint, with the random states; `epoch`: the one under way."""
-        return {  # of `vectors`, plain SGD, there is nothing to keep
+        """Return the whole state for a checkpoint, with the random states; `epoch` is the current one."""
+        return {  # `vectors`, plain SGD, has no state
             "net": self.net.state_dict(),
             "optimizer": self.optimizer.state_dict(),
             "method": self.method.state(),
@@ -220,14 +243,14 @@ class TrainingState:
             "middle": None if epoch is None else epoch.to_dict(),
         }
 
-    def restore(self, saved: dict[str, Any]) -> None:
-        """Takes up a `to_dict` again."""
-        self.net.load_state_dict(saved["net"])
-        self.optimizer.load_state_dict(saved["optimizer"])
+    def restore(self, state: dict[str, Any]) -> None:
+        """Restore a `to_dict`."""
+        self.net.load_state_dict(state["net"])
+        self.optimizer.load_state_dict(state["optimizer"])
         self.rate = float(self.optimizer.param_groups[0]["lr"])
-        self.method.restore(saved["method"])
-        self.selection.restore(saved["selection"])
-        torch.set_rng_state(saved["rng"].cpu())
-        if saved["cuda_rng"] is not None:
-            torch.cuda.set_rng_state(saved["cuda_rng"].cpu())
-        self.history, self.middle = saved["history"], saved["middle"]
+        self.method.restore(state["method"])
+        self.selection.restore(state["selection"])
+        torch.set_rng_state(state["rng"].cpu())
+        if state["cuda_rng"] is not None:
+            torch.cuda.set_rng_state(state["cuda_rng"].cpu())
+        self.history, self.middle = state["history"], state["middle"]

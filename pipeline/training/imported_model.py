@@ -1,4 +1,4 @@
-"""An ONNX file in place of training: planned by its hash, scored on the rows of the data set."""
+"""An ONNX file in place of training: the plan has its hash, and it scores the rows of the data set."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from trueodds import logits
 from trueodds.errors import ConfigError, unknown
 from trueodds.files import write_bytes, write_json, write_npz, write_text
 from trueodds.importing import importer, onnx_file
-from trueodds.importing.options import Options, Preprocessing
-from trueodds.importing.rows import LabelledRows
+from trueodds.importing.options import ImportOptions, Preprocessing
+from trueodds.importing.rows import ImportRows
 from trueodds.texts import listed
 
 if TYPE_CHECKING:
@@ -28,40 +28,46 @@ log = logging.getLogger("pipeline.training")
 
 OPTIONS = ("preprocess", "output")
 BESIDE = ("model", "model_options")
-"""The only settings of training that mean something beside a model."""
+"""The only settings of training that are allowed besides a model."""
 COLUMNS = ("epoch", "val_nll")
-"""Of an epochs.csv without epochs: those of the plot in dvc.yaml."""
+"""Columns of an epochs.csv without epochs: those that the plot in dvc.yaml needs."""
 
 
 def plan_of(training: Training, data_path: str, kind: Kind) -> dict[str, Any]:
-    """The content of plan.json: the file by its hash, what is said of it, and the code that imports it.
+    """Return the content of plan.json: the file's hash, its options, and the code that imports it.
 
     Raises:
-        ConfigError: no such file, an unknown option, a setting of training beside the model.
-        ModelFileError: preprocessing that cannot be meant.
+        ConfigError: The file does not exist, an option is unknown, or another setting of training is set.
+        ModelFileError: The preprocessing is invalid.
     """
-    path = _checked(training, kind)
+    path = _check_settings(training, kind)
     if not path.resolve().is_relative_to(Path(data_path).resolve()):
-        log.warning("DVC does not watch %s: after changing it, run: dvc repro --force plan", path)
+        log.warning("DVC does not watch %s; after a change of it, run: dvc repro --force plan", path)
     return {
         "model": {"sha256": onnx_file.digest(path), "options": training.model_options},
-        "code": code_hashes(["pipeline.training.imported"]),
+        "code": code_hashes(["pipeline.training.imported_model"]),
     }
 
 
 def score(training: Training, data: DataSet, folder: Path, logits_file: Path) -> None:
-    """Writes the servable model and its settings into `folder`, its logits of the validation and test rows, and files
-    of epochs that hold none.
+    """Write the imported model's files: the servable model, its settings, its logits, and empty files of epochs.
+
+    Args:
+        training: The section `training` of params.yaml.
+        data: The data set.
+        folder: Folder of the model and its settings.
+        logits_file: File of the logits of validation and test rows.
 
     Raises:
-        ConfigError: as `plan_of`.
-        ModelFileError, LabelledRowsError: a model that cannot be imported, or not for these rows.
+        ConfigError: As `plan_of`.
+        ModelFileError: The model cannot be imported.
+        LabelledRowsError: The model does not fit these rows.
     """
     kind: Kind = data.card["input"]["kind"]
-    path, names = _checked(training, kind), np.array(data.card["classes"])
+    path, names = _check_settings(training, kind), np.array(data.card["classes"])
     features = tuple(data.card["input"].get("features", ()))
     rows = {
-        split: LabelledRows(
+        split: ImportRows(
             f"the {split} rows", data.arrays[split][0], names[data.arrays[split][1]], tuple(names), features
         )
         for split in ("val", "test")
@@ -69,16 +75,16 @@ def score(training: Training, data: DataSet, folder: Path, logits_file: Path) ->
     scored = importer.score(path, rows["val"], rows["test"], _options(training, kind))
     if scored.classes != tuple(names):
         problem = f"{path} names its classes {listed(scored.classes)}, and the data set {listed(names.tolist())}"
-        raise ConfigError(f"{problem}; bring both to one order, such as by the names of the data set's folders")
+        raise ConfigError(f"{problem}; use one order for both, such as by the names of the data set's folders")
     taken = scored.model.kind.model_dump().get("features", [])
     if tuple(taken) != features:
         problem = f"{path} takes the features {listed(taken)}, and the data set has them as {listed(features)}"
-        raise ConfigError(f"{problem}; bring both to one order")
+        raise ConfigError(f"{problem}; use one order for both")
     for note in scored.notes:
         log.warning(note)
     empty_network(folder)
     write_bytes(folder / IMPORTED, scored.model.data)
-    code = fingerprint(code_hashes(["pipeline.training.imported"]))
+    code = fingerprint(code_hashes(["pipeline.training.imported_model"]))
     notes = [*data.card["notes"], *scored.notes]
     origin = {"method": {"name": importer.METHOD}, "model": dict(scored.model.origin), "notes": notes}
     write_json(folder / SETTINGS, {**origin, "data_sha256": data.card["sha256"], "code_sha256": code})
@@ -88,24 +94,24 @@ def score(training: Training, data: DataSet, folder: Path, logits_file: Path) ->
 
 
 def score_stored(training: Training, data: Path, folder: Path, logits_file: Path) -> None:
-    """`score` with the data set of the file `data`; raises as that and `pipeline.data.read` do."""
+    """Run `score` on the data set in the file `data`; raise as `score` and `pipeline.data.read` do."""
     from pipeline.data import read
 
     score(training, read(data), folder, logits_file)
 
 
-def _checked(training: Training, kind: Kind) -> Path:
-    """The file that `training.model` names."""
+def _check_settings(training: Training, kind: Kind) -> Path:
+    """Return the file that `training.model` names, after a check of all settings."""
     assert training.model is not None
     path, standard = Path(training.model), Training()
     if not path.is_file():
         raise ConfigError(f"training.model is {training.model!r}, which does not exist; give the path of an ONNX file")
     for name in Training.model_fields:
         if name not in BESIDE and getattr(training, name) != getattr(standard, name):
-            problem = f"training.{name} = {getattr(training, name)!r} stands beside training.model = {training.model!r}"
-            raise ConfigError(
-                f"{problem}, and nothing is trained; set one of them back: {name} to its default, or model to null"
+            problem = (
+                f"training.{name} = {getattr(training, name)!r} is set besides training.model = {training.model!r}"
             )
+            raise ConfigError(f"{problem}, and nothing is trained; set {name} to its default, or model to null")
     for name in training.model_options:
         if name not in OPTIONS:
             raise unknown("option of training.model", name, OPTIONS)
@@ -113,11 +119,12 @@ def _checked(training: Training, kind: Kind) -> Path:
     return path
 
 
-def _options(training: Training, kind: Kind) -> Options:
+def _options(training: Training, kind: Kind) -> ImportOptions:
+    """Return the options of the import."""
     if kind not in ("image", "vector"):
         raise ConfigError(
-            f"training.model is {training.model!r}, and the data set holds {kind}s; a model of your own for texts comes"
-            " by: trueodds import"
+            f"training.model is {training.model!r}, and the data set holds {kind}s; import a model for texts with"
+            " `trueodds import` instead"
         )
     how, output = (training.model_options.get(name) for name in OPTIONS)
-    return Options(kind, output, None if how is None else Preprocessing.parse(how), allow_unseen=True)
+    return ImportOptions(kind, output, None if how is None else Preprocessing.parse(how), allow_unseen=True)

@@ -1,4 +1,4 @@
-"""The route that voids labels: an import with wrong ones, or all that arrived in some time."""
+"""Route that voids labels: a wrong import, or all labels that arrived in a given time."""
 
 from __future__ import annotations
 
@@ -27,25 +27,25 @@ Time = Annotated[Moment, Field(strict=False)]
 
 
 class LabelVoiding(SignedBody):
-    """Which labels are void, who says so, and why."""
+    """Selection of labels to void, who decides, and why."""
 
-    import_id: str | None = Field(None, description="those of an import, as the answer to /feedback names it")
+    import_id: str | None = Field(None, description="Labels of this import, as named in the answer of /feedback.")
     since: Time | None = Field(
-        None, description="those that arrived since then: ISO 8601 (UTC without an offset) or Unix time"
+        None, description="Labels that arrived at or after this time: ISO 8601 (UTC if no offset) or Unix time."
     )
-    until: Time | None = Field(None, description="and before then; default: until now")
-    model: Name | None = Field(None, description="only those of a model, and of its shadow")
-    dry_run: bool = Field(False, description="only count them")
+    until: Time | None = Field(None, description="Labels that arrived before this time. Default: now.")
+    model: Name | None = Field(None, description="Only labels of this model and of its shadow.")
+    dry_run: bool = Field(False, description="Only count the labels.")
 
 
 class VoidedVersion(BaseModel):
-    """What became of the answers of a version whose labels are voided."""
+    """Result for one version whose labels are voided."""
 
     model: str
     version: str
-    removed: int = Field(description="answers that have no label now")
-    restored: int = Field(description="answers whose label is back that a voided one had replaced")
-    kept: int = Field(description="answers whose voided label had been replaced since: their label stays")
+    removed: int = Field(description="Answers that now have no label.")
+    restored: int = Field(description="Answers that have their earlier label back, which a voided label had replaced.")
+    kept: int = Field(description="Answers that keep a later label, which had already replaced the voided one.")
 
 
 class LabelsVoided(BaseModel):
@@ -56,21 +56,21 @@ class LabelsVoided(BaseModel):
                 "labels": 40,
                 "held": 0,
                 "versions": [{"model": "digits", "version": "3f2a9c01d4e5", "removed": 38, "restored": 2, "kept": 0}],
-                "reading": "40 labels voided: 38 answers without any other label, 2 answers whose earlier label comes"
-                " back.",
+                "reading": "40 labels voided: 38 answers without any other label, 2 answers whose earlier label is"
+                " restored.",
             }
         }
     )
 
     dry_run: bool
-    labels: int = Field(description="in all, those of shadows beside those of answers")
-    held: int = Field(description="labels that waited for their predictions")
+    labels: int = Field(description="Total, including labels of shadows.")
+    held: int = Field(description="Labels that were waiting for their predictions.")
     versions: list[VoidedVersion]
-    reading: str = Field(description="the numbers in words")
+    reading: str = Field(description="The numbers in words.")
 
 
 def examples(import_id: str) -> documentation.Examples:
-    """Bodies that only count: of an import, and of some time."""
+    """Return example bodies that only count: by import, and by time of arrival."""
     signed = {"who": "Ada", "why": "the file of another day", "dry_run": True}
     since, until = "2026-01-31T08:00:00Z", "2026-01-31T09:00:00Z"
     return {
@@ -83,29 +83,31 @@ def examples(import_id: str) -> documentation.Examples:
 
 @router.post(
     "/admin/labels/void",
-    summary="Void labels that should not have come",
+    summary="Void wrong labels",
     **signed_body.route(
         LabelVoiding,
         LabelsVoided,
-        _404="no label came with this import, or an unknown model",
-        _422="neither an import nor a time, or a field is missing, unknown or not allowed",
-        _503="the store cannot be written; sending it again is safe",
+        _404="unknown model, or no label has this import id",
+        _422="neither an import nor a time, or a field that is missing, unknown or not allowed",
+        _503="the store is not writable; you may send the request again",
     ),
 )
 async def void_labels(request: Request) -> Response:
-    """Take labels out of every number, as if they had never come: those of an import, or that arrived in some time.
+    """Remove labels from every number. Select them by import or by time of arrival.
 
-    An answer whose label had been replaced by a void one has that label back; without another it has none, and may get
-    one again. Labels of shadows and held labels are voided too. The alarm's evidence is worked out anew from the labels
-    that remain in the log; what it promises holds only if labels are not voided for what they say about the model.
-    Again: nothing is left to void. `dry_run` says how many there are.
+    If a voided label had replaced an earlier one, the earlier one is restored. Otherwise the answer has no label and
+    may get a new one. Labels of shadows and held labels are voided too.
+
+    The alarm's evidence is recomputed from the labels that remain in the log. Its guarantee holds only if you do not
+    choose the labels to void by what they say about the model. Sending the request again has no effect. `dry_run` only
+    counts the labels.
     """
     runtime = runtime_of(request)
     body = await json_body.read_json(request, runtime.settings.max_json_values, _read)
     if body.model is not None:
         await runtime.version(body.model, None)
     now = come = time.time_ns() // 1_000_000
-    if body.since is not None and body.until is None:  # the clock of the replica that took them may be ahead
+    if body.since is not None and body.until is None:  # the clock of the replica that took the labels may be ahead
         come = max(now, await runtime.store.latest_label())
     voiding = Voiding(_selection(body, come), now, body.who, body.why)
     restart = restarts(runtime.settings)
@@ -114,7 +116,7 @@ async def void_labels(request: Request) -> Response:
         await _check_import(runtime, body.import_id)
     if not body.dry_run:
         for model, version in counts:
-            with contextlib.suppress(StoreError):  # the watch over the alarm takes what is left, or says what is wrong
+            with contextlib.suppress(StoreError):  # the alarm's watch catches up later, or reports the problem
                 await update_evidence(runtime.store, await runtime.answered_by(model, version), runtime.settings)
     answer = LabelsVoided(
         dry_run=body.dry_run,
@@ -129,22 +131,22 @@ async def void_labels(request: Request) -> Response:
 
 
 def _read(tree: Any) -> LabelVoiding:
-    """The body, checked.
+    """Validate the body.
 
     Raises:
-        ServiceError: 422 for what is not allowed, or names no labels.
+        ServiceError: 422 if a value is not allowed, or if the body selects no labels.
     """
     expected = "who, why, and import_id or since (and maybe until), and maybe model and dry_run"
     body = signed_body.read(LabelVoiding, tree, expected)
     if body.import_id is None and body.since is None:
-        message = f"neither import_id nor since says which labels are void; expected {expected}"
+        message = f"import_id and since are both missing, so no labels are selected; expected {expected}"
         raise ServiceError(422, "invalid_body", message)
     imports.check_selection(body.import_id, body.since, body.until)
     return body
 
 
 def _selection(body: LabelVoiding, come_ms: int) -> LabelSelection:
-    """The labels that a body names; of a time without an end, only those that have come until `come_ms`."""
+    """Return the selected labels. A time without an end covers the labels that arrived until `come_ms`."""
     if body.since is None and body.until is None:
         return LabelSelection(body.import_id, model=body.model)
     since = None if body.since is None else unix_ms(body.since)
@@ -153,22 +155,22 @@ def _selection(body: LabelVoiding, come_ms: int) -> LabelSelection:
 
 
 async def _check_import(runtime: Runtime, import_id: str | None) -> None:
-    """Raises ServiceError 404 for an import of which there never was a label, as far as is known."""
+    """Raise ServiceError 404 if no label has ever had this import id, as far as the store knows."""
     if import_id is None or await runtime.store.is_voided(import_id):
         return
     message = (
-        f"no label has the import id {short(import_id)}; the answer to POST /feedback names it (labels older than the"
-        " retention time are gone, and the same label again keeps its first import)"
+        f"no label has the import id {short(import_id)}; use the id that POST /feedback returned (labels older than the"
+        " retention time are gone, and a label that was sent again keeps its first import)"
     )
     raise ServiceError(404, "unknown_import", message)
 
 
 def _reading(counts: VoidCounts, held: int, *, dry_run: bool) -> str:
     if not counts.labels and not held:
-        return "There is nothing to void: no label is selected."
+        return "No label is selected, so there is nothing to void."
     parts = {
         "without any other label": counts.removed,
-        "whose earlier label comes back": counts.restored,
+        "whose earlier label is restored": counts.restored,
         "whose later label stays": counts.kept,
     }
     words = [f"{plural(count, 'answer')} {what}" for what, count in parts.items() if count]

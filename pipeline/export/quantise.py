@@ -1,7 +1,7 @@
-"""An int8 twin of a bundle: its convolutions quantised, its calibrator fitted anew, its own numbers in its card.
+"""An int8 version of a bundle: quantised convolutions, a refitted calibrator, and metrics of its own in its card.
 
-Quantising by default also rounds softmax and the preprocessing, which destroys calibration; here only Conv, Relu, Add
-and Gemm are. What it gains depends on the net and the processor: measure before serving it.
+Quantisation by default also rounds softmax and preprocessing, which destroys calibration. Here only Conv, Relu, Add
+and Gemm are quantised. The speed-up depends on the net and the processor: measure it before you serve the bundle.
 """
 
 from __future__ import annotations
@@ -27,17 +27,20 @@ from trueodds.inputs import InputKind
 
 OPERATORS = ["Conv", "Relu", "Add", "Gemm"]
 CALIBRATED_ON = 512
-"""Validation rows from which the ranges of the activations are taken."""
+"""Number of validation rows from which the ranges of the activations are measured."""
 ROWS = 256
 Fit = Callable[[npt.NDArray[np.floating], Labels], Calibrator]
 
 
 class QuantisationError(UserError, RuntimeError):
-    """A graph that could not be quantised."""
+    """The graph could not be quantised."""
 
 
-def refitting(name: str, settings: Calibration) -> Fit:
-    """Fits a calibrator of this name, with the options of `settings` where they are of the same one."""
+def refit_with(name: str, settings: Calibration) -> Fit:
+    """Return a function that fits a calibrator of this name.
+
+    The options of `settings` are used if they belong to the same calibrator.
+    """
     options = cast(dict[str, Any], settings.calibrator_options) if settings.calibrator == name else {}
     return lambda logits_NC, labels_N: calibrators.fit(logits_NC, labels_N, name, **options)
 
@@ -50,13 +53,23 @@ def quantise(
     fit: Fit,
     out: Path,
 ) -> dict[str, Any]:
-    """Write the int8 twin of `source` to `out`; returns its metrics.json, `before` being its logits uncalibrated.
+    """Write the int8 version of `source` to `out`.
 
-    Weights int8 per channel, activations uint8 per tensor (QDQ), ranges by the minima and maxima of up to 512
-    validation rows. On processors with int8 dot products (VNNI) it is 3.5 times as fast as fp32 for ResNet-18, 1.9
-    for ResNet-20, 1.3 for ResNet-8 (32 x 32, one thread); with signed activations it was slower than fp32 for the last
-    two. Older processors may saturate: there the golden prediction differs and the bundle is refused.
-    `fit` makes the calibrator of the twin's validation logits.
+    Weights are int8 per channel, activations uint8 per tensor (QDQ). Ranges are the minima and maxima over up to 512
+    validation rows. On processors with int8 dot products (VNNI) the speed-up over fp32 is 3.5 for ResNet-18, 1.9 for
+    ResNet-20 and 1.3 for ResNet-8 (32 x 32, one thread). With signed activations the last two were slower than fp32.
+    Older processors may saturate; the golden prediction then differs, and the bundle is refused.
+
+    Args:
+        source: The float32 bundle.
+        validation: Rows and labels that the calibrator is fitted on.
+        test: Rows and labels that the metrics are computed on.
+        settings: The section `evaluation` of params.yaml.
+        fit: Function that fits the calibrator to the int8 validation logits.
+        out: Folder of the int8 bundle.
+
+    Returns:
+        Its metrics.json; `before` are the metrics of its uncalibrated logits.
 
     Raises:
         QuantisationError: onnxruntime cannot quantise or run the graph.
@@ -69,17 +82,17 @@ def quantise(
             val_NC, test_NC = (_logits(model, inputs, kind) for inputs, _ in (validation, test))
         except UserError:
             raise
-        except Exception as error:  # of onnx, onnxruntime and its quantiser, without a common base
+        except Exception as error:  # from onnx, onnxruntime and its quantiser, which have no common base class
             raise QuantisationError(f"{source.model_path} cannot be quantised: {error}") from None
         calibrator = fit(val_NC, validation[1])
         positive = source.card.positive_class()
         before, after = (measure(c, test_NC, test[1], settings, positive) for c in (Identity(), calibrator))
         table = table_of(before, after, [], calibrator, settings)
-        origin = f"int8 ({', '.join(OPERATORS)}), made from version {source.version}; calibrated anew."
+        origin = f"int8 ({', '.join(OPERATORS)}), made from version {source.version}; its calibrator was refitted."
         changes = {
             "metrics": {key: table[key] for key in METRICS},
             "risk_coverage": RiskCoverage.of(after.sums, "test"),
-            "act_alone": None,  # a promise is of the confidences that its version gives
+            "act_alone": None,  # the confidence threshold of a promise holds for one version's confidences only
             "notes": [origin, *table["notes"]],
         }
         golden = source.golden_input()
@@ -96,6 +109,7 @@ def quantise(
 
 
 def _quantise(source: Path, out: Path, inputs: Inputs, kind: InputKind) -> None:
+    """Quantise the graph in `source` and write it to `out`."""
     from onnxruntime.quantization import CalibrationDataReader, QuantFormat, QuantType, quantize_static
     from onnxruntime.quantization.shape_inference import quant_pre_process
 
@@ -124,11 +138,13 @@ def _quantise(source: Path, out: Path, inputs: Inputs, kind: InputKind) -> None:
 
 
 def _inputs_of(path: Path) -> list[str]:
+    """Return the names of a graph's inputs."""
     import onnx
 
     return [tensor.name for tensor in onnx.load(path).graph.input]
 
 
 def _logits(path: Path, inputs: Inputs, kind: InputKind) -> npt.NDArray[np.float32]:
+    """Return the logits of all rows."""
     blocks = (inputs[start : start + ROWS] for start in range(0, len(inputs), ROWS))
     return np.concatenate([run(path, "logits", block, kind) for block in blocks])

@@ -1,4 +1,4 @@
-"""The outcome of a training run, in memory and as the train stage's files."""
+"""The result of a training run, in memory and as the train stage's files."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from safetensors.torch import save
 from pipeline.nets.net import Net
 from pipeline.training.files import EPOCH_ROWS, EPOCHS, SETTINGS, WEIGHTS, empty_network
 from trueodds import logits
-from trueodds.files import write_bytes, write_json, write_npz, written
+from trueodds.files import atomic_write, write_bytes, write_json, write_npz
 
 if TYPE_CHECKING:
     from pipeline.data.dataset import DataSet
@@ -23,12 +23,18 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Trained:
-    """The net on the CPU in eval mode, its logits (float32 N x C) on val and test, and one row per epoch.
+class TrainingResult:
+    """The result of a training run.
 
-    settings["notes"]: what whoever uses the rows must know, such as that the net learned from those of validation.
-    epoch_rows: the arrays of the epochs that `training.curves` names (`pipeline.training.measuring.curves.read_rows`).
-    `checkpoint` is still there: remove it when the rest is safely written.
+    Attributes:
+        net: The net on the CPU in eval mode.
+        logits: Its logits (float32 N x C) for val and test.
+        history: One row per epoch.
+        epoch_rows: Arrays of the epochs that `training.curves` names
+            (`pipeline.training.measuring.curves.read_rows`).
+        settings: Content of training.json. settings["notes"] has warnings for users of the rows, such as that the net
+            learned from the validation rows.
+        checkpoint: The checkpoint, which still exists. Remove it once the result is safely written.
     """
 
     net: Net
@@ -39,9 +45,7 @@ class Trained:
     checkpoint: Checkpoint
 
     def write(self, folder: Path, logits_file: Path, data: DataSet) -> None:
-        """Writes the net and how it was trained into `folder`, and the logits with their labels; then the checkpoint
-        goes.
-        """
+        """Write net and settings into `folder`, and the logits with their labels; then remove the checkpoint."""
         empty_network(folder)
         weights = {name: tensor.contiguous() for name, tensor in self.net.state_dict().items()}
         write_bytes(folder / WEIGHTS, save(weights))
@@ -54,8 +58,11 @@ class Trained:
 
 
 def write_epochs(path: Path, history: list[dict[str, Any]]) -> None:
-    """epochs.csv: one row an epoch, nan for None (`dvc plots` leaves nan out, and would draw an empty cell as 0)."""
-    with written(path) as aside, aside.open("w", newline="", encoding="utf-8") as file:
+    """Write epochs.csv: one row per epoch, with nan for None.
+
+    `dvc plots` skips nan, but would draw an empty cell as 0.
+    """
+    with atomic_write(path) as aside, aside.open("w", newline="", encoding="utf-8") as file:
         writer = csv.DictWriter(file, list(history[0]))
         writer.writeheader()
         writer.writerows({k: math.nan if value is None else value for k, value in row.items()} for row in history)

@@ -1,4 +1,4 @@
-"""From a trained net to a bundle: an ONNX graph that stops at logits, the calibrator beside it, and a card."""
+"""Export of a trained net as a bundle: an ONNX graph that ends at the logits, its calibrator, and a card."""
 
 from __future__ import annotations
 
@@ -29,19 +29,19 @@ from trueodds.logits import Logits
 from trueodds.metrics import CalibrationSums
 
 TOLERANCE = 1e-4
-"""Of the largest logit's size, or of 1 where that is less: float32 keeps seven digits, of 300 as of 3."""
+"""Allowed difference of a logit, relative to the largest logit or to 1 if that is larger (float32 has seven digits)."""
 CHECKED_ROWS = 256
 OPSET = 18
 OPEN: dict[Kind, tuple[str, ...]] = {"image": ("batch",), "vector": ("batch",), "text": ("batch", "tokens")}
-"""The sizes of a graph's input that are not fixed, its first ones."""
+"""Dimensions of a graph's input that are variable, from the first one on."""
 
 
 class ExportError(UserError, RuntimeError):
-    """The exported graph is not the trained net."""
+    """The exported graph does not compute what the trained net computes."""
 
 
 class Servable(nn.Module):
-    """Rows as the card's kind of input has them -> logits N x K, normalisation inside."""
+    """A net with its normalisation: rows as the card's kind of input has them -> logits (N, K)."""
 
     mean_C: Tensor
     std_C: Tensor
@@ -52,21 +52,25 @@ class Servable(nn.Module):
         normaliser = NORMALISERS[kind].of(moments, torch.device("cpu"))
         self.register_buffer("mean_C", normaliser.mean_C)
         self.register_buffer("std_C", normaliser.std_C)
-        self._normalised = {"image": self._pixels, "vector": self._features, "text": self._words}[kind]
+        self._normalise = {"image": self._pixels, "vector": self._features, "text": self._words}[kind]
 
     def forward(self, rows: Tensor) -> Tensor:
-        logits: Tensor = self.net(self._normalised(rows))
+        """Return the logits (N, K) of rows."""
+        logits: Tensor = self.net(self._normalise(rows))
         return logits
 
     def _pixels(self, images_NHWC: Tensor) -> Tensor:
-        # Channels first: onnxruntime takes 24 us to broadcast over rows of three floats what takes 2 over planes.
+        """Normalise images to N x C x H x W."""
+        # Channels first: onnxruntime needs 24 us to broadcast over rows of three floats and 2 us over planes.
         planes_NCHW = images_NHWC.permute(0, 3, 1, 2).float() / 255
         return (planes_NCHW - self.mean_C[:, None, None]) / self.std_C[:, None, None]
 
     def _features(self, vectors_ND: Tensor) -> Tensor:
+        """Standardise vectors."""
         return VectorNormaliser(self.mean_C, self.std_C)(vectors_ND)
 
     def _words(self, ids_NL: Tensor) -> Tensor:
+        """Return the word ids unchanged."""
         return ids_NL
 
 
@@ -83,16 +87,25 @@ def export(
     test: Logits | None = None,
     tokenizer: str = "",
 ) -> Bundle:
-    """Export a net to the bundle `out`, after checking its graph on real validation rows.
+    """Export a net to the bundle `out`, after a check of its graph on real validation rows.
 
-    The card's reference is of the confidences of the `validation` rows, its risk and coverage of the `test` rows.
-    tokenizer: of texts, their tokenizer.json.
+    Args:
+        net: The trained net.
+        calibrator: Its calibrator.
+        data_card: Card of the data set.
+        training: Content of training.json.
+        metrics: Content of metrics.json.
+        validation_rows: Rows for the check and for the golden row.
+        out: Folder of the bundle.
+        validation: Validation logits, from whose confidences the card's reference is computed.
+        test: Test logits, from which the card's risk and coverage are computed.
+        tokenizer: The tokenizer.json, for texts.
 
     Raises:
-        ExportError: rows of a kind that no service takes; onnxruntime and torch differ in any logit by more than 1e-4
-            of the largest, or of 1.
+        ExportError: The service cannot take this kind of rows. Or onnxruntime and torch differ in a logit by more than
+            1e-4 of the largest logit, or of 1 if that is larger.
     """
-    if reason := unserved(data_card):
+    if reason := reason_not_served(data_card):
         raise ExportError(reason)
     card = describe(data_card, training, metrics, calibrator, test)
     if tokenizer:
@@ -104,18 +117,18 @@ def export(
     with tempfile.TemporaryDirectory(prefix="trueodds-export-") as folder:
         model = Path(folder) / MODEL
         write_onnx(servable, card.input.feed(rows[:2], [card.input.tensor]), model)
-        logits_C = _checked(servable, rows, model, card.input)[0]
+        logits_C = _check_graph(servable, rows, model, card.input)[0]
         return _write(model, logits_C, calibrator, card, rows[0], out, validation)
 
 
-def unserved(data_card: dict[str, Any]) -> str:
-    """The reason why no bundle is made of a net for these data; "" where one is."""
+def reason_not_served(data_card: dict[str, Any]) -> str:
+    """Return the reason why the service cannot take these data; "" if it can."""
     kind = data_card["input"]["kind"]
     if kind in SERVED:
         return ""
     return (
-        f"data set {data_card['name']!r} holds {kind}s, which no service takes as input: there is no bundle of such"
-        " a net. It is trained, calibrated and evaluated; its figures are those of the evaluate stage"
+        f"data set {data_card['name']!r} holds {kind}s, which the service does not take, so the net has no bundle."
+        " It is trained, calibrated and evaluated; its results are those of the evaluate stage"
     )
 
 
@@ -131,7 +144,10 @@ def export_imported(
     validation: Logits | None = None,
     test: Logits | None = None,
 ) -> Bundle:
-    """As `export`, of a graph that is servable already: what the train stage made of `training.model`."""
+    """Export a graph that is servable already: the imported file that the train stage wrote for `training.model`.
+
+    See `export` for the arguments.
+    """
     logits_C = run(model, "logits", validation_rows[:1])[0]
     card = describe(data_card, training, metrics, calibrator, test)
     return _write(model, logits_C, calibrator, card, validation_rows[0], out, validation)
@@ -144,7 +160,7 @@ def describe(
     calibrator: Calibrator,
     test: Logits | None,
 ) -> Description:
-    """The card's parts that data, training and evaluation state."""
+    """Return the parts of the card that come from data, training and evaluation."""
     return Description(
         name=data_card["name"],
         classes=data_card["classes"],
@@ -169,6 +185,7 @@ def _write(
     out: Path,
     validation: Logits | None,
 ) -> Bundle:
+    """Write the bundle with its golden row and reference."""
     return Bundle.write(
         out,
         model,
@@ -181,15 +198,22 @@ def _write(
 
 
 def _risk_coverage(calibrator: Calibrator, test: Logits) -> RiskCoverage:
+    """Return risk and coverage of the calibrated test rows."""
     p_NC = calibrator(test.logits_NC)
     return RiskCoverage.of(CalibrationSums.from_probabilities(p_NC, test.labels_N, scores=False), "test")
 
 
 def write_onnx(servable: Servable, example: Mapping[str, Inputs], path: Path) -> None:
-    """The graph of a net for any number of rows, and of texts of any length; `example`: its input by name."""
+    """Write the graph of a net for any number of rows, and for texts of any length.
+
+    Args:
+        servable: The net with its normalisation.
+        example: The graph's input by name.
+        path: File to write.
+    """
     ((tensor, rows),) = example.items()
     dimensions = {axis: torch.export.Dim(name) for axis, name in enumerate(OPEN[servable.kind])}
-    # The exporter prints its steps, and warns of deprecations inside torch and onnxscript that are not ours to mend.
+    # The exporter prints its steps, and warns of deprecations inside torch and onnxscript that we cannot fix.
     quiet = logging.getLogger("torch.onnx")
     level = quiet.level
     with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
@@ -214,8 +238,8 @@ def write_onnx(servable: Servable, example: Mapping[str, Inputs], path: Path) ->
     write_bytes(path, without_metadata(program.model_proto).SerializeToString(deterministic=True))
 
 
-def _checked(servable: nn.Module, rows: Inputs, path: Path, kind: InputKind) -> Any:
-    """onnxruntime's logits for `rows`, after comparing them with torch's."""
+def _check_graph(servable: nn.Module, rows: Inputs, path: Path, kind: InputKind) -> Any:
+    """Return onnxruntime's logits for `rows`; raise ExportError if torch's differ."""
     logits_NC = run(path, "logits", rows, kind)
     with torch.inference_mode():
         expected_NC = servable(*map(torch.from_numpy, kind.feed(rows, [kind.tensor]).values())).numpy()

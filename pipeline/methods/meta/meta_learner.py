@@ -1,4 +1,4 @@
-"""The learner of a meta part: when it takes a step, by which optimizer, down which loss of the held-out rows."""
+"""Training of a meta part: its optimizer, its outer loss, and the steps at which it learns."""
 
 from __future__ import annotations
 
@@ -22,13 +22,21 @@ OPTIMIZERS: dict[str, type[torch.optim.Optimizer]] = {"adam": torch.optim.Adam, 
 
 
 class MetaLearner(Meta):
-    """A meta part with its optimizer.
+    """A meta part with its optimizer and its outer loss.
 
-    outer: the outer loss (`pipeline.methods.meta.outer`), outer_weight that of its second term, outer_options those of
-    its penalty. penalties: the names of the method's joint penalties. lookahead: head, through a step of the last
-    layer, or all. rate and optimizer: of the meta parameters, without decay. every: a meta step each so many steps of
-    training. variant paper: the look-ahead is the step that the net will take, but for momentum and weight decay;
-    official: what the public code of meta-calibration does (`lookahead.as_their_code`).
+    Args:
+        part: The meta part.
+        name: Its name.
+        outer: The outer loss (`pipeline.methods.meta.outer`).
+        outer_weight: Weight of the outer loss's second term.
+        lookahead: head looks ahead through a step of the last layer; all looks through a step of all layers.
+        rate: Learning rate of the meta parameters, without decay.
+        optimizer: Their optimizer: adam or sgd.
+        every: Number of training steps per meta step.
+        variant: paper looks ahead through the net's next step, without its momentum and weight decay. official does
+            what the public code of meta-calibration does (`lookahead.as_public_code`).
+        outer_options: Options of the outer loss's penalty.
+        penalties: Names of the method's joint penalties.
     """
 
     def __init__(
@@ -42,36 +50,44 @@ class MetaLearner(Meta):
         self._whole, self._official = lookahead == "all", variant == "official"
         self._rate, self._optimizer, self._every = rate, OPTIMIZERS[optimizer], every
         self._sums: Tensor | None = None
-        """Of the epoch: the meta steps, the outer loss before them and after; on the device."""
+        """Sums over the epoch, on the device: meta steps, outer loss before them, outer loss after them."""
 
     def attach(self, net: Net) -> None:
+        """Create the part's parameters and their optimizer."""
         cuda = [net.head.weight.device] if net.head.weight.is_cuda else []
-        with torch.random.fork_rng(cuda):  # the net draws the same with and without it
+        with torch.random.fork_rng(cuda):  # the net draws the same numbers with and without a meta part
             self.part.attach(net, whole=self._whole)
         self.optimizer = self._optimizer(self.part.parameters(), lr=self._rate)  # type: ignore[call-arg]
         self._net_parameters = sum(parameter.numel() for parameter in net.parameters())
 
     def gamma(self, features_ND: Tensor | None) -> Tensor | None:
+        """Return the part's gamma of each row."""
         return self.part.gamma(features_ND)
 
     def targets(self, logits_NC: Tensor, targets: Tensor) -> Tensor:
+        """Return the part's targets."""
         return self.part.targets(logits_NC, targets)
 
     def penalty(self) -> Tensor | None:
+        """Return the part's penalty for the summed loss."""
         return self.part.penalty()
 
     def batch_penalty(self, logits_NC: Tensor, labels_N: Tensor) -> Tensor | None:
+        """Return the part's penalty for the mean loss."""
         return self.part.batch_penalty(logits_NC, labels_N)
 
     def factor(self, penalty: str) -> Tensor | None:
+        """Return the part's factor of a joint penalty."""
         return self.part.factor(penalty)
 
     def due(self, step: int) -> tuple[Meta, ...]:
+        """Return itself at each `every`-th step."""
         return (self,) if step % self._every == 0 else ()
 
     def learn(
         self, method: TrainingLoss, net: Net, batch: ForwardPass, held_out: tuple[Tensor, Tensor], descent: Descent
     ) -> list[Tensor]:
+        """Move the meta parameters down the gradient of the outer loss."""
         phi = list(self.part.parameters())
         looked = self._look(method, net, phi, batch, held_out, descent)
         for parameter, gradient in zip(phi, looked.gradient, strict=True):
@@ -92,36 +108,41 @@ class MetaLearner(Meta):
         held_out: tuple[Tensor, Tensor],
         descent: Descent,
     ) -> ahead.LookAhead:
+        """Return the look-ahead of the variant and of the layers that were chosen."""
         if self._official:
-            return ahead.as_their_code(method, net, phi, batch, held_out, self.outer, descent)
+            return ahead.as_public_code(method, net, phi, batch, held_out, self.outer, descent)
         through = ahead.through_all if self._whole else ahead.through_head
         with batch.random.again():
             return through(method, net, phi, batch, held_out, self.outer, descent)
 
     def check(self, net: Net, inputs: Tensor) -> None:
-        """Raises ConfigError if the look-ahead needs a forward mode that the net does not have."""
+        """Raise ConfigError if the look-ahead needs forward-mode differentiation and a layer of the net has none."""
         if self._whole:
             ahead.check_forward_mode(net, inputs)
 
     def finite(self) -> bool:
+        """Return whether all meta parameters are finite."""
         return bool(self.part.finite())
 
     def figures(self) -> dict[str, float | None]:
-        """outer_before and outer_after, means over the meta steps of the epoch that is over, and the part's figures."""
+        """Return outer_before and outer_after, means over the epoch's meta steps, and the part's figures."""
         steps, before, after = (0.0, 0.0, 0.0) if self._sums is None else self._sums.tolist()
         self._sums = None
         outer = {"outer_before": before / steps if steps else None, "outer_after": after / steps if steps else None}
         return {**outer, **{name: float(value) for name, value in self.part.figures().items()}}
 
     def to_json(self) -> dict[str, Any]:
+        """Return the part's name and size, and its own figures."""
         size = sum(parameter.numel() for parameter in self.part.parameters())
         share = size / self._net_parameters
         return {"part": self.name, "parameters": size, "share_of_net": share, **self.part.to_json()}
 
     def state(self) -> dict[str, Any]:
+        """Return part, optimizer and sums for a checkpoint."""
         return {"part": self.part.state_dict(), "optimizer": self.optimizer.state_dict(), "sums": self._sums}
 
     def restore(self, state: dict[str, Any]) -> None:
+        """Restore a `state`."""
         self.part.load_state_dict(state["part"])
         self.optimizer.load_state_dict(state["optimizer"])
         self._sums = state["sums"]

@@ -1,7 +1,7 @@
-"""How sure a class-wise ECE is: its interval and its noise floors, with the dependence of a row's classes.
+"""Confidence interval and noise floors of the classwise ECE, with the dependence between the classes of a row.
 
-Notation: a cell k is a bin of one class's probability p, with n_k rows and H_k hits (rows whose label is that class),
-of N rows and C classes. S_k = H_k - sum p, V_k = sum p (1-p), K_k = sum (1-2p).
+Notation: a cell k is a bin of one class's probability p. It has n_k rows and H_k hits (rows whose label is that class).
+There are N rows and C classes. S_k = H_k - sum p, V_k = sum p (1-p) and K_k = sum (1-2p).
 """
 
 from __future__ import annotations
@@ -19,29 +19,33 @@ from trueodds.sums.inputs import Array, as_matrix, check_labels, check_level
 from trueodds.sums.rows import checked_blocks, top_labels
 
 DRAWS = 512
-"""Of all labels. A limit then lies at a level that is right to .7% (its standard error)."""
-ROWS_AT_ONCE = 256  # whose draws fit the cache
-SCAN = 24  # steps in which an upper limit is looked for from above
+"""Draws of all labels. The level of a limit then has a standard error of .7%."""
+ROWS_AT_ONCE = 256  # rows whose draws fit into the cache together
+SCAN = 24  # steps of the scan from above for an upper limit
 HALVINGS = 16
 CLEAR = 2.0  # standard deviations beyond which a gap is taken for real
 
 
 @dataclass(frozen=True)
 class ClassCells:
-    """Sums over the rows of each of K = C x bins cells, and what labels drawn from the probabilities leave there."""
+    """Sums over the rows of each of K = C x bins cells, and the noise of labels drawn from the probabilities."""
 
     count_K: Array
     probability_K: Array
-    """sum p."""
+    """Sum of p in each cell."""
     variance_K: Array
     noise_OR: Array
-    """H_k - sum p of each draw R, of the occupied cells O: with thousands of classes few are."""
+    """H_k - sum p of each draw R, for the occupied cells O only. With thousands of classes few cells are occupied."""
     rows: int
     classes: int
 
     @classmethod
     def of(cls, probabilities_NC: npt.ArrayLike, bins: int, draws: int = DRAWS) -> ClassCells:
-        """Raises ValueError for probabilities that cannot be used and bins that do not divide 3,000."""
+        """Compute the cells of the probabilities.
+
+        Raises:
+            ValueError: The probabilities are invalid, or `bins` does not divide 3,000.
+        """
         bins = check_bins(bins)
         classes = as_matrix(probabilities_NC, "probabilities").shape[1]
         moments_3K, hits_KR, rows = np.zeros((3, classes * bins)), np.zeros((classes * bins, draws)), 0
@@ -61,17 +65,17 @@ class ClassCells:
                 np.add.at(hits_KR.ravel(), (key_NR * draws + np.arange(draws)).ravel(), 1.0)
             rows += len(wide)
         count_K, probability_K, square_K = moments_3K
-        noise_OR = hits_KR[count_K > 0]  # what was never counted costs no memory
+        noise_OR = hits_KR[count_K > 0]  # untouched pages of the rest cost no memory
         noise_OR -= probability_K[count_K > 0][:, None]
         return cls(count_K, probability_K, probability_K - square_K, noise_OR, rows, classes)
 
     @property
     def deviation_K(self) -> Array:
-        """E|H_k - sum p|."""
+        """`E|H_k - sum p|` of each cell."""
         return mean_deviation(self.probability_K, self.count_K, self.variance_K)
 
     def hits_K(self, probabilities_NC: npt.ArrayLike, labels_N: npt.ArrayLike) -> Array:
-        """H_k of these labels of the same rows."""
+        """Count the hits H_k of labels of the same rows."""
         matrix_NC = as_matrix(probabilities_NC, "probabilities")
         label_N, bins = check_labels(labels_N, *matrix_NC.shape), len(self.count_K) // self.classes
         true_N = np.minimum(matrix_NC[np.arange(len(matrix_NC)), label_N].astype(np.float64), 1.0)
@@ -80,22 +84,24 @@ class ClassCells:
 
     @property
     def floor_C(self) -> Array:
-        """As `noise_floor_per_class`."""
+        """Noise floor of each class (see `noise_floor_per_class`)."""
         floor_C: Array = self.deviation_K.reshape(self.classes, -1).sum(axis=1) / self.rows
         return floor_C
 
     @property
     def noise_floor(self) -> NoiseFloor:
-        """As `classwise_noise_floor`."""
+        """Noise floor of the classwise ECE (see `classwise_noise_floor`)."""
         mean, drawn_R = float(self.floor_C.mean()), np.abs(self.noise_OR).sum(axis=0) / (self.rows * self.classes)
         return NoiseFloor(mean, max(mean, float(np.quantile(drawn_R, 0.95, method="inverted_cdf"))))
 
 
 def _labels(p_NC: Array, draws: int, rng: np.random.Generator) -> npt.NDArray[np.intp]:
-    """Labels (N, draws): among a row's draws a class has its probability's share, to within one, in random order.
+    """Draw labels, shape (N, draws), in random order.
 
-    So no draw is looked up among the classes, and over the draws every row's labels are as its probabilities say. The
-    quantiles of sums over rows are no surer for it (measured).
+    Each class has its probability's share of a row's draws, to within one.
+
+    So no draw must be looked up among the classes, and over the draws every row's labels match its probabilities. This
+    does not make the quantiles of sums over rows more accurate (measured).
     """
     end_NC = p_NC.cumsum(axis=1)
     end_NC = np.floor(end_NC / end_NC[:, -1:] * draws + rng.random((len(p_NC), 1))).astype(np.intp)
@@ -107,35 +113,53 @@ def _labels(p_NC: Array, draws: int, rng: np.random.Generator) -> npt.NDArray[np
 
 
 def noise_floor_per_class(probabilities_NC: npt.ArrayLike, *, bins: int = 15) -> Array:
-    """Mean of `ece_per_class` (equal width) if every row's label were drawn from its probabilities; shape (C,).
+    """Compute the mean of `ece_per_class` (equal width) if every row's label were drawn from its probabilities.
 
         1/n sum_b E|H_bk - sum p_k|,  H_bk the hits of class k in bin b
 
-    by `mean_deviation`. Equal to draws of the labels within their error (200 draws; 600 x 10 to 3,000 x 300), also
-    where less than one hit is expected, as in most bins of most classes, and the normal's sqrt(2 V / pi) is far off.
+    The expectation is `mean_deviation`. It agrees with draws of the labels within their error (200 draws; 600 x 10 to
+    3,000 x 300). This includes bins with less than one expected hit, as in most bins of most classes, where the normal
+    approximation sqrt(2 V / pi) is far from the truth.
+
+    Args:
+        probabilities_NC: Probabilities, shape (N, C); each row sums to 1.
+        bins: Number of bins; it must divide 3,000.
+
+    Returns:
+        One value per class, shape (C,).
 
     Raises:
-        ValueError: probabilities that cannot be used, bins that do not divide 3,000.
+        ValueError: The probabilities are invalid, or `bins` does not divide 3,000.
 
-    >>> metrics.noise_floor_per_class([[0.9, 0.1], [0.8, 0.2]] * 100).round(4)
-    array([0.0278, 0.0278])
+    Examples:
+        >>> metrics.noise_floor_per_class([[0.9, 0.1], [0.8, 0.2]] * 100).round(4)
+        array([0.0278, 0.0278])
     """
     return ClassCells.of(probabilities_NC, bins, draws=0).floor_C
 
 
 def classwise_noise_floor(probabilities_NC: npt.ArrayLike, *, bins: int = 15) -> NoiseFloor:
-    """Mean and 95th percentile of `classwise_ece` (equal width) of a perfectly calibrated model.
+    """Compute the mean and 95th percentile of `classwise_ece` (equal width) of a perfectly calibrated model.
 
-    mean: that of `noise_floor_per_class`. p95: of 512 draws of all labels from their rows' probabilities, so with the
-    dependence of the classes of a row: two classes, whose errors mirror each other, scatter as one does. The draws are
-    the same every time. The percentile is given as the mean where it lies below.
+    The mean is that of `noise_floor_per_class`. The percentile comes from 512 draws of all labels from their rows'
+    probabilities, so it includes the dependence between the classes of a row. For example, the errors of two classes
+    mirror each other, so two classes scatter like one. The draws are the same every time. A percentile below the mean
+    is replaced by the mean.
+
+    Args:
+        probabilities_NC: Probabilities, shape (N, C); each row sums to 1.
+        bins: Number of bins; it must divide 3,000.
+
+    Returns:
+        The mean and the 95th percentile.
 
     Raises:
-        ValueError: as `noise_floor_per_class`.
+        ValueError: The probabilities are invalid, or `bins` does not divide 3,000.
 
-    >>> floor = metrics.classwise_noise_floor([[0.9, 0.1], [0.8, 0.2]] * 100)
-    >>> round(floor.mean, 4), floor.p95 > floor.mean
-    (0.0278, True)
+    Examples:
+        >>> floor = metrics.classwise_noise_floor([[0.9, 0.1], [0.8, 0.2]] * 100)
+        >>> round(floor.mean, 4), floor.p95 > floor.mean
+        (0.0278, True)
     """
     return ClassCells.of(probabilities_NC, bins).noise_floor
 
@@ -143,42 +167,58 @@ def classwise_noise_floor(probabilities_NC: npt.ArrayLike, *, bins: int = 15) ->
 def classwise_ece_interval(
     probabilities_NC: npt.ArrayLike, labels_N: npt.ArrayLike, *, bins: int = 15, level: float = 0.95
 ) -> EceInterval:
-    """Interval for the population's `classwise_ece` (equal width) in the same bins, by inverting its test.
+    """Compute a confidence interval for the population's `classwise_ece` (equal width) in the same bins.
+
+    The interval inverts the test of the plug-in value.
 
     If the true gaps of the cells are s, the plug-in value is distributed as
 
         T*(s) = 1/(NC) sum_k |s_k + sqrt(v_k(s) / V_k) X_k|,  v_k(s) = max(V_k + g_k K_k, g_k^2 n_k),  g_k = s_k / n_k
 
-    with X_k = H_k - sum p of labels drawn from the probabilities (512 times all of them, the same every time): unlike
-    normal draws these have the dependence of a row's classes, and bins in which less than one hit is expected. Along a
-    direction u, with q = (1 - level) / 2:
+    X_k is H_k - sum p for labels drawn from the probabilities (512 draws of all labels, the same every time). Unlike
+    normal draws they have the dependence between a row's classes and describe bins with less than one expected hit.
+    Along a direction u, with q = (1 - level) / 2:
 
-        lower = least theta with P(T*(theta u) <= T) <= 1 - q, the less of u ~ S and of u ~ S where it is beyond
-                sqrt(2 log K) standard deviations of K cells (none: the most significant cell)
-        estimate = the same at 1/2, u ~ S
-        upper = last theta with P(T*(theta u) <= T) > q, the more of u ~ S raised to a standard deviation everywhere
-                and of u ~ S where it is beyond 2, elsewhere as far towards certainty as min(sd, hits or misses left)
+        lower:     the smallest theta with P(T*(theta u) <= T) <= 1 - q
+        estimate:  the smallest theta with P(T*(theta u) <= T) <= 1/2
+        upper:     the last theta with P(T*(theta u) <= T) > q
 
-    The last direction is that of an under-confident model: its rarest classes occur even less, so there is less noise
-    than the probabilities say, and the plug-in value may lie below the noise floor.
+    The estimate uses u ~ S. The lower limit is the smaller of two directions: u ~ S, and u ~ S only in cells where it
+    exceeds sqrt(2 log K) standard deviations of K cells (or in the most significant cell). The upper limit is the
+    larger of two: u ~ S raised to at least one standard deviation everywhere, and u ~ S where it exceeds 2 of them. In
+    the other cells the second one points towards certainty, by the smaller of a standard deviation and the hits or
+    misses that are left.
 
-    With fewer than 20 wrong (or right) rows the interval covers 2/C times the exact binomial limits of
-    |accuracy - mean confidence|, as errors go to other classes: without, .35 of intervals hold the truth at 50 rows
-    with half an error expected. It is never longer than to 2/C, the most that a class-wise ECE can be.
+    The last direction is that of an under-confident model. Its rarest classes occur even less often than stated, so
+    there is less noise than the probabilities imply, and the plug-in value may lie below the noise floor.
 
-    The estimate is too high where few classes carry the error; with 100 classes mostly by a third of the noise floor.
+    With fewer than 20 wrong (or right) rows, the interval covers 2/C times the exact binomial limits of `|accuracy -
+    mean confidence|`, because errors go to other classes. Without this, .35 of intervals contain the truth at 50 rows
+    with half an error expected. The upper limit never exceeds 2/C, the maximum of a classwise ECE.
+
+    The estimate is too high if few classes carry the error; with 100 classes mostly by a third of the noise floor.
 
     Measured coverage at a nominal 95% (benchmarks/intervals/classwise.py): at least 94.7% in 60 settings, 2 to 100
-    classes, 50 to 10,000 rows; the lower limit alone is too high in up to 3.3%, the upper too low in up to 5.3%. It
-    takes .2 s for 10,000 x 100.
+    classes, 50 to 10,000 rows. The lower limit alone is too high in up to 3.3%, the upper limit alone too low in up to
+    5.3%. The function takes .2 s for 10,000 x 100.
+
+    Args:
+        probabilities_NC: Probabilities, shape (N, C); each row sums to 1.
+        labels_N: True classes, shape (N,).
+        bins: Number of bins; it must divide 3,000.
+        level: Confidence level of both limits together, inside (0, 1).
+
+    Returns:
+        The plug-in value, the estimate and the limits.
 
     Raises:
-        ValueError: as `classwise_ece`, or a level outside (0, 1).
+        ValueError: `classwise_ece` does not accept the input, or `level` is outside (0, 1).
 
-    >>> probabilities, labels = [[0.9, 0.1], [0.8, 0.2], [0.6, 0.4], [0.3, 0.7]] * 25, [0, 0, 1, 1] * 25
-    >>> interval = metrics.classwise_ece_interval(probabilities, labels)
-    >>> round(interval.lower, 2), round(interval.ece, 2), round(interval.upper, 2)
-    (0.22, 0.3, 0.39)
+    Examples:
+        >>> probabilities, labels = [[0.9, 0.1], [0.8, 0.2], [0.6, 0.4], [0.3, 0.7]] * 25, [0, 0, 1, 1] * 25
+        >>> interval = metrics.classwise_ece_interval(probabilities, labels)
+        >>> round(interval.lower, 2), round(interval.ece, 2), round(interval.upper, 2)
+        (0.22, 0.3, 0.39)
     """
     return interval_of_cells(ClassCells.of(probabilities_NC, bins), probabilities_NC, labels_N, level)
 
@@ -186,10 +226,10 @@ def classwise_ece_interval(
 def interval_of_cells(
     cells: ClassCells, probabilities_NC: npt.ArrayLike, labels_N: npt.ArrayLike, level: float
 ) -> EceInterval:
-    """The interval of `classwise_ece_interval` from the cells of its probabilities.
+    """Compute the interval of `classwise_ece_interval` from the cells of its probabilities.
 
     Raises:
-        ValueError: labels that cannot be used, a level outside (0, 1).
+        ValueError: The labels are invalid, or `level` is outside (0, 1).
     """
     check_level(level)
     test, q = Inversion(cells, cells.hits_K(probabilities_NC, labels_N)), (1 - level) / 2
@@ -211,9 +251,9 @@ def interval_of_cells(
 
 
 class Inversion:
-    """The distribution T* (times NC) over the draws, and where along a direction it leaves the plug-in value.
+    """The distribution of T* (times NC) over the draws, and the search for theta along a direction.
 
-    K: the occupied cells.
+    K counts the occupied cells.
     """
 
     def __init__(self, cells: ClassCells, hits_K: Array) -> None:
@@ -233,14 +273,14 @@ class Inversion:
         self.most = 2 * self.observed + float(self.at_zero_R.max())
 
     def variance(self, shift_K: Array) -> Array:
-        """v_k(s)."""
+        """Return v_k(s)."""
         gap_K = shift_K / self.count_K
         variance_K: Array = np.maximum(self.variance_K + gap_K * self.skew_K, gap_K**2 * self.count_K)
         return variance_K
 
     def share(self, shift_K: Array) -> float:
-        """P(T*(s) <= T)."""
-        some_K = self.variance_K > 1e-12  # sums leave crumbs of rounding
+        """Compute P(T*(s) <= T)."""
+        some_K = self.variance_K > 1e-12  # smaller values are rounding errors
         growth_K = np.divide(self.variance(shift_K), self.variance_K, out=np.zeros_like(shift_K), where=some_K)
         away_KR = self.noise_KR * np.sqrt(growth_K)[:, None]
         away_KR += shift_K[:, None]
@@ -248,14 +288,17 @@ class Inversion:
         return float((total_R <= self.observed * (1 + 1e-12)).mean())
 
     def first(self, direction_K: Array, target: float) -> float:
-        """The least theta at which no more than `target` of the draws have T* <= T."""
+        """Find the smallest theta at which at most `target` of the draws have T* <= T."""
         length = float(np.abs(direction_K).sum())
         if length == 0 or self.share(np.zeros_like(direction_K)) <= target:
             return 0.0
         return self._between(direction_K / length, 0.0, self.most, target)
 
     def last(self, direction_K: Array, target: float) -> float:
-        """The last theta at which more than `target` have: from above, as none need have at 0 and some farther on."""
+        """Find the last theta at which more than `target` of the draws have T* <= T.
+
+        The scan comes from above, because the share may be small at 0 and larger farther on.
+        """
         length = float(np.abs(direction_K).sum())
         step = self.most / SCAN
         for theta in np.arange(SCAN, -1, -1) * step if length > 0 else ():

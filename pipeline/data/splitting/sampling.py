@@ -1,4 +1,4 @@
-"""Training, validation, test and held-out rows: drawn by labels and groups, before any is decoded."""
+"""Draws of training, validation, test and held-out rows by labels and groups, before any row is decoded."""
 
 from __future__ import annotations
 
@@ -12,42 +12,46 @@ from pipeline.data.dataset import HELD_OUT
 from pipeline.data.image_files import Part
 from pipeline.data.raw import DataError, Raw
 from pipeline.data.splitting import groups
-from trueodds.evaluation.splits import Index, balanced
+from trueodds.evaluation.splits import Index, balanced_split
 
 log = logging.getLogger("pipeline.data")
 
 
 @dataclass(frozen=True)
 class Shares:
-    """The shares of validation rows, and of held-out rows to learn from, among the rows that are not for test."""
+    """Shares of validation rows and held-out rows among the rows that are not test rows."""
 
     validation: float
     held_out: float
 
 
 OF_RECIPES = {"gamma-net": Shares(validation=0.1, held_out=0.1)}
-"""Shares of a paper's recipe, where params.yaml names no sizes. The gamma-net paper, section 5: 8:1:1."""
+"""Recipe -> its paper's shares, for sizes that params.yaml leaves null. The gamma-net paper, section 5, has 8:1:1."""
 
 
 def draw(params: Data, raw: Raw, shares: Shares | None, usual: int | None) -> dict[str, Part]:
-    """The parts, training rows first; rows that the data set brings apart stay apart.
+    """Draw the parts of the split, training rows first. Splits that the data set already has are kept.
 
-    usual: the number of validation rows where neither params nor shares say it; None: a tenth.
+    Args:
+        params: The section `data` of params.yaml.
+        raw: The data set.
+        shares: Shares of a recipe, for sizes that params leave null.
+        usual: Number of validation rows if neither params nor shares set it; None means a tenth.
 
     Raises:
-        DataError: too few rows, or groups, for the sizes asked for.
+        DataError: There are too few rows or groups for these sizes.
     """
     brought_val = _brought_val(params, raw)
     brings_test = raw.x_test is not None and raw.y_test is not None
     held_out_rows = params.held_out_size
     wants_held_out = held_out_rows is not None or shares is not None
-    left = wants_held_out + (brought_val is None) + (not brings_test)  # parts that are still to be drawn
+    left = wants_held_out + (brought_val is None) + (not brings_test)  # number of parts still to draw
     train = np.arange(len(raw.y_train))
     test: Part
     if raw.x_test is None or raw.y_test is None:
         rows = max(1, round(params.test_fraction * len(raw.y_train)))
         how = "whole groups" if raw.groups else "class-balanced"
-        log.info("%s brings no test split: %d rows held out, %s", params.dataset, rows, how)
+        log.info("%s has no test split: %d training rows become test rows, %s", params.dataset, rows, how)
         drawn, train = _draw(raw, train, rows, params, "test_fraction", left)
         left -= 1
         test = (raw.x_train, raw.y_train, drawn)
@@ -71,12 +75,12 @@ def draw(params: Data, raw: Raw, shares: Shares | None, usual: int | None) -> di
             f"{params.dataset}: data.train_size is {params.train_size:,}; allowed is 2..{len(train):,}, or null"
         )
     if params.train_size is not None and params.train_size < len(train):
-        train = train[balanced(raw.y_train[train], params.train_size, params.split_seed)[0]]
+        train = train[balanced_split(raw.y_train[train], params.train_size, params.split_seed)[0]]
     return {"train": (raw.x_train, raw.y_train, train), "val": val, "test": test, **held_out}
 
 
 def groups_of(raw: Raw, parts: dict[str, Part]) -> dict[str, groups.Groups]:
-    """The group of each row of the parts, where the data set has groups."""
+    """Return the group of each row of the parts, if the data set has groups."""
     if not raw.groups:
         return {}
     return {
@@ -86,7 +90,7 @@ def groups_of(raw: Raw, parts: dict[str, Part]) -> dict[str, groups.Groups]:
 
 
 def _brought_val(params: Data, raw: Raw) -> Part | None:
-    """The validation rows that the data set brings; None: they are to be drawn from the training rows."""
+    """Return the data set's own validation rows; None if they must be drawn from the training rows."""
     if params.benchmark_val == "val_and_test":
         if not raw.benchmark_val or raw.x_test is None or raw.y_test is None:
             cure = "set it to test; only Tiny-ImageNet and image folders with val/ and without test/ have such rows"
@@ -103,13 +107,13 @@ def _brought_val(params: Data, raw: Raw) -> Part | None:
 
 
 def _draw(raw: Raw, among: Index, rows: int, params: Data, key: str, parts: int) -> tuple[Index, Index]:
-    """(drawn, rest) of the training rows `among`; `parts` are still to be drawn from them, this one included."""
+    """Draw (drawn, rest) of the training rows `among`, with `parts` parts still to draw, this one included."""
     labels_N = raw.y_train[among]
     try:
         if raw.groups:
             drawn, rest = groups.draw(labels_N, raw.groups["train"][among], rows, params.split_seed, leave=parts)
         else:
-            drawn, rest = balanced(labels_N, rows, params.split_seed)
+            drawn, rest = balanced_split(labels_N, rows, params.split_seed)
     except ValueError as error:
         raise DataError(f"{params.dataset}: {error} (data.{key} in params.yaml)") from None
     return among[drawn], among[rest]

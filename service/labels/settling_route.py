@@ -1,4 +1,4 @@
-"""The route that settles labels in doubt: those of an older store whose integers may be indices or names."""
+"""Route that settles doubtful labels: integers in an older store that may be indices or names."""
 
 from __future__ import annotations
 
@@ -24,29 +24,29 @@ Time = Annotated[datetime, Field(strict=False)]
 
 
 class LabelSettling(SignedBody):
-    """What labels in doubt are, which of them, who says so, and why."""
+    """Decision on doubtful labels: which ones, what they mean, who decides, and why."""
 
     decision: Decision = Field(
-        description="as_stored: the stored classes are right; as_names: each stored index is the name of the class that"
-        " was meant; void: nobody knows"
+        description="as_stored: the stored classes are right. as_names: each stored index is in truth the name of the"
+        " intended class. void: unknown, remove the labels."
     )
-    import_id: str | None = Field(None, description="only those of an import; default: of all")
+    import_id: str | None = Field(None, description="Only labels of this import. Default: all.")
     since: Time | None = Field(
-        None, description="only those that arrived since then: ISO 8601 (UTC without an offset) or Unix time"
+        None, description="Only labels that arrived at or after this time: ISO 8601 (UTC if no offset) or Unix time."
     )
-    until: Time | None = Field(None, description="and before then")
-    model: Name | None = Field(None, description="only those of a model, and of its shadow")
-    dry_run: bool = Field(False, description="only count them")
+    until: Time | None = Field(None, description="Only labels that arrived before this time.")
+    model: Name | None = Field(None, description="Only labels of this model and of its shadow.")
+    dry_run: bool = Field(False, description="Only count the labels.")
 
 
 class SettledVersion(BaseModel):
-    """What became of the answers of a version whose labels were in doubt."""
+    """Result for one version whose labels were doubtful."""
 
     model: str
     version: str
-    confirmed: int = Field(description="answers whose label is in the reports again")
-    voided: int = Field(description="answers that have no label now")
-    waiting: int = Field(description="answers whose label stays in doubt: its index is the name of no class")
+    confirmed: int = Field(description="Answers whose label is in the reports again.")
+    voided: int = Field(description="Answers that now have no label.")
+    waiting: int = Field(description="Answers whose label stays doubtful, because no class is named like its index.")
 
 
 class LabelsSettled(BaseModel):
@@ -64,39 +64,39 @@ class LabelsSettled(BaseModel):
     )
 
     dry_run: bool
-    held: dict[str, int] = Field(description="the same counts of labels that wait for their predictions")
+    held: dict[str, int] = Field(description="The same counts for labels that wait for their predictions.")
     versions: list[SettledVersion]
-    reading: str = Field(description="the numbers in words")
+    reading: str = Field(description="The numbers in words.")
 
 
 def examples() -> documentation.Examples:
-    """Bodies that only count."""
+    """Return example bodies that only count."""
     signed = {"who": "Ada", "why": "the application sends stars, not indices", "dry_run": True}
     return {
         json_body.JSON: {
             "the stored indices were names": {"decision": "as_names", **signed},
-            "what is stored was right": {"decision": "as_stored", **signed},
+            "the stored classes are right": {"decision": "as_stored", **signed},
         }
     }
 
 
 @router.post(
     "/admin/labels/settle",
-    summary="Say what labels in doubt mean",
+    summary="Settle doubtful labels",
     **signed_body.route(
         LabelSettling,
         LabelsSettled,
-        _404="an unknown model",
+        _404="unknown model",
         _422="a field is missing, unknown or not allowed",
-        _503="the store cannot be written; sending it again is safe",
+        _503="the store is not writable; you may send the request again",
     ),
 )
 async def settle_labels(request: Request) -> Response:
-    """Settle labels that `trueodds store upgrade` took out of the reports, because an integer may have been meant as an
-    index or as a name.
+    """Decide what doubtful labels mean.
 
-    Confirmed ones are labels like all others again, with those that they had replaced. An answer that got another label
-    meanwhile keeps that one. Again: nothing is left to settle. `dry_run` says how many there are.
+    `trueodds store upgrade` leaves them out of the reports, because an integer may have been meant as an index or as a
+    name. Confirmed labels, and those that they had replaced, become ordinary labels again. An answer that has received
+    another label meanwhile keeps that one. Sending the request again has no effect. `dry_run` only counts the labels.
     """
     runtime = runtime_of(request)
     body = await json_body.read_json(request, runtime.settings.max_json_values, _read)
@@ -119,10 +119,10 @@ async def settle_labels(request: Request) -> Response:
 
 
 def _read(tree: Any) -> LabelSettling:
-    """The body, checked.
+    """Validate the body.
 
     Raises:
-        ServiceError: 422 for what is not allowed.
+        ServiceError: 422 if a value is not allowed.
     """
     expected = "decision, who, why, and maybe import_id, since, until, model and dry_run"
     body = signed_body.read(LabelSettling, tree, expected)
@@ -131,11 +131,11 @@ def _read(tree: Any) -> LabelSettling:
 
 
 def reading(counts: SettleCounts, *, dry_run: bool) -> str:
-    """The counts in words."""
+    """Describe the counts in words."""
     parts = {
         "confirmed": counts.confirmed,
         "voided": counts.voided,
-        "left in doubt, because the stored index is no class": counts.waiting,
+        "left in doubt, because no class is named like the stored index": counts.waiting,
     }
     words = [f"{plural(count, 'label')} {what}" for what, count in parts.items() if count]
     if not words:

@@ -1,4 +1,4 @@
-"""The comparison of a candidate with what is served, on labels that neither fit has seen."""
+"""Compares a candidate with the served version on labels that neither fit has seen."""
 
 from __future__ import annotations
 
@@ -13,39 +13,40 @@ from pipeline.recalibrate.gains import SMOOTHING, gain_limits, scores
 from trueodds.calibrators import Calibrator
 from trueodds.errors import ConfigError
 from trueodds.metrics import GainSequence, gain_sequence
-from trueodds.metrics.alarms.weighted import FLOOR
+from trueodds.metrics.alarms.weighted_e_process import FLOOR
 from trueodds.texts import plural
 
 LEVEL = 0.95
 ENOUGH = 50
-"""Labels from which on it is said how many more would decide."""
+"""Number of labels from which the number of labels still needed is stated."""
 MOST_MARGIN = 10.0
-"""Nats a label: few versions lie further apart, so that a larger margin would decide alone."""
+"""Largest margin in nats per label. Versions rarely differ by more, so a larger margin alone would decide."""
 LEAST_SMOOTHING = 1e-12
-"""With less, e / K vanishes beside the rounding of 1, and the score has no limits to speak of."""
+"""Smallest smoothing. Below it e / K vanishes in the rounding of 1, and the score has no useful limits."""
 LEAST_LOSS = 1e-3
-"""Nats: the smallest gain is stated as this much below minus the margin, even where the margin is never reached."""
+"""Nats below minus the margin that the smallest possible gain is set to if it would not reach the margin."""
 Verdict = Literal["better", "worse", "undecided"]
 
 
 @dataclass(frozen=True)
 class Rules:
-    """The rules of a comparison, all fixed before its first label.
+    """The rules of a comparison, which are fixed before its first label.
 
     Raises:
-        ConfigError: a margin outside [0, 10], smoothing outside [1e-12, 1), a smallest propensity outside (0, 1].
+        ConfigError: The margin is outside [0, 10], smoothing outside [1e-12, 1), or the smallest propensity outside
+            (0, 1].
     """
 
     margin: float = 0.0
-    """Nats a label that the candidate may be worse by, because it is simpler or cheaper."""
+    """Nats per label by which the candidate may be worse, because it is simpler or cheaper."""
     smoothing: float = SMOOTHING
-    """e: the share of 1/K in the probabilities that are scored, (1 - e) p + e / K."""
+    """Share e of 1/K in the probabilities that are scored, (1 - e) p + e / K."""
     smallest_propensity: float = FLOOR
-    """Answers of a smaller propensity are left out, where propensities are known."""
+    """Smallest propensity. Answers with a smaller one are left out, if propensities are known."""
     candidate: int = 1
-    """The number of this candidate among those that were judged beside the served version."""
+    """Number of this candidate among those that were judged beside the served version."""
     budget: Literal["each", "together"] = "each"
-    """each: every candidate's interval misses in at most 5%. together: all of them together do."""
+    """Error budget. each: at most 5% of intervals miss, for every candidate. together: for all candidates together."""
 
     def __post_init__(self) -> None:
         if not 0 <= self.margin <= MOST_MARGIN:
@@ -59,15 +60,16 @@ class Rules:
         if not 0 < self.smallest_propensity <= 1:
             raise ConfigError(f"smallest propensity is {self.smallest_propensity}; allowed is (0, 1], such as 0.05")
         if self.candidate < 1:
-            raise ConfigError(f"candidate is number {self.candidate}; allowed is a whole number from 1 on")
+            raise ConfigError(f"candidate is number {self.candidate}; allowed is a whole number from 1")
         if self.budget not in ("each", "together"):
             raise ConfigError(f"budget is {self.budget!r}; allowed: each, together")
 
     @property
     def level(self) -> float:
-        """Confidence level of this candidate's interval: 1 - alpha, alpha = .05, or .05 x 6 / (pi k)^2 for the k-th.
+        """Return the confidence level of this candidate's interval, 1 - alpha.
 
-        The alphas of all candidates add up to .05.
+        alpha is .05 for the budget `each`. For `together` it is .05 x 6 / (pi k)^2 for candidate k, so that the alphas
+        of all candidates add up to .05.
         """
         share = 6 / (math.pi * self.candidate) ** 2 if self.budget == "together" else 1.0
         return 1 - (1 - LEVEL) * share
@@ -75,30 +77,31 @@ class Rules:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Candidate and served on the same labels, which neither fit has seen: the interval, and its verdict."""
+    """Interval and verdict of a comparison of candidate and served version, on labels that neither fit has seen."""
 
     labels: int
     gain: float | None
-    """Mean log score of the candidate minus that of the served, nats a label; None without labels."""
+    """Mean log score of the candidate minus that of the served version, in nats per label; None without labels."""
     lower: float | None = None
-    """Limits of the mean of the expected gains so far. They hold after every label. None without labels."""
+    """Lower limit of the mean of the expected gains so far. It holds after every label. None without labels."""
     upper: float | None = None
+    """Upper limit, likewise."""
     more: int | None = None
-    """About so many labels more decide, if the gain stays as it is; None: more than 10 million."""
+    """Approximate number of further labels that would decide at this gain; None: more than 10 million."""
     brier: GainSequence | None = None
-    """The same of the Brier score. It is shown, and decides nothing."""
+    """The same for the Brier score. It is shown, but does not decide."""
     rules: Rules = Rules()
     weighted: bool = False
-    """Whether labels were weighted by their propensities, so that the sign is that of the mean over all answers."""
+    """Whether labels were weighted by their propensities. The sign is then that of the mean over all answers."""
     left_out: int = 0
-    """Labels of answers whose propensity is below the smallest, or not known where others are."""
+    """Number of labels left out because their propensity is too small, or unknown while others are known."""
 
     @property
     def verdict(self) -> Verdict:
-        """better: the lower limit is above -margin. worse: the upper limit is below it. Else undecided.
+        """Return the verdict: better if the lower limit is above -margin, worse if the upper limit is below it.
 
-        The limits are those at the present label. So at most 5% of comparisons are ever decided wrongly, by the mean
-        gain up to the decision, however often one looks.
+        The limits are those at the current label. At most 5% of comparisons are therefore ever decided wrongly, judged
+        by the mean gain up to the decision, no matter how often you look.
         """
         if self.lower is None or self.upper is None:
             return "undecided"
@@ -108,11 +111,11 @@ class Comparison:
 
     @property
     def enough(self) -> bool:
-        """Whether the labels are enough for a verdict."""
+        """Return whether there is a verdict."""
         return self.verdict != "undecided"
 
     def evidence(self) -> str:
-        """The evidence in one short line, for the audit log."""
+        """Return the evidence as one short line for the audit log."""
         if self.gain is None or self.lower is None or self.upper is None:
             return "no fresh labels"
         size = f"gain {self.gain:+.4f} nats a label"
@@ -121,29 +124,29 @@ class Comparison:
         return f"{self.verdict} on {plural(self.labels, 'fresh label')}: {size} ({limits}{margin})"
 
     def words(self) -> str:
-        """The evidence for people."""
+        """Return the evidence in sentences."""
         if self.gain is None or self.lower is None or self.upper is None:
             left_out = f" {self._left_out_words()}" if self.left_out else ""
             return (
-                "No fresh labels yet: the evidence is labels of answers that were given since the candidate was fixed,"
-                f" and since the version that answers began to.{left_out}"
+                "No fresh labels yet. Fresh labels belong to answers given after the candidate was fixed and after the"
+                f" served version took over.{left_out}"
             )
         way = "lower" if self.gain >= 0 else "higher"
         of = "the labelled answers"
         if self.weighted:
-            of = f"all answers of propensity {self.rules.smallest_propensity:g} or more: the size is an estimate"
+            of = f"all answers with propensity {self.rules.smallest_propensity:g} or more: the size is an estimate"
         parts = [
             f"{plural(self.labels, 'fresh label')}: the candidate's log loss is {abs(self.gain):.4f} nats a label {way}"
-            f" ({_percent(self.rules.level)} interval of the gain {self.lower:.4f} .. {self.upper:.4f}, valid however"
-            f" often you look; of {of}).",
+            f" ({_percent(self.rules.level)} interval of the gain {self.lower:.4f} .. {self.upper:.4f}, valid"
+            f" however often you look; over {of}).",
             self._verdict_words(),
         ]
         if self.brier is not None:
             b = self.brier
-            parts.append(f"Brier score, which decides nothing: gain {b.mean:.4f} ({b.lower:.4f} .. {b.upper:.4f}).")
+            parts.append(f"Brier score, which does not decide: gain {b.mean:.4f} ({b.lower:.4f} .. {b.upper:.4f}).")
         parts.append(
-            f"Scored are (1 - e) p + e/K with e = {self.rules.smoothing:g}: better and worse are of this score, and of"
-            " the labels so far."
+            f"The scored probabilities are (1 - e) p + e/K with e = {self.rules.smoothing:g}. The verdict is about this"
+            " score and the labels so far."
         )
         if self.left_out:
             parts.append(self._left_out_words())
@@ -152,10 +155,12 @@ class Comparison:
         return " ".join(parts)
 
     def _left_out_words(self) -> str:
+        """Return how many labels were left out, and why."""
         least = f"{self.rules.smallest_propensity:g}"
-        return f"{plural(self.left_out, 'label')} left out: no propensity, or one below {least}."
+        return f"{plural(self.left_out, 'label')} left out: their propensity is unknown or below {least}."
 
     def _verdict_words(self) -> str:
+        """Return the verdict as a sentence."""
         margin = self.rules.margin
         if self.verdict == "better":
             return f"The candidate is at most {margin:g} nats worse." if margin else "The candidate is better."
@@ -177,22 +182,25 @@ def compare(
     rules: Rules | None = None,
     propensities_N: npt.NDArray[np.float64] | None = None,
 ) -> Comparison:
-    """Compare two versions on fresh labels in their order, by a confidence sequence of the mean gain.
+    """Compare two versions on fresh labels, in their order, by a confidence sequence of the mean gain.
 
-    The gain of label n is d_n = S(q_n, y_n) - S(p_n, y_n), p served, q the candidate, and S the log score of
-    (1 - e) p + e / K, which is bounded. The limits are those of `trueodds.metrics.gain_sequence`: they hold after every
-    label, and the expected gain may change over time. The product of q_n(y_n) / p_n(y_n) is no evidence for the
-    candidate. It is an e-value against "the served probabilities are right", which is false whenever a recalibration
-    begins. Both fits must know nothing of these labels.
+    The gain of label n is d_n = S(q_n, y_n) - S(p_n, y_n), with p of the served version, q of the candidate, and S the
+    log score of (1 - e) p + e / K, which is bounded. The limits are those of `trueodds.metrics.gain_sequence`. They
+    hold after every label, and the expected gain may change over time.
+
+    The product of q_n(y_n) / p_n(y_n) is no evidence for the candidate. It is an e-value against the hypothesis that
+    the served probabilities are right, which is false whenever a recalibration begins. Neither fit may have seen these
+    labels.
 
     Args:
-        served: The calibrator that answers.
-        candidate: The other one.
+        served: The calibrator of the served version.
+        candidate: The calibrator of the candidate.
         logits_NC: The answers' logits, in the order in which their labels arrived.
         labels_N: The labels.
-        candidate_logits_NC: The logits of a candidate with another net, of the same rows.
-        rules: None: those of `Rules()`.
-        propensities_N: Each label's chance, NaN where it is not known. Known for none, or None: all labels count alike.
+        candidate_logits_NC: The candidate's logits for the same rows, if it has another net.
+        rules: The rules. None: `Rules()`.
+        propensities_N: The probability of each label, NaN where unknown. If all are unknown, or None, labels count
+            equally.
     """
     rules = rules or Rules()
     known = propensities_N is not None and bool(np.isfinite(propensities_N).any())
@@ -229,9 +237,10 @@ def compare(
 
 
 def _percent(level: float) -> str:
+    """Return a level as a percentage."""
     return f"{100 * level:.4g}%"
 
 
 def _round(count: int) -> int:
-    """Two leading digits."""
+    """Round a count to two leading digits."""
     return round(count, -max(len(str(count)) - 2, 0))

@@ -1,4 +1,4 @@
-"""The model that is recalibrated as it is now, and whether the service follows the folder that it lies in."""
+"""The current state of the model to recalibrate, and the check that the service serves the same folder."""
 
 from __future__ import annotations
 
@@ -19,32 +19,32 @@ class Candidate:
     slot: Slot
     bundle: Bundle
     since_ms: int
-    """Answers given from then on count: see `PublishedModels.since_ms`."""
+    """Time from which answers count; see `PublishedModels.since_ms`."""
 
 
 @dataclass(frozen=True)
 class ModelState:
-    """The version of a model that answers, and those that are judged beside it."""
+    """The served version of a model, and the versions judged beside it."""
 
     name: str
     served: Bundle
     candidates: dict[Slot, Candidate] = field(default_factory=dict)
 
     def has_another_net(self, bundle: Bundle) -> bool:
-        """Whether a bundle's net is not the served one, so that its logits are not those of what answers."""
+        """Return whether a bundle has another net than the served version, and therefore other logits."""
         return bundle.card.files[MODEL] != self.served.card.files[MODEL]
 
     @classmethod
     def of(cls, request: Recalibration) -> ModelState:
-        """The state of the model that a recalibration is about.
+        """Return the state of the model that a recalibration is about.
 
         Raises:
-            BundleError: nothing answers for the model, or what is named cannot be loaded.
+            BundleError: The model has no served version, or a version cannot be loaded.
         """
         models, name = request.models, request.model_name()
         served = models.version_of(name, DEFAULT)
         if served is None:
-            raise BundleError(f"no version answers for {name} in {models.given}; name one: trueodds promote")
+            raise BundleError(f"{name} has no served version in {models.given_place}; choose one: trueodds promote")
         candidates: dict[Slot, Candidate] = {}
         for slot in SLOTS:
             if (version := models.version_of(name, slot)) is not None:
@@ -54,37 +54,37 @@ class ModelState:
 
 
 def check_folder(request: Recalibration) -> None:
-    """Make sure that what is published into the model folder reaches the service.
+    """Check that models published in the model directory reach the service.
 
     Raises:
-        DisagreementError: the service serves another folder.
-        CallError: it does not answer.
-        BundleError: there is no such folder.
+        DisagreementError: The service serves another folder.
+        CallError: The service does not answer.
+        BundleError: There is no such folder.
     """
     models = request.models
     if not models.exists():
         raise BundleError(
-            f"there is no model directory {models.place}; name the service's own: --models, or {VARIABLE}"
+            f"there is no model directory {models.place}; give the service's own: --models, or {VARIABLE}"
         )
     identity, end = models.identify(), time.monotonic() + models.storage.notice_seconds
     while (served := request.client.versions().folder) != identity:
         if served is not None or time.monotonic() > end:
             raise DisagreementError(
                 f"the service at {request.client.url} serves another model directory than {models.place}, so"
-                " nothing that is done there would reach it. Name the service's own: --models, or"
-                f" {VARIABLE} (of Prefect's worker: set it and `make prefect` again)"
+                " it would not see any change there. Give the service's own: --models, or"
+                f" {VARIABLE} (for Prefect's worker: set it and repeat `make prefect`)"
             )
         time.sleep(0.25)
 
 
 def rehearse(request: Recalibration) -> str:
-    """Everything that a recalibration needs, tried without changing what is served; says what was seen.
+    """Check everything that a recalibration needs without changing the served version, and return what was found.
 
     Raises:
-        DisagreementError: as `check_folder`.
-        CallError: the service does not answer, or refuses the key.
-        BundleError: no such folder or model, or the model's folder holds no whole bundle.
-        OSError: the model folder cannot be written.
+        DisagreementError: The service serves another folder.
+        CallError: The service does not answer, or refuses the key.
+        BundleError: There is no such folder or model, or the model's bundle is not complete.
+        OSError: The model folder cannot be written.
     """
     if model := ObservedModel.of(request):
         version = model.version(request.version)
@@ -101,4 +101,5 @@ def rehearse(request: Recalibration) -> str:
 
 
 def _rows_words(version: str, rows: int) -> str:
+    """Return the number of labelled answers in words."""
     return f"Labelled answers of {version} for a fit: {rows:,} (at least {LEAST_LABELS})"

@@ -1,4 +1,4 @@
-"""Two methods on the same rows: paired differences of error, log loss, Brier score and squared calibration error."""
+"""Paired comparison of two methods on the same rows: error, NLL, Brier score and squared calibration error."""
 
 from __future__ import annotations
 
@@ -20,24 +20,24 @@ MEASURES = (ERROR, NLL, BRIER, SQUARED)
 WORDS = {ERROR: "error", NLL: "NLL", BRIER: "Brier score", SQUARED: "squared calibration error"}
 SCALES = {ERROR: (100, " points", 2), NLL: (1, "", 4), BRIER: (1, "", 4), SQUARED: (1e4, " squared points", 2)}
 """Factor, unit and decimals of each measure in sentences."""
-ONE_SEED = "one seed, which speaks of two nets, not of two methods"
+ONE_SEED = "one seed, which compares two nets, not two methods"
 
 
 @dataclass(frozen=True, eq=False)
-class Scores:
-    """A number for each of N rows, of one net."""
+class RowScores:
+    """Scores of each of N rows, for one net."""
 
     error_N: Array
     nll_N: Array
     brier_N: Array
     confidence_N: Array
-    """The probability whose calibration is judged."""
+    """Probability whose calibration is evaluated."""
     correct_N: npt.NDArray[np.bool_]
-    """Whether what it is the probability of came true."""
+    """Whether the event of that probability occurred."""
 
     @classmethod
-    def of_probabilities(cls, p_NC: Array, labels_N: npt.NDArray[np.integer]) -> Scores:
-        """Score probabilities of all classes; the confidence is that of the top label."""
+    def of_probabilities(cls, p_NC: Array, labels_N: npt.NDArray[np.integer]) -> RowScores:
+        """Score probabilities of all classes. The confidence is that of the top label."""
         p_NC = p_NC.astype(np.float64, copy=False)
         correct_N, true_N = p_NC.argmax(axis=1) == labels_N, p_NC[np.arange(len(p_NC)), labels_N]
         brier_N, highest_N = brier_of(true_N, (p_NC**2).sum(axis=1)), p_NC.max(axis=1)
@@ -45,26 +45,26 @@ class Scores:
         return cls((~correct_N).astype(np.float64), nll_of(true_N), brier_N, confidence_N, correct_N)
 
     @classmethod
-    def of_confidence(cls, confidence_N: Array, correct_N: npt.NDArray[np.bool_]) -> Scores:
+    def of_confidence(cls, confidence_N: Array, correct_N: npt.NDArray[np.bool_]) -> RowScores:
         """Score the top label alone, as a probability of being right: NLL in nats, and Brier score in [0, 1]."""
         true_N = np.where(correct_N, confidence_N, 1 - confidence_N)
         return cls((~correct_N).astype(np.float64), nll_of(true_N), (1 - true_N) ** 2, confidence_N, correct_N)
 
     @classmethod
-    def of_positive(cls, p_N: Array, positive_N: npt.NDArray[np.bool_]) -> Scores:
-        """Score p(positive) over all of [0, 1]; the error is that of the more probable class."""
+    def of_positive(cls, p_N: Array, positive_N: npt.NDArray[np.bool_]) -> RowScores:
+        """Score p(positive) in [0, 1]. The error is that of the more probable class."""
         of_p = cls.of_confidence(p_N, positive_N)
         return cls(((p_N > 0.5) != positive_N).astype(np.float64), of_p.nll_N, of_p.brier_N, p_N, positive_N)
 
 
 def differences(
-    ours: Sequence[Scores], theirs: Sequence[Scores], *, bins: int = 15, level: float = 0.95
+    ours: Sequence[RowScores], theirs: Sequence[RowScores], *, bins: int = 15, level: float = 0.95
 ) -> dict[str, Difference]:
-    """Test each measure, ours minus theirs; seed s of ours is paired with seed s of theirs, and row n with row n.
+    """Test each measure, ours minus theirs. Seed s of ours is paired with seed s of theirs, and row n with row n.
 
-    Error, NLL and Brier score are means over rows (`of_rows`). Calibration is compared by the squared calibration
-    error (`squared_calibration_difference`). Plug-in calibration errors are not compared: the noise floors
-    of two calibrated models of unlike sharpness differ, and more rows or seeds only make a test surer of that.
+    Error, NLL and Brier score are means over rows (`of_rows`). Calibration is compared by the squared calibration error
+    (`squared_calibration_difference`). Plug-in calibration errors are not compared: the noise floors of two calibrated
+    models of different sharpness differ, and more rows or seeds would only confirm that difference.
     """
 
     def rows(of: str) -> Difference:
@@ -77,11 +77,11 @@ def differences(
 
 
 @dataclass(frozen=True)
-class Tested:
-    """The difference of one measure to another method.
+class TestedDifference:
+    """The difference of one measure from another method.
 
-    The p-value is adjusted for all differences of the measure (Holm). detectable: the difference that would have been
-    seen with a power of 80%, at the level of Holm's first step.
+    The p-value is adjusted for all differences of the measure (Holm). `detectable` is the difference that would have
+    been found with a power of 80%, at the significance level of Holm's first step.
     """
 
     measure: str
@@ -91,17 +91,17 @@ class Tested:
 
     @property
     def is_real(self) -> bool:
-        """Whether chance does not explain the difference."""
+        """Whether the difference is significant."""
         return self.adjusted_p < LEVEL
 
     def sentence(self, ours: str, theirs: str, *, corrected: bool = True, seeds: bool = True) -> str:
-        """The difference with its interval, and whether chance explains it.
+        """Describe the difference with its interval and its significance.
 
         Args:
-            ours: The name before the colon.
-            theirs: The other in the genitive, such as "the baseline's".
+            ours: Name before the colon.
+            theirs: Name of the other method in the genitive, such as "the baseline's".
             corrected: Whether several differences were tested, so that Holm's correction is named.
-            seeds: Whether their number is said.
+            seeds: Whether the number of seeds is stated.
         """
         d = self.difference
         scale, unit, digits = SCALES[self.measure]
@@ -120,40 +120,40 @@ class Tested:
         return f"{about} [{low}, {high}], {verdict} ({p}{nets * seeds})."
 
 
-def tested(found: Sequence[tuple[str, Difference]]) -> list[Tested]:
-    """Correct the p-values of differences, for each measure by itself; in their order.
+def adjust_p_values(measured: Sequence[tuple[str, Difference]]) -> list[TestedDifference]:
+    """Correct the p-values of differences, separately for each measure, and keep their order.
 
     Args:
-        found: Measures with their differences, each of which has a p-value.
+        measured: Measures with their differences, each of which has a p-value.
     """
     by_measure: dict[str, list[int]] = {}
-    for place, (measure, _) in enumerate(found):
+    for place, (measure, _) in enumerate(measured):
         by_measure.setdefault(measure, []).append(place)
-    of_place: dict[int, Tested] = {}
+    of_place: dict[int, TestedDifference] = {}
     for measure, places in by_measure.items():
-        some = [found[place][1] for place in places]
+        some = [measured[place][1] for place in places]
         adjusted = holm([1.0 if d.p_value is None else d.p_value for d in some])
         for place, d, p in zip(places, some, adjusted, strict=True):
-            of_place[place] = Tested(measure, d, p, d.detectable(LEVEL / len(places)))
-    return [of_place[place] for place in range(len(found))]
+            of_place[place] = TestedDifference(measure, d, p, d.detectable(LEVEL / len(places)))
+    return [of_place[place] for place in range(len(measured))]
 
 
-def summary(found: Iterable[Tested], theirs: str = "the baseline") -> str:
-    """Count the differences that chance does not explain, and say which would have been seen; "" without any."""
-    found = list(found)
-    if not found:
+def summary(tested: Iterable[TestedDifference], theirs: str = "the baseline") -> str:
+    """Count the significant differences and state which would have been found; "" if there are none."""
+    tested = list(tested)
+    if not tested:
         return ""
-    names = ", ".join(WORDS[measure] for measure in MEASURES if any(one.measure == measure for one in found))
-    of, real = f"tested differences ({names}) to {theirs}", sum(one.is_real for one in found)
-    told = f"does not explain {real} of {len(found)}" if real else f"explains all {len(found)}"
-    return f"Chance {told} {of}. {_seen(found)}".strip()
+    names = ", ".join(WORDS[measure] for measure in MEASURES if any(one.measure == measure for one in tested))
+    of, real = f"tested differences ({names}) to {theirs}", sum(one.is_real for one in tested)
+    told = f"does not explain {real} of {len(tested)}" if real else f"explains all {len(tested)}"
+    return f"Chance {told} {of}. {_seen(tested)}".strip()
 
 
-def _seen(found: Sequence[Tested]) -> str:
-    """Name the differences that would have been seen, from the most to the least precise comparison."""
+def _seen(tested: Sequence[TestedDifference]) -> str:
+    """Describe the differences that would have been found, from the most to the least precise comparison."""
     ranges = []
     for measure in MEASURES:
-        sizes = [one.detectable for one in found if one.measure == measure and one.detectable is not None]
+        sizes = [one.detectable for one in tested if one.measure == measure and one.detectable is not None]
         if sizes:
             scale, unit, digits = SCALES[measure]
             low, high = (f"{scale * value:.{digits}f}" for value in (min(sizes), max(sizes)))

@@ -1,4 +1,4 @@
-"""Evidence about the ECE of ALL answers, from labels that were drawn with known probabilities; whenever one looks."""
+"""Sequential evidence about the ECE of ALL answers, from labels that were drawn with known probabilities."""
 
 from __future__ import annotations
 
@@ -16,77 +16,94 @@ from trueodds.metrics.alarms.stored import StoredState
 from trueodds.sums.inputs import Array, as_numbers, check_top, is_number, is_whole
 
 FLOOR = 0.05
-"""Smallest propensity on which bets are placed, if nobody says otherwise."""
+"""Default of the smallest propensity on which bets are placed."""
 SHARES = (0.98, 0.4, 0.15, 0.05)
-"""Stakes, as shares of the largest at which no bet can lose more than it has."""
+"""Stakes, as shares of the largest stake at which no bet can lose more than its capital."""
 
 
 @dataclass(frozen=True)
 class WeightedEProcess(StoredState, AnytimeTest):
-    """Test of "the ECE of all answers so far is at most `tolerance`, at every moment", by labels of known propensity.
+    """Sequential test that the ECE of all answers so far is at most `tolerance`, at every moment.
 
-    Answers are taken in the order in which their labels arrive, or would. One of confidence c gets its label with the
-    probability p ("propensity"), which may depend on anything known before the label. Those with p < `floor` are left
-    out, labelled or not: the statement is about the others. A label pays, for a sign pattern s and a stake L,
+    It uses labels of known propensity. Answers are ordered by the arrival of their labels, real or hypothetical. An
+    answer of confidence c gets its label with probability p (the propensity), which may depend on anything known before
+    the label. Answers with p < `floor` are left out, labelled or not, and the null is about the others. For a sign
+    pattern s and a stake L, a label pays
 
-        1 + L floor/p (s(c) (a - c) - tolerance),    L = share / (1 + tolerance),    E the mean over all s and L
+        1 + L floor/p (s(c) (a - c) - tolerance),    L = share / (1 + tolerance)
 
-    and an answer without a label pays 1. So x, the payoff less 1, has mean L floor (s(c) (P(right) - c) - tolerance),
-    whatever p is. Because 1 + x <= e^x, the product of the payoffs divided by e^(sum of these means) never grows on
-    average (a supermartingale from 1), and the sum of the means is at most L floor n (ECE of the n answers so far -
-    tolerance). While that ECE has never been above the tolerance, P(ever E >= 1/alpha) <= alpha (Ville 1939), even if
-    some corner is labelled more often than the rest, or traffic comes in phases.
+    and an answer without a label pays 1. E is the mean over all s and L. So x, the payoff minus 1, has mean L floor
+    (s(c) (P(right) - c) - tolerance) for every p. Because 1 + x <= e^x, the product of the payoffs divided by e^(sum of
+    these means) never grows on average (a supermartingale that begins at 1). The sum of the means is at most L floor n
+    (ECE of the n answers so far - tolerance). While that ECE has never been above the tolerance, P(ever E >= 1/alpha)
+    <= alpha (Ville 1939). This holds even if some corner is labelled more often than the rest, or if traffic comes in
+    phases.
 
-    Stakes stay as they are and nothing is laid anew, unlike in `EProcess`: that would speak of the traffic since some
-    moment, and alarm in every bad phase. The price is that after a long good past an error is seen late. Traffic that
-    begins in a bad phase does have a large ECE at that moment, and may alarm.
+    Unlike in `EProcess`, stakes stay constant and no fresh capital comes in. Fresh capital would test the traffic since
+    some moment, and alarm in every bad phase. The price is that an error after a long good past is detected late.
+    Traffic that begins in a bad phase does have a large ECE at that moment, and may alarm.
 
-    The floor must be fixed in advance. The nearer it is to the smallest propensity there is, the larger the stakes:
-    benchmarks/alarms/weighted_evidence.py has the delays.
+    The floor must be fixed in advance. The nearer it is to the smallest propensity that occurs, the larger the stakes
+    are; benchmarks/alarms/weighted_evidence.py measures the delays.
 
-    >>> alarm, log_e_N = metrics.WeightedEProcess.start().advance([0.95] * 400, [True, False] * 200, [0.5] * 400)
-    >>> alarm.labels, alarm.alarmed()
-    (400, True)
+    Examples:
+        >>> alarm, log_e_N = metrics.WeightedEProcess.start().advance([0.95] * 400, [True, False] * 200, [0.5] * 400)
+        >>> alarm.labels, alarm.alarmed()
+        (400, True)
     """
 
     tolerance: float
     floor: float
     labels: int
-    """Labels on which bets were placed."""
+    """Number of labels on which bets were placed."""
     left_out: int
-    """Labels whose answers had a propensity below the floor."""
+    """Number of labels whose answers had a propensity below the floor."""
     log_wealth: tuple[float, ...]
     peak: float
-    """The largest log E after any label: evidence once shown stays."""
+    """Largest log E after any label. Evidence never decreases."""
 
     form = "weighted e-process"
 
     @classmethod
     def start(cls, tolerance: float = 0.02, floor: float = FLOOR) -> Self:
-        """Before any label.
+        """Return the state before any label.
+
+        Args:
+            tolerance: Largest acceptable ECE, in [0, .5).
+            floor: Smallest propensity on which bets are placed, in (0, 1].
 
         Raises:
-            ValueError: a tolerance outside [0, .5), or a floor outside (0, 1].
+            ValueError: The tolerance is outside [0, .5), or the floor is outside (0, 1].
         """
-        payoffs("ece", tolerance)  # refuses a bad tolerance
+        payoffs("ece", tolerance)  # checks the tolerance
         if not (is_number(floor) and 0 < floor <= 1):
             raise ValueError(f"floor is {floor!r}; allowed is (0, 1], the smallest propensity, such as {FLOOR}")
         return cls(float(tolerance), float(floor), 0, 0, (0.0,) * (4 * len(SHARES)), 0.0)
 
     @property
     def log_e(self) -> float:
-        """log E in nats, after every label so far: 0 at the start."""
+        """log E in nats, after every label so far; 0 at the start."""
         return float(logsumexp(self.log_wealth)) - math.log(len(self.log_wealth))
 
     def advance(
         self, confidence_N: npt.ArrayLike, correct_N: npt.ArrayLike, propensity_N: npt.ArrayLike
     ) -> tuple[Self, Array]:
-        """The state after more labels in their order, and log E after each; where a label is left out, as before it.
+        """Process more labels in their order.
 
-        The same to the last bit however a stream is cut into calls. Memory: N x 16 numbers.
+        A label that is left out does not change log E. The result is bit-for-bit the same however a stream is divided
+        into calls. The memory is N x 16 numbers.
+
+        Args:
+            confidence_N: Confidence of each answer.
+            correct_N: Whether each answer is right.
+            propensity_N: Probability with which each answer gets its label, in (0, 1].
+
+        Returns:
+            The new state, and log E after each label.
 
         Raises:
-            ValueError: shapes that disagree, propensities outside (0, 1], or what `CalibrationSums.from_top` refuses.
+            ValueError: Shapes differ, propensities are outside (0, 1], or `CalibrationSums.from_top` does not accept
+                the rows.
         """
         confidence, correct = check_top(confidence_N, correct_N)
         propensity = as_numbers(propensity_N, "propensity").astype(np.float64)
@@ -125,11 +142,11 @@ class WeightedEProcess(StoredState, AnytimeTest):
         return paid_NSK.reshape(len(gap_N), len(self.log_wealth))
 
     def to_json(self) -> dict[str, Any]:
-        """Plain numbers; `from_json` restores them exactly."""
+        """Return plain numbers, which `from_json` restores exactly."""
         return {"form": self.form, **asdict(self), "log_wealth": list(self.log_wealth)}
 
     @classmethod
-    def _restored(cls, tree: dict[str, Any]) -> Self:
+    def _restore(cls, tree: dict[str, Any]) -> Self:
         state = cls.start(tree["tolerance"], tree["floor"])
         counts, wealth, peak = (tree["labels"], tree["left_out"]), tree["log_wealth"], tree["peak"]
         if not all(is_whole(count) and count >= 0 for count in counts):

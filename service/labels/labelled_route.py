@@ -1,6 +1,6 @@
-"""GET /admin/labelled.npz: labelled answers as a file that recalibration reads, whatever their number.
+"""GET /admin/labelled.npz: the labelled answers of a version, as a file for recalibration.
 
-It is built on disk, block by block.
+The file is built on disk, block by block, so its size does not matter.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from service.store.rows import LabelledLogits
 
 CHUNK = 256 * 1024
 SPLIT = "val"
-"""The split of logits.npz that calibrators are fitted on."""
+"""Split of logits.npz that calibrators are fitted on."""
 
 router = APIRouter()
 
@@ -35,15 +35,15 @@ router = APIRouter()
 @router.get(
     "/admin/labelled.npz",
     tags=["operation"],
-    summary="Labelled logits, for recalibration",
+    summary="Export labelled logits for recalibration",
     dependencies=[keys.requires("admin")],
     response_class=Response,
     responses={
         200: {"content": {"application/zip": {"schema": {"type": "string", "format": "binary"}}}},
-        **error_answers.documented(
+        **error_answers.document_errors(
             _404="unknown model or version, or no labelled answers",
-            _422="a parameter that is unknown, given twice or out of range, or a version without logits",
-            _503="no model has been served yet, or the store cannot be read",
+            _422="unknown or repeated parameter, value out of range, or a version without logits",
+            _503="no model has been served yet, or the store is not readable",
             **keys.ERRORS,
         ),
     },
@@ -54,22 +54,25 @@ async def labelled_logits(
     version: Served = None,
     since: Since = None,
     last: Annotated[
-        int | None, Query(ge=1, le=2**31 - 1, description="only those whose labels arrived last, this many at most")
+        int | None,
+        Query(ge=1, le=2**31 - 1, description="Only the answers whose labels arrived last: at most this many."),
     ] = None,
     shadow: Annotated[
-        str | None, Query(description="only answers that this version, the model's shadow, has scored: and its logits")
+        str | None,
+        Query(description="Only answers that this version has scored as the model's shadow. Its logits are included."),
     ] = None,
 ) -> Response:
-    """All labelled answers of a version in the format of logits.npz: val_logits (float32, each row minus its maximum),
-    val_labels, val_created_ms (Unix milliseconds) and val_propensity (NaN where it is not known), in the order in which
-    the labels arrived; with `shadow`, also val_shadow_logits.
+    """Return all labelled answers of a version in the format of logits.npz, in the order in which the labels arrived.
+
+    The arrays are val_logits (float32, each row minus its maximum), val_labels, val_created_ms (Unix milliseconds) and
+    val_propensity (NaN where unknown). With `shadow` there is also val_shadow_logits.
     """
     runtime = runtime_of(request)
     source = await runtime.version(model, version)
     if not source.has_logits:
         message = (
-            f"of {source.model}/{source.version} only the confidences of what was predicted were observed;"
-            " recalibrating takes probabilities or logits of all classes: send those, under another version"
+            f"{source.model}/{source.version} was observed with the confidence of the predicted class only;"
+            " recalibration needs probabilities or logits of all classes: send them under another version"
         )
         raise ServiceError(422, "no_logits", message)
     start = None if since is None else unix_ms(since)
@@ -77,7 +80,7 @@ async def labelled_logits(
     try:
         file, rows = await _build(runtime.store.read_labelled_logits(*source.key, start, last, shadow))
     except OSError as error:
-        message = f"the file cannot be built in {tempfile.gettempdir()}: {error.strerror}; TMPDIR names another folder"
+        message = f"the file cannot be built in {tempfile.gettempdir()}: {error.strerror}; set TMPDIR to another folder"
         raise ServiceError(503, "no_space", message) from None
     if not rows:
         file.close()
@@ -85,7 +88,7 @@ async def labelled_logits(
         message = f"{source.model}/{source.version} has no labelled answers{since_then}; send labels to POST /feedback"
         if source.maturity is not None:
             message += (
-                f". Each counts when the window of its answer closes, {source.maturity.window} after it was given"
+                f". A label counts when the window of its answer closes, {source.maturity.window} after the answer"
             )
         raise ServiceError(404, "no_labels", message)
     name = quote(f"{source.model}-{source.version}-labelled.npz", safe="")
@@ -93,15 +96,18 @@ async def labelled_logits(
         "content-length": str(file.seek(0, 2)),
         "content-disposition": f"attachment; filename*=UTF-8''{name}",
     }
-    return StreamingResponse(_sent(file), media_type="application/zip", headers=headers)
+    return StreamingResponse(_stream(file), media_type="application/zip", headers=headers)
 
 
 async def _build(blocks: AsyncIterator[LabelledLogits]) -> tuple[IO[bytes], int]:
-    """An open temporary file in the format of logits.npz, and its rows.
+    """Build a temporary file in the format of logits.npz. Return it open, with its number of rows.
 
-    Arrays val_logits (float32, N x C), val_labels (int64, N), in the order in which the labels arrived, and
-    val_created_ms (int64, N), when each answer was given; val_propensity (float64, N), its chance to get a label, NaN
-    where that is not known; val_shadow_logits (float32, N x C) if the blocks have them.
+    Its arrays, in the order in which the labels arrived:
+
+    * val_logits (float32, N x C) and val_labels (int64, N)
+    * val_created_ms (int64, N): time of each answer
+    * val_propensity (float64, N): the answer's chance of getting a label, NaN where unknown
+    * val_shadow_logits (float32, N x C), if the blocks have them
     """
     with ExitStack() as spools:
         columns: list[IO[bytes]] = [spools.enter_context(tempfile.TemporaryFile()) for _ in range(5)]
@@ -128,7 +134,7 @@ def _zip(columns: list[IO[bytes]], rows: int, classes: int) -> IO[bytes]:
     ]
     if columns[-1].tell():
         members.append(("shadow_logits", "<f4", (rows, classes)))
-    file = tempfile.TemporaryFile()  # noqa: SIM115  closed once it is sent
+    file = tempfile.TemporaryFile()  # noqa: SIM115  closed after it is sent
     with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
         for column, (name, dtype, shape) in zip(columns, members, strict=False):
             column.seek(0)
@@ -139,8 +145,8 @@ def _zip(columns: list[IO[bytes]], rows: int, classes: int) -> IO[bytes]:
     return file
 
 
-async def _sent(file: IO[bytes]) -> AsyncIterator[bytes]:
-    """The file from its beginning; closes it."""
+async def _stream(file: IO[bytes]) -> AsyncIterator[bytes]:
+    """Yield the file in chunks from its beginning, then close it."""
     with file:
         file.seek(0)
         while chunk := await asyncio.to_thread(file.read, CHUNK):

@@ -1,4 +1,4 @@
-"""The network that the train stage left: read back, and run on rows that are of no split."""
+"""The network of the train stage: reading it back, and scoring rows with it."""
 
 from __future__ import annotations
 
@@ -24,26 +24,26 @@ from pipeline.training.machine.device import device_of, repeatable
 from trueodds.files import FileError, read_json
 
 ROWS = 500
-"""Rows that are scored at once."""
+"""Rows scored at once."""
 
 
 def read_settings(folder: Path, data: DataSet) -> dict[str, Any]:
-    """Reads how the network in `folder` was made.
+    """Read the settings that the network in `folder` was trained with.
 
     Raises:
-        FileError: a file that is missing or damaged, or a network of other data.
+        FileError: A file is missing or damaged, or the network was trained on other data.
     """
     settings: dict[str, Any] = read_json(folder / SETTINGS)
     if settings["data_sha256"] != data.card["sha256"]:
-        raise FileError(f"{folder} was trained on other data than were fetched; run the stages in order: dvc repro")
+        raise FileError(f"{folder} was trained on data other than those fetched; run the stages in order: dvc repro")
     return settings
 
 
 def read_net(folder: Path, settings: dict[str, Any], data: DataSet) -> Net:
-    """Reads the net that `pipeline.training.trained.Trained.write` left in `folder` with these settings.
+    """Read the net that `TrainingResult.write` (`pipeline.training.training_result`) wrote into `folder`.
 
     Raises:
-        FileError: a file that is missing or damaged, or another net's.
+        FileError: A file is missing or damaged, or belongs to another net.
     """
     try:
         net = net_of(nets.restore(settings["net"]), data)
@@ -54,19 +54,20 @@ def read_net(folder: Path, settings: dict[str, Any], data: DataSet) -> Net:
 
 
 def scorer(net: Net, data: DataSet) -> Callable[[Inputs], npt.NDArray[np.float32]]:
-    """Makes a function from rows of the data set's kind to logits N x K, by the net in eval mode.
+    """Return a function from rows of the data set's kind to logits (N, K), computed by the net in eval mode.
 
-    Rows are normalised as the training rows were. It runs on CUDA where that is there. On the CPU the same rows give
-    the same bytes.
+    Rows are normalised as the training rows were. It runs on CUDA if available. On the CPU the same rows give the same
+    bytes.
     """
     device = device_of("auto", fixed_sizes=not isinstance(net, WordNet))
     net = net.to(device).eval()
 
     def score(rows: Inputs) -> npt.NDArray[np.float32]:
-        labels_N = np.zeros(len(rows), np.int64)  # a batch has some; nothing reads them
+        """Return the logits (N, K) of rows."""
+        labels_N = np.zeros(len(rows), np.int64)  # a batch needs labels, but they are not used
         batches = Batches.of(replace(data, arrays={"test": (rows, labels_N)}), "test", device)
         with repeatable(device, 0), torch.inference_mode():
-            logits = [net(inputs).cpu() for inputs, _ in batches.ordered(ROWS)]
+            logits = [net(inputs).cpu() for inputs, _ in batches.in_order(ROWS)]
         logits_NK: npt.NDArray[np.float32] = torch.cat(logits).numpy()
         return logits_NK
 
