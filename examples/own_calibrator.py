@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from typing import ClassVar, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -39,7 +39,7 @@ class Blend(trueodds.Calibrator):
         return True
 
     @classmethod
-    def fit(cls, logits_NC: Array, labels_N: npt.NDArray[np.intp]) -> Self:
+    def fit(cls, logits_NC: npt.NDArray[np.floating[Any]], labels_N: npt.NDArray[np.intp]) -> Self:
         """Fit the weight on validation rows."""
         probabilities_NC = softmax(logits_NC)
         uniform = 1 / logits_NC.shape[1]
@@ -50,7 +50,7 @@ class Blend(trueodds.Calibrator):
         return cls(float(minimize_scalar(loss, bounds=(0.0, 1.0), method="bounded").x))
 
     def _apply(self, logits_NC: Array) -> Array:
-        probabilities_NC = softmax(logits_NC)
+        probabilities_NC: Array = softmax(logits_NC)
         return (1 - self.weight) * probabilities_NC + self.weight / probabilities_NC.shape[1]
 
 

@@ -26,7 +26,7 @@ def read(size: int, count: int, *, streamed: bool = True, storing: float = 0.0, 
             return {"type": "http.request", "body": bytes(size), "more_body": left > 0}
 
         settings = Settings(**{"body_seconds": 0.2, "body_rate": 1000, **limits})
-        body = LimitedBody(receive, {b"transfer-encoding": b"chunked"}, settings, streamed=streamed)
+        body = LimitedBody(receive, {b"transfer-encoding": b"chunked"}, settings, is_streamed=streamed)
         while not body.complete:
             taken += len((await body.receive())["body"])
             await asyncio.sleep(storing)
