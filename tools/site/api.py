@@ -171,7 +171,7 @@ EXTENDING = (
             Section("pipeline.methods"),
             Section(
                 "pipeline.methods.targets",
-                names=("distribution", "of_target", "expected", "per_class", "of_class", "one_minus", "power"),
+                names=("distribution", "of_target", "expectation", "per_class", "of_class", "one_minus", "power"),
             ),
         ),
     ),
