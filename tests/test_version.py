@@ -20,7 +20,7 @@ TAG = re.compile(r"trueodds-(?:serve|train):([\w.]*\d[\w.]*)|newName: \S*trueodd
 def test_the_distribution_takes_it_from_there() -> None:
     pyproject = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     assert pyproject["project"]["dynamic"] == ["version"]
-    assert pyproject["tool"]["setuptools"]["dynamic"]["version"] == {"attr": "trueodds.__version__"}
+    assert pyproject["tool"]["setuptools"]["dynamic"]["version"] == {"attr": "trueodds.processes.version.__version__"}
 
 
 @pytest.mark.parametrize("prog", ["trueodds", "pipeline", "service"])

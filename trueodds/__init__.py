@@ -38,6 +38,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 from trueodds.processes import privacy
+from trueodds.processes.version import __version__ as __version__
 
 if TYPE_CHECKING:
     from trueodds import calibrators, metrics
@@ -51,9 +52,6 @@ if TYPE_CHECKING:
     from trueodds.reports.table.evaluation import report
     from trueodds.sums.inputs import logits_of
     from trueodds.sums.sums import CalibrationSums
-
-__version__ = "0.1.0"
-"""The one place for the version: packages, images, manifests and pages take it from here."""
 
 __all__ = [
     "AsyncClient",

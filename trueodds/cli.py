@@ -16,9 +16,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn, Protocol, TypeAlias, cast
 
-from trueodds import __version__
 from trueodds.errors import MissingExtraError, UserError, nearest, unknown
 from trueodds.processes import output
+from trueodds.processes.version import __version__
 
 SERVICE, URL = "TRUEODDS_SERVICE", "http://127.0.0.1:8000"
 """Environment variable with the URL of the service that commands use, and its default."""
