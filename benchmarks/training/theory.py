@@ -15,7 +15,7 @@ RESULT = RESULTS / "theory.json"
 
 
 def markdown(record: dict[str, Any]) -> str:
-    """Return the table for docs/results.md."""
+    """Return the table for docs/explanation/results.md."""
     return theory.lines([theory.ClaimCheck(**one) for one in record["findings"]])
 
 
