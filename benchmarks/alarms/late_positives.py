@@ -220,7 +220,7 @@ def measure(streams: int, seed: int) -> tuple[list[Found], list[Judged]]:
 
 
 def markdown(found: dict[str, Any]) -> str:
-    """Return the tables of docs/results.md from the JSON."""
+    """Return the tables of docs/explanation/results.md from the JSON."""
     heads = ("the model says", "labels count", "alarm", "says it is off", "leans", "green", "wrong verdict", "mean gap")
     lines = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
     for row in found["verdicts"]:
@@ -234,7 +234,7 @@ def markdown(found: dict[str, Any]) -> str:
 
 
 def summary(verdicts: list[Found], judgements: list[Judged]) -> dict[str, float]:
-    """Return the worst values with the window of 45 days, and without one, for docs/claims.md."""
+    """Return the worst values with the window of 45 days, and without one, for docs/explanation/claims.md."""
 
     def worst(counted: str, name: str, model: str | None = None) -> float:
         return max(float(getattr(v, name)) for v in verdicts if v.counted == counted and model in (None, v.model))

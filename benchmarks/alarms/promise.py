@@ -197,7 +197,7 @@ def broken(risk: float, factor: float, since: str, streams: int, seed: int) -> B
 
 
 def markdown(found: dict[str, Any]) -> str:
-    """Return the tables of docs/results.md from the JSON."""
+    """Return the tables of docs/explanation/results.md from the JSON."""
 
     def shown(number: float | None) -> str:
         return "none" if number is None else f"{number:,.0f}"
@@ -220,7 +220,7 @@ def markdown(found: dict[str, Any]) -> str:
 
 
 def summary(measured: dict[str, list[dict[str, Any]]]) -> dict[str, float]:
-    """Return the numbers of docs/claims.md."""
+    """Return the numbers of docs/explanation/claims.md."""
     sound = [row for row in measured["kept"] if row["stream"] != STREAMS[-1]]
     twice = [row for row in measured["broken"] if row["risk"] == PROMISE.risk and row["factor"] == 2]
     return {

@@ -141,7 +141,7 @@ def coverage(rows: Pool, truth: str, streams: int, seed: int) -> Coverage:
 
 
 def markdown(found: dict[str, Any]) -> str:
-    """Return the two tables of docs/results.md from the JSON."""
+    """Return the two tables of docs/explanation/results.md from the JSON."""
     shapes = list(dict.fromkeys(row["shape"] for row in found["delays"]))
 
     def table(title: str, rows: list[dict[str, Any]], keys: tuple[str, ...], shown: Callable[[Any], str]) -> list[str]:

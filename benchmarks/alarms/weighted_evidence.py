@@ -145,7 +145,7 @@ def delay(rows: Pool, truth: str, since: str, streams: int, seed: int) -> Delay:
 
 
 def markdown(found: dict[str, Any]) -> str:
-    """Return the tables of docs/results.md from the JSON."""
+    """Return the tables of docs/explanation/results.md from the JSON."""
 
     def shown(median: float | None) -> str:
         return "none" if median is None else f"{median:,.0f}"

@@ -174,7 +174,7 @@ def _gaps(setting: Setting) -> tuple[float, float, float]:
 
 
 def summary(sizes: Sequence[dict[str, Any]], powers: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Summarise sizes and powers for docs/claims.md."""
+    """Summarise sizes and powers for docs/explanation/claims.md."""
     calibrated = [row for row in sizes if row["wide_gap"] == 0]
     return {
         "settings": len(sizes),
@@ -192,7 +192,7 @@ def summary(sizes: Sequence[dict[str, Any]], powers: Sequence[dict[str, Any]]) -
 
 
 def markdown(found: dict[str, Any]) -> str:
-    """Return the tables for docs/results.md."""
+    """Return the tables for docs/explanation/results.md."""
 
     def about(row: dict[str, Any]) -> str:
         own = f" (each net's own, ± {100 * row['spread']:.0f})" if row["spread"] else ""

@@ -108,7 +108,7 @@ def words(rows: Pool, truth: str, streams: int, seed: int) -> Words:
 
 
 def markdown(found: dict[str, Any]) -> str:
-    """Return the table of docs/results.md from the JSON."""
+    """Return the table of docs/explanation/results.md from the JSON."""
     names = {
         "strong": "says it is off",
         "advised": "advises to recalibrate",

@@ -123,7 +123,7 @@ def summary(settings: list[dict[str, Any]], turns: list[dict[str, Any]]) -> dict
 
 
 def markdown(found: dict[str, Any]) -> str:
-    """Return the table for docs/results.md."""
+    """Return the table for docs/explanation/results.md."""
     rows = []
     for row in found["settings"]:
         runs, kind = row["runs"], row["kind"]

@@ -207,7 +207,7 @@ def late(rows: Pool, truth: str, factor: float, runs: int, seed: int) -> Late:
 
 
 def markdown(found: dict[str, Any]) -> str:
-    """Return the table of docs/results.md: the worst values over all shapes, calibrated or not."""
+    """Return the table of docs/explanation/results.md: the worst values over all shapes, calibrated or not."""
     lines = [
         "| which answers get a label | unweighted covers | weighted by counts | labels are worth | by known chances"
         " | warned | of 400 labels |",

@@ -76,7 +76,7 @@ def off(pools: list[Pool], tables: int, rng: np.random.Generator) -> Numbers:
 
 
 def markdown(found: Numbers) -> str:
-    """Return the table of docs/results.md."""
+    """Return the table of docs/explanation/results.md."""
     sound, off = found["sound"], found["off"]
     alone, marked = sound["p_below_rate_per_table"], sound["tables_with_a_mark"]
     lines = [

@@ -1,4 +1,4 @@
-"""The table of docs/results.md for a result of `python -m benchmarks.faults`."""
+"""The table of docs/explanation/results.md for a result of `python -m benchmarks.faults`."""
 
 from __future__ import annotations
 

@@ -140,7 +140,7 @@ def summary(outcomes: list[Outcome]) -> dict[str, Any]:
 
 
 def markdown(record: dict[str, Any]) -> str:
-    """Return the table of docs/results.md."""
+    """Return the table of docs/explanation/results.md."""
     lines = [
         "| samples | settings | lowest coverage at a nominal 95% | mean coverage | mean width | the estimate is off by"
         " | the plug-in value by |"

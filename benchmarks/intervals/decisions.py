@@ -101,7 +101,7 @@ def summary(outcomes: list[Outcome]) -> dict[str, Any]:
 
 
 def markdown(result: dict[str, Any]) -> str:
-    """Return the table of docs/results.md."""
+    """Return the table of docs/explanation/results.md."""
     lines = ["| rows | positive | T | miss : alarm | cost | covered | saving | estimated | plug-in | covered |"]
     lines.append("|---" * 10 + "|")
     for o in (Outcome(**setting) for setting in result["settings"]):

@@ -185,7 +185,7 @@ def summary(outcomes: list[Outcome]) -> dict[str, Any]:
 
 
 def markdown(found: dict[str, Any]) -> str:
-    """Return the table of docs/results.md."""
+    """Return the table of docs/explanation/results.md."""
     alone = "the lower limit alone is too high, the upper too low, in up to"
     lines = [f"| samples | settings | lowest coverage at a nominal 95% | mean coverage | mean width | {alone} |"]
     lines.append("|---" * 6 + "|")

@@ -103,7 +103,7 @@ def measure(spread: str, runs: int) -> Outcome:
 
 
 def markdown(record: dict[str, Any]) -> str:
-    """Return the table of docs/results.md."""
+    """Return the table of docs/explanation/results.md."""
     lines = [
         "| doubt of people (simulated) | unanimous images | `second_panel_error` | a model that is right | two panels |"
         " `half_panels_error` | nets: sure, less sure | lowest coverage at a nominal 95% |",

@@ -158,7 +158,7 @@ def summary(outcomes: list[Outcome]) -> dict[str, Any]:
 
 
 def markdown(found: dict[str, Any]) -> str:
-    """Return the table of docs/results.md."""
+    """Return the table of docs/explanation/results.md."""
     lines = ["| samples | settings | lowest coverage at a nominal 95% | Student's alone | width, Student's = 1 |"]
     lines.append("|---" * 5 + "|")
     for name, group in found["summary"].items():

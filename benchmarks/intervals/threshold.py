@@ -247,7 +247,7 @@ def summary(outcomes: list[Outcome]) -> dict[str, Any]:
 
 
 def markdown(result: dict[str, Any]) -> str:
-    """Return the table of docs/results.md."""
+    """Return the table of docs/explanation/results.md."""
     lines = ["| net | | labels | broken | certified | share | MAPIE, fixed sequence | MAPIE, default | possible |"]
     lines.append("|---" * 9 + "|")
     for o in (Outcome(**setting) for setting in result["settings"]):

@@ -214,7 +214,7 @@ def measured(case: str, package: str, folder: Path, limit: float) -> dict[str, A
 
 
 def markdown(result: dict[str, Any]) -> str:
-    """Return the table of docs/results.md: seconds and MB, ours and the fastest peer's."""
+    """Return the table of docs/explanation/results.md: seconds and MB, ours and the fastest peer's."""
     lines = ["| fit | " + " | ".join(SHAPES) + " | fastest peer, same shapes |", "|---|---|---|---|---|"]
     table = {(m["case"], m["package"], m["shape"]): m for m in result["measurements"]}
     for case, packages in CASES.items():

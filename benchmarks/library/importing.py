@@ -92,7 +92,7 @@ def scored(converted: ServableModel, rows: ImportRows) -> Callable[[], object]:
 
 
 def markdown(record: dict[str, Any]) -> str:
-    """Return the record as a table of docs/results.md."""
+    """Return the record as a table of docs/explanation/results.md."""
     setting, rates, ratios = record["setting"], record["rates"], record["ratios"]
     rows = [f"| {name} | {rates[name]:.1f} | {ratios[name]:.2f} | {AIMS[name]:.2f} |" for name in AIMS]
     return "\n".join(

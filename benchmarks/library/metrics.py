@@ -1,7 +1,7 @@
 """Time, peak memory and error of `trueodds.metrics`, torchmetrics, netcal, scikit-learn and relplot in one run.
 
     OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 python -m benchmarks.library.metrics  # five minutes, 6 GB of memory
-    python -m benchmarks.library.metrics --table  # the table of docs/results.md, from the committed result
+    python -m benchmarks.library.metrics --table  # the table of docs/explanation/results.md, from the committed result
 
 Peers are measured if they can be imported; the result lists the missing ones. Everything runs on one thread. A time is
 the best of several calls of the public function, including input checks. Extra memory is the rise of the process's
@@ -222,7 +222,7 @@ def run(case: Case, calls: dict[str, Call]) -> Case:
 
 
 def markdown(result: dict[str, Any]) -> str:
-    """Return the table of docs/results.md: milliseconds, and how many times as long the peers take."""
+    """Return the table of docs/explanation/results.md: milliseconds, and how many times as long the peers take."""
     lines = [
         "| metric | input | time | extra memory | torchmetrics | netcal | scikit-learn | relplot |",
         "|---" * 8 + "|",

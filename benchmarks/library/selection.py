@@ -211,7 +211,7 @@ def least(selection: Selection, data: Rows) -> Calibrator:
 
 
 def markdown(result: dict[str, Any]) -> str:
-    """Return the table of docs/results.md."""
+    """Return the table of docs/explanation/results.md."""
     lines = [
         f"| test NLL, accuracy .96 | {FEW} rows, plain formulas: draws above .05 nats, worst | `select` likewise |"
         f" draws | {MANY:,} rows: `select` minus plain |",

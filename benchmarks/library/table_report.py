@@ -86,7 +86,7 @@ def turns(folder: Path, rounds: int) -> dict[str, dict[str, float]]:
 
 
 def markdown(record: dict[str, Any]) -> str:
-    """Return the record as a table of docs/results.md."""
+    """Return the record as a table of docs/explanation/results.md."""
     setting, usages = record["setting"], record["usages"]
     peer = usages["scikit-learn"]["seconds"]
     rows = [

@@ -222,7 +222,7 @@ def service(address: str, folder: Path) -> Iterator[str]:
 
 
 def markdown(found: Numbers) -> str:
-    """Return the table of docs/results.md."""
+    """Return the table of docs/explanation/results.md."""
     heads = ["labels", "reading the sums", "in process, a label more", "again"]
     heads += ["over HTTP, the first", "a label more", "again"]
     lines = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]

@@ -1,4 +1,4 @@
-"""The table of docs/results.md for a result of `python -m benchmarks.serving.comparison`, and its goals."""
+"""The table of docs/explanation/results.md for a result of `python -m benchmarks.serving.comparison`, and its goals."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def _beside(turns: dict[str, Any]) -> str:
 
 
 def markdown(result: dict[str, Any]) -> str:
-    """Return the table of docs/results.md: requests per second, and p50 / p99 in milliseconds."""
+    """Return the table of docs/explanation/results.md: requests per second, and p50 / p99 in milliseconds."""
     cells = {(c["net"], c["body"], c["connections"], c["server"]): c for c in result["cells"]}
     memory = {(m["net"], m["server"]): m for m in result["memory"]}
     servers = [name for name in SERVERS if any(key[3] == name for key in cells)]

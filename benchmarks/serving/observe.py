@@ -131,7 +131,7 @@ def measure(count: int, turns: int) -> dict[str, Any]:
 
 
 def markdown(result: dict[str, Any]) -> str:
-    """Return the table for docs/results.md."""
+    """Return the table for docs/explanation/results.md."""
     lines = [
         "| way | rows a second, median (lowest) | processor time a row | share of SQLite alone |",
         "|---|---|---|---|",

@@ -53,7 +53,7 @@ def measure(name: str, rows: int, rounds: int, device: torch.device) -> dict[str
 
 
 def markdown(record: dict[str, Any]) -> str:
-    """Return the record as a table of docs/results.md."""
+    """Return the record as a table of docs/explanation/results.md."""
     lines = [
         f"At most one in {record['every']:g} s; {record['rows']:,} rows of {CLASSES} classes, on {record['device']}.",
         "",

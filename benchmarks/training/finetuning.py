@@ -45,7 +45,7 @@ def measure(photos: int, threads: int, folder: Path) -> dict[str, Any]:
 
 
 def markdown(record: dict[str, Any]) -> str:
-    """Return the record as a table of docs/results.md."""
+    """Return the record as a table of docs/explanation/results.md."""
     runs, epochs = record["runs"], record["epochs"]
     names = {
         "fetch": "reading the photos",

@@ -171,7 +171,7 @@ def in_turns(of: list[dict[str, Any]], rounds: int) -> list[dict[str, Any]]:
 
 
 def markdown(record: dict[str, Any]) -> str:
-    """Return the record as a table of docs/results.md."""
+    """Return the record as a table of docs/explanation/results.md."""
     head = ["| net | loop | images/s | beside the first | memory, beside the first |", "|---|---|---:|---:|---:|"]
     rows = []
     for one in record["lines"]:

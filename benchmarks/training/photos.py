@@ -118,7 +118,7 @@ def augmentation_ms(augment: Augmentation, side: int, images: int = 64) -> float
 
 
 def markdown(record: dict[str, Any]) -> str:
-    """Return the record as tables of docs/results.md."""
+    """Return the record as tables of docs/explanation/results.md."""
     before = record["before"]
     lines = [
         f"One epoch of a ResNet-8 of width 4, in batches of {BATCHES['rows']} rows and {BATCHES['photos']} photos, one"

@@ -131,7 +131,7 @@ def record(artifacts: Path, seconds: dict[str, float]) -> dict[str, Any]:
 
 
 def markdown(table: dict[str, Any]) -> str:
-    """Return the record as docs/results.md shows it (tests/docs/test_generated.py compares the two)."""
+    """Return the record as docs/explanation/results.md shows it (tests/docs/test_generated.py compares the two)."""
     recipe, metrics, where = table["training"]["recipe"], table["metrics"], table["machine"]
     splits, minutes = table["data"]["splits"], table["seconds"]["train"] / 60
     lines = [

@@ -15,8 +15,8 @@ RESULT = RESULTS / "theory.json"
 
 
 def markdown(record: dict[str, Any]) -> str:
-    """Return the table for docs/results.md."""
-    return theory.lines([theory.Finding(**one) for one in record["findings"]])
+    """Return the table for docs/explanation/results.md."""
+    return theory.lines([theory.ClaimCheck(**one) for one in record["findings"]])
 
 
 def main() -> None:
