@@ -75,8 +75,8 @@ test-full: setup ## every test, the long ones too
 test-containers: setup ## docker/compose.yaml on a Docker engine: DOCKER_HOST's, or that of the script TRUEODDS_ENGINE
 	@python -m pytest -n 0 -m containers tests/containers
 
-lint: setup ## ruff and mypy
-	@ruff check --quiet . && ruff format --check --quiet . && mypy
+lint: setup ## ruff, mypy, and the language of pages and docstrings
+	@ruff check --quiet . && ruff format --check --quiet . && python -m tools.prose && mypy
 
 docs: setup ## write generated files anew: tables of the pages, files of `trueodds init`
 	@python -m tools.tables && python -m tools.starter

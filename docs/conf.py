@@ -33,6 +33,7 @@ python_use_unqualified_type_names = True
 python_maximum_signature_line_length = 88
 autosummary_generate = False
 napoleon_numpy_docstring = False
+napoleon_use_ivar = True  # a section "Attributes" stands beside the members
 napoleon_use_rtype = False
 napoleon_use_admonition_for_examples = False
 

@@ -51,8 +51,8 @@ class Blend(trueodds.Calibrator):
 
     def _apply(self, logits_NC: Array) -> Array:
         probabilities_NC: Array = softmax(logits_NC)
-        blended_NC: Array = (1 - self.weight) * probabilities_NC + self.weight / probabilities_NC.shape[1]
-        return blended_NC
+        blend_NC: Array = (1 - self.weight) * probabilities_NC + self.weight / probabilities_NC.shape[1]
+        return blend_NC
 
 
 def main() -> None:

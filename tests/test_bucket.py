@@ -160,7 +160,7 @@ def test_a_look_asks_once_and_a_bucket_that_is_away_costs_nothing(
     again = CachedBucket(URL, tmp_path / "service", 0.0)  # another process, from the same cache
     assert again.contents().default == key and Bundle.load(again.fetch(key)).version == key[1]
     empty = CachedBucket(URL, tmp_path / "empty", 0.0)
-    assert empty.contents().default is None and "nothing of it was fetched before" in empty.contents().problems[0]
+    assert empty.contents().default is None and "nothing was fetched before" in empty.contents().problems[0]
     with pytest.raises(BucketError, match="cannot be reached"):
         open_models(URL).publish(bundles[0])
     store.heal()

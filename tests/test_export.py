@@ -155,13 +155,13 @@ def test_what_a_graph_must_be_to_be_folded(digits: data.DataSet, model: Path, tm
     with pytest.raises(FoldError, match="inputs is empty"):
         fold(model, Temperature(1.5), out, images[:0])
     fold(model, Temperature(1.5), out, images)
-    with pytest.raises(FoldError, match="gives probabilities: a calibrator is folded in already"):
+    with pytest.raises(FoldError, match="gives probabilities, so it has a calibrator already"):
         fold(out, Temperature(1.5), tmp_path / "twice.onnx", images)
     graph = onnx.load(model)
     graph.graph.output[0].type.tensor_type.shape.dim[1].dim_param = "classes"
     onnx.save(graph, tmp_path / "open.onnx")
     with pytest.raises(
-        FoldError, match=r"output of shape \(.*, classes\); expected \(N, classes\), the classes a fixed"
+        FoldError, match=r"output of shape \(.*, classes\); expected \(N, classes\), with fixed classes"
     ):
         fold(tmp_path / "open.onnx", Temperature(1.5), tmp_path / "never.onnx", images)
 

@@ -40,7 +40,7 @@ class House:
         return found
 
     @cached_property
-    def imported(self) -> dict[Path, dict[str, str]]:
+    def imported_names(self) -> dict[Path, dict[str, str]]:
         """Return the dotted name behind each imported name of a file, wherever in the file the import stands."""
         found: dict[Path, dict[str, str]] = defaultdict(dict)
         for package in PACKAGES:
@@ -61,32 +61,32 @@ class House:
                 found[name.partition(".")[2]].append((file, name))
         return found
 
-    def named(self, file: Path, name: str) -> Place | None:
+    def place_of_name(self, file: Path, name: str) -> Place | None:
         """Return the place that a name of a file refers to."""
         if (file, name) in self.definitions:
             return file, name
-        dotted = self.imported[file].get(name)
-        return None if dotted is None else self.dotted(dotted)
+        dotted = self.imported_names[file].get(name)
+        return None if dotted is None else self.place_of_dotted(dotted)
 
-    def dotted(self, name: str) -> Place | None:
+    def place_of_dotted(self, name: str) -> Place | None:
         """Return the place that a dotted name refers to: a module, or a name that its parent module has."""
         file = file_of(self.root, name)
         if file is None:
             return None
         module = ".".join(file.relative_to(self.root).with_suffix("").parts).removesuffix(".__init__")
         rest = name.removeprefix(module).removeprefix(".")
-        return self.named(file, rest) if rest else (file, "")
+        return self.place_of_name(file, rest) if rest else (file, "")
 
     def member(self, owner: Place, name: str) -> Place | None:
         """Return a function of a module, or a method of a class or of its bases."""
         file, holder = owner
         if not holder:
-            return self.named(file, name)
+            return self.place_of_name(file, name)
         if (file, f"{holder}.{name}") in self.definitions:
             return file, f"{holder}.{name}"
         node = self.definitions.get(owner)
         for base in node.bases if isinstance(node, ast.ClassDef) else ():
-            above = self.named(file, base.id) if isinstance(base, ast.Name) else None
+            above = self.place_of_name(file, base.id) if isinstance(base, ast.Name) else None
             if above is not None and (found := self.member(above, name)) is not None:
                 return found
         return None
@@ -97,20 +97,20 @@ class House:
         arguments: dict[str, ast.expr | None] = {}
         for part in ast.walk(holder) if holder is not None else ():
             if isinstance(part, ast.AnnAssign) and ast.unparse(part.target) in (name, f"self.{name}"):
-                return self.annotated(owner[0], part.annotation)
+                return self.class_of_annotation(owner[0], part.annotation)
             if isinstance(part, FUNCTION) and part.name == "__init__":
                 arguments = {argument.arg: argument.annotation for argument in arguments_of(part)}
             if isinstance(part, ast.Assign):
                 for target, value in _pairs(part):
                     if ast.unparse(target) == f"self.{name}" and isinstance(value, ast.Name):
-                        return self.annotated(owner[0], arguments.get(value.id))
+                        return self.class_of_annotation(owner[0], arguments.get(value.id))
         return None
 
-    def annotated(self, file: Path, node: ast.expr | None, own: str = "") -> Place | None:
+    def class_of_annotation(self, file: Path, node: ast.expr | None, own: str = "") -> Place | None:
         """Return the first class in an annotation that this checkout defines."""
         for part in ast.walk(node) if node is not None and not isinstance(node, ast.Subscript) else ():
             if isinstance(part, ast.Name):
-                place = (file, own) if part.id == "Self" and own else self.named(file, part.id)
+                place = (file, own) if part.id == "Self" and own else self.place_of_name(file, part.id)
                 if place is not None and isinstance(self.definitions.get(place), ast.ClassDef):
                     return place
         return None

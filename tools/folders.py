@@ -35,7 +35,7 @@ def floors(graph: Mapping[Any, set[Any]]) -> int:
     return max(height.values(), default=0)
 
 
-def measured(root: Path, folder: str) -> Folder:
+def measure_folder(root: Path, folder: str) -> Folder:
     """Measure one folder."""
     files = [file for file in sources(root, folder) if file.stat().st_size]
     inside = {file: imported_files(root)[file] & set(files) for file in files}

@@ -22,7 +22,7 @@ from pathlib import Path
 
 from tools import PACKAGES, ROOT
 from tools.definitions import FUNCTION, Function, House, Place, arguments_of, is_property
-from tools.folders import Folder, measured
+from tools.folders import Folder, measure_folder
 from tools.imports import imported_files, sources
 
 WALKS = {
@@ -75,7 +75,7 @@ class Visit(ast.NodeVisitor):
         """Visit the statements of a function."""
         for argument in arguments_of(node):
             if argument.annotation is not None:
-                self.types[argument.arg] = self.house.annotated(self.file, argument.annotation, self.holder)
+                self.types[argument.arg] = self.house.class_of_annotation(self.file, argument.annotation, self.holder)
         for statement in node.body:
             self.visit(statement)
 
@@ -87,7 +87,7 @@ class Visit(ast.NodeVisitor):
     def hands_over(self, node: ast.expr | None) -> bool:
         """Return whether an expression has a call that passes an object with a carried part."""
         calls = (one for one in ast.walk(node) if isinstance(one, ast.Call)) if node is not None else ()
-        return any(any(self.parts("", value)) for call in calls for value in _passed(call))
+        return any(any(self.parts("", value)) for call in calls for value in _arguments(call))
 
     def assign(self, targets: Iterable[ast.expr], value: ast.expr | None) -> None:
         """Record whether the targets of an assignment carry the parameter."""
@@ -140,21 +140,21 @@ class Visit(ast.NodeVisitor):
 
     def visit_Call(self, node: ast.Call) -> None:
         self.generic_visit(node)
-        passed = _passed(node)
+        passed = _arguments(node)
         receiver = node.func.value if isinstance(node.func, ast.Attribute) else None
-        place = self.resolved(node.func)
+        place = self.place_of(node.func)
         if place is not None:
             if isinstance(self.house.definitions.get(place), ast.ClassDef):
                 place = self.house.member(place, "__init__") or self.house.member(place, "__post_init__") or place
-            self.walk.enter(place, self.received(place, node, receiver))
+            self.walk.enter(place, self.receiving_parameters(place, node, receiver))
         if any(self.carries(one) for one in passed):
             for one in passed:  # a function that is passed along with it may be called with it
-                other = self.resolved(one)
+                other = self.place_of(one)
                 definition = None if other is None else self.house.definitions.get(other)
                 if other is not None and isinstance(definition, FUNCTION):
                     self.walk.enter(other, [argument.arg for argument in arguments_of(definition)])
 
-    def received(self, place: Place, node: ast.Call, receiver: ast.expr | None) -> Iterator[str]:
+    def receiving_parameters(self, place: Place, node: ast.Call, receiver: ast.expr | None) -> Iterator[str]:
         """Yield the callee's parameters that receive a carried value, or parts of one: `params.training`."""
         definition = self.house.definitions.get(place)
         if not isinstance(definition, FUNCTION):
@@ -177,15 +177,15 @@ class Visit(ast.NodeVisitor):
             whole = ast.unparse(value) + "."
             yield from (f"{name}.{one.removeprefix(whole)}" for one in self.carried if one.startswith(whole))
 
-    def resolved(self, node: ast.expr) -> Place | None:
+    def place_of(self, node: ast.expr) -> Place | None:
         """Return the place that an expression refers to. A method of an unknown class must be unique."""
         if isinstance(node, ast.Name):
-            return self.house.named(self.file, node.id)
+            return self.house.place_of_name(self.file, node.id)
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and re.fullmatch(r"[\w.]+:\w+", node.value):
-            return self.house.dotted(node.value.replace(":", "."))
+            return self.house.place_of_dotted(node.value.replace(":", "."))
         if not isinstance(node, ast.Attribute):
             return None
-        owner = self.type_of(node.value) or self.resolved(node.value)
+        owner = self.type_of(node.value) or self.place_of(node.value)
         if owner is not None:
             return self.house.member(owner, node.attr)
         near = [
@@ -200,17 +200,17 @@ class Visit(ast.NodeVisitor):
         if isinstance(node, ast.Name):
             return self.types.get(node.id)
         if isinstance(node, ast.Call):
-            place = self.resolved(node.func)
+            place = self.place_of(node.func)
             made = None if place is None else self.house.definitions.get(place)
             if isinstance(made, FUNCTION) and place is not None:
-                return self.house.annotated(place[0], made.returns, place[1].rpartition(".")[0])
+                return self.house.class_of_annotation(place[0], made.returns, place[1].rpartition(".")[0])
             return place if isinstance(made, ast.ClassDef) else None
         if isinstance(node, ast.Attribute) and (owner := self.type_of(node.value)) is not None:
             return self.house.attribute(owner, node.attr)
         return None
 
 
-def _passed(node: ast.Call) -> list[ast.expr]:
+def _arguments(node: ast.Call) -> list[ast.expr]:
     """Return the arguments of a call."""
     return [*node.args, *(keyword.value for keyword in node.keywords)]
 
@@ -225,7 +225,7 @@ class Way:
     returns: int
 
 
-def walked(house: House, place: str) -> Walk:
+def trace(house: House, place: str) -> Walk:
     """Trace one parameter, given by `place` as FILE:FUNCTION:PARAMETER.
 
     Raises:
@@ -245,7 +245,7 @@ def way(name: str, walk: Walk) -> Way:
     return Way(name, len(walk.stops), rooms, len(walk.stops) - rooms)
 
 
-def printed(rows: Sequence[Way | Folder]) -> str:
+def text_table(rows: Sequence[Way | Folder]) -> str:
     """Return rows as a table with a column for each field."""
     cells = [[field.name.replace("_", " ") for field in fields(rows[0])], *[[str(c) for c in astuple(r)] for r in rows]]
     width = [max(map(len, column)) for column in zip(*cells, strict=True)]
@@ -267,20 +267,20 @@ def main() -> None:
     root = arguments.root.resolve()
     house, folders = House(root), []
     if arguments.walk:
-        walk = walked(house, arguments.walk)
+        walk = trace(house, arguments.walk)
         ways = [way(arguments.walk, walk)]
         if not arguments.json:
             print("\n".join(f"{file.relative_to(root)}: {name}" for file, name in walk.trail))
     else:
-        ways = [way(name, walked(house, place)) for name, place in WALKS.items()]
+        ways = [way(name, trace(house, place)) for name, place in WALKS.items()]
         names = {str(file.parent.relative_to(root)) for package in PACKAGES for file in sources(root, package)}
-        folders = [measured(root, name) for name in sorted(names)]
+        folders = [measure_folder(root, name) for name in sorted(names)]
     if arguments.json:
         print(
             json.dumps({"walks": [asdict(one) for one in ways], "folders": [asdict(one) for one in folders]}, indent=2)
         )
     else:
-        print("\n\n".join(printed(rows) for rows in (ways, folders) if rows))
+        print("\n\n".join(text_table(rows) for rows in (ways, folders) if rows))
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ RESULT = RESULTS / "theory.json"
 
 def markdown(record: dict[str, Any]) -> str:
     """Return the table for docs/explanation/results.md."""
-    return theory.lines([theory.Finding(**one) for one in record["findings"]])
+    return theory.lines([theory.ClaimCheck(**one) for one in record["findings"]])
 
 
 def main() -> None:

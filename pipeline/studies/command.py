@@ -52,13 +52,13 @@ def run(arguments: argparse.Namespace) -> int:
         names = study_format.names()
         print("\n".join(names) if names else "no paper's study is installed; give a file: trueodds study mine.yaml")
         return 0
-    from pipeline.studies import choice, running, runs
+    from pipeline.studies import running, runs, setting_choice
 
     study = study_format.read(arguments.study)
     expanded = runs.expand(study, arguments.params)
     home = Path.cwd()
     places = runs.places(home, expanded)
-    if tries := runs.places(home, choice.trials(study, expanded, arguments.params)):
+    if tries := runs.places(home, setting_choice.trials(study, expanded, arguments.params)):
         print(f"{study.title}: tuning takes at most {plural(len(tries), 'run')}, which may change the runs below:")
     print(f"{study.title}: {_plan(running.estimate(home, places))}", flush=True)
     if arguments.dry_run:
@@ -78,8 +78,8 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _plan(estimate: Estimate) -> str:
     """Return the number of runs and the estimated time in words."""
-    left = estimate.runs - estimate.done
-    words = f"{plural(estimate.runs, 'run')}, {estimate.done} done"
+    left = estimate.runs - estimate.n_done
+    words = f"{plural(estimate.runs, 'run')}, {estimate.n_done} done"
     if not left:
         return words
     known = left - estimate.unknown

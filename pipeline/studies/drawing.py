@@ -10,7 +10,7 @@ from typing import Any
 
 from pipeline.figures import across, close_look, labels, rows, training
 from pipeline.figures.across import Interval, Point
-from pipeline.studies import comparison, measuring
+from pipeline.studies import baseline_comparison, measuring
 from pipeline.studies import format as study_format
 from pipeline.studies.format import CALIBRATOR, Study, StudyError
 from pipeline.studies.measuring import KEY, PROBLEM, Row, Setting, is_plug_in, leaves_of
@@ -91,7 +91,7 @@ class _Drawing:
     def sums(self, place: Place) -> CalibrationSums:
         """Return the calibration sums of a run's test rows."""
         val, test = place.logits()
-        calibrator = measuring.fitted(val, self._calibrator)
+        calibrator = measuring.fit_calibrator(val, self._calibrator)
         return CalibrationSums.from_probabilities(calibrator(test.logits_NC), test.labels_N)
 
 
@@ -102,7 +102,7 @@ def _reliability(spec: study_format.Reliability, drawing: _Drawing, out: Path, t
     across.reliability_grid(sums, spec.bins, level, out, title)
 
 
-def _training(_spec: study_format.Training, drawing: _Drawing, out: Path, title: str) -> None:
+def _training(_spec: study_format.TrainingReliability, drawing: _Drawing, out: Path, title: str) -> None:
     of = drawing.arrays()
     if len(of) > 1:
         raise StudyError(f"a figure `training` shows one setting, not {', '.join(of)}; select one with `where`")
@@ -161,7 +161,7 @@ def _effects(spec: study_format.Effects, drawing: _Drawing, out: Path, title: st
             by_leaves.get(_leaves(drawing, one, {spec.leaf: spec.against[value]})) if value in spec.against else None
         )
         pair = [[row[spec.y] for row in of.rows if row.get(spec.y) is not None] for of in (one, other) if of]
-        if len(pair) == 2 and min(map(len, pair)) > 1 and not math.isnan(d := comparison.cohens_d(*pair)):
+        if len(pair) == 2 and min(map(len, pair)) > 1 and not math.isnan(d := baseline_comparison.cohens_d(*pair)):
             rest = [text for leaf, text in leaves if leaf != spec.leaf and len({dict(k)[leaf] for k in by_leaves}) > 1]
             groups.setdefault("\n".join([f"against {spec.against[value]}", *rest]), {})[str(value)] = d
     if not groups:
@@ -237,7 +237,7 @@ def _interval(setting: Setting, column: str) -> Interval | None:
     if mean is None:
         return None
     if len(setting.rows) > 1:
-        over = comparison.over_seeds([row[column] for row in setting.rows])
+        over = baseline_comparison.over_seeds([row[column] for row in setting.rows])
         assert over.lower is not None and over.upper is not None
         return _within(column, mean, over.lower, over.upper)
     lower, upper = (setting.rows[0].get(f"{column}_{end}") for end in ("lower", "upper"))

@@ -75,7 +75,7 @@ class Published(_Part):
         return self
 
 
-class Choice(_Part):
+class ChoiceRule(_Part):
     """Rule that chooses settings by the validation rows alone, on the mean over seeds."""
 
     least: str | None = None
@@ -136,7 +136,7 @@ class Reliability(_Figure):
     bins: Annotated[int, Field(ge=1, le=1000)] = 15
 
 
-class Training(_Figure):
+class TrainingReliability(_Figure):
     """Reliability diagram of the training rows at each epoch of `curves`, with the share of rows in each of 25 bins.
 
     It shows the first seed of one setting.
@@ -231,7 +231,17 @@ class Outcomes(_Figure):
 
 
 Figure = Annotated[
-    Reliability | Training | Bins | Curves | Points | Bars | Effects | Shift | Densities | Gradients | Outcomes,
+    Reliability
+    | TrainingReliability
+    | Bins
+    | Curves
+    | Points
+    | Bars
+    | Effects
+    | Shift
+    | Densities
+    | Gradients
+    | Outcomes,
     Field(discriminator="kind"),
 ]
 
@@ -259,7 +269,7 @@ class Study(_Part):
     """Parameters of the run that all others are compared with, in paired differences; empty: no comparison."""
     tune: Tune | None = None
     """Sequential tuning by the rule in `choose`."""
-    choose: Choice | None = None
+    choose: ChoiceRule | None = None
     figures: list[Figure] = Field(default_factory=list)
     """Figures to draw from the runs."""
     published: Published | None = None
@@ -381,7 +391,7 @@ def _of_choice(study: Study) -> list[Mapping[str, Any]]:
 
 
 @dataclass(frozen=True)
-class Judging:
+class MeasurementSettings:
     """Settings of the measurement: number of bins and confidence level of intervals."""
 
     bins: int = 15
@@ -398,4 +408,6 @@ def published_keys(study: Study) -> list[str]:
 def columns() -> frozenset[str]:
     """Return the columns that are measured for a run. All are fractions except scores and counts."""
     p_NC = np.array([[0.8, 0.2], [0.3, 0.7], [0.6, 0.4], [0.1, 0.9]])
-    return frozenset([*measure(Identity(), np.log(p_NC), np.array([0, 1, 1, 1]), Judging()).values, TEMPERATURE])
+    return frozenset(
+        [*measure(Identity(), np.log(p_NC), np.array([0, 1, 1, 1]), MeasurementSettings()).values, TEMPERATURE]
+    )

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from pipeline.studies import format as study_format
-from pipeline.studies.format import CALIBRATOR, SECONDS, TEMPERATURE, VALIDATION, Judging, Study, columns
+from pipeline.studies.format import CALIBRATOR, SECONDS, TEMPERATURE, VALIDATION, MeasurementSettings, Study, columns
 from pipeline.studies.runs import SHIFT, Place
 from pipeline.training.plan import fingerprint
 from pipeline.training.provenance import code_hashes
@@ -74,9 +74,9 @@ def rows_of(places: Sequence[Place], entries: Sequence[str]) -> list[dict[str, A
         for place in done:
             record = place.record()
             device = (record["work"] or {}).get(DEVICE)
-            for entry, values in _kept(place, MEASURED, entries, code, _measured).items():
+            for entry, values in _measure_or_read(place, MEASURED, entries, code, _measure_rows).items():
                 beside = {CALIBRATOR: entry, SECONDS: record[SECONDS], DEVICE: device, KEY: place.key}
-                table.append({**place.run.varied, **place.run.tuned, **beside, **values})
+                table.append({**place.run.axis_leaves, **place.run.tuned_leaves, **beside, **values})
                 shown.update()
     return table
 
@@ -88,8 +88,8 @@ def shifted_rows_of(places: Sequence[Place], entries: Sequence[str]) -> list[dic
     table = []
     with bar(len(shifted) * len(entries), "shift", "row") as shown:
         for place in shifted:
-            for entry, rows in _kept(place, SHIFT_MEASURED, entries, code, _shifted).items():
-                beside = {**place.run.varied, **place.run.tuned, CALIBRATOR: entry, KEY: place.key}
+            for entry, rows in _measure_or_read(place, SHIFT_MEASURED, entries, code, _measure_shift).items():
+                beside = {**place.run.axis_leaves, **place.run.tuned_leaves, CALIBRATOR: entry, KEY: place.key}
                 table += [{**beside, **row} for row in rows]
                 shown.update()
     return table
@@ -172,7 +172,7 @@ def write_shifted(folder: Path, table: Sequence[Row]) -> list[Path]:
     return [path]
 
 
-def fitted(val: Logits, entry: str) -> Calibrator:
+def fit_calibrator(val: Logits, entry: str) -> Calibrator:
     """Fit a calibrator, given as an entry of `calibrators`, to validation rows.
 
     Raises:
@@ -187,13 +187,13 @@ def _code_in_use(*modules: str) -> str:
     return fingerprint(code_hashes(modules))[:16]
 
 
-def _judging(place: Place) -> Judging:
+def _judging(place: Place) -> MeasurementSettings:
     """Return the measurement settings of a run."""
     evaluation = place.run.params.evaluation
-    return Judging(evaluation.bins, evaluation.level)
+    return MeasurementSettings(evaluation.bins, evaluation.level)
 
 
-def _kept(
+def _measure_or_read(
     place: Place,
     name: str,
     entries: Sequence[str],
@@ -211,7 +211,7 @@ def _kept(
     return {entry: kept[keys[entry]] for entry in entries}
 
 
-def _measured(place: Place, entries: Sequence[str]) -> Iterator[Row]:
+def _measure_rows(place: Place, entries: Sequence[str]) -> Iterator[Row]:
     """Yield the measured row of each entry."""
     if not entries:
         return
@@ -219,7 +219,7 @@ def _measured(place: Place, entries: Sequence[str]) -> Iterator[Row]:
     parts = {"": test, VALIDATION: val}
     for entry in entries:
         try:
-            calibrator = fitted(val, entry)
+            calibrator = fit_calibrator(val, entry)
         except FitError as error:
             yield {PROBLEM: str(error)}
             continue
@@ -231,7 +231,7 @@ def _measured(place: Place, entries: Sequence[str]) -> Iterator[Row]:
         }
 
 
-def _shifted(place: Place, entries: Sequence[str]) -> Iterator[list[Row]]:
+def _measure_shift(place: Place, entries: Sequence[str]) -> Iterator[list[Row]]:
     """Yield the rows by severity of each entry."""
     if not entries:
         return
@@ -239,14 +239,14 @@ def _shifted(place: Place, entries: Sequence[str]) -> Iterator[list[Row]]:
     shifted = shifted_logits.read(place.folder / SHIFT)
     for entry in entries:
         try:
-            calibrator = fitted(val, entry)
+            calibrator = fit_calibrator(val, entry)
         except FitError as error:
             yield [{SEVERITY: 0, PROBLEM: str(error)}]
         else:
             yield _by_severity(entry, calibrator, shifted, _judging(place))
 
 
-def _by_severity(entry: str, calibrator: Calibrator, shifted: ShiftedLogits, judging: Judging) -> list[Row]:
+def _by_severity(entry: str, calibrator: Calibrator, shifted: ShiftedLogits, judging: MeasurementSettings) -> list[Row]:
     """Return one row per severity for one calibrator."""
     labels_N, bins = shifted.clean.labels_N, judging.bins
     clean = figures(calibrator, shifted.clean.logits_NC, labels_N, bins)

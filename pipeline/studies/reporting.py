@@ -10,13 +10,13 @@ from statistics import fmean, stdev
 
 from jinja2 import Environment, StrictUndefined
 
-from pipeline.studies import choice, comparison, drawing, measuring
+from pipeline.studies import baseline_comparison, drawing, measuring, setting_choice
 from pipeline.studies import format as study_format
-from pipeline.studies.choice import Chosen
-from pipeline.studies.comparison import baseline_of
+from pipeline.studies.baseline_comparison import baseline_of
 from pipeline.studies.format import CALIBRATOR, SECONDS, SPREADS, TEMPERATURE, VALIDATION, Study, published_keys
 from pipeline.studies.measuring import PROBLEM, Row, Setting, leaves_of, settings_of
-from pipeline.studies.running import Done
+from pipeline.studies.running import StudyOutcome
+from pipeline.studies.setting_choice import ChosenSettings
 from trueodds.drawing.picture import PALETTE
 from trueodds.files import write_text
 from trueodds.texts import plural
@@ -42,64 +42,64 @@ class Findings:
 
     Attributes:
         cells: The table.
-        shifted: A table for each shift figure.
+        shift_tables: A table for each shift figure.
         notes: Remarks on the columns.
         summary: The number of significant differences.
-        compared: Sentences about differences from the baseline.
-        chosen: The choice by the study's rule.
-        tuned: A line for each choice of tuning.
-        failed: The messages of failed runs.
+        comparisons: Sentences about differences from the baseline.
+        choices: The choice by the study's rule.
+        tuning: A line for each choice of tuning.
+        failures: The messages of failed runs.
         runs: The number of finished runs.
     """
 
     cells: Sequence[Sequence[str]]
-    shifted: Sequence[Sequence[Sequence[str]]]
+    shift_tables: Sequence[Sequence[Sequence[str]]]
     notes: Sequence[str]
     summary: str
-    compared: Sequence[str]
-    chosen: Sequence[str]
-    tuned: Sequence[str]
-    failed: Sequence[str]
+    comparisons: Sequence[str]
+    choices: Sequence[str]
+    tuning: Sequence[str]
+    failures: Sequence[str]
     runs: str
 
 
-def report(study: Study, done: Done, out: Path) -> str:
+def report(study: Study, outcome: StudyOutcome, out: Path) -> str:
     """Write study.csv, study.parquet, the figures and study.html of the finished runs to the folder `out`.
 
     Returns:
         The report for a terminal. If no run is finished, nothing is written.
     """
-    table = measuring.rows_of(done.places, study.calibrators)
+    table = measuring.rows_of(outcome.places, study.calibrators)
     if not table:
         return f"{study.title}: no run is finished"
-    under_shift = measuring.shifted_rows_of(done.places, study.calibrators)
-    found = findings(study, done, table, under_shift)
+    under_shift = measuring.shifted_rows_of(outcome.places, study.calibrators)
+    found = findings(study, outcome, table, under_shift)
     written = [*measuring.write(out, table), *measuring.write_shifted(out, under_shift)]
-    figures = drawing.draw(study, done.places, table, under_shift, out)
+    figures = drawing.draw(study, outcome.places, table, under_shift, out)
     written += [*figures, _write_page(out / PAGE, study, found, figures)]
-    words = [*found.notes, found.summary, *(f"  {line}" for line in found.compared), *found.chosen]
+    words = [*found.notes, found.summary, *(f"  {line}" for line in found.comparisons), *found.choices]
     words += [f"Differs from what was published: {difference}" for difference in study.differs]
     words += [f"written: {path}" for path in written]
-    tables = [line for one in (found.cells, *found.shifted) for line in ["", *markdown(one)]]
+    tables = [line for one in (found.cells, *found.shift_tables) for line in ["", *markdown(one)]]
     return "\n".join([*tables, "", *filter(None, words)])
 
 
-def findings(study: Study, done: Done, table: Sequence[Row], under_shift: Sequence[Row]) -> Findings:
+def findings(study: Study, outcome: StudyOutcome, table: Sequence[Row], under_shift: Sequence[Row]) -> Findings:
     """Put the tables of `measuring.rows_of` and `measuring.shifted_rows_of` into words."""
-    compared = comparison.compare(study, done.places)
-    chosen = choice.choose(study.choose, settings_of(study, table)) if study.choose else []
+    compared = baseline_comparison.compare(study, outcome.places)
+    chosen = setting_choice.choose(study.choose, settings_of(study, table)) if study.choose else []
     return Findings(
         cells=cells(study, table),
-        shifted=[
+        shift_tables=[
             lines for spec in study.figures if spec.kind == "shift" and (lines := shift_cells(study, under_shift, spec))
         ],
         notes=notes(study),
-        summary=comparison.summary(compared),
-        compared=[*(one.sentence() for one in compared), *comparison.times(study, table)],
-        chosen=chosen_lines(study, chosen),
-        tuned=done.tuned,
-        failed=done.failed,
-        runs=plural(sum(place.is_done for place in done.places), "run"),
+        summary=baseline_comparison.summary(compared),
+        comparisons=[*(one.sentence() for one in compared), *baseline_comparison.times(study, table)],
+        choices=chosen_lines(study, chosen),
+        tuning=outcome.tuning,
+        failures=outcome.failures,
+        runs=plural(sum(place.is_done for place in outcome.places), "run"),
     )
 
 
@@ -132,10 +132,10 @@ def cells(study: Study, table: Sequence[Row]) -> list[list[str]]:
 
 def notes(study: Study) -> list[str]:
     """List remarks about the reported columns."""
-    return [comparison.NOTE] if any(map(measuring.is_plug_in, study.report)) else []
+    return [baseline_comparison.NOTE] if any(map(measuring.is_plug_in, study.report)) else []
 
 
-def chosen_lines(study: Study, chosen: Sequence[Chosen]) -> list[str]:
+def chosen_lines(study: Study, chosen: Sequence[ChosenSettings]) -> list[str]:
     """Return the settings that the rule chose, with their test results."""
     said = []
     for one in chosen:

@@ -34,7 +34,7 @@ from filelock import FileLock, Timeout
 from pipeline import data, stages
 from pipeline.flows import child, workspace
 from pipeline.flows.workspace import Say
-from pipeline.studies import choice, duration, measuring
+from pipeline.studies import duration, measuring, setting_choice
 from pipeline.studies.format import Study
 from pipeline.studies.runs import LOG, LOGITS, RUN, SHIFT, Place, Run, expand, folder_of, places
 from pipeline.training.files import EPOCH_ROWS, EPOCHS
@@ -70,27 +70,29 @@ class Estimate:
     """Number of runs, of finished runs, and of runs whose time is unknown, with the seconds of all others."""
 
     runs: int
-    done: int
+    n_done: int
     seconds: float
     unknown: int
 
 
 @dataclass(frozen=True)
-class Done:
+class StudyOutcome:
     """The runs of a carried out study, a line for each choice of tuning, and the message of each failed run."""
 
     places: tuple[Place, ...]
-    tuned: tuple[str, ...]
-    failed: tuple[str, ...]
+    tuning: tuple[str, ...]
+    failures: tuple[str, ...]
 
     def check(self) -> None:
         """Raise FailedRunsError if any run failed."""
-        if self.failed:
-            problems = "\n".join(self.failed)
-            raise FailedRunsError(f"{plural(len(self.failed), 'run')} of {len(self.places)} failed:\n{problems}")
+        if self.failures:
+            problems = "\n".join(self.failures)
+            raise FailedRunsError(f"{plural(len(self.failures), 'run')} of {len(self.places)} failed:\n{problems}")
 
 
-def carry_out(study: Study, params: Path, home: Path, say: Callable[[str], None], run: RunAll | None = None) -> Done:
+def carry_out(
+    study: Study, params: Path, home: Path, say: Callable[[str], None], run: RunAll | None = None
+) -> StudyOutcome:
     """Tune a study, then carry out its missing runs.
 
     Args:
@@ -120,10 +122,12 @@ def carry_out(study: Study, params: Path, home: Path, say: Callable[[str], None]
         say(line)
 
     untuned = expand(study, params)
-    places(home, [*untuned, *choice.trials(study, untuned, params)])  # refuses bad settings before hours of tuning
-    whole = places(home, choice.tune(study, untuned, params, measure, note))
+    places(
+        home, [*untuned, *setting_choice.trials(study, untuned, params)]
+    )  # refuses bad settings before hours of tuning
+    whole = places(home, setting_choice.tune(study, untuned, params, measure, note))
     failed.update(run(home, whole))
-    return Done(tuple(whole), tuple(tuned), tuple(failed.values()))
+    return StudyOutcome(tuple(whole), tuple(tuned), tuple(failed.values()))
 
 
 def estimate(home: Path, of: Sequence[Place]) -> Estimate:
@@ -198,7 +202,7 @@ def run_one(home: Path, place: Place, say: Say | None = None) -> None:
     log = place.folder.with_suffix(".log")
     log.parent.mkdir(parents=True, exist_ok=True)
     attempts = duration.Attempts(place.folder.with_suffix(".attempts.json"), log)
-    with _counted(attempts), log.open("a", encoding="utf-8") as file:
+    with _count_time(attempts), log.open("a", encoding="utf-8") as file:
 
         def line(words: str) -> None:
             with naming(log):
@@ -230,7 +234,7 @@ def run_one(home: Path, place: Place, say: Say | None = None) -> None:
 
 
 @contextmanager
-def _counted(attempts: duration.Attempts) -> Iterator[None]:
+def _count_time(attempts: duration.Attempts) -> Iterator[None]:
     """Record the time of an attempt that fails or is stopped."""
     try:
         yield

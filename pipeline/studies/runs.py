@@ -42,36 +42,44 @@ class Run:
     """One run of a study.
 
     Attributes:
-        varied: The parameters of the study's axes.
+        axis_leaves: The parameters of the study's axes.
         overrides: All parameters that override params.yaml.
         params: The complete settings.
-        tuned: The overrides that tuning chose.
+        tuned_leaves: The overrides that tuning chose.
     """
 
-    varied: Leaves
+    axis_leaves: Leaves
     overrides: Leaves
     params: Params
-    tuned: Leaves = field(default_factory=dict)
+    tuned_leaves: Leaves = field(default_factory=dict)
 
     @property
     def name(self) -> str:
         """Return the run's parameters in words, such as `method=ce seed=0`."""
-        said = [f"{leaf}={value}" for leaf, value in {**self.varied, **self.tuned}.items() if value is not None]
+        said = [
+            f"{leaf}={value}" for leaf, value in {**self.axis_leaves, **self.tuned_leaves}.items() if value is not None
+        ]
         return " ".join(said) or "the single run"
 
     def matches(self, leaves: Leaves) -> bool:
         """Return whether the run has all of these parameters."""
         return _contains(self.overrides, leaves)
 
-    def with_leaves(self, leaves: Leaves, tuned: Leaves, params: Path) -> Run:
+    def with_leaves(self, leaves: Leaves, tuned_leaves: Leaves, params: Path) -> Run:
         """Return the run with some parameters replaced.
 
         Raises:
             ConfigError: The settings are not valid in params.yaml.
         """
         overrides = {**self.overrides, **leaves}
-        varied = {leaf: overrides[leaf] for leaf in self.varied}
-        return replace(self, varied=varied, overrides=overrides, params=config.load(params, overrides), tuned=tuned)
+        axis_leaves = {leaf: overrides[leaf] for leaf in self.axis_leaves}
+        return replace(
+            self,
+            axis_leaves=axis_leaves,
+            overrides=overrides,
+            params=config.load(params, overrides),
+            tuned_leaves=tuned_leaves,
+        )
 
 
 def expand(study: Study, params: Path = Path("params.yaml")) -> list[Run]:
@@ -83,9 +91,9 @@ def expand(study: Study, params: Path = Path("params.yaml")) -> list[Run]:
     """
     runs: list[Run] = []
     seen: dict[str, Run] = {}
-    for varied in _varied(study):
-        overrides = {**study.hold, **varied}
-        run = Run(varied, overrides, config.load(params, overrides))
+    for axis_leaves in _axis_leaves(study):
+        overrides = {**study.hold, **axis_leaves}
+        run = Run(axis_leaves, overrides, config.load(params, overrides))
         key = fingerprint(run.params.model_dump(mode="json"))
         if key in seen:
             raise StudyError(f"the runs {seen[key].name!r} and {run.name!r} have the same settings; remove one")
@@ -98,16 +106,16 @@ def expand(study: Study, params: Path = Path("params.yaml")) -> list[Run]:
     return runs
 
 
-def _varied(study: Study) -> Iterator[dict[str, Any]]:
+def _axis_leaves(study: Study) -> Iterator[dict[str, Any]]:
     """Yield the axis parameters of each run."""
     axes = [
         [dict(zip(axis, value if len(axis) > 1 else [value], strict=True)) for value in values]
         for axis, values in zip(study.axes, study.vary.values(), strict=True)
     ]
     for chosen in product(*axes) if axes else ():
-        varied = {leaf: value for part in chosen for leaf, value in part.items()}
-        if not any(_contains({**study.hold, **varied}, left_out) for left_out in study.leave_out):
-            yield varied
+        axis_leaves = {leaf: value for part in chosen for leaf, value in part.items()}
+        if not any(_contains({**study.hold, **axis_leaves}, left_out) for left_out in study.leave_out):
+            yield axis_leaves
     yield from study.runs
 
 

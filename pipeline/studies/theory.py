@@ -19,7 +19,7 @@ EXAMPLE = 0.9
 
 
 @dataclass(frozen=True)
-class Finding:
+class ClaimCheck:
     """A claim of a paper: the number of draws in which it held, the largest violation, and a sentence."""
 
     source: str
@@ -30,16 +30,16 @@ class Finding:
     words: str
 
 
-def findings(draws: int = DRAWS, seed: int = 0) -> list[Finding]:
+def findings(draws: int = DRAWS, seed: int = 0) -> list[ClaimCheck]:
     """Test all claims on the same draws each time."""
     rng = np.random.default_rng(seed)
-    parts: tuple[Callable[[np.random.Generator, int], Finding], ...] = (
+    parts: tuple[Callable[[np.random.Generator, int], ClaimCheck], ...] = (
         brier_identity, brier_minimiser, focal_bound, focal_bound_below_one, sece_bound, label_binned_bound,
     )  # fmt: skip
     return [part(rng, draws) for part in parts]
 
 
-def lines(found: Sequence[Finding]) -> str:
+def lines(found: Sequence[ClaimCheck]) -> str:
     """Return findings as a Markdown table, with a sentence for each."""
     head = ["| claim | from | holds in | largest violation |", "|---|---|---:|---:|"]
     rows = [
@@ -69,7 +69,7 @@ def minimiser(eta_K: npt.ArrayLike, gamma: float = 2.0, steps: int = 400) -> Arr
     return _softmax(log_q_K)
 
 
-def brier_identity(rng: np.random.Generator, draws: int) -> Finding:
+def brier_identity(rng: np.random.Generator, draws: int) -> ClaimCheck:
     """Test E_y ||p - y||^2 - ||p - eta||^2 = sum_k eta_k (1 - eta_k) (BSCE-GRA paper, eq. 12)."""
     gaps = []
     for _ in range(draws):
@@ -83,7 +83,7 @@ def brier_identity(rng: np.random.Generator, draws: int) -> Finding:
     return _finding("bsce-gra, eq. 12", "E|p-y|^2 - |p-eta|^2 = sum eta (1-eta)", np.array(gaps) < 1e-12, worst, words)
 
 
-def brier_minimiser(rng: np.random.Generator, draws: int) -> Finding:
+def brier_minimiser(rng: np.random.Generator, draws: int) -> ClaimCheck:
     """Test that training by BSCE-GRA converges to q = eta (BSCE-GRA paper, section 9)."""
     gaps, below = [], 0
     for _ in range(draws):
@@ -104,13 +104,13 @@ def brier_minimiser(rng: np.random.Generator, draws: int) -> Finding:
     )
 
 
-def focal_bound(rng: np.random.Generator, draws: int) -> Finding:
+def focal_bound(rng: np.random.Generator, draws: int) -> ClaimCheck:
     """Test L_focal >= KL(q || p) + H(q) - gamma H(p), gamma >= 1 (Mukhoti et al. 2020, section 4)."""
     words = "Minimising focal loss raises the entropy of the predictions, as the paper states."
     return _focal(rng, draws, (1.0, 5.0), "gamma from 1 to 5", words)
 
 
-def focal_bound_below_one(rng: np.random.Generator, draws: int) -> Finding:
+def focal_bound_below_one(rng: np.random.Generator, draws: int) -> ClaimCheck:
     """Test the same with gamma < 1, which the proof does not cover: Bernoulli's inequality is reversed there."""
     words = (
         "The proof needs (1-p)^gamma >= 1 - gamma p, which is false below 1. The draws show whether the bound holds."
@@ -118,7 +118,7 @@ def focal_bound_below_one(rng: np.random.Generator, draws: int) -> Finding:
     return _focal(rng, draws, (0.05, 0.95), "gamma from .05 to .95", words)
 
 
-def sece_bound(rng: np.random.Generator, draws: int) -> Finding:
+def sece_bound(rng: np.random.Generator, draws: int) -> ClaimCheck:
     """Test SECE >= the kernel-density ECE (gamma-net paper, eq. 12)."""
     gaps = np.array([metrics.kde_ece(t) - metrics.sece(t) for t in (_table(rng) for _ in range(draws))])
     words = (
@@ -128,7 +128,7 @@ def sece_bound(rng: np.random.Generator, draws: int) -> Finding:
     return _finding("gamma-net, eq. 12", "SECE >= KDE-ECE", gaps <= 0, float(max(gaps.max(), 0)), words)
 
 
-def label_binned_bound(rng: np.random.Generator, draws: int) -> Finding:
+def label_binned_bound(rng: np.random.Generator, draws: int) -> ClaimCheck:
     """Test ECE_lb >= ECE_bin in the same bins (Karandikar et al. 2021, section 3)."""
     gaps = np.array([max(_above(table)) for table in (_table(rng) for _ in range(draws))])
     words = "l1 and l2, bins of equal width and of equal mass. It follows from Jensen's inequality in every draw."
@@ -143,7 +143,7 @@ def _above(table: metrics.CalibrationSums) -> list[float]:
     ]  # fmt: skip
 
 
-def _focal(rng: np.random.Generator, draws: int, gammas: tuple[float, float], what: str, words: str) -> Finding:
+def _focal(rng: np.random.Generator, draws: int, gammas: tuple[float, float], what: str, words: str) -> ClaimCheck:
     """Test the bound of focal loss for a range of gamma."""
     gaps = np.empty(draws)
     for k in range(draws):
@@ -156,9 +156,9 @@ def _focal(rng: np.random.Generator, draws: int, gammas: tuple[float, float], wh
     return _finding("focal, section 4", claim, gaps <= 1e-12, float(max(gaps.max(), 0)), words)
 
 
-def _finding(source: str, claim: str, held: npt.NDArray[np.bool_], failed_by: float, words: str) -> Finding:
+def _finding(source: str, claim: str, held: npt.NDArray[np.bool_], failed_by: float, words: str) -> ClaimCheck:
     """Return the finding of a claim."""
-    return Finding(source, claim, int(held.sum()), len(held), failed_by if not held.all() else 0.0, words)
+    return ClaimCheck(source, claim, int(held.sum()), len(held), failed_by if not held.all() else 0.0, words)
 
 
 def _pair(rng: np.random.Generator) -> tuple[Array, Array]:

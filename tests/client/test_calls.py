@@ -122,7 +122,7 @@ def test_labels_of_one_import_are_voided_together(client: Client, url: str, monk
     assert httpx.post(f"{url}/admin/labels/void", json=void).json()["labels"] == 5
     assert client.feedback(ids, [2] * 5) == LabelSummary(stored=5)
     for wrong in ("", "two words", "a\nb", "é", "x" * 129, 7):
-        with pytest.raises(ConfigError, match="allowed are 1 to 128 signs of ASCII without blanks"):
+        with pytest.raises(ConfigError, match="allowed are 1 to 128 ASCII characters without blanks"):
             client.feedback(ids, [2] * 5, import_id=wrong)  # type: ignore[arg-type]
 
 

@@ -85,7 +85,7 @@ def test_what_is_no_trueodds(relay: Relay, refusal: Refuse, code: str) -> None:
         with pytest.raises(CallError) as error:
             client.ready()
         assert error.value.code == code
-        with pytest.raises(CallError, match="answered JSON of another form") as error:
+        with pytest.raises(CallError, match="answered JSON of an unexpected form") as error:
             client.ready()
         assert error.value.code == "unexpected_answer"
 

@@ -145,7 +145,7 @@ def test_a_model_that_was_trained_elsewhere(prefect: Prefect) -> None:
 
 def test_a_bad_value_is_refused_before_anything_starts(prefect: Prefect) -> None:
     refused = prefect.ended(prefect.submit(optimizer="adam", momentum=0.5))
-    assert refused["state_type"] == "FAILED" and "momentum = 0.5 is for optimizer sgd" in refused["state"]["message"]
+    assert refused["state_type"] == "FAILED" and "momentum = 0.5 needs optimizer sgd" in refused["state"]["message"]
     assert not prefect.stages(refused["id"])
     assert not list((prefect.home / ".runs").glob("*.json"))
 

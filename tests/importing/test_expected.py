@@ -40,7 +40,7 @@ def test_a_class_swap_is_found(tmp_path: Path, capsys: pytest.CaptureFixture[str
     (tmp_path / "p.csv").write_text("\n".join(["a,c,b", *(f"{a},{c},{b}" for b, c, a in p_NC)]) + "\n")
     table = ["--expected", str(tmp_path / "p.csv")]
     assert imported(tmp_path, *table) == 1
-    assert "say --classes b,c,a, the order of the model's outputs\n" in capsys.readouterr().err
+    assert "use --classes b,c,a, the order of the model's outputs\n" in capsys.readouterr().err
     assert imported(tmp_path, *table, "--classes", "b,c,a") == 0, capsys.readouterr().err
     np.savez(tmp_path / "p.npz", p=p_NC[:-1])
     assert imported(tmp_path, "--expected", str(tmp_path / "p.npz")) == 1

@@ -122,7 +122,7 @@ FILES = [
     (Linear("NCHW", 3).write, PIXELS, preprocessed("{size: 8}"), "size is 8, but"),
     (Linear("NCHW", 3).write, PIXELS, preprocessed("{mean: [0, 0]}"), "mean has 2 numbers"),
     (Linear("NHWC", 3, type="uint8").write, PIXELS, preprocessed("imagenet"),
-     "uint8 [?, 4, 4, 3], whole numbers, and --preprocess makes fractions, which would be cut off: remove"),
+     "uint8 [?, 4, 4, 3], whole numbers, and --preprocess makes fractions, which would be cut off: remove --pre"),
     (Linear("NHWC", 3, type="uint8").write, PIXELS, preprocessed("{crop: 0.9}"),
      "if it has only a size or a crop, add {scale: 1}"),
     (Linear(type="int64").write, np.rint(X), preprocessed("{mean: 0.5}"), "and --preprocess makes fractions, which"),

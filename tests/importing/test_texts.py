@@ -140,7 +140,7 @@ def test_a_model_of_fewer_positions_than_tokens_is_refused(place: Path, capsys: 
     ("cut", "tokenizer", "config", "words"),
     [
         (None, None, None, "neither tokenizer.json nor a tokenizer_config.json or config.json beside it states how"),
-        (None, {"model_max_length": 1e30}, {}, "how many tokens the model reads; say it: --max-tokens N"),
+        (None, {"model_max_length": 1e30}, {}, "how many tokens the model reads; give the number: --max-tokens N"),
         (64, None, {"max_position_embeddings": 32},
          "tokenizer.json truncates texts at 64 tokens; config.json gives the model positions for 32 tokens: these "),
         (None, {"model_max_length": 512}, {"n_positions": 32}, "Give the number of tokens that it reads: --max-tok"),
@@ -163,7 +163,7 @@ def test_the_length_is_that_of_the_files_or_asked_for(
         length, notes = files.max_tokens(None, place / "tokenizer.json", cut)
         assert length == words
         assert [note[:76] for note in notes] == (
-            ["tokenizer.json truncates texts at 8 tokens, and the model may read 512 (--max-tok"] if cut else []
+            ["tokenizer.json truncates texts at 8 tokens, and the model may read 512 (--ma"] if cut else []
         )
         return
     with pytest.raises(ModelFileError, match=re.escape(words)):
@@ -197,7 +197,7 @@ def test_the_files_beside_a_model_name_classes_sides_and_padding(
     ("expression", "words"),
     [
         (r"(x+x+)+y", r"fails on 40 times LATIN SMALL LETTER X \(.*retry-limit-in-match over\), and any caller"),
-        (r"\s+$", r"takes .* s for 2,559 spaces and a letter; allowed are .* say --max-characters 320, up to which"),
+        (r"\s+$", r"takes .* s for 2,559 spaces and a letter; allowed are .* use --max-characters 320, up to which"),
     ],
 )
 def test_a_tokenizer_that_a_text_can_stop_is_refused(expression: str, words: str) -> None:

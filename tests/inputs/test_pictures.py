@@ -195,7 +195,9 @@ def test_a_gif_is_read_and_an_avif_where_pillow_reads_it() -> None:
 def test_several_frames_are_refused(kind: str, what: str) -> None:
     first, second = (Image.fromarray(np.full((8, 8, 3), value, np.uint8)) for value in (0, 200))
     data = encoded(first, kind, save_all=True, append_images=[second])
-    with pytest.raises(PictureError, match=f"the {kind} has several {what}; expected one: save the one that is meant"):
+    with pytest.raises(
+        PictureError, match=f"the {kind} has several {what}; expected one: save the right one as a separate file"
+    ):
         pictures.read(data, 3)
 
 

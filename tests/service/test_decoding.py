@@ -120,13 +120,13 @@ def test_work_of_a_caller_who_hung_up_is_given_up_or_never_begun(one: ThreadPool
 
 
 def test_only_so_many_bytes_are_decoded_at_once(one: ThreadPoolExecutor, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(decoding, "held", decoding.ByteBudget("decoded", 100))
+    monkeypatch.setattr(decoding, "budget", decoding.ByteBudget("decoded", 100))
 
     async def full() -> None:
         work = Work()
         first = asyncio.create_task(answering(Caller()).run(one, 120, work))  # a single one may be larger
         await asyncio.to_thread(work.began.wait, 5)
-        with pytest.raises(ServiceError, match="120 bytes are being decoded, the limit is 100") as caught:
+        with pytest.raises(ServiceError, match="120 bytes are being decoded; the limit is 100") as caught:
             await answering(Caller()).run(one, 1, lambda: "more")
         assert (caught.value.status, caught.value.headers) == (503, {"retry-after": "1"})
         work.stop.set()

@@ -137,7 +137,7 @@ def test_a_reader_of_a_database_that_takes_no_writes(cluster: postgres.Cluster, 
         assert reader.get("/health/ready").status_code == 200
         empty = reader.get("/calibration-report")
         assert empty.status_code == 503 and "read-only" in empty.json()["error"]["message"]
-        with pytest.raises(StoreError, match="read only"):
+        with pytest.raises(StoreError, match="opened read-only"):
             reader.run(reader.app.state.runtime.store.prune(1))
 
 

@@ -12,7 +12,7 @@ from scipy import stats
 
 from benchmarks.evidence import calibration_differences
 from pipeline.config import Evaluation
-from pipeline.studies.comparison import cohens_d, over_seeds
+from pipeline.studies.baseline_comparison import cohens_d, over_seeds
 from pipeline.studies.measuring import is_plug_in
 from trueodds.calibrators import Identity
 from trueodds.evaluation.measurement import measure

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from pipeline.studies import choice
-from pipeline.studies.choice import choose
+from pipeline.studies import setting_choice
 from pipeline.studies.format import StudyError, parse
 from pipeline.studies.measuring import Row, settings_of
 from pipeline.studies.reporting import cells, chosen_lines, markdown
 from pipeline.studies.runs import Run, expand
+from pipeline.studies.setting_choice import choose
 from tests.conftest import ROOT
 
 PARAMS = ROOT / "params.yaml"
@@ -47,7 +47,7 @@ def test_a_rule_takes_settings_by_the_means_of_their_seeds(rule: dict[str, Any],
     (chosen,) = choose(study.choose, settings_of(study, table()))
     assert [one.name for one in chosen.settings] == [f"method={method}" for method in methods]
     said = chosen_lines(study, [chosen])
-    assert len(said) == 1 + len(methods) and "which the choice did not look at: error_rate" in said[1]
+    assert len(said) == 1 + len(methods) and "which the choice did not use: error_rate" in said[1]
 
 
 def test_a_front_has_none_that_another_beats() -> None:
@@ -71,7 +71,9 @@ def test_each_of_several_data_sets_has_its_choice_and_what_failed_has_none() -> 
     chosen = choose(study.choose, settings_of(study, rows))
     assert [one.settings[0].name for one in chosen] == ["dataset=digits method=ce", "dataset=wine method=fl3"]
     assert "of 2 settings" in chosen[0].words
-    assert chosen[0].words.endswith(". By the plug-in estimate val_ece: no evidence that others are calibrated worse")
+    assert chosen[0].words.endswith(
+        ". val_ece is a plug-in estimate: this is no evidence that other settings are calibrated worse"
+    )
     assert choose(study.choose, settings_of(study, rows[2:3])) == []
 
 
@@ -80,11 +82,11 @@ def test_each_of_several_data_sets_has_its_choice_and_what_failed_has_none() -> 
     [
         ({"choose": {"least": "ece"}}, "ece is a column of the test rows; choose by val_ece instead"),
         ({"choose": {"least": "val_ecc"}}, r"unknown column 'val_ecc'; .* Did you mean 'val_ece'\?"),
-        ({"choose": {"within": 0.01}}, "it needs either least or pareto"),
+        ({"choose": {"within": 0.01}}, "give either least or pareto"),
         ({"choose": {"pareto": ["val_ece"]}}, "pareto has 1 columns; allowed are two or three"),
         ({"choose": {**RULE, "calibrator": "vector"}}, "choose: unknown calibrator 'vector'"),
         ({"choose": {**RULE, "each": ["metod"]}}, r"unknown parameter 'metod'; .* Did you mean 'method'\?"),
-        ({"tune": {"steps": [{"leaf": "epochs", "values": [1]}]}}, "tune needs a rule; give choose"),
+        ({"tune": {"steps": [{"leaf": "epochs", "values": [1]}]}}, "tune needs a rule; add choose"),
         ({"choose": RULE, "tune": {"steps": [{"leaf": "epocs", "values": [1]}]}}, "unknown parameter 'epocs'"),
         ({"published": {"of": "difference", "rows": []}}, "published differences need a baseline"),
     ],
@@ -117,27 +119,27 @@ def test_tuning_keeps_each_choice_while_it_makes_the_next() -> None:
             rows.append({"calibrator": "identity", "val_accuracy": 0.5, "val_ece": ece} if decay != 0.1 else None)
         return rows
 
-    found = choice.tune(study, runs, PARAMS, measure, said.append)
+    found = setting_choice.tune(study, runs, PARAMS, measure, said.append)
     assert tried == [
         ("avuc", 7, 0.2, None), ("avuc", 7, 0.4, None),
         ("ce", 7, 0.4, 0.1), ("ce", 7, 0.4, 0.01), ("ce", 7, 0.4, 0.001),
         ("avuc", 7, 0.2, 0.1), ("avuc", 7, 0.2, 0.01), ("avuc", 7, 0.2, 0.001),
     ]  # fmt: skip
-    assert len(choice.trials(study, runs, PARAMS)) == len(tried)
+    assert len(setting_choice.trials(study, runs, PARAMS)) == len(tried)
     assert [(run.name, run.params.training.seed) for run in found] == [
         ("method=ce seed=0 weight_decay=0.01", 0), ("method=ce seed=1 weight_decay=0.01", 1),
         ("method=avuc seed=0 method_options.kappa=0.2 weight_decay=0.01", 0),
         ("method=avuc seed=1 method_options.kappa=0.2 weight_decay=0.01", 1),
     ]  # fmt: skip
-    assert found[3].params.training.method_options == {"kappa": 0.2} and found[0].varied == runs[0].varied
+    assert found[3].params.training.method_options == {"kappa": 0.2} and found[0].axis_leaves == runs[0].axis_leaves
     assert (
         said[0]
         == "tuned method=avuc: method_options.kappa = 0.2 (val_ece, a plug-in estimate, 0.2: 0.0000, 0.4: 0.2000)"
     )
     assert "0.1: failed" in said[1]
-    with pytest.raises(StudyError, match=r"method=avuc: no run with method_options.kappa = 0.2, 0.4 was measured"):
-        choice.tune(study, runs, PARAMS, lambda batch: [None] * len(batch), said.append)
-    assert choice.tune(parse(STUDY), runs, PARAMS, measure, said.append) == runs
+    with pytest.raises(StudyError, match=r"method=avuc: no run with method_options.kappa = 0.2, 0.4 could be measured"):
+        setting_choice.tune(study, runs, PARAMS, lambda batch: [None] * len(batch), said.append)
+    assert setting_choice.tune(parse(STUDY), runs, PARAMS, measure, said.append) == runs
 
 
 def test_published_differences_and_spreads() -> None:

@@ -13,10 +13,10 @@ from PIL import Image
 
 from pipeline.figures import across, labels, style
 from pipeline.figures import rows as row_figures
-from pipeline.studies import comparison, drawing, measuring, reporting, runs
+from pipeline.studies import baseline_comparison, drawing, measuring, reporting, runs
 from pipeline.studies.format import StudyError, parse
 from pipeline.studies.measuring import Setting
-from pipeline.studies.running import Done
+from pipeline.studies.running import StudyOutcome
 from pipeline.training import files
 from tests.studies.test_table import STUDY, T, done
 from trueodds import calibrators, logits, metrics
@@ -78,7 +78,7 @@ def test_the_page_holds_all_that_a_study_found(tmp_path: Path) -> None:
         "differs": ["rows are drawn"], "choose": {"least": "val_ece"},
     })  # fmt: skip
     of = places(tmp_path, STUDY)
-    said = reporting.report(study, Done(tuple(of), ("tuned: kappa = 1",), ("a <b> failed",)), tmp_path / "out")
+    said = reporting.report(study, StudyOutcome(tuple(of), ("tuned: kappa = 1",), ("a <b> failed",)), tmp_path / "out")
     names = {path.name for path in (tmp_path / "out").iterdir()}
     assert names >= {
         "study.csv",
@@ -99,12 +99,12 @@ def test_the_page_holds_all_that_a_study_found(tmp_path: Path) -> None:
         picture = np.asarray(Image.open(tmp_path / "out" / f"figure{k}.png").convert("L"))
         assert picture.shape[1] > 600 and picture.std() > 10, "something is drawn"
     again = {name: (tmp_path / "out" / name).read_bytes() for name in names if name.endswith("svg")}
-    reporting.report(study, Done(tuple(of), (), ()), tmp_path / "out")
+    reporting.report(study, StudyOutcome(tuple(of), (), ()), tmp_path / "out")
     assert all((tmp_path / "out" / name).read_bytes() == data for name, data in again.items())
 
 
 def test_a_study_without_runs_writes_nothing(tmp_path: Path) -> None:
-    assert reporting.report(parse(STUDY), Done((), (), ()), tmp_path / "out") == "small: no run is finished"
+    assert reporting.report(parse(STUDY), StudyOutcome((), (), ()), tmp_path / "out") == "small: no run is finished"
     assert not (tmp_path / "out").exists()
 
 
@@ -130,7 +130,7 @@ def test_figures_that_cannot_be_drawn(figure: dict[str, Any], message: str) -> N
 def test_a_column_of_training_that_was_not_measured(tmp_path: Path) -> None:
     study = parse({**STUDY, "figures": [{"kind": "curves", "columns": ["val_eec"]}]})
     with pytest.raises(StudyError, match=r"ce: unknown column of epochs.csv 'val_eec'; .* Did you mean 'val_ece'"):
-        reporting.report(study, Done(tuple(places(tmp_path, STUDY)), (), ()), tmp_path / "out")
+        reporting.report(study, StudyOutcome(tuple(places(tmp_path, STUDY)), (), ()), tmp_path / "out")
 
 
 def test_smoothing_is_exponential_and_keeps_gaps() -> None:
@@ -172,7 +172,7 @@ def test_of_a_shift_the_mean_over_corruptions_at_each_severity(tmp_path: Path) -
 
 def test_a_figure_that_the_runs_have_nothing_for_is_left_out(tmp_path: Path) -> None:
     study = parse({**STUDY, "figures": [{"kind": "shift"}, {"kind": "gradients"}, {"kind": "bars"}]})
-    said = reporting.report(study, Done(tuple(done(tmp_path, study)), (), ()), tmp_path / "out")
+    said = reporting.report(study, StudyOutcome(tuple(done(tmp_path, study)), (), ()), tmp_path / "out")
     assert "figure3.png" in said and "figure1.png" not in said and "figure2.png" not in said
 
 
@@ -188,7 +188,7 @@ def test_effect_sizes_are_of_each_value_against_its_baseline(tmp_path: Path, mon
         draw(groups, *rest)
 
     monkeypatch.setattr(across, "effects", effects)
-    said = reporting.report(study, Done(tuple(of), (), ()), tmp_path / "out")
+    said = reporting.report(study, StudyOutcome(tuple(of), (), ()), tmp_path / "out")
     assert "figure1.png" in said
     table = measuring.rows_of(of, study.calibrators)
     nll = {
@@ -197,7 +197,7 @@ def test_effect_sizes_are_of_each_value_against_its_baseline(tmp_path: Path, mon
         for entry in study.calibrators
     }
     assert seen[0] == {
-        f"against ce\n{entry}": {"fl3": comparison.cohens_d(nll["fl3", entry], nll["ce", entry])}
+        f"against ce\n{entry}": {"fl3": baseline_comparison.cohens_d(nll["fl3", entry], nll["ce", entry])}
         for entry in study.calibrators
     }
 

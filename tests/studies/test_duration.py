@@ -36,7 +36,7 @@ def places(home: Path, of: list[Run], done: int, seconds: float = 60.0) -> list[
 def test_by_flops_rows_and_epochs(tmp_path: Path) -> None:
     of = runs(epochs=[10, 20, 5], train_size=[None])
     found = running.estimate(tmp_path, places(tmp_path, of, 1))
-    assert (found.runs, found.done, found.unknown) == (3, 1, 0) and found.seconds == pytest.approx(60 * 2 + 60 / 2)
+    assert (found.runs, found.n_done, found.unknown) == (3, 1, 0) and found.seconds == pytest.approx(60 * 2 + 60 / 2)
     wider = runs(epochs=[10], width=[16, 32])
     two = places(tmp_path / "wider", wider, 1)
     works = [duration.work_of(place.run.params, None) for place in two]
@@ -49,10 +49,10 @@ def test_weeks_are_not_scaled_from_seconds(tmp_path: Path, capsys: pytest.Captur
     small = places(tmp_path, runs(epochs=[10, 20]), 1)
     big = runs(dataset=["cifar100"], net=["resnet50"], recipe=["papers-350"], seed=[0, 1])
     far = running.estimate(tmp_path, [*small, *(Place(run, run.name, tmp_path / run.name) for run in big)])
-    assert (far.runs, far.done, far.unknown) == (4, 1, 2) and far.seconds == pytest.approx(120)
+    assert (far.runs, far.n_done, far.unknown) == (4, 1, 2) and far.seconds == pytest.approx(120)
     words = command._plan(far)
-    assert "1 of the others will take about 2 minutes" in words and "of 2 it is not known: no run of like work" in words
-    assert "is not known" in command._plan(running.estimate(tmp_path / "empty", small[1:]))
+    assert "1 of the others will take about 2 minutes" in words and "for 2 it is unknown: no similar run" in words
+    assert "is unknown" in command._plan(running.estimate(tmp_path / "empty", small[1:]))
 
 
 def test_another_device_or_kind_of_rows_is_no_measure(tmp_path: Path) -> None:

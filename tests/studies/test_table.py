@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pipeline.studies import comparison, measuring, reporting, runs
+from pipeline.studies import baseline_comparison, measuring, reporting, runs
 from pipeline.studies.format import Study, parse
 from pipeline.studies.measuring import is_plug_in
 from pipeline.studies.runs import Place, expand
@@ -102,35 +102,35 @@ def test_chance_explains_what_differs_by_chance_alone(tmp_path: Path) -> None:
     """Logits of all runs are drawn alike; those of the baseline are then made three times too sure."""
     study = parse({**STUDY, "baseline": {"method": "ce"}})
     places = done(tmp_path, study)
-    compared = comparison.compare(study, places)
-    assert {(one.setting, one.calibrator, one.tested.difference.seeds) for one in compared} == {
+    compared = baseline_comparison.compare(study, places)
+    assert {(one.setting, one.calibrator, one.test.difference.seeds) for one in compared} == {
         ("method=fl3", "identity", 1), ("method=fl3", T, 1),
     }  # fmt: skip
     names = "error, NLL, Brier score, squared calibration error"
     tested = f"Chance explains all 7 tested differences ({names}) to the baseline."
-    assert comparison.summary(compared).startswith(f"{tested} A difference of ")
+    assert baseline_comparison.summary(compared).startswith(f"{tested} A difference of ")
     end = " squared points of squared calibration error would have been seen in 80% of repetitions."
-    assert comparison.summary(compared).endswith(end)
+    assert baseline_comparison.summary(compared).endswith(end)
     for one in compared:
-        d, detectable = one.tested.difference, one.tested.detectable
+        d, detectable = one.test.difference, one.test.detectable
         assert detectable is not None and d.lower is not None
         assert detectable > d.mean - d.lower, "more than the half width"
         assert " would have been seen in 80% of repetitions (p " in one.sentence()
         assert "one seed, which compares two nets, not two methods)." in one.sentence()
-    measures = [one.tested.measure for one in compared]
+    measures = [one.test.measure for one in compared]
     assert measures.count("error_rate") == 1, "which temperature scaling leaves as it is"
     assert not [name for name in measures if is_plug_in(name)]
     for place in places[:2]:
         parts = {split: logits.read(place.folder / runs.LOGITS, split) for split in ("val", "test")}
         sure = {split: Logits(3 * part.logits_NC, part.labels_N) for split, part in parts.items()}
         logits.write(place.folder / runs.LOGITS, sure, [])
-    again = {(one.calibrator, one.tested.measure): one for one in comparison.compare(study, places)}
+    again = {(one.calibrator, one.test.measure): one for one in baseline_comparison.compare(study, places)}
     for measure in ("nll", "squared_calibration_error"):
         better = again["identity", measure]
-        assert better.tested.adjusted_p < 0.05 and "lower than the baseline's (p " in better.sentence()
+        assert better.test.adjusted_p < 0.05 and "lower than the baseline's (p " in better.sentence()
     assert " squared points [" in again["identity", "squared_calibration_error"].sentence()
-    assert again["identity", "error_rate"].tested.adjusted_p > 0.05
-    assert not comparison.compare(parse(STUDY), places)
+    assert again["identity", "error_rate"].test.adjusted_p > 0.05
+    assert not baseline_comparison.compare(parse(STUDY), places)
 
 
 def test_times_are_judged_as_differences_are(tmp_path: Path) -> None:
@@ -144,15 +144,15 @@ def test_times_are_judged_as_differences_are(tmp_path: Path) -> None:
         for row in table:
             row["device"] = "cpu" if row["method"] == "ce" else device
             row["seconds"] = (4.0, 4.2, 3.9)[row["seed"]] if row["method"] == "ce" else of_fl3[row["seed"]]
-        (line,) = comparison.times(study, table) or [""]
+        (line,) = baseline_comparison.times(study, table) or [""]
         return line
 
     assert said(5.0, 4.0, 4.4).startswith("method=fl3: 1.10 times the baseline's time [0.")
     assert "], not significantly different from the baseline's; a ratio of 1." in said(5.0, 4.0, 4.4)
-    assert "times would have been seen in 80% of repetitions (p " in said(5.0, 4.0, 4.4)
+    assert "would be detected in 80% of repetitions (p " in said(5.0, 4.0, 4.4)
     assert "], slower than the baseline (p " in said(8.1, 8.3, 7.7) and "faster" in said(2.1, 2.0, 1.9)
     assert said(8.0, None, None) == "method=fl3: 2.00 times the baseline's time (one seed; other runs may differ)."
     assert said(8.0, 8.0, 8.0, device="gpu") == "", "times of two devices are not compared"
-    assert comparison.times(parse(STUDY), table) == []
+    assert baseline_comparison.times(parse(STUDY), table) == []
     said(4.0, 4.2, 3.9)
     assert "| 4 ± 0 |" in "\n".join(reporting.markdown(reporting.cells(study, table)))

@@ -45,7 +45,7 @@ def test_what_the_claims_say() -> None:
     assert held["bsce-gra, eq. 12"] == held["soft-calibration, section 3"] == 60
     assert held["bsce-gra, section 9"] == 0 and 40 < held["gamma-net, eq. 12"] <= 60
     printed = theory.lines(list(found.values()))
-    assert "| 60 of 60 draws | - |" in printed and "the net answers 0.675" in printed
+    assert "| 60 of 60 draws | - |" in printed and "the net predicts 0.675" in printed
 
 
 def test_the_weights_of_rows_are_those_of_the_papers(tmp_path: Path) -> None:

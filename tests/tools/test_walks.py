@@ -11,8 +11,8 @@ import pytest
 
 from tests.conftest import ROOT
 from tools.definitions import House
-from tools.folders import Folder, measured
-from tools.walks import WALKS, Way, walked, way
+from tools.folders import Folder, measure_folder
+from tools.walks import WALKS, Way, trace, way
 
 FILES = {
     "trueodds/__init__.py": "",
@@ -75,7 +75,7 @@ def root(tmp_path: Path) -> Path:
 
 def test_a_walk_follows_what_is_made_of_the_parameter(root: Path) -> None:
     """Not what comes of `other`: neither `fetch` nor `leave` is a stop."""
-    walk = walked(House(root), "trueodds/door.py:enter:model")
+    walk = trace(House(root), "trueodds/door.py:enter:model")
     assert [(file.stem, name) for file, name in walk.trail] == [
         ("door", "enter"),
         ("hall", "greet"),
@@ -89,7 +89,7 @@ def test_a_walk_follows_what_is_made_of_the_parameter(root: Path) -> None:
 
 
 def test_rooms_and_floors(root: Path) -> None:
-    assert measured(root, "trueodds") == Folder(
+    assert measure_folder(root, "trueodds") == Folder(
         "trueodds",
         rooms=4,
         floors=4,
@@ -97,18 +97,18 @@ def test_rooms_and_floors(root: Path) -> None:
         part_floors=3,
         lines=sum(len(text.splitlines()) for text in FILES.values()),
     )
-    assert measured(root, "trueodds/rooms") == Folder("trueodds/rooms", 2, 2, 2, 2, 10)
+    assert measure_folder(root, "trueodds/rooms") == Folder("trueodds/rooms", 2, 2, 2, 2, 10)
 
 
 def test_every_walk_of_this_house_begins_somewhere() -> None:
     house = House(ROOT)
     for place in WALKS.values():
-        assert len(walked(house, place).stops) > 5
+        assert len(trace(house, place).stops) > 5
 
 
 def test_an_unknown_entry_is_refused(root: Path) -> None:
     with pytest.raises(SystemExit, match=r"trueodds/door\.py has no function leave"):
-        walked(House(root), "trueodds/door.py:leave:model")
+        trace(House(root), "trueodds/door.py:leave:model")
 
 
 def test_the_command_prints_json(root: Path) -> None:

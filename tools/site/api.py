@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
+from types import ModuleType
 from typing import get_type_hints
 
 from sphinx.pycode import ModuleAnalyzer
@@ -17,6 +18,14 @@ FOLDER = "reference/api"
 """Folder of the pages within the site."""
 WHOLE = ("trueodds", "trueodds.metrics", "trueodds.calibrators", "trueodds.client", "trueodds.bundle")
 """Packages of which every public name stands on a page."""
+
+
+def public_names(module: ModuleType) -> list[str]:
+    """List what a module exports: its `__all__`, or the public functions and classes that it defines."""
+    if hasattr(module, "__all__"):
+        return list(module.__all__)
+    own = {name: value for name, value in vars(module).items() if getattr(value, "__module__", "") == module.__name__}
+    return [name for name, value in own.items() if not name.startswith("_") and callable(value)]
 
 
 @dataclass(frozen=True)
@@ -37,7 +46,7 @@ class Section:
         if self.returned_by:
             results = [get_type_hints(getattr(module, name))["return"] for name in self.returned_by]
             return [(result.__module__, result.__name__) for result in results]
-        names = self.names or module.__all__
+        names = self.names or public_names(module)
         return [
             (self.module, name) for name in names if not self.homes or home(self.module, name).startswith(self.homes)
         ]
@@ -169,10 +178,7 @@ EXTENDING = (
         "Losses, penalties and label changes, and how a method is built from them.",
         (
             Section("pipeline.methods"),
-            Section(
-                "pipeline.methods.targets",
-                names=("distribution", "of_target", "expectation", "per_class", "of_class", "one_minus", "power"),
-            ),
+            Section("pipeline.methods.targets"),
         ),
     ),
     Page(
@@ -191,11 +197,7 @@ EXTENDING = (
         "config",
         "Parameters",
         "`params.yaml` as validated sections.",
-        (
-            Section(
-                "pipeline.config", names=("Params", "Data", "Training", "Calibration", "Evaluation", "load", "parse")
-            ),
-        ),
+        (Section("pipeline.config"),),
     ),
     Page(
         "settings",

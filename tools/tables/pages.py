@@ -15,7 +15,7 @@ from tools import ROOT
 from tools.tables import commands, report_fields, routes, settings
 from tools.tables.claims import CLAIMS
 from tools.tables.markdown import table
-from tools.tables.results import COMMANDS, shown
+from tools.tables.results import COMMANDS, result_table
 
 PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")))
 
@@ -63,7 +63,7 @@ CODE: dict[str, Callable[[], str]] = {
 BLOCK = re.compile(r"<!-- ([\w-]+) -->\n.*?<!-- end -->", re.DOTALL)
 
 
-def refreshed(text: str) -> str:
+def refresh(text: str) -> str:
     """Return the text with every marked block rewritten.
 
     Raises:
@@ -72,7 +72,7 @@ def refreshed(text: str) -> str:
 
     def block(match: re.Match[str]) -> str:
         name = match[1]
-        content = CODE[name]() if name in CODE else f"`{COMMANDS[name]}`\n\n{shown(name)}"
+        content = CODE[name]() if name in CODE else f"`{COMMANDS[name]}`\n\n{result_table(name)}"
         return f"<!-- {name} -->\n\n{content}\n\n<!-- end -->"
 
     return BLOCK.sub(block, text)

@@ -74,7 +74,7 @@ def module_of(name: str) -> str:
     return f"{module}.__main__" if (ROOT / module.replace(".", "/")).is_dir() else module
 
 
-def shown(name: str) -> str:
+def result_table(name: str) -> str:
     """Return a result as Markdown, formatted by its benchmark."""
     module = importlib.import_module(module_of(name))
     table: str = (module.overhead if name == OVERHEAD else module.markdown)(read(name))

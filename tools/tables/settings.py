@@ -1,4 +1,4 @@
-"""The tables of docs/reference/settings.md: every setting of the service, and every parameter of the pipeline."""
+"""The tables of docs/reference/settings.md and params.md: settings of the service, parameters of the pipeline."""
 
 from __future__ import annotations
 

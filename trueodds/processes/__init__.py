@@ -1,1 +1,1 @@
-"""Process helpers of all packages: limits, confined readers, end with the parent, privacy, output, progress bars."""
+"""Process helpers of all packages: limits, confined readers, end with the parent, privacy, output, bars, version."""

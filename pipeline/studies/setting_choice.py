@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pipeline.studies.format import CALIBRATOR, VALIDATION, Choice, Leaves, Step, Study, StudyError
+from pipeline.studies.format import CALIBRATOR, VALIDATION, ChoiceRule, Leaves, Step, Study, StudyError
 from pipeline.studies.measuring import SEED, Row, Setting, is_plug_in, name_of
 from pipeline.studies.runs import Run
 from trueodds.texts import plural
@@ -22,14 +22,14 @@ Measure = Callable[[Sequence[Run]], list[Row | None]]
 
 
 @dataclass(frozen=True)
-class Chosen:
+class ChosenSettings:
     """Settings that a rule chose, and the reason in words."""
 
     settings: tuple[Setting, ...]
     words: str
 
 
-def choose(rule: Choice, settings: Sequence[Setting]) -> list[Chosen]:
+def choose(rule: ChoiceRule, settings: Sequence[Setting]) -> list[ChosenSettings]:
     """Choose among the settings with the rule's calibrator, once for each value of `each`.
 
     The first of equal settings is taken. A setting without a value in one of the rule's columns is not considered. If
@@ -43,7 +43,7 @@ def choose(rule: Choice, settings: Sequence[Setting]) -> list[Chosen]:
     return [chosen for group in groups.values() if (chosen := _of_group(rule, group)) is not None]
 
 
-def _of_group(rule: Choice, settings: Sequence[Setting]) -> Chosen | None:
+def _of_group(rule: ChoiceRule, settings: Sequence[Setting]) -> ChosenSettings | None:
     """Apply the rule to one group of settings."""
     wanted = [rule.least] if rule.least else rule.pareto
     measured = [one for one in settings if None not in [one.mean(column) for column in (*wanted, ACCURACY)]]
@@ -60,10 +60,10 @@ def _of_group(rule: Choice, settings: Sequence[Setting]) -> Chosen | None:
     if rule.least is not None:
         least = rule.least
         found = min(within, key=lambda one: _value(one, least))
-        return Chosen((found,), f"lowest {least}{words}, {of}: {found.name}{_caveat(wanted)}")
+        return ChosenSettings((found,), f"lowest {least}{words}, {of}: {found.name}{_caveat(wanted)}")
     front = tuple(one for one in within if not any(_beats(other, one, rule.pareto) for other in within))
     names = "; ".join(one.name for one in front)
-    return Chosen(front, f"Pareto front of {' and '.join(rule.pareto)}{words}, {of}: {names}{_caveat(wanted)}")
+    return ChosenSettings(front, f"Pareto front of {' and '.join(rule.pareto)}{words}, {of}: {names}{_caveat(wanted)}")
 
 
 def _caveat(columns: Sequence[str]) -> str:
@@ -184,9 +184,11 @@ def _by_setting(runs: Sequence[Run]) -> dict[str, list[Run]]:
 
 def _setting(run: Run) -> str:
     """Return the key of a run's setting: its axis values without the seed."""
-    return json.dumps({leaf: value for leaf, value in run.varied.items() if leaf != SEED}, sort_keys=True, default=str)
+    return json.dumps(
+        {leaf: value for leaf, value in run.axis_leaves.items() if leaf != SEED}, sort_keys=True, default=str
+    )
 
 
 def _name(run: Run) -> str:
     """Return the name of a run's setting."""
-    return name_of({**run.varied, CALIBRATOR: ""}, [leaf for leaf in run.varied if leaf != SEED])
+    return name_of({**run.axis_leaves, CALIBRATOR: ""}, [leaf for leaf in run.axis_leaves if leaf != SEED])

@@ -11,7 +11,7 @@ import numpy as np
 from scipy import stats
 
 from pipeline.studies.format import CALIBRATOR, SECONDS, Study
-from pipeline.studies.measuring import DEVICE, SEED, Row, Setting, fitted, leaves_of, settings_of
+from pipeline.studies.measuring import DEVICE, SEED, Row, Setting, fit_calibrator, leaves_of, settings_of
 from pipeline.studies.runs import Place
 from trueodds.calibrators import FitError
 from trueodds.evaluation import paired_differences as differences
@@ -28,19 +28,19 @@ NOTE = (
 
 
 @dataclass(frozen=True)
-class Compared:
+class BaselineComparison:
     """The tested difference of one measure between a setting and the baseline, with the same calibrator."""
 
     setting: str
     calibrator: str
-    tested: TestedDifference
+    test: TestedDifference
 
     def sentence(self) -> str:
         """Return the difference in words, and whether chance explains it."""
-        return self.tested.sentence(f"{self.setting}, {self.calibrator}", "the baseline's")
+        return self.test.sentence(f"{self.setting}, {self.calibrator}", "the baseline's")
 
 
-def compare(study: Study, places: Sequence[Place]) -> list[Compared]:
+def compare(study: Study, places: Sequence[Place]) -> list[BaselineComparison]:
     """Compare every setting with the baseline on the seeds that both have. Returns nothing without a baseline.
 
     Each measure of `trueodds.evaluation.paired_differences` is tested. Plug-in calibration errors are not tested (see
@@ -52,7 +52,7 @@ def compare(study: Study, places: Sequence[Place]) -> list[Compared]:
     done = [place for place in places if place.is_done]
     settings: dict[str, dict[Any, Place]] = {}
     for place in done:
-        settings.setdefault(_setting(place.run.varied), {})[place.run.overrides.get(SEED)] = place
+        settings.setdefault(_setting(place.run.axis_leaves), {})[place.run.overrides.get(SEED)] = place
     found: dict[tuple[str, str, Difference], str] = {}
     for name, by_seed in settings.items():
         baseline = _baseline(study, done, by_seed)
@@ -65,13 +65,15 @@ def compare(study: Study, places: Sequence[Place]) -> list[Compared]:
                     for measure, difference in differences.differences(ours, theirs, bins=bins).items():
                         found.setdefault((name, measure, difference), entry)
     tested = differences.adjust_p_values([(measure, difference) for _, measure, difference in found])
-    compared = [Compared(name, entry, one) for ((name, *_), entry), one in zip(found.items(), tested, strict=True)]
-    return sorted(compared, key=lambda one: MEASURES.index(one.tested.measure))
+    compared = [
+        BaselineComparison(name, entry, one) for ((name, *_), entry), one in zip(found.items(), tested, strict=True)
+    ]
+    return sorted(compared, key=lambda one: MEASURES.index(one.test.measure))
 
 
-def summary(compared: Sequence[Compared]) -> str:
+def summary(compared: Sequence[BaselineComparison]) -> str:
     """Return the number of significant differences in words; "" if nothing was tested."""
-    return differences.summary(one.tested for one in compared)
+    return differences.summary(one.test for one in compared)
 
 
 def _setting(varied: Mapping[str, Any]) -> str:
@@ -81,7 +83,7 @@ def _setting(varied: Mapping[str, Any]) -> str:
 
 def _baseline(study: Study, done: Sequence[Place], by_seed: Mapping[Any, Place]) -> dict[Any, Place]:
     """Return the baseline's runs by seed that equal a setting in all other parameters; none for the baseline itself."""
-    varied = next(iter(by_seed.values())).run.varied
+    varied = next(iter(by_seed.values())).run.axis_leaves
     rest = {leaf: value for leaf, value in varied.items() if leaf not in (SEED, *study.baseline)}
     if all(varied.get(leaf) == value for leaf, value in study.baseline.items()):
         return {}
@@ -92,7 +94,7 @@ def _scores(place: Place, entry: str) -> RowScores | None:
     """Return the scores of the test rows; None if the validation rows do not determine the calibrator."""
     val, test = place.logits()
     try:
-        p_NC = fitted(val, entry)(test.logits_NC)
+        p_NC = fit_calibrator(val, entry)(test.logits_NC)
     except FitError:
         return None
     return RowScores.of_probabilities(p_NC, test.labels_N)
