@@ -19,7 +19,6 @@ extensions = [
 ]
 source_suffix = {".md": "markdown", ".rst": "restructuredtext"}
 nitpicky = False
-smartquotes = False  # two dashes are an option
 
 myst_heading_anchors = 6  # the anchors that Git hosts give headings
 myst_enable_extensions: list[str] = []
