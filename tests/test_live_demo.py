@@ -78,7 +78,7 @@ def test_it_shows_what_it_says_it_will(folder: Path) -> None:
         assert ece < 1.5 * chance, line
     assert accuracy(rows[0][-1]) > 0.95 > 0.92 > accuracy(rows[1][-1])
     assert (folder / ".demo" / "calibration-report.html").read_text(encoding="utf-8").startswith("<!")
-    assert "The page as it was at the end: .demo/calibration-report.html" in out and not left(folder)
+    assert "The page at the end: .demo/calibration-report.html" in out and not left(folder)
 
 
 @pytest.mark.full

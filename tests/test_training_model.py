@@ -57,7 +57,7 @@ def test_a_model_of_vectors(
     assert card["metrics"]["after"]["error_rate"] < 0.1
     assert main(["plan", f"model={wine}"]) == 0, "of digits: that it does not fit is found where rows are there"
     assert main(["fetch"]) == 0 and main(["train", f"model={wine}"]) == 1
-    assert "that is one of kind vector" in capsys.readouterr().err
+    assert "which is of kind vector" in capsys.readouterr().err
     monkeypatch.setattr("pipeline.foreign.SHARE", 1e-4)
     assert main(["fetch", "dataset=wine"]) == 0 and main(["train", f"model={wine}"]) == 1
     assert "GB of memory, the limit" in capsys.readouterr().err, "the file is read by another process"
@@ -93,7 +93,7 @@ def test_the_same_stages_make_its_bundle(digits: Path, workspace: Path, capsys: 
         ),
         (["model={}", "model_options={preprocess: imagnet}"], "Did you mean 'imagenet'?"),
         pytest.param(
-            ["model={}"], "say what makes the one of the other: --preprocess imagenet", marks=pytest.mark.full
+            ["model={}"], "give the preprocessing: --preprocess imagenet", marks=pytest.mark.full
         ),
     ],
 )

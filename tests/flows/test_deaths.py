@@ -14,7 +14,7 @@ import psutil
 import pytest
 
 from pipeline.flows import server
-from tests.flows.conftest import Prefect, wait_for
+from tests.flows.conftest import PATIENCE, Prefect, wait_for
 from tests.flows.test_train import unbroken_weights, weights
 from trueodds.files import read_json
 
@@ -169,12 +169,12 @@ def test_one_run_bears_the_death_of_each_of_its_processes(prefect: Prefect, tmp_
 
 def test_cancelled_runs_leave_nothing_and_an_idle_worker_takes_other_variables(prefect: Prefect) -> None:
     both = [prefect.submit(epochs=2000, seed=seed) for seed in (8, 9)]  # one for each worker; one slot for training
-    wait_for(lambda: all(prefect.run(r)["state_type"] == "RUNNING" for r in both), 120, lambda: "they do not run")
-    wait_for(lambda: any(prefect.home.glob(".runs/*/.checkpoints/*/state.pt")), 120, lambda: "none of them trains")
+    wait_for(lambda: all(prefect.run(r)["state_type"] == "RUNNING" for r in both), PATIENCE, lambda: "they do not run")
+    wait_for(lambda: any(prefect.home.glob(".runs/*/.checkpoints/*/state.pt")), PATIENCE, lambda: "none of them trains")
     models = str(prefect.home / "elsewhere")
     refused = prefect.command("pipeline.flows", "up", check=False, TRUEODDS_MODELS=models)
     assert refused.returncode == 1 and "it is running a flow" in refused.stderr
-    assert "for TRUEODDS_MODELS has changed" in refused.stderr
+    assert "because TRUEODDS_MODELS has changed" in refused.stderr
     for run in both:
         prefect.command("prefect", "flow-run", "cancel", run)
     for run in both:

@@ -100,7 +100,7 @@ def test_no_bucket_and_no_cache(service: Service, store: Store, bundles: tuple[P
     answer = service.until(503)
     assert service.get("/health/live").status == 200
     message = answer.json()["error"]["message"]
-    assert message.startswith(f"not ready: {URL} cannot be reached") and "nothing of it was fetched before" in message
+    assert message.startswith(f"not ready: {URL} cannot be reached") and "nothing was fetched before" in message
     store.heal()
     service.until(200)
 
