@@ -23,9 +23,9 @@ WHOLE = ("trueodds", "trueodds.metrics", "trueodds.calibrators", "trueodds.clien
 
 
 def public_names(module: ModuleType) -> list[str]:
-    """List what a module exports: its `__all__`, or the public functions and classes that it defines."""
+    """List what a module exports: its `__all__` without modules, or the public functions and classes that it defines."""
     if hasattr(module, "__all__"):
-        return list(module.__all__)
+        return [name for name in module.__all__ if not inspect.ismodule(getattr(module, name))]
     own = {name: value for name, value in vars(module).items() if getattr(value, "__module__", "") == module.__name__}
     return [name for name, value in own.items() if not name.startswith("_") and callable(value)]
 
@@ -180,6 +180,8 @@ EXTENDING = (
         "Losses, penalties and label changes, and how a method is built from them.",
         (
             Section("pipeline.methods"),
+            Section("pipeline.methods.losses"),
+            Section("pipeline.methods.penalties"),
             Section("pipeline.methods.targets"),
         ),
     ),
@@ -235,8 +237,6 @@ def constant(module: str, name: str) -> list[str]:
 def directive(module: str, name: str) -> list[str]:
     """Return the lines that have Sphinx document one name."""
     value = getattr(importlib.import_module(module), name)
-    if inspect.ismodule(value):
-        return []
     if inspect.isclass(value):
         return [f".. autoclass:: {module}.{name}", ""]
     if inspect.isroutine(value):
