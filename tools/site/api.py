@@ -23,7 +23,7 @@ WHOLE = ("trueodds", "trueodds.metrics", "trueodds.calibrators", "trueodds.clien
 
 
 def public_names(module: ModuleType) -> list[str]:
-    """List what a module exports: its `__all__` without modules, or the public functions and classes that it defines."""
+    """List what a module exports: `__all__` without modules, or the public functions and classes that it defines."""
     if hasattr(module, "__all__"):
         return [name for name in module.__all__ if not inspect.ismodule(getattr(module, name))]
     own = {name: value for name, value in vars(module).items() if getattr(value, "__module__", "") == module.__name__}
