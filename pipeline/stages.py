@@ -31,6 +31,9 @@ CURVES = ARTIFACTS / "curves"
 INT8 = ARTIFACTS / "bundle_int8"
 FOLDED = ARTIFACTS / "model_calibrated.onnx"
 CHECKPOINTS = Path(".checkpoints")
+CODE = ARTIFACTS / "code"
+"""Hashes of the installed code, also of other distributions. Only the graph that `trueodds init` writes has them."""
+UNWATCHED = "DVC does not watch %s in this graph; after a change of it, run: dvc repro --force %s"
 
 
 def fetch(params: Params) -> None:
@@ -155,11 +158,13 @@ def calibrate(params: Params) -> None:
     selection.json is the table of candidates. It is empty if a calibrator was named.
     """
     from pipeline.calibrate import check, fit
-    from trueodds import logits
+    from trueodds import calibrators, logits
     from trueodds.files import write_json
 
     check(params.calibration)  # first, because a mistyped name matters more than a missing file
     calibrator, table = fit(params.calibration, logits.read(LOGITS, "val"), logits.notes(LOGITS))
+    if (whose := calibrators.origin(calibrator)) is not None and not CODE.is_dir():
+        log.warning(UNWATCHED, whose, "calibrate")
     write_json(CALIBRATOR, calibrator.to_json())
     write_json(SELECTION, [asdict(line) for line in table])
 

@@ -75,7 +75,9 @@ def calibrators_table() -> list[tuple[str, str, str]]:
         first_paragraph = (calibrators.get(name).__doc__ or "").split("\n\n")[0]
         about = " ".join(first_paragraph.split())
         first = re.match(r".*?(?<!al)[.](?= |$)", about)  # not the full stop of "et al."
-        rows.append((name, _options(calibrators.options(name)), first[0] if first else about))
+        whose = calibrators.origin(calibrators.get(name))
+        source = "" if whose is None else f" From {whose}."
+        rows.append((name, _options(calibrators.options(name)), (first[0] if first else about) + source))
     rows.append((calibrators.SELECT, "candidates=..., folds=5", "The candidate with the lowest cross-validated NLL."))
     return rows
 
