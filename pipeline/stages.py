@@ -62,7 +62,11 @@ def plan(params: Params) -> None:
     if start is not None and Path(start).is_file() and not Path(start).resolve().is_relative_to(watched):
         log.warning("DVC does not watch %s: after changing it, run: dvc repro --force plan", start)
     ARTIFACTS.mkdir(exist_ok=True)
-    write_json(PLAN, make_plan(params))
+    made = make_plan(params)
+    if not CODE.is_dir():
+        for distribution in made.get("distributions", []):
+            log.warning(UNWATCHED, distribution, "plan")
+    write_json(PLAN, made)
 
 
 def fetched_card() -> dict[str, Any]:

@@ -3,7 +3,7 @@
 `python -m tools.starter` makes the YAML files of this folder from the repository's `params.yaml` and `dvc.yaml`. There,
 stages depend on source files. A user's folder has none, so a stage `code` writes the hashes of the installed source
 files to `artifacts/code/STAGE`, and each stage depends on its file. An upgrade then runs the stages that it changes.
-The same holds for the calibrators that other distributions register (`trueodds.processes.extensions`).
+The same holds for the objects that other distributions register (`trueodds.processes.extensions`).
 """
 
 from __future__ import annotations
@@ -27,9 +27,11 @@ SOURCES = "sources.yaml"
 DATA = Path("datasets")
 """The folder that `data.path` of `params.yaml` names, and a dependency of three stages."""
 EXTENSIONS: dict[str, tuple[extensions.Group, ...]] = {
+    "plan": ("methods", "nets"),
+    "shift": ("nets",),
     "calibrate": ("calibrators",),
     "evaluate": ("calibrators",),
-    "export": ("calibrators",),
+    "export": ("calibrators", "nets"),
 }
 """Stage -> kinds of registered objects that it uses."""
 IGNORED = ".checkpoints/\n.run/\n"
@@ -78,7 +80,7 @@ def write_code_hashes(folder: Path) -> None:
         files = sorted({file for name in names for file in _files(HOME / name)})
         lines = [f"{hashlib.sha256(file.read_bytes()).hexdigest()}  {file.relative_to(HOME)}\n" for file in files]
         registered = extensions.hashes(*EXTENSIONS.get(stage, ()))
-        lines += [f"{digest}  {text}\n" for text, digest in registered]
+        lines += [f"{digest}  {title}\n" for title, digest in registered.items()]
         (folder / CODE / stage).write_text("".join(lines), encoding="utf-8")
 
 

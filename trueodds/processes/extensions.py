@@ -72,6 +72,11 @@ class Extension:
     def __str__(self) -> str:
         return f"{_ONE[self.group]} {self.name!r} of the distribution {self.distribution}"
 
+    @property
+    def title(self) -> str:
+        """Group, name, distribution and version, as a plan names the object."""
+        return f"{OURS}.{self.group}: {self.name} of {self.distribution.requirement}"
+
     def load(self) -> Any:
         """Import the object.
 
@@ -88,26 +93,37 @@ class Extension:
         name = self.distribution.name
         return ExtensionError(f"the {self} {problem}; install a version that works, or: pip uninstall {name}")
 
-    def sha256(self) -> str:
-        """Return the SHA-256 of all files of the object's top-level package, or of its one module.
+    def files(self) -> list[Path]:
+        """List all files of the object's top-level package, or its one module, without bytecode.
 
-        Bytecode is left out. The package is not imported.
+        The package is not imported.
 
         Raises:
             ExtensionError: There is no such package.
         """
+        return [file for root in self._roots() for file in sorted(_files(root))]
+
+    def sha256(self) -> str:
+        """Return the SHA-256 of `files` and their names.
+
+        Raises:
+            ExtensionError: There is no such package.
+        """
+        digest = hashlib.sha256()
+        for root in self._roots():
+            for file in sorted(_files(root)):
+                name, content = file.relative_to(root.parent).as_posix(), file.read_bytes()
+                digest.update(f"{name}\0{len(content)}\0".encode() + content)
+        return digest.hexdigest()
+
+    def _roots(self) -> list[Path]:
+        """Return the folders of the top-level package, or the file of the module."""
         package = self.value.partition(":")[0].partition(".")[0].strip()
         spec = importlib.util.find_spec(package)
         if spec is None:
             raise self.error(f"cannot be imported: there is no package {package!r}")
         places = spec.submodule_search_locations
-        roots = [Path(place) for place in places] if places is not None else [Path(spec.origin or "")]
-        digest = hashlib.sha256()
-        for root in roots:
-            for file in sorted(_files(root)):
-                name, content = file.relative_to(root.parent).as_posix(), file.read_bytes()
-                digest.update(f"{name}\0{len(content)}\0".encode() + content)
-        return digest.hexdigest()
+        return [Path(place) for place in places] if places is not None else [Path(spec.origin or "")]
 
 
 def names(group: Group, builtin: Collection[str]) -> list[str]:
@@ -125,6 +141,26 @@ def names(group: Group, builtin: Collection[str]) -> list[str]:
     for name in claims:
         find(group, name, builtin)
     return sorted(claims)
+
+
+def registered(group: Group, builtin: Collection[str]) -> list[Extension]:
+    """List the registered objects by name, without importing them.
+
+    Raises:
+        ExtensionError: As in `names`.
+    """
+    return [extension for name in names(group, builtin) if (extension := find(group, name, builtin)) is not None]
+
+
+def used(group: Group, wanted: Collection[str]) -> list[Extension]:
+    """List the registered objects that have one of the wanted names."""
+    claims = _claims(group, tuple(sys.path))
+    return [extension for name in sorted(set(wanted)) for extension in claims.get(name, ())]
+
+
+def source(group: Group, name: str) -> str:
+    """Return words that name the distribution of a registered object; "" for any other name."""
+    return "".join(f"from {extension.distribution}" for extension in used(group, [name])[:1])
 
 
 def find(group: Group, name: str, builtin: Collection[str]) -> Extension | None:
@@ -185,16 +221,13 @@ def origin(group: Group, name: str, value: object) -> Distribution | None:
     return claims[0].distribution if len(claims) == 1 and claims[0].load() is value else None
 
 
-def hashes(*groups: Group) -> Iterator[tuple[str, str]]:
-    """Yield a line of text and a SHA-256 for each registered object of some groups.
+def hashes(*groups: Group) -> dict[str, str]:
+    """Return title -> SHA-256 for each registered object of some groups.
 
-    The text has the group, the name, the distribution and its version. A later version, another name or a changed file
-    gives another pair.
+    A later version, another name or a changed file gives another pair.
     """
-    for group in groups:
-        for _, claims in sorted(_claims(group, tuple(sys.path)).items()):
-            for extension in claims:
-                yield f"{OURS}.{group}: {extension.name} of {extension.distribution.requirement}", extension.sha256()
+    every = (extension for group in groups for extension in used(group, _claims(group, tuple(sys.path))))
+    return {extension.title: extension.sha256() for extension in every}
 
 
 @cache
