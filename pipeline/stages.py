@@ -44,9 +44,12 @@ def fetch(params: Params) -> None:
     from pipeline import data
     from pipeline.data import label_counts
     from pipeline.data.splitting.sampling import OF_RECIPES
+    from trueodds.processes import extensions
 
     DATA.mkdir(parents=True, exist_ok=True)
     dataset = data.load(params.data, OF_RECIPES.get(params.training.recipe), scratch=DATA)
+    for extension in () if CODE.is_dir() else extensions.used("datasets", [params.data.dataset]):
+        log.warning(UNWATCHED, extension.distribution, "fetch")
     counts = None
     if (source := params.data.label_counts) is not None:
         counts = label_counts.load(source, dataset, Path(params.data.path), data.downloads())

@@ -27,7 +27,8 @@ SOURCES = "sources.yaml"
 DATA = Path("datasets")
 """The folder that `data.path` of `params.yaml` names, and a dependency of three stages."""
 EXTENSIONS: dict[str, tuple[extensions.Group, ...]] = {
-    "plan": ("methods", "nets"),
+    "fetch": ("datasets",),
+    "plan": ("methods", "nets", "datasets"),
     "shift": ("nets",),
     "calibrate": ("calibrators",),
     "evaluate": ("calibrators",),

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import importlib
 import sys
+import textwrap
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
+from typing import get_args
 
 import pytest
 import torch
@@ -18,10 +21,11 @@ from pipeline.training import loop
 from pipeline.training.plan import Plan
 from pipeline.training.resolution import plan_of
 from pipeline.training.stored_network import read_net
+from tests.conftest import ROOT
 from tests.registered import install
 from trueodds.errors import ConfigError
 from trueodds.files import FileError, read_json
-from trueodds.processes.extensions import ExtensionError
+from trueodds.processes.extensions import ExtensionError, Group
 
 LOSSES = """
 import torch
@@ -171,3 +175,10 @@ def test_an_object_that_cannot_be_used_is_an_error(
     monkeypatch.syspath_prepend(str(folder))
     with pytest.raises(ExtensionError, match=problem.replace("+", r"\+")):
         methods.names() if group == "methods" else nets.names()
+
+
+def test_the_page_shows_entry_points_that_the_library_reads() -> None:
+    page = (ROOT / "docs" / "how-to" / "extend.md").read_text(encoding="utf-8")
+    block = page[page.index("    [project]") : page.index("\nA name has")]
+    project = tomllib.loads(textwrap.dedent(block))["project"]
+    assert set(project["entry-points"]) == {f"trueodds.{group}" for group in get_args(Group)}
