@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from trueodds.calibrators.checks import OptionCheck, check_number
 from trueodds.errors import UserError
+from trueodds.processes import extensions
 from trueodds.sums.inputs import TELLING_ROWS, Array, check_labels, check_logits, check_no_mask, without_tensors
 from trueodds.sums.losses import nll_of
 
@@ -50,6 +51,8 @@ class Calibrator(ABC):
     uncalibrated softmax, which their docstrings state. So they return 0 no more often than the softmax does.
 
     To write a calibrator, subclass this class as a frozen dataclass. Define `name`, `fit`, `keeps_argmax` and `_apply`.
+    `trueodds.fit` and `select` take the class. A distribution that registers it in the entry-point group
+    `trueodds.calibrators` adds its name to those of `trueodds.calibrators.names()`.
 
     Examples:
         >>> logits, labels = [[2, 0], [0, 2]] * 100, [0, 1, 0, 0, 0, 1, 1, 1] * 25
@@ -64,6 +67,8 @@ class Calibrator(ABC):
     """Check of the value of each option of `fit`, by the option's name."""
     readers: ClassVar[Mapping[str, tuple[str, ...]]] = {}
     """Options that only some objectives use, each with these objectives."""
+    joins_select: ClassVar[bool] = False
+    """Whether `select` tries it by default if another distribution registers it. Built-in classes do not use this."""
 
     warnings: tuple[str, ...] = field(default=(), kw_only=True)
     """Problems of the fit, one sentence each: a parameter at a bound, lower accuracy, a higher NLL."""
@@ -131,13 +136,14 @@ class Calibrator(ABC):
 
     @classmethod
     def check_values(cls, **values: object) -> None:
-        """Check values of options of `fit`.
+        """Check values of options of `fit`. A value of an option without a check is left to the fit.
 
         Raises:
             ValueError: A value is not allowed. The message lists the allowed ones.
         """
         for option, value in values.items():
-            cls.checks[option](option, value)
+            if (check := cls.checks.get(option)) is not None:
+                check(option, value)
 
     def __call__(self, logits_NC: npt.ArrayLike) -> Array:
         """Compute calibrated probabilities.
@@ -180,11 +186,15 @@ class Calibrator(ABC):
         return None
 
     def to_json(self) -> dict[str, Any]:
-        """Return `{"calibrator": name, ...fitted numbers}`, which `trueodds.calibrators.from_json` restores exactly."""
+        """Return `{"calibrator": name, ...fitted numbers}`, which `trueodds.calibrators.from_json` restores exactly.
+
+        If another distribution registers the calibrator, the key `distribution` holds its name and version.
+        """
         values = {f.name: _plain(getattr(self, f.name)) for f in fields(self)}
         if self.fitted_classes is None:
             del values["fitted_classes"]
-        return {"calibrator": self.name} | values
+        whose = extensions.origin("calibrators", self.name, type(self))
+        return {"calibrator": self.name} | ({} if whose is None else {"distribution": whose.requirement}) | values
 
     def _fit_warnings(self) -> list[str]:
         """Return `warnings` about the fitted numbers themselves, such as a parameter at a bound or a falling curve."""
