@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from html import escape
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from trueodds import metrics
-from trueodds.drawing.picture import CHART, DARK, LIGHT, alone, read_css
-from trueodds.drawing.reliability import BOX, Axes, ReliabilityDiagram
+from trueodds.drawing.picture import CHART, DARK, LIGHT, read_css
+from trueodds.drawing.reliability import TOP_LABEL, Axes, ReliabilityDiagram
 from trueodds.errors import ConfigError, unknown
+from trueodds.files import write_json, write_text
 from trueodds.reports.figures import Figures, calibration_p_value, diagram_of, figures_of, positive_figures
 from trueodds.reports.options import TOLERANCE, ReportOptions
 from trueodds.reports.schemas import Bin, Labelling, PositiveFigures, Verdict, WorstBin
+from trueodds.reports.table import report_files
 from trueodds.reports.verdict.cautions import MEASURED_FROM
 from trueodds.reports.verdict.headline import reading_at_one_look, reading_of_top_label
 from trueodds.reports.verdict.rules import CERTAIN, beside, is_within, of_positive, verdict_at_one_look
@@ -28,6 +30,9 @@ from trueodds.sums.inputs import as_array, both_classes, check_level, without_te
 from trueodds.sums.positive import PositiveClass, PositiveSums
 from trueodds.sums.sums import CalibrationSums
 from trueodds.texts import plural
+
+if TYPE_CHECKING:
+    import matplotlib.axes
 
 _DARK_NOTEBOOKS = "[data-jp-theme-light=false] .trueodds,.vscode-dark .trueodds,html[theme=dark] .trueodds"
 """Selectors of JupyterLab, Notebook 7, Visual Studio Code and Colab. Their theme may differ from the system's."""
@@ -145,17 +150,85 @@ class CalibrationReport:
         return "\n".join([self.title, *lines, self.reading])
 
     def _repr_html_(self) -> str:
-        rows = positive_rows(self.positive) if self.positive else []
-        return _html(self.title, [*rows, *self.table()], self.reading, self._diagram().svg())
+        return self._html(self._diagram().svg())
 
     def svg(self) -> str:
-        """Draw the reliability diagram as an SVG file with its own light and dark colours."""
-        return alone(self._diagram().svg(), *BOX)
+        """Draw the reliability diagram as an SVG file with title, legend, the ECE with its interval, and its colours.
+
+        The file needs no other file, and its text is readable in viewers without style sheets.
+        """
+        return self._diagram().picture(self._caption(), self.level)
+
+    def plot(self, ax: matplotlib.axes.Axes | None = None) -> matplotlib.axes.Axes:
+        """Draw the reliability diagram on matplotlib axes, with title, legend and the ECE with its interval.
+
+        Args:
+            ax: Axes to draw on. Default: those of a new figure.
+
+        Returns:
+            The axes.
+
+        Raises:
+            MissingExtraError: matplotlib is not installed (extra `plot`).
+        """
+        ax = report_files.new_axes() if ax is None else ax
+        bins, axes = self._bins_and_axes()
+        report_files.draw(ax, bins, axes, "\n".join([axes.title, *self._caption()]), self.level)
+        return ax
+
+    def save(self, path: str | Path) -> None:
+        """Write the report to a file. The suffix chooses the form.
+
+        `.svg` holds the reliability diagram. `.png` holds it too, drawn by matplotlib (extra `plot`). `.html` holds all
+        numbers and the diagram, in one page without other files. `.json` holds `to_dict()`.
+
+        Args:
+            path: Path of the file. An existing file is replaced.
+
+        Raises:
+            ConfigError: The file has another suffix.
+            MissingExtraError: For `.png`: matplotlib is not installed.
+            OSError: The file cannot be written. An existing file is then unchanged.
+        """
+        path = Path(path)
+        suffix = report_files.suffix_of(path)
+        if suffix == ".png":
+            figure, ax = report_files.figure_axes()
+            self.plot(ax)
+            report_files.write_png(path, figure)
+        elif suffix == ".json":
+            write_json(path, self.to_dict())
+        else:
+            write_text(path, self.svg() if suffix == ".svg" else report_files.page(self.title, self._html(self.svg())))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return all numbers by the names of their attributes, with `reading`, as values that JSON can hold."""
+        figures = {one.name: getattr(self, one.name) for one in fields(self)}
+        tree: dict[str, Any] = report_files.json_tree({**figures, "reading": self.reading})
+        return tree
+
+    def _caption(self) -> list[str]:
+        """Return the lines above the diagram: the number of rows, and the ECE with its noise floor and interval."""
+        figures: Mapping[str, Any] = vars(self.positive) if self.positive else vars(self)
+        limits = f"{100 * self.level:g}% interval {span(figures['ece_lower'], figures['ece_upper'], 'decimal', 4)}"
+        floor = f"noise floor {decimal(figures['floor_mean'], 4)} (up to {decimal(figures['floor_p95'], 4)} by chance)"
+        return [
+            f"{plural(self.n, 'row')}, {plural(self.classes, 'class', 'classes')}",
+            f"ECE{' of p' * (self.positive is not None)} {decimal(figures['ece'], 4)}, {floor}",
+            f"estimate of the ECE {decimal(figures['ece_estimate'], 4)}, {limits}",
+        ]
+
+    def _html(self, drawing: str) -> str:
+        rows = positive_rows(self.positive) if self.positive else []
+        return _html(self.title, [*rows, *self.table()], self.reading, drawing)
 
     def _diagram(self) -> ReliabilityDiagram:
+        return diagram_of(*self._bins_and_axes())
+
+    def _bins_and_axes(self) -> tuple[list[Bin], Axes]:
         if self.positive is None:
-            return diagram_of(self.bins)
-        return diagram_of(self.positive.bins, Axes.of_positive(self.positive.label))
+            return self.bins, TOP_LABEL
+        return self.positive.bins, Axes.of_positive(self.positive.label)
 
 
 def _html(title: str, table: Iterable[tuple[str, str, str, str]], reading: str, drawing: str) -> str:
