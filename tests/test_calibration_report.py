@@ -23,7 +23,7 @@ from trueodds.sums.positive import PositiveClass
 RNG = np.random.default_rng(0)
 P = metrics.softmax(RNG.normal(0, 3, (800, 3)))
 Y = np.array([RNG.choice(3, p=row) for row in metrics.softmax(np.log(P) / 2)])
-KEPT: set[str] = set()
+KEPT = {"rows"}
 """Fields that are no numbers."""
 
 

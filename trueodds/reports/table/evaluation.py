@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,6 +15,7 @@ from trueodds import metrics
 from trueodds.drawing.picture import CHART, DARK, LIGHT, read_css
 from trueodds.drawing.reliability import TOP_LABEL, Axes, ReliabilityDiagram
 from trueodds.errors import ConfigError, unknown
+from trueodds.evaluation.paired_differences import RowScores
 from trueodds.files import write_json, write_text
 from trueodds.reports.figures import Figures, calibration_p_value, diagram_of, figures_of, positive_figures
 from trueodds.reports.options import TOLERANCE, ReportOptions
@@ -26,8 +27,10 @@ from trueodds.reports.verdict.rules import CERTAIN, beside, is_within, of_positi
 from trueodds.reports.words import DASH, decimal, digits_of_rare, percent, signed, span, unseen
 from trueodds.sums.answers import AnswerSums
 from trueodds.sums.bins import Binning
-from trueodds.sums.inputs import as_array, both_classes, check_level, without_tensors
+from trueodds.sums.inputs import as_array, both_classes, check_labels, check_level, without_tensors
+from trueodds.sums.losses import brier_of, nll_of
 from trueodds.sums.positive import PositiveClass, PositiveSums
+from trueodds.sums.rows import top_rows
 from trueodds.sums.sums import CalibrationSums
 from trueodds.texts import plural
 
@@ -42,6 +45,16 @@ _STYLE = (
     f"{_LIGHT_NOTEBOOKS}{{{LIGHT}}}{_DARK_NOTEBOOKS}{{{DARK}}}"
     f".trueodds{{{read_css(Path(__file__).parent / 'notebook.css')}{CHART}}}"
 )
+
+
+@dataclass(frozen=True, eq=False)
+class ReportedRows:
+    """Scores and labels of a report's rows, which `trueodds.compare` needs: five numbers a row and its label."""
+
+    scores: RowScores
+    labels_N: npt.NDArray[np.intp]
+    classes: tuple[str, ...] | None
+    """Names of the classes, if the report has them."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -119,6 +132,8 @@ class CalibrationReport:
     """Figures of p(positive) over all of [0, 1], if only p(positive) was given."""
     top_label_verdict: Verdict | None = None
     """Verdict on the more probable class, if `verdict` is about p(positive)."""
+    rows: ReportedRows | None = field(default=None, repr=False, compare=False)
+    """Scores and labels of the rows, for `trueodds.compare`. Not part of `to_dict()`."""
 
     @property
     def reading(self) -> str:
@@ -203,7 +218,7 @@ class CalibrationReport:
 
     def to_dict(self) -> dict[str, Any]:
         """Return all numbers by the names of their attributes, with `reading`, as values that JSON can hold."""
-        figures = {one.name: getattr(self, one.name) for one in fields(self)}
+        figures = {one.name: getattr(self, one.name) for one in fields(self) if one.name != "rows"}
         tree: dict[str, Any] = report_files.json_tree({**figures, "reading": self.reading})
         return tree
 
@@ -393,8 +408,24 @@ def report(
         verdict=verdict,
         top_label_verdict=of_top_label,
         positive=positive,
+        rows=_reported_rows(
+            p_NC, labels_N, None if classes is None else tuple(map(str, classes)), positive is not None
+        ),
         **{name: value for name, value in figures.items() if name in CalibrationReport.__dataclass_fields__},
     )
+
+
+def _reported_rows(
+    p_NC: npt.NDArray[Any], labels: npt.ArrayLike, classes: tuple[str, ...] | None, of_positive: bool
+) -> ReportedRows:
+    """Keep what a comparison of reports needs. The rows are checked already."""
+    labels_N = check_labels(labels, *p_NC.shape)
+    if of_positive:
+        return ReportedRows(RowScores.of_positive(p_NC[:, 1].astype(np.float64), labels_N == 1), labels_N, classes)
+    blocks = list(top_rows(p_NC, labels_N, scores=True))
+    confidence_N, correct_N, true_N, squares_N = (np.concatenate(parts) for parts in zip(*blocks, strict=True))
+    scores = RowScores(1.0 - correct_N, nll_of(true_N), brier_of(true_N, squares_N), confidence_N, correct_N)
+    return ReportedRows(scores, labels_N, classes)
 
 
 def _verdict(
