@@ -14,9 +14,10 @@ from trueodds import metrics
 from trueodds.errors import ConfigError
 from trueodds.evaluation.paired_differences import MEASURES, ONE_SEED, SQUARED, RowScores, adjust_p_values, differences
 from trueodds.metrics.significance.nets import FEWEST, Nets
-from trueodds.reports.table.evaluation import CalibrationReport, align, indices
+from trueodds.reports.table.evaluation import CalibrationReport, align
 from trueodds.reports.words import decimal, percent
 from trueodds.sums.bins import check_bins
+from trueodds.sums.forms import label_indices
 from trueodds.sums.inputs import Array, both_classes, check_labels, check_level, check_probabilities, without_tensors
 from trueodds.sums.sums import CalibrationSums
 from trueodds.texts import plural
@@ -350,11 +351,7 @@ def _crowding_notes(nets: Mapping[str, Sequence[Net]], bins: int) -> list[str]:
 def _net(values: npt.NDArray[Any], labels: npt.ArrayLike, classes: Sequence[object] | None) -> Net:
     """Build the rows of one net."""
     p_NC = check_probabilities(both_classes(values)).astype(np.float64)
-    if classes is not None and len(classes) != p_NC.shape[1]:
-        raise ConfigError(
-            f"classes has {len(classes)} names for {p_NC.shape[1]} columns; give one name for each column, in order"
-        )
-    named = labels if classes is None else indices(labels, list(classes))
+    named = labels if classes is None else label_indices(labels, classes, p_NC.shape[1])
     labels_N = check_labels(named, *p_NC.shape)
     if values.ndim == 1:
         return Net(RowScores.of_positive(p_NC[:, 1], labels_N == 1))

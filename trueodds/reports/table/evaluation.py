@@ -14,7 +14,6 @@ import numpy.typing as npt
 from trueodds import metrics
 from trueodds.drawing.picture import CHART, DARK, LIGHT, read_css
 from trueodds.drawing.reliability import TOP_LABEL, Axes, ReliabilityDiagram
-from trueodds.errors import ConfigError, unknown
 from trueodds.evaluation.paired_differences import RowScores
 from trueodds.files import write_json, write_text
 from trueodds.reports.figures import Figures, calibration_p_value, diagram_of, figures_of, positive_figures
@@ -27,7 +26,8 @@ from trueodds.reports.verdict.rules import CERTAIN, beside, is_within, of_positi
 from trueodds.reports.words import DASH, decimal, digits_of_rare, percent, signed, span, unseen
 from trueodds.sums.answers import AnswerSums
 from trueodds.sums.bins import Binning
-from trueodds.sums.inputs import as_array, both_classes, check_labels, check_level, without_tensors
+from trueodds.sums.forms import label_indices
+from trueodds.sums.inputs import both_classes, check_labels, check_level, without_tensors
 from trueodds.sums.losses import brier_of, nll_of
 from trueodds.sums.positive import PositiveClass, PositiveSums
 from trueodds.sums.rows import top_rows
@@ -377,11 +377,7 @@ def report(
     """
     check_level(level)
     p_NC = both_classes(probabilities)
-    if classes is not None and len(classes) != p_NC.shape[1]:
-        raise ConfigError(
-            f"classes has {len(classes)} names for {p_NC.shape[1]} columns; give one name for each column, in order"
-        )
-    labels_N = labels if classes is None else indices(labels, list(classes))
+    labels_N = labels if classes is None else label_indices(labels, classes, p_NC.shape[1])
     sums = CalibrationSums.from_probabilities(p_NC, labels_N)
     figures = figures_of(sums, bins, binning, level, False)
     p_value = calibration_p_value(sums, bins, binning)
@@ -434,17 +430,3 @@ def _verdict(
     """Return the verdict on the rows, at one look."""
     within = is_within(answers, certain, Labelling(), TOLERANCE, of_p_certainly)
     return verdict_at_one_look(shown, within=within, positive=of_p_certainly is not None)
-
-
-def indices(labels: npt.ArrayLike, classes: list[object]) -> list[int]:
-    """Return the position of each label among the classes.
-
-    Raises:
-        ConfigError: A label is not one of the classes.
-    """
-    place = {name: k for k, name in enumerate(classes)}
-    names = as_array(labels, "labels").tolist()
-    for name in names:
-        if name not in place:
-            raise unknown("label", name, map(str, classes))
-    return [place[name] for name in names]
