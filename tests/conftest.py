@@ -112,7 +112,9 @@ def reproduced(tmp_path_factory: pytest.TempPathFactory) -> Path:
     made = Path(os.environ.get("TEST_REPRODUCED", own))
     with FileLock(f"{made}.lock"):
         if not made.is_dir():
-            aside = copy_of_repository(made.with_name(f"{made.name}.part"))
+            part = made.with_name(f"{made.name}.part")
+            shutil.rmtree(part, ignore_errors=True)  # left by tests that were killed
+            aside = copy_of_repository(part)
             run(["dvc", "repro"], aside)
             aside.rename(made)
     return Path(shutil.copytree(made, tmp_path_factory.mktemp("reproduced") / "copy", symlinks=True))

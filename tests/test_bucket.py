@@ -85,7 +85,7 @@ def test_every_verb_and_what_it_leaves(
     assert Objects(URL).read(roles) == {name: (local.path / name).read_bytes() for name in roles}
     assert main(["versions", "--models", URL]) == 0
     printed = capsys.readouterr().out
-    assert printed.startswith(URL) and f"{two}  answers" in printed and "temperature, mix" in printed
+    assert printed.startswith(URL) and f"{two}  served" in printed and "temperature, mix" in printed
 
 
 @pytest.mark.full

@@ -111,7 +111,10 @@ def test_whom_it_calls_better_and_in_which_words() -> None:
     none = compare(SERVED, TRUE, z_NC[:0], labels_N[:0])
     assert none.words().startswith("No fresh labels yet") and none.verdict == "undecided"
     assert "after the candidate was fixed and after the served version took over." in none.words()
-    assert none.words() + " 3 labels left out: no propensity, or one below 0.05." == replace(none, left_out=3).words()
+    assert (
+        none.words() + " 3 labels left out: their propensity is unknown or below 0.05."
+        == replace(none, left_out=3).words()
+    )
     assert none.evidence() == "no fresh labels"
     assert Comparison(5, 0.0, -1.0, 1.0).words().count("Not yet decided.") == 1
     assert "more than 10 million labels" in Comparison(500, 0.0, -1.0, 1.0).words()
@@ -143,7 +146,7 @@ def test_with_propensities_it_is_about_all_answers() -> None:
     assert "over all answers with propensity 0.1 or more: the size is an estimate" in found.words()
     partly_N = np.where(rng.random(got.sum()) < 0.2, np.nan, chance_N[got])
     left = compare(served, candidate, z_NC[got], labels_N[got], z_NC[got], Rules(), partly_N)
-    assert left.left_out == np.isnan(partly_N).sum() and "labels left out: no propensity" in left.words()
+    assert left.left_out == np.isnan(partly_N).sum() and "labels left out: their propensity is unknown" in left.words()
     assert not compare(served, candidate, z_NC[:9], labels_N[:9], None, None, np.full(9, np.nan)).weighted
     all_out = compare(served, candidate, z_NC[:9], labels_N[:9], None, None, np.full(9, 0.01))
     assert (all_out.labels, all_out.left_out, all_out.verdict) == (0, 9, "undecided")

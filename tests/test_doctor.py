@@ -39,7 +39,7 @@ def test_every_line_and_the_exit_status(tmp_path: Path) -> None:
     nobody = {"PREFECT_API_URL": "http://127.0.0.1:1/api", "PREFECT_HOME": str(tmp_path / "prefect")}
     with Hook() as hook, server(tmp_path, "--alarm-webhook", f"{hook.url},http://127.0.0.1:1/x") as (http, _):
         client = Client(str(http.base_url).rstrip("/"))
-        words = ["doctor", "--service", client.url, "--models", str(tmp_path / "models")]
+        words = ["doctor", "--url", client.url, "--models", str(tmp_path / "models")]
         done = subprocess.run(
             [sys.executable, "-m", "pipeline", *words],
             cwd=ROOT,
@@ -80,7 +80,7 @@ def test_what_is_under_judgement_or_waits_is_said(tmp_path: Path) -> None:
     assert len(lines) == 3 and lines[2] == f"ok    slots      tiny: {waiting} waits behind {net}, the shadow"
     assert lines[0].startswith(f"ok    slots      tiny: {net} is the shadow, {judged}")
     assert lines[1].startswith(f"ok    slots      tiny: {calibrator} is the recalibrated version, {judged}")
-    assert lines[0].endswith(" UTC: ask the service for the evidence (--service)")
+    assert lines[0].endswith(" UTC: ask the service for the evidence (--url)")
     away = Client("http://127.0.0.1:9")
     assert "unknown (no service answers at http://127.0.0.1:9" in str(next(iter(doctor.slots(away, models))))
     (models.path / "tiny" / "history.jsonl").write_text("no change\n")

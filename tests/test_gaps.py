@@ -284,7 +284,7 @@ def test_the_client_refuses_masks_before_it_sends() -> None:
     ids = [str(k) for k in range(N)]
     labels = np.ma.MaskedArray(Y, mask=Y == 1)
     for some in (labels, np.ma.MaskedArray(np.array(["a", "b"])[Y], mask=Y == 1)):
-        with pytest.raises(ConfigError, match="row 1 has the label masked; expected a class"):
+        with pytest.raises(ConfigError, match="row 1 has the label masked; expected the name of a class"):
             client.feedback(ids, some)
     observe = {"model": "m", "version": "1"}
     with pytest.raises(ConfigError, match="the numbers has 1 masked value"):

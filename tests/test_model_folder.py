@@ -429,7 +429,7 @@ def test_the_commands(models: PublishedModels, capsys: pytest.CaptureFixture[str
     assert typed("shadow", "tiny", b) == (0, f"tiny/{b} is the shadow now\n")
     status, text = typed("shadow", "tiny", "none")
     assert status == 0 and text.startswith(f"tiny has no shadow now (ends the evidence about {b}: unknown (no service")
-    assert models.changes("tiny")[-1].why.startswith(f"ends the evidence about {b}: not known")
+    assert models.changes("tiny")[-1].why.startswith(f"ends the evidence about {b}: unknown")
     assert typed("promote", "tiny", b, "--why", "asked for") == (
         0,
         f"tiny/{b} answers now: calls with ?model=tiny, and calls that name no model.\n",

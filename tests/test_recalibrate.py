@@ -151,7 +151,7 @@ def test_from_drift_to_a_promoted_version_and_back(tmp_path: Path, capsys: pytes
         return shown.err + shown.out
 
     with serving(tmp_path) as (service, first):
-        ask = ("recalibrate", "--service", str(service.base_url), "--why", "drift")
+        ask = ("recalibrate", "--url", str(service.base_url), "--why", "drift")
         few = typed(*ask)
         assert "has 0 labelled answers; at least 200 are needed" in few and "a label counts when the window" in few
         label(service, 150, TRUE, seed=1)
@@ -275,7 +275,7 @@ def test_a_retrained_net_is_compared_by_labels_of_what_both_scored(
         assert rows.propensities_N is not None and np.isnan(rows.propensities_N).all()
         net = f"tiny/{second} stays the shadow. 200 fresh labels: the candidate's log loss is"
         assert net in (text := typed("judge")) and "A person decides (--promote-net when-better" in text
-        text = typed("versions", "--service", str(service.base_url))
+        text = typed("versions", "--url", str(service.base_url))
         assert f"{second} is the shadow, judged since" in text
         assert "on 200 fresh labels: gain" in text
         assert open_models(models).version_of("tiny", "default") == first
@@ -304,7 +304,7 @@ def test_a_calibrator_that_turns_out_worse_is_withdrawn(
     (tmp_path / "key").write_text(key)
     monkeypatch.setenv("TRUEODDS_ADMIN_KEY", hashed)  # as the service is told
     with serving(tmp_path) as (service, first):
-        ask = ["--models", str(models), "--service", str(service.base_url)]
+        ask = ["--models", str(models), "--url", str(service.base_url)]
         assert main(["recalibrate", *ask]) == 1
         assert "holds the key's hash" in capsys.readouterr().err
         monkeypatch.delenv("TRUEODDS_ADMIN_KEY")
@@ -429,7 +429,7 @@ def test_a_key_is_sent_to_the_service_and_nowhere_else(tmp_path: Path) -> None:
 def test_clear_words_where_nobody_answers_or_a_key_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-    with pytest.raises(CallError, match=f"no service answers at http://127.0.0.1:{port} .*--service") as error:
+    with pytest.raises(CallError, match=f"no service answers at http://127.0.0.1:{port} .*--url") as error:
         Client.from_environment(f"http://127.0.0.1:{port}").labelled("m", "v")
     assert error.value.code == NO_ANSWER
     for url in ("file:///etc/passwd", "127.0.0.1:8000", "http://", "http://x/?a=b"):
@@ -460,7 +460,7 @@ def test_a_model_that_another_server_serves_gets_its_calibrator_in_a_file(
     (z_NC, labels_N), out = answers(1_500, TRUE), tmp_path / "calibrator.json"
     p_NC = softmax(z_NC.astype(float) / SERVED, axis=1)
     with server(tmp_path) as (service, _):
-        address = ["--service", str(service.base_url), "--model", "mail"]
+        address = ["--url", str(service.base_url), "--model", "mail"]
 
         def observe(p_NC: Array, **query: str) -> None:
             rows = [{"id": f"r{n}", "probabilities": row} for n, row in enumerate(p_NC.tolist())]

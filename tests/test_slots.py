@@ -164,7 +164,7 @@ def test_the_fit_comes_first_whatever_is_the_shadow(models: PublishedModels) -> 
     models.publish(unlike, "shadow", displace=True)
     models.withdraw("tiny", "recalibrated")
     outcome = recalibrate(request(models, candidates=("temperature",)))
-    assert outcome.status == "published" and "The shadow could not be judged" in outcome.words
+    assert outcome.status == "published" and "so it cannot be judged beside it" in outcome.words
 
 
 def test_waiting_for_a_net_forgets_no_verdict_about_the_calibrator(
@@ -210,7 +210,7 @@ def test_a_person_hears_which_evidence_ends_and_what_begins_anew(
     assert f"ends the evidence about {waiting}: unknown" in text
     assert why("publish").startswith(f"back; ends the evidence about {waiting}: unknown (no service answers")
     assert main(["publish", "--bundle", str(again), "--displace", "--models", str(models.path)]) == 1
-    assert "allowed is it with --role shadow only" in capsys.readouterr().err
+    assert "use it with --role shadow only" in capsys.readouterr().err
 
 
 def test_judge_takes_no_version_where_the_roles_say_what_is_judged(models: PublishedModels) -> None:

@@ -122,7 +122,7 @@ def test_trees_are_learned_and_not_served(workspace: Path) -> None:
     ):
         Bundle.load(stages.BUNDLE)
     shown = _result()
-    assert re.search(r"^9\d\.\d% of \d+ test rows are right.*\n.* the ECE from 0\.", shown)
+    assert re.search(r"^Accuracy 9\d\.\d% on \d+ test rows.*\n.* the ECE from 0\.", shown)
     assert shown.endswith(f"evaluate stage.\nNext: look at {stages.EVALUATION}")
 
 

@@ -114,7 +114,7 @@ def test_stages_that_no_process_can_share_are_refused(
     monkeypatch.setenv("WORLD_SIZE", "2")
     monkeypatch.setattr(launch, "_is_first_to_fail", lambda: True)
     assert main(["all"]) == 1
-    assert "2 processes of all, and only train shares its work" in capfd.readouterr().err
+    assert "2 processes of all, but only train can share its work" in capfd.readouterr().err
 
 
 def test_what_processes_cannot_share_is_refused(workspace: Path) -> None:

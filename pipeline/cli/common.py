@@ -82,11 +82,11 @@ def add_promote(parser: Parser) -> None:
 
 
 def add_service(parser: Parser) -> None:
-    """Add --service and --key-file."""
+    """Add --url and --key-file."""
     from trueodds.client import keys
 
     words = f"URL of the service (default: {URL}; {SERVICE})"
-    parser.add_argument("--service", metavar="URL", help=words)
+    parser.add_argument("--url", metavar="URL", help=words)
     words = f"file with the admin key, if the service needs one ({keys.KEY_FILE}; or the key itself: {keys.KEY})"
     parser.add_argument("--key-file", type=Path, metavar="FILE", help=words)
 
@@ -98,4 +98,4 @@ def client_of(arguments: argparse.Namespace) -> Client:
     """
     from trueodds.client import Client
 
-    return Client.from_environment(arguments.service, arguments.key_file)
+    return Client.from_environment(arguments.url, arguments.key_file)

@@ -40,7 +40,7 @@ class DoctorError(UserError, RuntimeError):
 
 
 def add_parser(commands: Subparsers) -> None:
-    epilog = common.examples("doctor", "doctor --service http://127.0.0.1:8000")
+    epilog = common.examples("doctor", "doctor --url http://127.0.0.1:8000")
     parser = commands.add_parser("doctor", description=__doc__, epilog=epilog)
     common.add_models(parser)
     common.add_service(parser)
@@ -48,7 +48,7 @@ def add_parser(commands: Subparsers) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     client = common.client_of(arguments)
-    doctor(client, arguments.models, expected=bool(arguments.service) or SERVICE in os.environ)
+    doctor(client, arguments.models, expected=bool(arguments.url) or SERVICE in os.environ)
     return 0
 
 

@@ -79,7 +79,7 @@ def introduction(url: str, report: dict[str, Any], *, opened: bool) -> str:
 
 def _replay(url: str, arrays: Path, speed: float) -> None:
     """Send the test images to the service with `trueodds replay`."""
-    command = [sys.executable, "-m", "trueodds", "replay", "--service", url, "--data", str(arrays)]
+    command = [sys.executable, "-m", "trueodds", "replay", "--url", url, "--data", str(arrays)]
     command += ["--rate", str(RATE), "--labelled", str(LABELLED), "--delay", str(DELAY), "--speed", str(speed)]
     command += ["--drift", f"noise:{NOISE}@{DRIFT_AT}", "--seconds", str(SECONDS)]
     process = subprocess.Popen(binding.command(command))

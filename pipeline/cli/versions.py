@@ -1,6 +1,6 @@
 """Lists the published versions of each model with their roles, and every change of roles, the newest last.
 
-For versions under judgement it prints the evidence so far, if --service names a service with the labels. The list of
+For versions under judgement it prints the evidence so far, if --url names a service with the labels. The list of
 changes also holds the evidence of past decisions.
 """
 
@@ -26,7 +26,7 @@ def add_parser(commands: Subparsers) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    asked = arguments.service or os.environ.get(SERVICE)
+    asked = arguments.url or os.environ.get(SERVICE)
     client = common.client_of(arguments) if asked else None
     print(versions_text(arguments.models, arguments.model, client))
     return 0

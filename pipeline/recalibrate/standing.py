@@ -113,7 +113,7 @@ def anew_text(models: PublishedModels, name: str, before: str | None) -> str:
 def _evidence(models: PublishedModels, name: str, slot: Slot, client: Client | None) -> str:
     """Return the evidence about the version in a slot, or why it is unknown."""
     if client is None:
-        return "ask the service for the evidence (--service)"
+        return "ask the service for the evidence (--url)"
     try:
         request = Recalibration(client, models, name)
         state = ModelState.of(request)

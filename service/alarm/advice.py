@@ -72,7 +72,7 @@ def advice_of(
             " They hold for a single look; without corrections they hold however often you look."
         )
     if seen.evidence >= HELPS:
-        where = f"--service {shlex.quote(address)} --model {shlex.quote(model)} --version {shlex.quote(version)}"
+        where = f"--url {shlex.quote(address)} --model {shlex.quote(model)} --version {shlex.quote(version)}"
         command = None if is_shadow(model) or not has_logits else f"trueodds recalibrate {where}"
         reading = "Recalibrating would help." if has_logits else NEEDS
         return Advice(helps="yes", reading=reading, basis=basis, command=command, **numbers)

@@ -5,7 +5,5 @@ from trueodds.cli import Command
 COMMANDS = {
     "serve": Command("service.cli.serve", "serve the published models over HTTP", "serve"),
     "key": Command("service.cli.key", "make a key and the hash that the service needs", "serve"),
-    "store": Command(
-        "service.cli.store", "upgrade a store, settle doubtful labels, give versions a maturity window", "serve"
-    ),
+    "store": Command("service.cli.store", "upgrade a store, settle doubtful labels, set maturity windows", "serve"),
 }

@@ -59,7 +59,7 @@ def answers_to(folder: Path, images: Pixels) -> Array:
 
 
 def command(folder: Path, url: object, *options: str) -> list[str]:
-    arguments = ["--data", str(folder / "data.npz"), "--service", str(url).rstrip("/")]
+    arguments = ["--data", str(folder / "data.npz"), "--url", str(url).rstrip("/")]
     return [sys.executable, "-m", "trueodds", "replay", *arguments, *options]
 
 

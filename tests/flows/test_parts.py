@@ -218,13 +218,13 @@ def test_four_runs_in_an_hour_leave_the_net_under_judgement_alone(
     folder, words = train.publish(models, bundles[2], "displace", "run 2 again")
     assert models.version_of("tiny", "shadow") == folder.name == versions[2]
     assert f"Evidence: displaces {versions[1]}: unknown (no service" in words
-    assert models.changes("tiny")[-1].why.startswith(f"run 2 again; displaces {versions[1]}: not known")
+    assert models.changes("tiny")[-1].why.startswith(f"run 2 again; displaces {versions[1]}: unknown")
     _, words = train.publish(models, bundles[3], "default", "run 3 again")
     assert f"Evidence: ends the evidence about {versions[2]}: unknown (no service" in words
     change = next(
         change for change in models.changes("tiny") if (change.action, change.after) == ("publish", versions[3])
     )
-    assert change.why.startswith(f"run 3 again; ends the evidence about {versions[2]}: not known")
+    assert change.why.startswith(f"run 3 again; ends the evidence about {versions[2]}: unknown")
 
 
 def test_a_run_that_looks_again_displaces_nothing_that_the_first_one_put_under_judgement(tmp_path: Path) -> None:

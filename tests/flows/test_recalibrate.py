@@ -237,7 +237,7 @@ def test_from_drift_to_a_calibrated_version_and_back(
             return [one for one in alarms if one["parameters"].get("version") == first]
 
         def doctor() -> tuple[int, str]:
-            words = ("doctor", "--service", str(client.base_url), "--models", str(models))
+            words = ("doctor", "--url", str(client.base_url), "--models", str(models))
             done = prefect.command("pipeline", *words, check=False)
             return done.returncode, done.stdout
 

@@ -89,7 +89,9 @@ def test_files_as_they_should_be_and_garbage(place: Path, capfd: pytest.CaptureF
     Linear().write(place / "m.onnx")
     assert command(*WORDS, trusted=False) == 0, capfd.readouterr().err
     printed = capfd.readouterr().out
-    assert printed.index("m: 3 classes, vector 5") < printed.index("Bundle: imported/m/bundle; beside it logits.npz")
+    assert printed.index("m: 3 classes, vector 5") < printed.index(
+        "Bundle: imported/m/bundle; in the same folder: logits.npz"
+    )
     assert "answers now" in printed and len(open_models(Path("models")).versions("m")) == 1
     files = ["bundle", "calibrators.csv", "logits.npz", "metrics.json"]
     assert sorted(path.name for path in Path("imported/m").iterdir()) == files

@@ -136,7 +136,7 @@ def test_order_does_not_matter_and_answers_repeat() -> None:
 def test_certain_answers() -> None:
     wrong = calibration_test(CalibrationSums.from_top([1.0] * 9 + [0.7], [1] * 8 + [0, 1]))
     assert (wrong.p_value, wrong.pattern) == (0.0, "impossible")
-    assert "certain was wrong" in wrong.reading
+    assert "a confidence of 0 or 1 was wrong" in wrong.reading
     right = calibration_test(CalibrationSums.from_top([1.0] * 9 + [0.0], [1] * 9 + [0]))
     assert right.p_value == 1
     assert "no larger than chance" in right.reading

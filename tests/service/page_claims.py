@@ -377,7 +377,7 @@ TODO: list[tuple[str, Claim]] = [
         lambda r, t: r.advice is not None and not r.advice.labels,
     ),
     (
-        r"trueodds recalibrate --service \S+ --model"
+        r"trueodds recalibrate --url \S+ --model"
         r" \S+ --version (\S+)",
         lambda r, t: helps(r, "yes") and t[-1] == r.version,
     ),

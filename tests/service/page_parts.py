@@ -158,7 +158,7 @@ ADVICE = {
 
 
 def advice(helps: str = "yes") -> Advice:
-    command = "trueodds recalibrate --service http://127.0.0.1:8000 --model street --version v1"
+    command = "trueodds recalibrate --url http://127.0.0.1:8000 --model street --version v1"
     return Advice.model_validate(
         {
             "helps": helps,

@@ -62,7 +62,7 @@ def test_an_alarm_is_told_once_and_seen_everywhere(serve: Callable[..., Client],
     until(lambda: alarm(client)["nulls"][0]["labels"] == 200)
     advice = client.report()["advice"]
     assert (advice["helps"], advice["labels"]) == ("yes", 200)
-    assert "--service https://odds.example.org --model tiny" in advice["command"]
+    assert "--url https://odds.example.org --model tiny" in advice["command"]
     text = client.get("/metrics").text
     for line in (
         f'trueodds_calibration_alarm{{model="tiny",version="{version}"}} 2.0',

@@ -195,7 +195,7 @@ def test_advice(bad: AlarmState) -> None:
     yes = advice_of(bad, **where)
     assert yes.reading == "Recalibrating would help."
     assert yes.helps == "yes" and yes.log_e > math.log(20) and "Above 0 the gain counts as shown" in yes.basis
-    assert yes.command == "trueodds recalibrate --service http://x --model 'a b' --version v"
+    assert yes.command == "trueodds recalibrate --url http://x --model 'a b' --version v"
     assert yes.recalibrated_log_loss is not None and yes.served_log_loss is not None
     seen = bad.prequential
     assert seen.log_e == pytest.approx(1000 * (yes.served_log_loss - yes.recalibrated_log_loss))

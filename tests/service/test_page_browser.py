@@ -293,4 +293,4 @@ def test_the_command_can_be_copied(tab: Chromium, tmp_path: Path) -> None:
     words = text(tab, ".copy")
     assert words in ("Copied", "Selected: press Ctrl+C")
     command = tab.run("navigator.clipboard.readText()") if words == "Copied" else tab.run("String(getSelection())")
-    assert command == "trueodds recalibrate --service http://127.0.0.1:8000 --model street --version v1"
+    assert command == "trueodds recalibrate --url http://127.0.0.1:8000 --model street --version v1"

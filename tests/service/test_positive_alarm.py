@@ -121,7 +121,7 @@ def test_the_service_tells_of_it(serve: Any, hook: Hook, factor: float) -> None:
     assert float(line.split()[-1]) == pytest.approx(report.alarm.nulls[1].log_e)
     if factor == 1:
         assert (report.verdict, report.alarm.state) == ("cannot_tell", "quiet")
-        assert "more fraud, some" in report.headline
+        assert "more fraud, about" in report.headline
         return
     assert report.alarm.state == "fired" and report.verdict == "too_high"
     assert "p(fraud) is too high" in report.headline and p.ratio > 2.5

@@ -223,8 +223,8 @@ def test_the_page_leads_with_p_positive() -> None:
     places = [html.index(part) for part in ('id="reliability-chart"', 'id="top-label"', 'id="top-reliability-chart"')]
     assert places == sorted(places)
     first, second = html[places[0] : places[1]], html[places[1] :]
-    assert f"{100 * (report.positive.bins[0].accuracy or 0):.1f}%" in first and "in 15 ranges of it" in first
-    assert "Accuracy, gaps and calibration errors here are of the more probable class." in second
+    assert f"{100 * (report.positive.bins[0].accuracy or 0):.1f}%" in first and "in 15 ranges of p" in first
+    assert "Accuracy, gaps and calibration errors here are those of the more probable class." in second
     cards = html[html.index('id="positive-figures"') : html.index("<h3>The more probable class</h3>")]
     assert "on the test set 0.346" in cards
     assert "on the test set 0.012" not in cards, "that is of bins of equal width"

@@ -60,7 +60,7 @@ def test_verdicts(truth: Callable[[Any], Any], verdict: str, words: str) -> None
     assert report.verdict == verdict
     assert words in report.reading
     assert report.reading.startswith("3,000 of 6,000 answers have labels.")
-    assert "cry wolf" in report.reading
+    assert "checked after every label, it will miss the true value at some time" in report.reading
     assert "The other 3,000 answers are unknown" in report.reading
     assert "Fewer than 500" not in report.reading
     assert words.split(".")[0] in pages.render(report)
@@ -254,7 +254,12 @@ def test_a_limit_of_the_ece_alone_is_said_to_be_none() -> None:
     assert with_limits == {"PositiveFigures", "Report", "TrendPoint", "WeightedFigures"}
     descriptions = [models[name]["properties"][f"ece_{side}"] for name in with_limits for side in ("lower", "upper")]
     descriptions += [models["Ece"]["properties"][side] for side in ("lower", "upper")]
-    assert all("alone it is no 97.5% limit" in field["description"] for field in descriptions)
+    assert all(
+        "one limit alone of a 95% interval is not a 97.5% limit" in field["description"] for field in descriptions
+    )
     words = make(labelled(600, lambda c: c)).estimands
-    assert all("of both together, not of one alone" in words[f"ece_{side}"] for side in ("lower", "upper"))
-    assert "alone is no 97.5% limit" in (metrics.ece_interval.__doc__ or "")
+    assert all(
+        "the confidence level holds for both limits together, not for one alone" in words[f"ece_{side}"]
+        for side in ("lower", "upper")
+    )
+    assert "The lower limit alone is not a 97.5% limit" in (metrics.ece_interval.__doc__ or "")

@@ -218,7 +218,7 @@ def test_corrections_reach_every_number_but_the_evidence(client: Client, setting
     )
     assert client.report(until=datetime.fromtimestamp(START / 1000 + 5 * 3600, UTC).isoformat())["corrected"] == 0
     html = client.get("/calibration-report", headers={"accept": "text/html"}).text
-    assert f"{corrected} labels were replaced by another class after they first came" in html
+    assert f"{corrected} labels were replaced by another class after they first arrived" in html
 
 
 def test_roles_of_what_can_be_asked_for(client: Client, settings: Settings, tmp_path: Path) -> None:

@@ -37,13 +37,13 @@ def test_runs_are_the_product_of_the_axes() -> None:
     [
         ({"vary": {"methd": ["ce"]}}, r"unknown parameter 'methd'; .* Did you mean 'method'\?"),
         ({"hold": {"epoch": 3}}, r"unknown parameter 'epoch'; .* Did you mean 'epochs'\?"),
-        ({"vary": {"seed": []}}, "vary: seed has no value, so there is no run; give one, or take it out"),
+        ({"vary": {"seed": []}}, "vary: seed has no value, so there is no run; add a value or remove it"),
         ({"vary": {}}, "neither vary nor runs, so there is no run"),
         ({"vary": {"dataset, net": [["digits"]]}}, r"vary: dataset, net has \['digits'\]; allowed are lists of 2"),
-        ({"vary": {"seed": [1], "net, seed": [["resnet8", 2]]}}, "vary has 'seed' in two axes; give it once"),
-        ({"vary": {"seed": [1, 1]}}, "the runs 'seed=1' and 'seed=1' have the same settings; take one out"),
+        ({"vary": {"seed": [1], "net, seed": [["resnet8", 2]]}}, "vary has 'seed' in two axes; list it once"),
+        ({"vary": {"seed": [1, 1]}}, "the runs 'seed=1' and 'seed=1' have the same settings; remove one"),
         ({"runs": [{"seed": 0, "method": "ce"}]}, "'method=ce seed=0' and 'seed=0 method=ce' have the same settings"),
-        ({"except": [{"seed": 0}, {"seed": 1}]}, "no run is left after except; leave out less"),
+        ({"except": [{"seed": 0}, {"seed": 1}]}, "except leaves out every run; leave out fewer"),
         ({"baseline": {"method": "brier"}}, r"no run has the baseline's \{'method': 'brier'\}"),
         ({"report": ["ecee"]}, r"unknown column in report 'ecee'; .* Did you mean 'ece'\?"),
         ({"calibrators": ["temprature"]}, r"unknown calibrator in compare 'temprature'.* Did you mean 'temperature'\?"),
@@ -72,7 +72,11 @@ def test_files_that_are_none(tmp_path: Path) -> None:
     with pytest.raises(StudyError, match=r"unknown study 'focal/tabel1'; .* Did you mean 'focal/table1'\? Or give a"):
         read("focal/tabel1")
     path = tmp_path / "a.yaml"
-    for text, message in (("- 1", "must hold title"), ("a: [", "cannot be read as YAML"), ("", "must hold title")):
+    for text, message in (
+        ("- 1", "must contain keys such as title"),
+        ("a: [", "cannot be read as YAML"),
+        ("", "must contain keys such as title"),
+    ):
         path.write_text(text)
         with pytest.raises(StudyError, match=message):
             read(str(path))

@@ -14,6 +14,8 @@ from typing import get_type_hints
 
 from sphinx.pycode import ModuleAnalyzer
 
+from tools import PACKAGES
+
 FOLDER = "reference/api"
 """Folder of the pages within the site."""
 WHOLE = ("trueodds", "trueodds.metrics", "trueodds.calibrators", "trueodds.client", "trueodds.bundle")
@@ -213,11 +215,11 @@ def home(module: str, name: str) -> str:
     """Return the module that defines a public name of another module."""
     value = getattr(importlib.import_module(module), name)
     defined = getattr(value, "__module__", None) if callable(value) else None
-    if isinstance(defined, str) and not defined.startswith(("builtins", "typing")):
+    if isinstance(defined, str) and defined.partition(".")[0] in PACKAGES:
         return defined
     for node in ast.walk(ast.parse(inspect.getsource(importlib.import_module(module)))):
         if isinstance(node, ast.ImportFrom) and node.module and name in [alias.name for alias in node.names]:
-            return node.module
+            return home(node.module, name)
     return module
 
 
@@ -225,7 +227,9 @@ def constant(module: str, name: str) -> list[str]:
     """Return the lines that describe a constant, with the docstring under its definition."""
     described = ModuleAnalyzer.for_module(home(module, name)).find_attr_docs()
     text = described.get(("", name), [])
-    return [f".. py:data:: {module}.{name}", "", *(f"   {line}" for line in text), ""]
+    value = getattr(importlib.import_module(module), name)
+    shown = [f"   :value: {value!r}"] if isinstance(value, str | int | float) else []
+    return [f".. py:data:: {module}.{name}", *shown, "", *(f"   {line}" for line in text), ""]
 
 
 def directive(module: str, name: str) -> list[str]:

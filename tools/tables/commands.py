@@ -96,6 +96,7 @@ def indented(text: str) -> str:
 
 
 def escaped(text: str) -> str:
-    """Return a text in which no character is markup, apart from `code`."""
+    """Return a text in which no character is markup, apart from `code`; options are set as code."""
+    text = re.sub(r"(?<![\w`-])(--[a-z][a-z0-9-]*)(?![^`]*`(?:[^`]*`[^`]*`)*[^`]*$)", r"`\1`", text)
     parts = re.split(r"(`[^`]*`)", text)
     return "".join(part if part.startswith("`") else re.sub(r"([\\*<\[]|_\b|\b_)", r"\\\1", part) for part in parts)

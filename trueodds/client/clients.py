@@ -68,7 +68,7 @@ class _BaseClient(Calls):
         if not _is_address(url):
             raise ConfigError(f"service is {url!r}; allowed is a URL such as {URL}")
         client = cls(url, key=admin_key(key_file), tries=COMMAND_TRIES, timeout=COMMAND_TIMEOUT)
-        client._endpoint = replace(client._endpoint, cure_away="start it, or name it: --service", cure_key=CURE)
+        client._endpoint = replace(client._endpoint, cure_away="start it, or name it: --url", cure_key=CURE)
         client._idle_connections = 0  # a command ends without closing its client
         return client
 

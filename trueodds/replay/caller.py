@@ -100,7 +100,7 @@ class Caller:
         answering = client.ready()
         if answering is None:
             raise ReplayError(
-                f"{client.url} only reads its store and answers no predictions; give another service: --service"
+                f"{client.url} only reads its store and answers no predictions; give another service: --url"
             )
         model = self._query.get("model", answering.model)
         path = f"/v2/models/{quote(model, '')}" + (f"/versions/{quote(version, '')}" if version else "")

@@ -67,7 +67,7 @@ def _replay(arguments: argparse.Namespace, stop: Stop) -> bool:
     keys, timing = _keys(arguments.key_file), (arguments.seconds, arguments.speed, arguments.every)
     plan = ReplayPlan(arguments.labelled, bias, *timing, until_alarm=arguments.until_alarm, drain=arguments.drain)
     named = {"model": arguments.model, "version": arguments.version}
-    with Caller(arguments.service, **named, keys=keys, patience=arguments.patience, say=say, is_stopped=stop) as caller:
+    with Caller(arguments.url, **named, keys=keys, patience=arguments.patience, say=say, is_stopped=stop) as caller:
         model = caller.signature()
         source = read(arguments.data, model, arguments.split)
         stream = Stream(
@@ -88,7 +88,7 @@ def add_parser(commands: Subparsers) -> None:
     add("--data", type=Path, required=True, help=words)
     add("--split", help=f"rows to send (default: the first existing one of {', '.join(SPLITS)})")
     words = f"URL of the service (default: {URL}; {SERVICE})"
-    add("--service", default=os.environ.get(SERVICE) or URL, metavar="URL", help=words)
+    add("--url", default=os.environ.get(SERVICE) or URL, metavar="URL", help=words)
     add("--model", help="default: the service's")
     add("--version", help="default: the service's")
     add("--rate", type=_rate, default=20.0, help="rows a second, on average (default: 20)")
