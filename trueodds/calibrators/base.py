@@ -6,6 +6,7 @@ import functools
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -14,6 +15,7 @@ import numpy.typing as npt
 from trueodds.calibrators.checks import OptionCheck, check_number
 from trueodds.errors import UserError
 from trueodds.processes import extensions
+from trueodds.files import write_json
 from trueodds.sums.inputs import TELLING_ROWS, Array, check_labels, check_logits, check_no_mask, without_tensors
 from trueodds.sums.losses import nll_of
 
@@ -167,6 +169,31 @@ class Calibrator(ABC):
         for block in row_blocks(len(logits), max(logits.shape[1] // 8, 1)):
             probabilities_NC[block] = self._apply(logits[block].astype(np.float64, copy=False))
         return probabilities_NC
+
+    def predict_proba(self, logits_NC: npt.ArrayLike) -> Array:
+        """Compute calibrated probabilities, as calling the calibrator does. The name is scikit-learn's.
+
+        Args:
+            logits_NC: Logits, shape (N, C). For probabilities of a model, pass `trueodds.logits_of(probabilities)`.
+
+        Returns:
+            Probabilities, shape (N, C), in float64.
+
+        Raises:
+            ValueError: Calling the calibrator would raise it too.
+        """
+        return self(logits_NC)
+
+    def save(self, path: str | Path) -> None:
+        """Write the calibrator to a JSON file, which `trueodds.load` reads.
+
+        Args:
+            path: Path of the file. An existing file is replaced.
+
+        Raises:
+            OSError: The file cannot be written. An existing file is then unchanged.
+        """
+        write_json(Path(path), self.to_json())
 
     @abstractmethod
     def _apply(self, logits_NC: Array) -> Array:
