@@ -14,8 +14,8 @@ import numpy.typing as npt
 
 from trueodds.calibrators.checks import OptionCheck, check_number
 from trueodds.errors import UserError
-from trueodds.processes import extensions
 from trueodds.files import write_json
+from trueodds.processes import extensions
 from trueodds.sums.inputs import TELLING_ROWS, Array, check_labels, check_logits, check_no_mask, without_tensors
 from trueodds.sums.losses import nll_of
 
