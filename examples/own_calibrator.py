@@ -5,8 +5,13 @@
 A calibrator is a frozen dataclass: its fields are the fitted numbers, `fit` finds them, and `_apply` maps logits to
 probabilities. The base class checks the logits, remembers the number of classes, and writes JSON.
 
-What does not work yet without a copy of the repository: `trueodds.fit` by name, `trueodds.calibrators.from_json`, and
-with them bundles and params.yaml. For these, the class must stand in `trueodds/calibrators/registry.py`.
+`trueodds.fit` and `select` take the class. To use its name too (`trueodds.fit` by name, `from_json`, bundles,
+params.yaml, `trueodds calibrators`), register it in the pyproject.toml of your package, and install your package:
+
+    [project.entry-points."trueodds.calibrators"]
+    blend = "my_package.blend:Blend"
+
+docs/how-to/extend.md says more.
 """
 
 from __future__ import annotations
@@ -64,8 +69,11 @@ def main() -> None:
     labels_N[wrong_N] = rng.integers(0, 5, wrong_N.sum())
     fit, test = slice(0, 2000), slice(2000, 4000)
 
-    own = Blend.fit(logits_NC[fit], labels_N[fit])
+    own = trueodds.fit(logits_NC[fit], labels_N[fit], Blend)
     print(json.dumps(own.to_json()))
+    rows = logits_NC[fit], labels_N[fit]
+    chosen = trueodds.calibrators.select(*rows, candidates=["identity", "temperature", Blend])
+    print(f"select takes {chosen.calibrator.name}")
     ours = trueodds.fit(logits_NC[fit], labels_N[fit], "temperature")
     models = {
         "none": softmax(logits_NC[test]),

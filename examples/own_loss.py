@@ -5,8 +5,13 @@
 A loss is a function of logits and targets that returns one value for each row. Its options are keyword arguments. An
 entry in `methods.PARTS` gives it a name, and it then combines with penalties and label changes like any other.
 
-What does not work yet without a copy of the repository: the entry below exists only in this process. For `dvc repro`,
-params.yaml and `trueodds methods`, the function and its entry must stand in `pipeline/methods`.
+The entry below exists only in this process. For `dvc repro`, params.yaml and `trueodds methods`, register the part in
+the pyproject.toml of your package, and install your package:
+
+    [project.entry-points."trueodds.methods"]
+    poly1 = "my_package.losses:POLY1"
+
+Here POLY1 is the `methods.Part` below. docs/how-to/extend.md says more.
 """
 
 from __future__ import annotations
@@ -36,7 +41,8 @@ def poly1(logits_NC: Tensor, targets: Tensor, *, epsilon: float = 1.0) -> Tensor
     return per_class(-log_p_NC + epsilon * (1 - log_p_NC.exp()), targets)
 
 
-methods.PARTS["poly1"] = methods.Part(poly1, "Leng et al. 2022")
+POLY1 = methods.Part(poly1, "Leng et al. 2022")
+methods.PARTS["poly1"] = POLY1
 
 
 def train(method: str, **options: float) -> trueodds.CalibrationSums:

@@ -75,6 +75,8 @@ def fit(
         held_out += f"; passed over: {line.passed_over}" if line.passed_over else ""
         held_out += f"; chosen: {line.chosen}" if line.chosen else ""
         log.info("%s%s: %s", "* " if line.name == calibrator.name else "  ", line.name, held_out)
+    if (whose := calibrators.origin(calibrator)) is not None:
+        log.info("calibrator %s of the distribution %s", calibrator.name, whose)
     for note in (*notes, *calibrator.warnings):
         log.warning(note)
     return calibrator, table

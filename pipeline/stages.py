@@ -31,6 +31,9 @@ CURVES = ARTIFACTS / "curves"
 INT8 = ARTIFACTS / "bundle_int8"
 FOLDED = ARTIFACTS / "model_calibrated.onnx"
 CHECKPOINTS = Path(".checkpoints")
+CODE = ARTIFACTS / "code"
+"""Hashes of the installed code, also of other distributions. Only the graph that `trueodds init` writes has them."""
+UNWATCHED = "DVC does not watch %s in this graph; after a change of it, run: dvc repro --force %s"
 
 
 def fetch(params: Params) -> None:
@@ -41,9 +44,12 @@ def fetch(params: Params) -> None:
     from pipeline import data
     from pipeline.data import label_counts
     from pipeline.data.splitting.sampling import OF_RECIPES
+    from trueodds.processes import extensions
 
     DATA.mkdir(parents=True, exist_ok=True)
     dataset = data.load(params.data, OF_RECIPES.get(params.training.recipe), scratch=DATA)
+    for extension in () if CODE.is_dir() else extensions.used("datasets", [params.data.dataset]):
+        log.warning(UNWATCHED, extension.distribution, "fetch")
     counts = None
     if (source := params.data.label_counts) is not None:
         counts = label_counts.load(source, dataset, Path(params.data.path), data.downloads())
@@ -59,7 +65,11 @@ def plan(params: Params) -> None:
     if start is not None and Path(start).is_file() and not Path(start).resolve().is_relative_to(watched):
         log.warning("DVC does not watch %s: after changing it, run: dvc repro --force plan", start)
     ARTIFACTS.mkdir(exist_ok=True)
-    write_json(PLAN, make_plan(params))
+    made = make_plan(params)
+    if not CODE.is_dir():
+        for distribution in made.get("distributions", []):
+            log.warning(UNWATCHED, distribution, "plan")
+    write_json(PLAN, made)
 
 
 def fetched_card() -> dict[str, Any]:
@@ -155,11 +165,13 @@ def calibrate(params: Params) -> None:
     selection.json is the table of candidates. It is empty if a calibrator was named.
     """
     from pipeline.calibrate import check, fit
-    from trueodds import logits
+    from trueodds import calibrators, logits
     from trueodds.files import write_json
 
     check(params.calibration)  # first, because a mistyped name matters more than a missing file
     calibrator, table = fit(params.calibration, logits.read(LOGITS, "val"), logits.notes(LOGITS))
+    if (whose := calibrators.origin(calibrator)) is not None and not CODE.is_dir():
+        log.warning(UNWATCHED, whose, "calibrate")
     write_json(CALIBRATOR, calibrator.to_json())
     write_json(SELECTION, [asdict(line) for line in table])
 

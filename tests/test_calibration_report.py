@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
+import json
 import re
-from dataclasses import replace
+import sys
+from dataclasses import fields, replace
+from pathlib import Path
 from xml.etree import ElementTree
 
 import numpy as np
 import pytest
+from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
 
 import trueodds
 from trueodds import metrics
-from trueodds.errors import ConfigError
+from trueodds.errors import ConfigError, MissingExtraError
 from trueodds.reports.table.evaluation import CalibrationReport
 from trueodds.sums.positive import PositiveClass
 
 RNG = np.random.default_rng(0)
 P = metrics.softmax(RNG.normal(0, 3, (800, 3)))
 Y = np.array([RNG.choice(3, p=row) for row in metrics.softmax(np.log(P) / 2)])
+KEPT = {"rows"}
+"""Fields that are no numbers."""
 
 
 @pytest.fixture(scope="module")
@@ -82,12 +89,114 @@ def _outermost(style: str) -> list[str]:
     return rules
 
 
-def test_a_picture_for_a_file_needs_no_variables(report: CalibrationReport) -> None:
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+def test_a_picture_for_a_file_has_title_legend_and_ece_with_its_interval(report: CalibrationReport) -> None:
     svg = report.svg()
     root = ElementTree.fromstring(svg)
-    assert root.get("width") == "500" and "var(" not in svg and "#8fadcd" in svg
+    texts = ["".join(text.itertext()) for text in root.iter(f"{SVG}text")]
+    assert "var(" not in svg and "url(#hatch)" in svg and "http" not in svg.replace("http://www.w3.org/2000/svg", "")
+    assert texts[:2] == ["Reliability diagram", "800 rows, 3 classes"]
+    assert f"estimate of the ECE {report.ece_estimate:.4f}, 95% interval {report.ece_lower:.4f} – " in texts[3]
+    assert texts[-5:] == [
+        *("share of right answers", "over-confident by", "under-confident by"),
+        *("right as often as it says", "95% interval"),
+    ]
     bars = next(path for path in root.iter() if path.get("class") == "accuracy").get("d") or ""
     assert bars.count("M") == sum(b.count > 0 for b in report.bins)
+
+
+def test_a_picture_is_readable_without_its_style_sheet(report: CalibrationReport) -> None:
+    """Every element has its colours as attributes: those that the style sheet gives in light."""
+    root = ElementTree.fromstring(report.svg())
+    marks = {one.get("class"): one for one in root.iter() if one.tag in (f"{SVG}path", f"{SVG}rect")}
+    assert marks["ground"].get("fill") == "#fffefb"
+    assert marks["accuracy"].get("fill") == "#8fadcd" and marks["grid"].get("fill") == "none"
+    assert marks["over"].attrib.items() >= {"fill": "url(#hatch)", "stroke": "#b4512a"}.items()
+    assert marks["diagonal"].get("stroke-dasharray") == "2 4"
+    for text in root.iter(f"{SVG}text"):
+        assert text.get("fill") in ("#22252a", "#595d65") and text.get("font-size")
+    assert {text.get("text-anchor") for text in root.iter(f"{SVG}text")} == {None, "end", "middle"}
+
+
+def test_to_dict_holds_every_number_for_json(report: CalibrationReport) -> None:
+    p, y = P[:, 1] / P[:, :2].sum(axis=1), (Y == 1).astype(int)
+    for one in (report, trueodds.report(p, y)):
+        tree = one.to_dict()
+        assert json.loads(json.dumps(tree, allow_nan=False)) == tree
+        names = {field.name for field in fields(one)} - KEPT
+        assert tree.keys() == names | {"reading"} and tree["reading"] == one.reading
+        assert all(tree[name] == getattr(one, name) for name in ("n", "ece", "verdict", "nll_upper"))
+        assert tree["bins"] == [b.model_dump() for b in one.bins] and tree["mce_bin"]["count"] == one.mce_bin.count
+    assert tree["positive"]["ece"] == one.positive.ece  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("name", ["a.svg", "b.html", "c.JSON", "d.png"])
+def test_it_is_saved_by_the_suffix(report: CalibrationReport, tmp_path: Path, name: str) -> None:
+    path = tmp_path / name
+    report.save(str(path))
+    content = path.read_bytes()
+    if name == "a.svg":
+        assert content.decode() == report.svg()
+    elif name == "b.html":
+        page = content.decode()
+        assert page.startswith("<!doctype html>") and report.reading in page and "right as often as it says" in page
+        assert "<script" not in page and not re.search(r"(src|href)=", page)
+    elif name == "c.JSON":
+        assert json.loads(content) == report.to_dict()
+    else:
+        assert content.startswith(b"\x89PNG") and len(content) > 20_000
+        report.save(path)
+        assert path.read_bytes() == content, "equal bytes from an equal report"
+    assert [file.name for file in tmp_path.iterdir()] == [name]
+
+
+def test_another_suffix_is_refused(report: CalibrationReport, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"suffix '.pdf'; allowed are \.svg, \.html, \.json, \.png\. Give the file"):
+        report.save(tmp_path / "report.pdf")
+    with pytest.raises(FileNotFoundError, match="none"):
+        report.save(tmp_path / "none" / "report.svg")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_it_draws_on_matplotlib_axes(report: CalibrationReport) -> None:
+    ax = Figure().add_subplot()
+    assert report.plot(ax) is ax
+    title = ax.get_title(loc="left")
+    assert title.startswith("Reliability diagram\n800 rows, 3 classes\nECE ")
+    assert f"95% interval {report.ece_lower:.4f} – {report.ece_upper:.4f}" in title
+    legend = ax.get_legend()
+    assert legend is not None and "over-confident by" in [text.get_text() for text in legend.get_texts()]
+    heights = [b.accuracy for b in report.bins if b.count]
+    assert [one.get_height() for one in ax.patches[: len(heights)] if isinstance(one, Rectangle)] == heights
+    assert (ax.get_xlabel(), ax.get_ylabel()) == ("confidence of the model", "share of right answers")
+    named = trueodds.report(
+        P[:, 1] / P[:, :2].sum(axis=1), np.array(["a", "b & <c>"])[(Y == 1) * 1], classes=["a", "b & <c>"]
+    )
+    assert named.plot(Figure().add_subplot()).get_xlabel() == "probability from the model: p(b & <c>)"
+    assert "Reliability diagram of p(b &amp; &lt;c&gt;)" in named.svg()
+
+
+def test_without_axes_it_opens_a_figure(report: CalibrationReport, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MPLBACKEND", "agg")
+    from matplotlib import pyplot
+
+    pyplot.switch_backend("agg")
+    ax = report.plot()
+    assert pyplot.gca() is ax
+    pyplot.close(ax.get_figure())  # type: ignore[arg-type]
+
+
+def test_without_matplotlib_it_says_what_to_install(
+    report: CalibrationReport, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("matplotlib", "matplotlib.pyplot", "matplotlib.figure"):
+        monkeypatch.setitem(sys.modules, name, None)
+    for call in (report.plot, lambda: report.save(tmp_path / "report.png")):
+        with pytest.raises(MissingExtraError, match=r"needs the package matplotlib.*trueodds\[plot\]"):
+            call()
+    report.save(tmp_path / "report.svg")
 
 
 def test_one_column_and_names_of_classes() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +13,9 @@ import pytest
 
 import trueodds
 from trueodds import cli, metrics
-from trueodds.errors import UserError
+from trueodds.errors import ConfigError, UserError
 from trueodds.metrics.significance.differences import of_rows
-from trueodds.reports.table.comparing import NOTE
+from trueodds.reports.table.comparing import NOTE, OF_REPORTS
 
 Array = npt.NDArray[np.float64]
 MEASURES = ["error_rate", "nll", "brier", "squared_calibration_error"]
@@ -41,6 +42,67 @@ def table(path: Path, p_NC: Array, labels_N: npt.NDArray[Any], ids: list[Any] | 
         lines.append(",".join([*cells, *(f"{p:.8f}" for p in p_C), "" if label < 0 else names[label]]))
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")
     return path
+
+
+def test_reports_are_compared_as_their_arrays_are() -> None:
+    models, labels_N = three_classes()
+    arrays = trueodds.compare(models, labels_N)
+    old, new = (trueodds.report(p_NC, labels_N) for p_NC in models.values())
+    for found, names in (
+        (trueodds.compare([old, new]), ["report 1", "report 2"]),
+        (trueodds.compare({"old": old, "new": new}), ["old", "new"]),
+    ):
+        assert [one.name for one in found.models] == names and found.rows == 600
+        for one, other in zip(found.differences, arrays.differences, strict=True):
+            assert one.measure == other.measure
+            assert (one.value, one.p_value) == pytest.approx((other.value, other.p_value))
+        for model, twin in zip(found.models, arrays.models, strict=True):
+            assert (model.ece, model.mce_floor, model.nll) == pytest.approx((twin.ece, twin.mce_floor, twin.nll))
+            assert model.classwise_ece is None
+        assert OF_REPORTS in found.notes and "class-wise" not in str(found).partition("\n\n")[0]
+
+
+def test_reports_of_p_positive_are_compared_by_it() -> None:
+    rng = np.random.default_rng(1)
+    p, y = rng.random(300), rng.random(300)
+    labels = np.array(["no", "yes"])[(y < p) * 1]
+    reports = {"a": trueodds.report(p, labels, classes=["no", "yes"]), "b": trueodds.report(p**2, (y < p) * 1)}
+    arrays = trueodds.compare({"a": p, "b": p**2}, (y < p) * 1)
+    found = trueodds.compare(reports)
+    assert [one.sentence for one in found.differences] == [one.sentence for one in arrays.differences]
+    assert found.models[0].ece == arrays.models[0].ece
+
+
+def test_reports_that_cannot_be_compared_say_what_is_missing() -> None:
+    models, labels_N = three_classes(60)
+    old, new = (trueodds.report(p_NC, labels_N) for p_NC in models.values())
+    named = [trueodds.report(models["old"], np.array(list(order))[labels_N], classes=order) for order in ("abc", "bac")]
+    for given, labels, message in (
+        ([old, new], labels_N, "reports hold their labels and classes; give neither"),
+        ([old], None, "1 model to compare; give two or more"),
+        ([old, models["new"]], None, "'report 2' is ndarray, and 'report 1' a report; give reports or arrays of all"),
+        ([old, replace(new, rows=None)], None, "'report 2' has lost its rows .*make it again with trueodds.report"),
+        (
+            [old, trueodds.report(models["new"][:50], labels_N[:50])],
+            None,
+            "has 60 rows and 'report 2' 50; give reports",
+        ),
+        (
+            [old, trueodds.report(models["new"], (labels_N + 1) % 3)],
+            None,
+            "different labels in 60 rows; give reports of",
+        ),
+        (
+            [old, trueodds.report(models["new"][:, 0], (labels_N == 0) * 1)],
+            None,
+            "3 columns and 'report 2' about the positive",
+        ),
+        (named, None, "has the classes .'a', 'b', 'c'. and 'report 2' .'b', 'a', 'c'.; make both with the same"),
+        (models, None, "models is dict, without labels; give .* or reports"),
+        ([models["old"], models["new"]], labels_N, "models is list, with labels; give .*reports of trueodds.report"),
+    ):
+        with pytest.raises(ConfigError, match=message):
+            trueodds.compare(given, labels)  # type: ignore[arg-type]
 
 
 def test_arrays_are_compared_row_by_row() -> None:

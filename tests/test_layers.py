@@ -107,6 +107,8 @@ EXTRAS = {
     "bundle/storage/objects.py": {"fsspec", "aiohttp", "botocore"},
     "client": {"httpx"},
     "reports/page": {"jinja2", "markupsafe"},
+    "reports/table/report_files.py": {"matplotlib"},
+    "reports/table/evaluation.py": {"matplotlib"},
     "importing": {"onnx", "onnxruntime", "google"},
     "calibrated.py": {"sklearn"},
     "inputs/image": {"simplejpeg", "pyspng"},

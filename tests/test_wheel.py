@@ -170,6 +170,7 @@ def test_without_extras_the_library_and_calibrate_work(alone: Path, tmp_path: Pa
     [
         ("import", "from trueodds import cli; cli.main('', cli.COMMANDS, ['calibrate', 'rows.npz', '--onnx', 'm'])"),
         ("table", "from trueodds import cli; cli.main('', cli.COMMANDS, ['calibrate', 'rows.parquet'])"),
+        ("plot", "import trueodds; trueodds.report([[0.9, 0.1]], [0]).plot()"),
         ("sklearn", "import trueodds; trueodds.Calibrated"),
         ("serve", "from trueodds.inputs.image.pictures import Path, read; read(Path('picture.jpg'), 1)"),
     ],

@@ -18,6 +18,7 @@ ECE 0.154 -> 0.021; a calibrated model shows up to 0.031
 
 fit              fit a calibrator: by name, or the one with the least cross-validated NLL
 logits_of        compute logits for a model that returns only probabilities
+load             load a calibrator from its JSON file, or a bundle from its folder
 report           report accuracy, ECE, NLL, Brier score and more, with intervals and the noise floor
 threshold        find the lowest confidence from which answers may act alone, with a bound on their errors
 compare          compare models on the same rows, in performance and in calibration
@@ -43,6 +44,7 @@ from trueodds.processes.version import __version__ as __version__
 if TYPE_CHECKING:
     from trueodds import calibrators, metrics
     from trueodds.bundle import Bundle
+    from trueodds.bundle.loading import load
     from trueodds.calibrated import Calibrated
     from trueodds.calibrators import Calibrator, fit
     from trueodds.client import AsyncClient, Client
@@ -64,6 +66,7 @@ __all__ = [
     "calibrators",
     "compare",
     "fit",
+    "load",
     "logits_of",
     "metrics",
     "report",
@@ -82,6 +85,7 @@ _HOMES = {
     "UserError": "trueodds.errors",
     "compare": "trueodds.reports.table.comparing",
     "fit": "trueodds.calibrators",
+    "load": "trueodds.bundle.loading",
     "logits_of": "trueodds.sums.inputs",
     "report": "trueodds.reports.table.evaluation",
     "threshold": "trueodds.metrics.decisions.acting",

@@ -38,7 +38,7 @@ class Calibrated(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # type: i
     Args:
         estimator: A classifier. A FrozenEstimator is already fitted and keeps its fit; all rows then fit the
             calibrator.
-        method: Name of a calibrator, or "select" (see `trueodds.fit`).
+        method: Name or class of a calibrator, or "select" (see `trueodds.fit`).
         options: Options of the calibrator, as a mapping.
         cv: Number of folds (5), a splitter, or pairs of indices, as in scikit-learn.
         ensemble: True (also "auto"): each fold's estimator gets its own calibrator, and the probabilities are their
@@ -62,7 +62,7 @@ class Calibrated(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # type: i
         self,
         estimator: Any,
         *,
-        method: str = SELECT,
+        method: str | type[Calibrator] = SELECT,
         options: Mapping[str, Any] | None = None,
         cv: Any = None,
         ensemble: bool | Literal["auto"] = "auto",

@@ -6,6 +6,7 @@ import argparse
 
 from pipeline.cli import common
 from trueodds.cli import Subparsers
+from trueodds.processes import extensions
 
 Row = tuple[str, ...]
 
@@ -16,7 +17,7 @@ def add_parser(commands: Subparsers) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from pipeline.nets import SHAPES
+    from pipeline.nets import shapes
     from pipeline.nets.sizes import rows_a_second
 
     header: Row = HEADER
@@ -27,7 +28,7 @@ def run(arguments: argparse.Namespace) -> int:
     print(_line(header, widths))
     for *columns, about in rows:
         if arguments.measure:
-            columns.append(f"{rows_a_second(SHAPES[columns[0]]):,.0f}")
+            columns.append(f"{rows_a_second(shapes()[columns[0]]):,.0f}")
         print(_line((*columns, about), widths), flush=True)
     return 0
 
@@ -42,15 +43,16 @@ def nets_table() -> list[Row]:
     """
     from dataclasses import fields
 
-    from pipeline.nets import OPTIONS, SHAPES
+    from pipeline.nets import OPTIONS, shapes
     from pipeline.nets.sizes import size
 
     rows: list[Row] = []
-    for name, shape in SHAPES.items():
+    for name, shape in shapes().items():
         net = size(shape)
         known = {field.name for field in fields(shape)}
         options = ", ".join(f"{key}={_text(getattr(shape, key))}" for key in OPTIONS if key in known) or "-"
-        rows.append((name, f"{net.parameters:,}", _mega(net.flops), f"{shape.kind}s; {options}"))
+        about = "; ".join(filter(None, [f"{shape.kind}s", options, extensions.source("nets", name)]))
+        rows.append((name, f"{net.parameters:,}", _mega(net.flops), about))
     return rows
 
 

@@ -13,6 +13,7 @@ from typing import get_args
 from pipeline.cli import common
 from trueodds import calibrators
 from trueodds.cli import Subparsers
+from trueodds.processes import extensions
 
 
 def methods_table() -> list[tuple[str, str, str]]:
@@ -22,18 +23,21 @@ def methods_table() -> list[tuple[str, str, str]]:
     from pipeline.methods.weighted_penalty import When
 
     rows = []
-    for name, part in methods.PARTS.items():
+    parts = methods.parts()
+    for name, part in parts.items():
         options = {**part.options(), **part.defaults}
-        rows.append((name if part.role == "primary" else f"+{name}", _options(options), part.source))
+        about = "; ".join(filter(None, [part.source, extensions.source("methods", name)]))
+        rows.append((name if part.role == "primary" else f"+{name}", _options(options), about))
     rows.append(("+<penalty>", _options(PENALTY), f"options of every penalty; when: {', '.join(get_args(When))}"))
-    meta = ", ".join(name for name, part in methods.PARTS.items() if part.role == "meta")
+    meta = ", ".join(name for name, part in parts.items() if part.role == "meta")
     choices = "; ".join(f"{key}: {', '.join(META_CHOICES[key])}" for key in ("lookahead", "optimizer", "variant"))
     outer = "outer: ce, a penalty with its options, or both as in ce+dece, the second times outer_weight"
     rows.append(("+<meta part>", _options(META), f"options of {meta}; {outer}; {choices}"))
-    for name, preset in methods.PRESETS.items():
-        parts = f"{preset.parts}: {_options(preset.options)}" if preset.options else preset.parts
+    for name, preset in methods.presets().items():
+        combined = f"{preset.parts}: {_options(preset.options)}" if preset.options else preset.parts
         recipe = f"; recipe: {_options(preset.recipe)}" if preset.recipe else ""
-        rows.append((name, parts + recipe, preset.source))
+        about = "; ".join(filter(None, [preset.source, extensions.source("methods", name)]))
+        rows.append((name, combined + recipe, about))
     return rows
 
 
@@ -75,7 +79,9 @@ def calibrators_table() -> list[tuple[str, str, str]]:
         first_paragraph = (calibrators.get(name).__doc__ or "").split("\n\n")[0]
         about = " ".join(first_paragraph.split())
         first = re.match(r".*?(?<!al)[.](?= |$)", about)  # not the full stop of "et al."
-        rows.append((name, _options(calibrators.options(name)), first[0] if first else about))
+        whose = calibrators.origin(calibrators.get(name))
+        source = "" if whose is None else f" From {whose}."
+        rows.append((name, _options(calibrators.options(name)), (first[0] if first else about) + source))
     rows.append((calibrators.SELECT, "candidates=..., folds=5", "The candidate with the lowest cross-validated NLL."))
     return rows
 

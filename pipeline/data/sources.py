@@ -6,7 +6,7 @@ import logging
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -25,15 +25,25 @@ from pipeline.data.texts.archives import find as find_archive
 from pipeline.data.texts.splits import EncodedSplits, encode
 from trueodds.errors import nearest
 from trueodds.inputs import columns
+from trueodds.processes import extensions
 from trueodds.sums.positive import PositiveClass
+from trueodds.texts import short
 
 log = logging.getLogger("pipeline.data")
 
 DEFAULT = "default"
 
 
-class _BuiltIn(NamedTuple):
-    """A built-in data set, and the number of its training rows that become validation rows."""
+class Source(NamedTuple):
+    """A data set by name: a built-in one, or one that another distribution registers.
+
+    The entry-point group is `trueodds.datasets`.
+
+    Attributes:
+        kind: Kind of its rows: image, vector, text or tree.
+        validation_rows: Number of training rows that become validation rows, unless params.yaml sets it.
+        read: Function from the section `data` of params.yaml to the rows.
+    """
 
     kind: Kind
     validation_rows: int
@@ -41,15 +51,17 @@ class _BuiltIn(NamedTuple):
 
 
 _BUILT_IN = {
-    "digits": _BuiltIn("image", 300, lambda _: embedded.read_digits()),
-    "cifar10": _BuiltIn("image", 5000, lambda _: cifar.read("cifar10", downloads())),
-    "cifar100": _BuiltIn("image", 5000, lambda _: cifar.read("cifar100", downloads())),
-    tiny_imagenet.NAME: _BuiltIn(
+    "digits": Source("image", 300, lambda _: embedded.read_digits()),
+    "cifar10": Source("image", 5000, lambda _: cifar.read("cifar10", downloads())),
+    "cifar100": Source("image", 5000, lambda _: cifar.read("cifar100", downloads())),
+    tiny_imagenet.NAME: Source(
         "image", 10_000, lambda params: tiny_imagenet.read(tiny_imagenet.download(downloads()), params.image_size)
     ),
-    "breast_cancer": _BuiltIn("vector", 95, lambda _: embedded.read_table("breast_cancer")),
-    "wine": _BuiltIn("vector", 30, lambda _: embedded.read_table("wine")),
+    "breast_cancer": Source("vector", 95, lambda _: embedded.read_table("breast_cancer")),
+    "wine": Source("vector", 30, lambda _: embedded.read_table("wine")),
 }
+RESERVED = (*_BUILT_IN, *ARCHIVES, DEFAULT)
+"""Names that no other distribution may register."""
 DOWNLOADS = "TRUEODDS_DOWNLOADS"
 """Environment variable with the folder of official downloads (default downloads/), which many checkouts can share."""
 FORMS = (".npz", *columns.SUFFIXES, "")
@@ -64,16 +76,43 @@ def downloads() -> Path:
 
 
 def names() -> list[str]:
-    """Return the built-in data sets."""
-    return list(_BUILT_IN)
+    """Return the built-in data sets, and those that other distributions register.
+
+    Raises:
+        ExtensionError: A registered name is a built-in one, or two distributions register it.
+    """
+    return [*_BUILT_IN, *extensions.names("datasets", RESERVED)]
+
+
+def _source(name: str) -> Source | None:
+    """Return the built-in or registered data set of a name; None for your own data.
+
+    Raises:
+        ExtensionError: The registered object cannot be used.
+    """
+    extension = extensions.find("datasets", name, RESERVED)
+    if extension is None:
+        return _BUILT_IN.get(name)
+    source = extension.load()
+    if not isinstance(source, Source) or source.kind not in get_args(Kind) or not callable(source.read):
+        kinds = ", ".join(get_args(Kind))
+        raise extension.error(f"is {short(source)}; allowed is a pipeline.data.Source with a kind of {kinds}")
+    return source
+
+
+def _named(name: str) -> Source:
+    """Return a data set that `_find` found to be built in or registered."""
+    source = _source(name)
+    assert source is not None
+    return source
 
 
 def load(params: Data, shares: Shares | None = None, scratch: Path | None = None) -> DataSet:
     """Find a data set, check it and split it.
 
     It is searched in this order: <TRUEODDS_DATA>/<dataset>.npz, .csv, .parquet or <dataset>/, if that variable is set;
-    `path` in params; the built-in sources. The log, not the card, says where the rows came from: equal rows give equal
-    files.
+    `path` in params; the built-in and registered sources. The log, not the card, says where the rows came from: equal
+    rows give equal files.
 
     Args:
         params: The section `data` of params.yaml.
@@ -96,7 +135,7 @@ def load(params: Data, shares: Shares | None = None, scratch: Path | None = None
     raw = _read(params, _find(params))
     if params.positive is not None:
         PositiveClass.of(params.positive, raw.classes)
-    built_in = _BUILT_IN.get(params.dataset) or ARCHIVES.get(params.dataset)
+    built_in = _source(params.dataset) or ARCHIVES.get(params.dataset)
     parts = draw(params, raw, shares, built_in.validation_rows if built_in else None)
     val_is_test = params.benchmark_val == "val_and_test"
     if val_is_test:
@@ -129,7 +168,7 @@ def kind_of(params: Data) -> Kind:
         return ARCHIVES[params.dataset].kind
     path = _find(params)
     if path is None:
-        return _BUILT_IN[params.dataset].kind
+        return _named(params.dataset).kind
     if path.suffix == ".npz":
         return npz.kind_of(path)
     if path.is_dir():
@@ -149,7 +188,7 @@ def _find(params: Data) -> Path | None:
     if own.is_file() and own.suffix not in FORMS:
         raise DataError(f"data.path is {params.path!r}; allowed are {', '.join(filter(None, FORMS))}, and folders")
     if own.is_file() or (own / "train").is_dir():
-        if params.dataset in _BUILT_IN:
+        if params.dataset in names():
             named = f"data.path is {params.path!r}, your own data, but data.dataset is still {params.dataset!r}"
             raise DataError(f"{named}; choose another name, such as dataset: {own.stem}")
         return own
@@ -159,24 +198,24 @@ def _find(params: Data) -> Path | None:
         for candidate in (place / f"{params.dataset}{form}" for form in FORMS):
             if candidate.exists():
                 return candidate
-    if params.dataset in _BUILT_IN:
+    if _source(params.dataset) is not None:
         return None
     looked = ", ".join(f"{place}/{params.dataset}{form or '/'}" for place in [*places, own] for form in FORMS)
     raise DataError(
-        f"data set {params.dataset!r} is not built in ({', '.join([*_BUILT_IN, *ARCHIVES])}) and was not found:"
-        f" searched {looked}.{nearest(params.dataset, [*_BUILT_IN, *ARCHIVES])}"
+        f"data set {params.dataset!r} is not built in ({', '.join([*names(), *ARCHIVES])}) and was not found:"
+        f" searched {looked}.{nearest(params.dataset, [*names(), *ARCHIVES])}"
     )
 
 
 def _read(params: Data, path: Path | None) -> Raw:
     """Read the data set from its file or folder, or from its built-in source, and check params against it."""
     if path is None:
-        raw = check_raw(_BUILT_IN[params.dataset].read(params), params.dataset)
-        log.info("%s: built-in source", params.dataset)
+        raw = check_raw(_named(params.dataset).read(params), params.dataset)
+        log.info("%s: %s", params.dataset, extensions.source("datasets", params.dataset) or "built-in source")
     else:
         raw = _read_own(params, path)
         log.info("%s: read from %s", params.dataset, path)
-        if params.dataset not in _BUILT_IN and Path(params.path) not in (path, path.parent):
+        if params.dataset not in names() and Path(params.path) not in (path, path.parent):
             log.warning("DVC does not watch %s; after a change of it, run: dvc repro --force fetch", path)
     if params.group_column is not None:
         raw = groups.of(raw, path, params)

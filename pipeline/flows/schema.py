@@ -88,7 +88,7 @@ def _names() -> dict[str, Any]:
     def one_of(names: list[Any]) -> Any:
         return Annotated[str, Field(json_schema_extra={"enum": names})]
 
-    added = [name for name, part in methods.PARTS.items() if part.role != "primary"]
+    added = [name for name, part in methods.parts().items() if part.role != "primary"]
     entry = rf"^({'|'.join(calibrators.names())})( +\w+=\S+)*$|^all$"
     method = f"^({'|'.join(methods.names())})(\\+({'|'.join(added)}))*$"
     return {

@@ -4,7 +4,8 @@ A method has one primary loss. It may add penalties, changes to labels and batch
 ahead. The tables PARTS and PRESETS (`pipeline.methods.catalogue`) hold all names. `build`, the check of params.yaml,
 `trueodds methods` and the tests read them.
 
-To add a loss, write a function that returns one value per row, in a module of its own, and enter it into PARTS.
+To add a loss, write a function that returns one value per row, in a module of its own, and enter it into PARTS. Another
+distribution registers a `Part` or a `Preset` in the entry-point group `trueodds.methods` instead.
 A net is trained again when a module of its own method changes (`pipeline.training.provenance`).
 
 Examples:
@@ -24,7 +25,7 @@ from collections.abc import Mapping
 
 from pipeline.config import OptionValue
 from pipeline.methods import losses, penalties
-from pipeline.methods.catalogue import PARTS, PRESETS
+from pipeline.methods.catalogue import PARTS, PRESETS, parts, presets
 from pipeline.methods.compose import Part, Preset, compose
 from pipeline.methods.composition import Composition
 from pipeline.methods.gamma import gamma_star
@@ -34,7 +35,7 @@ from pipeline.nets.net import Net
 
 def names() -> list[str]:
     """Return every name that can stand alone: primary losses, then presets."""
-    return list(dict.fromkeys([*(name for name, part in PARTS.items() if part.role == "primary"), *PRESETS]))
+    return list(dict.fromkeys([*(name for name, part in parts().items() if part.role == "primary"), *presets()]))
 
 
 def resolve(spec: str, options: Mapping[str, OptionValue]) -> Composition:
@@ -70,7 +71,7 @@ def resolve(spec: str, options: Mapping[str, OptionValue]) -> Composition:
         >>> resolve("focal+mmce", {"gamma": 2.0, "beta": 0.5}).to_json()["parts"]["focal"]["gamma"]
         2.0
     """
-    return compose(spec, options, PARTS, PRESETS)
+    return compose(spec, options, parts(), presets())
 
 
 def build(spec: str, net: Net | None = None, /, **options: OptionValue) -> Method:
@@ -107,6 +108,8 @@ __all__ = [
     "gamma_star",
     "losses",
     "names",
+    "parts",
     "penalties",
+    "presets",
     "resolve",
 ]

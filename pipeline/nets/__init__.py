@@ -3,7 +3,8 @@
 A net of words, `build("gp_cnn", width of a word vector, classes)`, receives the word vectors by `embed`.
 
 To add a net, write a subclass of `Net` and a subclass of `Shape` in a module of its own, with a tuple SHAPES of its
-named sizes, and enter the module into FAMILIES.
+named sizes, and enter the module into FAMILIES. Another distribution registers each `Shape` under its name in the
+entry-point group `trueodds.nets` instead.
 """
 
 from __future__ import annotations
@@ -18,6 +19,9 @@ from pipeline.nets.net import Net, Shape
 from pipeline.nets.resnet import ResNet
 from pipeline.nets.text import WordNet
 from trueodds.errors import unknown
+from trueodds.processes import extensions
+from trueodds.processes.extensions import Extension
+from trueodds.texts import short
 
 FAMILIES = (resnet, bottleneck, wide_resnet, densenet, torchvision_nets, mlp, gp_cnn, tree_lstm)
 SHAPES: dict[str, Shape] = {shape.name: shape for family in FAMILIES for shape in family.SHAPES}
@@ -25,9 +29,27 @@ OPTIONS = ("width", "depth", "dropout", "resize")
 """Options of a net in params.yaml; each family has some of them."""
 
 
+def shapes() -> dict[str, Shape]:
+    """Return SHAPES and the shapes that other distributions register, by name.
+
+    Raises:
+        ExtensionError: A registered object cannot be used, or its name is not its own.
+    """
+    return SHAPES | {extension.name: _load(extension) for extension in extensions.registered("nets", SHAPES)}
+
+
+def _load(extension: Extension) -> Shape:
+    shape = extension.load()
+    if not isinstance(shape, Shape):
+        raise extension.error(f"is {short(shape)}; allowed is an instance of a subclass of pipeline.nets.Shape")
+    if shape.name != extension.name:
+        raise extension.error(f"has the name {shape.name!r} in its shape; the two must be equal")
+    return shape
+
+
 def names(kind: Kind | None = None) -> list[str]:
     """Return the names of the nets that take rows of this kind, or of all nets."""
-    return [name for name, shape in SHAPES.items() if kind in (None, shape.kind)]
+    return [name for name, shape in shapes().items() if kind in (None, shape.kind)]
 
 
 def resolve(
@@ -54,9 +76,9 @@ def resolve(
         >>> resolve("mlp", width=16)
         MLPShape(name='mlp', width=16, depth=2, dropout=0.1)
     """
-    if name not in SHAPES:
-        raise unknown("net", name, SHAPES)
-    return SHAPES[name].with_options(width=width, depth=depth, dropout=dropout, resize=resize)
+    if name not in (every := shapes()):
+        raise unknown("net", name, every)
+    return every[name].with_options(width=width, depth=depth, dropout=dropout, resize=resize)
 
 
 def restore(settings: Mapping[str, Any]) -> Shape:
@@ -66,7 +88,7 @@ def restore(settings: Mapping[str, Any]) -> Shape:
         KeyError: There is no such net.
         TypeError: The fields are not those of the net.
     """
-    return type(SHAPES[settings["name"]])(**settings)
+    return type(shapes()[settings["name"]])(**settings)
 
 
 def build(
@@ -102,4 +124,17 @@ def build(
     return resolve(name, width=width, depth=depth, dropout=dropout, resize=resize).build(inside, classes)
 
 
-__all__ = ["MLP", "OPTIONS", "SHAPES", "Net", "ResNet", "Shape", "WordNet", "build", "names", "resolve", "restore"]
+__all__ = [
+    "MLP",
+    "OPTIONS",
+    "SHAPES",
+    "Net",
+    "ResNet",
+    "Shape",
+    "WordNet",
+    "build",
+    "names",
+    "resolve",
+    "restore",
+    "shapes",
+]

@@ -3,6 +3,7 @@
 `python -m tools.starter` makes the YAML files of this folder from the repository's `params.yaml` and `dvc.yaml`. There,
 stages depend on source files. A user's folder has none, so a stage `code` writes the hashes of the installed source
 files to `artifacts/code/STAGE`, and each stage depends on its file. An upgrade then runs the stages that it changes.
+The same holds for the objects that other distributions register (`trueodds.processes.extensions`).
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from pathlib import Path
 import yaml
 
 from trueodds.errors import UserError
+from trueodds.processes import extensions
 
 HOME = Path(__file__).resolve().parent.parent.parent
 """Folder of the installed packages: a checkout, or site-packages."""
@@ -24,6 +26,15 @@ SOURCES = "sources.yaml"
 """Stage -> the source files and packages that it uses, in place of the dependencies that `dvc.yaml` has lost."""
 DATA = Path("datasets")
 """The folder that `data.path` of `params.yaml` names, and a dependency of three stages."""
+EXTENSIONS: dict[str, tuple[extensions.Group, ...]] = {
+    "fetch": ("datasets",),
+    "plan": ("methods", "nets", "datasets"),
+    "shift": ("nets",),
+    "calibrate": ("calibrators",),
+    "evaluate": ("calibrators",),
+    "export": ("calibrators", "nets"),
+}
+"""Stage -> kinds of registered objects that it uses."""
 IGNORED = ".checkpoints/\n.run/\n"
 """Lines of `.gitignore` and `.dvcignore`: files that a run leaves beside its results."""
 
@@ -60,12 +71,17 @@ def write(folder: Path) -> list[Path]:
 
 
 def write_code_hashes(folder: Path) -> None:
-    """Write `artifacts/code/STAGE` for each stage: lines of SHA-256 and path, as `sha256sum` prints them."""
+    """Write `artifacts/code/STAGE` for each stage: lines of SHA-256 and path, as `sha256sum` prints them.
+
+    A registered object has a line with the hash of its package, its name, its distribution and version.
+    """
     sources: dict[str, list[str]] = yaml.safe_load((Path(__file__).parent / SOURCES).read_text(encoding="utf-8"))
     (folder / CODE).mkdir(parents=True, exist_ok=True)
     for stage, names in sources.items():
         files = sorted({file for name in names for file in _files(HOME / name)})
         lines = [f"{hashlib.sha256(file.read_bytes()).hexdigest()}  {file.relative_to(HOME)}\n" for file in files]
+        registered = extensions.hashes(*EXTENSIONS.get(stage, ()))
+        lines += [f"{digest}  {title}\n" for title, digest in registered.items()]
         (folder / CODE / stage).write_text("".join(lines), encoding="utf-8")
 
 

@@ -32,6 +32,7 @@ from trueodds.evaluation.shifted_logits import ShiftedLogits
 from trueodds.files import atomic_write, read_json, write_json
 from trueodds.inputs.table import write as write_csv
 from trueodds.logits import Logits
+from trueodds.processes import extensions
 from trueodds.processes.progress import bar
 
 MEASURED, SHIFT_MEASURED = "measured.json", "shifted.json"
@@ -183,8 +184,8 @@ def fit_calibrator(val: Logits, entry: str) -> Calibrator:
 
 
 def _code_in_use(*modules: str) -> str:
-    """Return a short hash of the code of these modules and of everything that they import."""
-    return fingerprint(code_hashes(modules))[:16]
+    """Return a short hash of the code of these modules, of all that they import, and of registered calibrators."""
+    return fingerprint(code_hashes(modules) | extensions.hashes("calibrators"))[:16]
 
 
 def _judging(place: Place) -> MeasurementSettings:

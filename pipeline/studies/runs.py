@@ -21,6 +21,7 @@ from pipeline.training.provenance import code_hashes
 from trueodds import logits
 from trueodds.files import read_json, sha256, write_json
 from trueodds.logits import Logits
+from trueodds.processes import extensions
 
 FOLDER = Path(".run") / "studies"
 STUDIES = "TRUEODDS_STUDIES"
@@ -175,10 +176,12 @@ def key_of(params: Params) -> str:
     """
     with quiet():
         plan = stages.make_plan(params)
+    registered = extensions.used("datasets", [params.data.dataset])
+    users = [file for extension in registered for file in extension.files() if file.suffix == ".py"]
     tree = {
         "data": params.data.model_dump(mode="json", exclude={"path"}, exclude_none=True),
         "plan": plan,
-        "rows": code_hashes([FETCHING]),
+        "rows": code_hashes([FETCHING], users) | {extension.title: extension.sha256() for extension in registered},
         "files": [[path.name, _digest(path)] for path in _own(params)],
     }
     return fingerprint(tree)[:LENGTH]

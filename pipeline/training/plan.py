@@ -39,9 +39,11 @@ class Plan:
         seed: Seed of the weights, the order of the rows and the augmentation.
         device: auto, cpu or cuda; the loop resolves it on the machine where it runs.
         curves: Epochs at which every row is measured.
-        code: Source file -> SHA-256 of the code of this run (`pipeline.training.provenance`).
+        code: Source file -> SHA-256 of the code of this run (`pipeline.training.provenance`), and the same for the
+            methods and nets that other distributions register (`trueodds.processes.extensions`).
         start: Initial weights; None means random ones.
         epoch_metrics: Extra metrics of every epoch.
+        distributions: Other distributions that the run needs, as pip takes them.
     """
 
     net: Shape
@@ -53,6 +55,7 @@ class Plan:
     code: Mapping[str, str]
     start: InitialWeights | None = None
     epoch_metrics: tuple[str, ...] = ()
+    distributions: tuple[str, ...] = ()
 
     @property
     def head_alone(self) -> bool:
@@ -69,6 +72,7 @@ class Plan:
             "net": asdict(self.net),
             "seed": self.seed,
             **({} if self.start is None else {"start": asdict(self.start)}),
+            **({"distributions": list(self.distributions)} if self.distributions else {}),
             "code_sha256": fingerprint(self.code),
         }
 

@@ -26,8 +26,10 @@ _SILENT_FIELDS = ("annotation", "returns", "type_comment", "type_ignores", "type
 """Fields of syntax trees that hold types or formatting."""
 
 
-def code_hashes(modules: Iterable[str]) -> dict[str, str]:
+def code_hashes(modules: Iterable[str], users: Iterable[Path] = ()) -> dict[str, str]:
     """Return file -> SHA-256 of its code, for the named modules and all modules of this project that they import.
+
+    Modules of this project that the source files `users` import count too. These files belong to other distributions.
 
     Imports inside functions count. LEFT_OUT, and modules that only those import, do not count. Imports under
     `if TYPE_CHECKING` run no code and do not count.
@@ -38,6 +40,8 @@ def code_hashes(modules: Iterable[str]) -> dict[str, str]:
     hashes: dict[Path, tuple[str, str]] = {}
     left_out = {_file(name) for name in LEFT_OUT}
     waiting = [file for name in modules if (file := _file(name)) is not None]
+    for user in users:
+        waiting += _imports(ast.parse(user.read_bytes()))
     while waiting:
         file = waiting.pop()
         if file not in hashes and file not in left_out:

@@ -15,6 +15,7 @@ from pipeline.training.provenance import code_hashes
 from pipeline.training.recipe import Recipe
 from pipeline.training.start import freezing, pretrained
 from trueodds.errors import ConfigError
+from trueodds.processes import extensions
 
 log = logging.getLogger("pipeline.training")
 
@@ -61,10 +62,15 @@ def plan_of(training: Training, dataset: str, kind: Kind, *, held_out: bool) -> 
         raise ConfigError(
             f"training.curves names epoch {late[0]}; allowed are the epochs of this run, 1 to {recipe.epochs}"
         )
-    code = code_hashes([LOOP, type(shape).__module__, *method.modules()])
+    named = [*training.method.split("+"), *(part.name for part in method.components)]
+    registered = [*extensions.used("methods", named), *extensions.used("nets", [shape.name])]
+    users = [file for extension in registered for file in extension.files() if file.suffix == ".py"]
+    code = code_hashes([LOOP, type(shape).__module__, *method.modules()], users)
+    code |= {extension.title: extension.sha256() for extension in registered}
+    distributions = tuple(sorted({extension.distribution.requirement for extension in registered}))
     epochs = tuple(sorted(set(training.curves)))
     measured = tuple(dict.fromkeys(training.epoch_metrics))
-    return Plan(shape, recipe, method, training.seed, training.device, epochs, code, start, measured)
+    return Plan(shape, recipe, method, training.seed, training.device, epochs, code, start, measured, distributions)
 
 
 def _check_freezing(recipe: Recipe, shape: Shape, has_start: bool) -> None:

@@ -45,6 +45,12 @@ def read_net(folder: Path, settings: dict[str, Any], data: DataSet) -> Net:
     Raises:
         FileError: A file is missing or damaged, or belongs to another net.
     """
+    name, distributions = settings["net"]["name"], settings.get("distributions", [])
+    if distributions and name not in nets.names():
+        raise FileError(
+            f"{folder} holds the net {name!r}, which is not registered here; install its distribution: pip install"
+            f" {' '.join(map(repr, distributions))}"
+        )
     try:
         net = net_of(nets.restore(settings["net"]), data)
         net.load_state_dict(load_file(folder / WEIGHTS))

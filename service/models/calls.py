@@ -32,7 +32,7 @@ class PredictionCall:
     tags: list[str | None] | None = None
     propensities: list[float | None] | None = None
     columns: Mapping[str, str] | None = None
-    """Columns of a CSV body that are spelled differently from the model's features, by feature name."""
+    """Columns of CSV or names in JSON that are spelled differently from the model's features, by feature name."""
 
     def __len__(self) -> int:
         return len(self.inputs)

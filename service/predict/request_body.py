@@ -52,7 +52,7 @@ async def read_call(
     lists: dict[str, list[Any]] = {}
     columns: dict[str, str] = {}
     if media_type == JSON:
-        inputs, lists = await _json_inputs(body, kind, limits, settings.max_json_values, answering)
+        inputs, lists, columns = await _json_inputs(body, kind, limits, settings.max_json_values, answering)
     elif form is None:
         size = sum(len(data) for _, data in files)
         inputs = await answering.run(decoding.threads, size, partial(kind.from_files, files, limits))
@@ -83,8 +83,11 @@ def _read(body: bytes, kind: InputKind, form: Format, limits: Limits) -> tuple[I
 
 async def _json_inputs(
     body: bytes, kind: InputKind, limits: Limits, max_values: int, answering: AnswerTimer
-) -> tuple[Inputs, dict[str, list[Any]]]:
-    """Read rows and lists. Encoded inputs are decoded in a thread, unless their headers say that they are small."""
+) -> tuple[Inputs, dict[str, list[Any]], dict[str, str]]:
+    """Read rows, lists, and differently spelled names by feature name.
+
+    Encoded inputs are decoded in a thread, unless their headers say that they are small.
+    """
 
     def read(tree: dict[str, Any], limits: Limits) -> Inputs:
         return kind.from_json(tree["instances"], limits)
@@ -99,7 +102,7 @@ async def _json_inputs(
     inputs, tree, lists = await json_body.convert_json(body, max_values, build, answering.run)
     if inputs is None:
         inputs = await answering.run(decoding.threads, len(body), partial(read, tree, limits))
-    return inputs, lists
+    return inputs, lists, kind.renamed(tree["instances"])
 
 
 async def _files_of(request: Request, kind: InputKind, limits: Limits) -> list[tuple[str, bytes]]:

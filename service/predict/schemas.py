@@ -121,7 +121,7 @@ class Predictions(_Answers, total=False):
 
     columns: Annotated[
         dict[str, str],
-        Field(description="For CSV: columns that are spelled differently from the model's features, by feature name."),
+        Field(description="Columns or names that are spelled differently from the model's features, by feature name."),
     ]
     classes: Annotated[list[str], Field(description="With classes=true: class names of the version that answers.")]
     abstention: Annotated[Abstention, Field(description="With abstain_below.")]

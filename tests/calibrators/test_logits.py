@@ -67,7 +67,7 @@ def test_select_is_the_default_and_takes_its_options() -> None:
         ConfigError, match=r"unknown option of 'select' 'fold'; allowed: candidates, folds. Did you mean"
     ):
         calibrators.fit(Z, Y, fold=3)
-    with pytest.raises(ConfigError, match="allowed is the name of a calibrator, after logits and labels"):
+    with pytest.raises(ConfigError, match="allowed is the name or class of a calibrator, after logits and labels"):
         calibrators.fit(Z, Y, Y)  # type: ignore[arg-type]
 
 

@@ -97,8 +97,8 @@ def test_what_is_refused() -> None:
     [
         ("temperature", r"candidates is 'temperature'; allowed is a sequence: \['temperature'\]"),
         (3, "candidates is 3; allowed is a sequence"),
-        ([3], r"candidates holds 3; allowed are names and pairs \(name, options\)"),
-        ([("temperature", "brier")], "candidates holds .*; allowed are names and pairs"),
+        ([3], r"candidates holds 3; allowed are names, classes and pairs \(name, options\)"),
+        ([("temperature", "brier")], "candidates holds .*; allowed are names, classes and pairs"),
     ],
 )
 def test_candidates_are_names_and_pairs(candidates: Any, message: str) -> None:

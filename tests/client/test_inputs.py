@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -57,6 +59,94 @@ def test_a_large_image_goes_alone_with_its_id(client: Client, folder: Path, tmp_
 def test_labels_of_every_form(client: Client, labels: Any, counts: LabelSummary) -> None:
     arguments = labels(client.predict(images(2)).ids)
     assert client.feedback(*arguments) == counts
+
+
+class Frame:
+    """What pandas' data frames have of what the client uses: names of columns, and rows without the index."""
+
+    def __init__(self, **columns: list[Any]) -> None:
+        self.columns = np.array([name.replace("__", " ") for name in columns], object)
+        self._rows = list(zip(*columns.values(), strict=True))
+
+    def itertuples(self, index: bool = True, name: str | None = "Pandas") -> Iterator[tuple[Any, ...]]:
+        assert not index and name is None
+        return iter(self._rows)
+
+
+class PolarsFrame:
+    columns: ClassVar = ["b", "a"]
+
+    def iter_rows(self) -> Iterator[tuple[Any, ...]]:
+        return iter([(1, None), (2, 0.5)])
+
+
+class Missing:
+    """As pandas' NA: no comparison has a truth value."""
+
+    def __ne__(self, other: object) -> Any:
+        return self
+
+    def __eq__(self, other: object) -> Any:
+        return self
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __bool__(self) -> bool:
+        raise TypeError("boolean value of NA is ambiguous")
+
+
+def trees(inputs: Any) -> list[Any]:
+    return [json.loads(instance.body) for instance in instances_of(inputs)]
+
+
+def test_data_frames_are_sent_by_the_names_of_their_columns() -> None:
+    frame = Frame(age=[np.int64(3), 4], income=[np.float32(0.5), np.nan], height=[Missing(), None])
+    assert trees(frame) == [{"age": 3, "income": 0.5, "height": None}, {"age": 4, "income": None, "height": None}]
+    assert trees(PolarsFrame()) == [{"b": 1, "a": None}, {"b": 2, "a": 0.5}]
+    assert trees(Frame(text=["so so", "good"])) == [{"text": "so so"}, {"text": "good"}]
+    with pytest.raises(ConfigError, match="row 1 has 'tall' as feature 'height', which is not a number"):
+        trees(Frame(height=[1.0, "tall"]))
+    twice = Frame(a=[1], b=[2])
+    twice.columns = np.array(["a", "a"])
+    with pytest.raises(ConfigError, match="the data frame has the column 'a' twice; give each feature one column"):
+        trees(twice)
+
+
+def test_strings_are_texts_unless_they_name_a_file(tmp_path: Path) -> None:
+    (tmp_path / "note").write_bytes(b"abc")
+    assert trees(["good", np.str_("so so"), str(tmp_path / "note")]) == [
+        {"text": "good"}, {"text": "so so"}, {"b64": "YWJj"}
+    ]  # fmt: skip
+    assert trees("one text.") == trees(np.array(["one text."])) == trees(iter(["one text."])) == [{"text": "one text."}]
+    assert trees("I liked image.png") == [{"text": "I liked image.png"}]
+    with pytest.raises(
+        ConfigError, match=r"row 0 is 'photos/cat\.JPG', which is not a file on this machine; check the path"
+    ):
+        trees(["photos/cat.JPG"])
+
+
+def test_frames_and_texts_reach_their_models(client: Client, folder: Path, tmp_path: Path) -> None:
+    models = open_models(folder / "models")
+    models.publish(write_bundle(tmp_path / "vectors", name="flowers", features=("sepal_length", "age")))
+    models.publish(write_bundle(tmp_path / "texts", name="words", words=("good", "bad", "so")))
+    until(lambda: {"flowers", "words"} <= {served.model for served in client.models()})
+    expected = client.predict([[1.5, 3.0], [2.5, 4.0]], model="flowers")
+    assert expected.columns == {} and expected.notes == ()
+    exact = client.predict(Frame(age=[3, 4], sepal_length=[1.5, 2.5]), model="flowers")
+    assert np.array_equal(exact.probabilities_NC, expected.probabilities_NC) and exact.notes == ()
+    with pytest.warns(UserWarning, match="The column 'Sepal length' was read as the feature 'sepal_length'"):
+        alike = client.predict(Frame(AGE=[3, 4], Sepal__length=[1.5, 2.5]), model="flowers", rows=1)
+    assert np.array_equal(alike.probabilities_NC, expected.probabilities_NC)
+    assert alike.columns == {"sepal_length": "Sepal length", "age": "AGE"} and len(alike.notes) == 2
+    with pytest.raises(CallError, match=r"has the unknown feature 'weight'.*the model takes 'sepal_length', 'age'"):
+        client.predict(Frame(age=[3], weight=[1.5]), model="flowers")
+    with pytest.raises(CallError, match="unknown feature 'AGE'"):
+        client.predict(Frame(age=[3], AGE=[1.5]), model="flowers")
+    texts = client.predict(["good so", "bad"], model="words")
+    assert np.array_equal(
+        texts.probabilities_NC, client.predict([{"text": "good so"}, {"text": "bad"}], model="words").probabilities_NC
+    )
+    assert len(client.predict("good", model="words")) == 1
 
 
 @pytest.mark.parametrize(

@@ -248,7 +248,8 @@ GOOD, LABELS = [[0.9, 0.1], [0.2, 0.8]], [0, 1]
 REFUSED: list[tuple[object, object, str]] = [
     (np.zeros((0, 2)), [], r"probabilities has shape \(0, 2\)"),
     ([], [], r"probabilities has shape \(0,\)"),
-    ([0.5, 0.5], [0], r"probabilities has shape \(2,\)"),
+    ([0.5, 0.5], [0], r"labels has shape \(1,\); expected \(2,\)"),
+    (np.full((2, 2, 2), 0.5), [0, 0], r"probabilities has shape \(2, 2, 2\)"),
     ([[np.nan, 0.5], [0.2, 0.8]], LABELS, r"probabilities\[0, 0\] is nan; every value must be finite"),
     ([[0.5, 0.5], [0.2, np.inf]], LABELS, r"probabilities\[1, 1\] is inf"),
     ([[0.5, 0.5], [0.2, 0.7]], LABELS, r"probabilities\[1\] sums to 0.9; every row must sum to 1"),

@@ -46,6 +46,27 @@ def test_columns_in_another_writing_are_taken_and_said(vectors: Client) -> None:
     assert two.status_code == 422 and "unknown column 'Age'. Did you mean 'age'?" in two.text
 
 
+def test_names_of_objects_in_another_writing_are_taken_and_said(vectors: Client) -> None:
+    exact = vectors.post("/predict", json={"instances": OBJECTS}).json()
+    renamed = [
+        {{"age": "AGE", "rate: net": "Rate:_Net"}.get(name, name): value for name, value in one.items()}
+        for one in OBJECTS
+    ]
+    for instances, columns in (
+        (renamed, {"age": "AGE", "rate: net": "Rate:_Net"}),
+        ([*OBJECTS[:3], renamed[3]], {"age": "AGE", "rate: net": "Rate:_Net"}),
+        ([LISTS[0], *renamed[1:]], {"age": "AGE", "rate: net": "Rate:_Net"}),
+    ):
+        answer = vectors.post("/predict", json={"instances": instances}).json()
+        assert answer["columns"] == columns and "columns" not in exact
+        for row, other in zip(answer["predictions"], exact["predictions"], strict=True):
+            assert row["probabilities"] == other["probabilities"]
+    two = {**OBJECTS[0], "AGE": 1.0}
+    for wrong in (two, {name: value for name, value in two.items() if name != "height"}):
+        answer = vectors.post("/predict", json={"instances": [wrong]})
+        assert answer.status_code == 422 and "unknown feature 'AGE'; the model takes 'age'" in answer.text
+
+
 @pytest.fixture(scope="module")
 def gaps(serve_once: Callable[..., Client]) -> Client:
     """Takes missing values."""

@@ -71,7 +71,7 @@ LIBRARY = (
         "trueodds",
         "The functions that most programs need. `import trueodds` is cheap: each name is imported at its first use.",
         (
-            Section("trueodds", names=("report", "fit", "logits_of", "threshold", "compare", "Calibrated")),
+            Section("trueodds", names=("report", "fit", "load", "logits_of", "threshold", "compare", "Calibrated")),
             Section("trueodds", returned_by=("report", "compare")),
         ),
     ),

@@ -22,7 +22,7 @@ from pydantic import ValidationError
 
 from trueodds import calibrators
 from trueodds.bundle.act_alone import ActAlone
-from trueodds.bundle.card import Card, Description, Golden, Reference
+from trueodds.bundle.card import CalibratorDistribution, Card, Description, Golden, Reference
 from trueodds.bundle.model_card import model_card
 from trueodds.errors import MissingExtraError, UserError
 from trueodds.files import naming, read_json, sha256, write_json, write_text
@@ -133,6 +133,7 @@ class Bundle:
             )
             files = (MODEL, CALIBRATOR, MODEL_CARD, *description.input.beside)
             logits_NC = np.asarray(golden_logits)[None]
+            whose = calibrators.origin(calibrator)
             stated = {name: getattr(description, name) for name in Description.model_fields}
             card = Card(
                 **stated,
@@ -143,6 +144,7 @@ class Bundle:
                     probabilities=calibrator(logits_NC)[0].tolist(),
                 ),
                 reference=reference,
+                calibrator_distribution=None if whose is None else CalibratorDistribution(**whose._asdict()),
             )
             write_json(aside / CARD, card.model_dump())
             whole = cls.load(aside)

@@ -112,6 +112,14 @@ class Description(_Part):
         return None if self.positive is None else PositiveClass.of(self.positive, self.classes)
 
 
+class CalibratorDistribution(_Part):
+    """Distribution whose calibrator a bundle has."""
+
+    name: str
+    version: str
+    """Version with which the bundle was written."""
+
+
 class Card(Description):
     """All facts about a model. A card has no dates, so that equal runs give equal cards."""
 
@@ -119,3 +127,5 @@ class Card(Description):
     """SHA-256 of model.onnx, calibrator.json and the other files of the bundle."""
     golden: Golden
     reference: Reference | None = None
+    calibrator_distribution: CalibratorDistribution | None = Field(default=None, exclude_if=lambda value: value is None)
+    """Distribution of the calibrator, if it is not one of TrueOdds. The entry is left out otherwise."""

@@ -12,7 +12,7 @@ import yaml
 
 from trueodds.bundle.act_alone import UNTAGGED_GROUP
 from trueodds.bundle.card import Description, Reference
-from trueodds.calibrators import Calibrator
+from trueodds.calibrators import Calibrator, origin
 
 SHOWN = 20
 """Largest number of classes that are listed. The card has all of them."""
@@ -139,9 +139,14 @@ def _metrics(description: Description) -> str:
 
 def _calibration(description: Description, calibrator: Calibrator, reference: Reference | None) -> str:
     after = _table(description, "after")
+    whose = origin(calibrator)
+    source = "" if whose is None else f" of the distribution {whose.name}, version {whose.version}"
     lines = [
-        f"Calibrator: {_code(calibrator.name)}, in `calibrator.json`. It is applied to the logits of `model.onnx`."
+        f"Calibrator: {_code(calibrator.name)}{source}, in `calibrator.json`. It is applied to the logits of"
+        " `model.onnx`."
     ]
+    if whose is not None:
+        lines.append(f"To load this bundle, install it: `pip install '{whose.requirement}'`.")
     of_positive, label = _numbers(description.metrics.get("after"), "positive"), description.positive
     if label is not None and {"mean_probability", "prevalence"} <= of_positive.keys():
         p, mean, share = _code(f"p({label})"), of_positive["mean_probability"], of_positive["prevalence"]

@@ -15,7 +15,7 @@ from trueodds.calibrators.ensemble import EnsembleTemperature
 from trueodds.calibrators.histogram import BBQ, Histogram
 from trueodds.calibrators.identity import Identity
 from trueodds.calibrators.isotonic import Isotonic
-from trueodds.calibrators.registry import from_json, get, names, options
+from trueodds.calibrators.registry import from_json, get, names, options, origin
 from trueodds.calibrators.selection import SELECT, Candidate, Selection, check, fit, select
 from trueodds.calibrators.sigmoid import Beta, Platt, Quadratic
 from trueodds.calibrators.spline import Spline
@@ -54,5 +54,6 @@ __all__ = [
     "get",
     "names",
     "options",
+    "origin",
     "select",
 ]

@@ -6,6 +6,7 @@ import functools
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -13,6 +14,8 @@ import numpy.typing as npt
 
 from trueodds.calibrators.checks import OptionCheck, check_number
 from trueodds.errors import UserError
+from trueodds.files import write_json
+from trueodds.processes import extensions
 from trueodds.sums.inputs import TELLING_ROWS, Array, check_labels, check_logits, check_no_mask, without_tensors
 from trueodds.sums.losses import nll_of
 
@@ -50,6 +53,8 @@ class Calibrator(ABC):
     uncalibrated softmax, which their docstrings state. So they return 0 no more often than the softmax does.
 
     To write a calibrator, subclass this class as a frozen dataclass. Define `name`, `fit`, `keeps_argmax` and `_apply`.
+    `trueodds.fit` and `select` take the class. A distribution that registers it in the entry-point group
+    `trueodds.calibrators` adds its name to those of `trueodds.calibrators.names()`.
 
     Examples:
         >>> logits, labels = [[2, 0], [0, 2]] * 100, [0, 1, 0, 0, 0, 1, 1, 1] * 25
@@ -64,6 +69,8 @@ class Calibrator(ABC):
     """Check of the value of each option of `fit`, by the option's name."""
     readers: ClassVar[Mapping[str, tuple[str, ...]]] = {}
     """Options that only some objectives use, each with these objectives."""
+    joins_select: ClassVar[bool] = False
+    """Whether `select` tries it by default if another distribution registers it. Built-in classes do not use this."""
 
     warnings: tuple[str, ...] = field(default=(), kw_only=True)
     """Problems of the fit, one sentence each: a parameter at a bound, lower accuracy, a higher NLL."""
@@ -131,13 +138,14 @@ class Calibrator(ABC):
 
     @classmethod
     def check_values(cls, **values: object) -> None:
-        """Check values of options of `fit`.
+        """Check values of options of `fit`. A value of an option without a check is left to the fit.
 
         Raises:
             ValueError: A value is not allowed. The message lists the allowed ones.
         """
         for option, value in values.items():
-            cls.checks[option](option, value)
+            if (check := cls.checks.get(option)) is not None:
+                check(option, value)
 
     def __call__(self, logits_NC: npt.ArrayLike) -> Array:
         """Compute calibrated probabilities.
@@ -162,6 +170,31 @@ class Calibrator(ABC):
             probabilities_NC[block] = self._apply(logits[block].astype(np.float64, copy=False))
         return probabilities_NC
 
+    def predict_proba(self, logits_NC: npt.ArrayLike) -> Array:
+        """Compute calibrated probabilities, as calling the calibrator does. The name is scikit-learn's.
+
+        Args:
+            logits_NC: Logits, shape (N, C). For probabilities of a model, pass `trueodds.logits_of(probabilities)`.
+
+        Returns:
+            Probabilities, shape (N, C), in float64.
+
+        Raises:
+            ValueError: Calling the calibrator would raise it too.
+        """
+        return self(logits_NC)
+
+    def save(self, path: str | Path) -> None:
+        """Write the calibrator to a JSON file, which `trueodds.load` reads.
+
+        Args:
+            path: Path of the file. An existing file is replaced.
+
+        Raises:
+            OSError: The file cannot be written. An existing file is then unchanged.
+        """
+        write_json(Path(path), self.to_json())
+
     @abstractmethod
     def _apply(self, logits_NC: Array) -> Array:
         """Compute the probabilities of finite float64 logits."""
@@ -180,11 +213,15 @@ class Calibrator(ABC):
         return None
 
     def to_json(self) -> dict[str, Any]:
-        """Return `{"calibrator": name, ...fitted numbers}`, which `trueodds.calibrators.from_json` restores exactly."""
+        """Return `{"calibrator": name, ...fitted numbers}`, which `trueodds.calibrators.from_json` restores exactly.
+
+        If another distribution registers the calibrator, the key `distribution` holds its name and version.
+        """
         values = {f.name: _plain(getattr(self, f.name)) for f in fields(self)}
         if self.fitted_classes is None:
             del values["fitted_classes"]
-        return {"calibrator": self.name} | values
+        whose = extensions.origin("calibrators", self.name, type(self))
+        return {"calibrator": self.name} | ({} if whose is None else {"distribution": whose.requirement}) | values
 
     def _fit_warnings(self) -> list[str]:
         """Return `warnings` about the fitted numbers themselves, such as a parameter at a bound or a falling curve."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy.typing as npt
 
@@ -23,7 +23,13 @@ from trueodds.calibrators.spline import Spline
 from trueodds.calibrators.structured import StructuredMatrix, StructuredVector
 from trueodds.calibrators.temperature import Temperature
 from trueodds.calibrators.venn_abers import VennAbers
-from trueodds.errors import unknown
+from trueodds.errors import ConfigError, unknown
+from trueodds.processes import extensions
+from trueodds.processes.extensions import Distribution, Extension
+from trueodds.texts import short
+
+Method: TypeAlias = str | type[Calibrator]
+"""A calibrator's name or its class."""
 
 _CLASSES: tuple[type[Calibrator], ...] = (
     Identity,
@@ -47,46 +53,123 @@ _CLASSES: tuple[type[Calibrator], ...] = (
     StructuredCurve,
 )
 _BY_NAME: dict[str, type[Calibrator]] = {c.name: c for c in _CLASSES}
+RESERVED = (*_BY_NAME, "select", "all")
+"""Names that no other distribution may register: the built-in calibrators, and words with a meaning in their place."""
 
 
 def names() -> list[str]:
     """List the calibrator names that `fit` accepts.
 
-    They are ordered from no parameter over few to many, followed by those that bin or smooth one score.
+    They are ordered from no parameter over few to many, followed by those that bin or smooth one score, and by those
+    that other distributions register in the entry-point group `trueodds.calibrators`.
 
     Returns:
         The names.
+
+    Raises:
+        ExtensionError: A registered name is a built-in one, or two distributions register it.
 
     Examples:
         >>> calibrators.names()[:3]
         ['identity', 'temperature', 'ensemble_temperature']
     """
-    return list(_BY_NAME)
+    return [*_BY_NAME, *extensions.names("calibrators", RESERVED)]
 
 
-def get(name: str) -> type[Calibrator]:
+def get(name: Method) -> type[Calibrator]:
     """Return a calibrator's class.
 
     Args:
-        name: Name of the calibrator.
+        name: Name of the calibrator. A class is returned as it is.
 
     Raises:
-        ConfigError: The name is unknown. The message lists the names and the nearest one.
+        ConfigError: The name is unknown. The message lists the names and the nearest one. Or the class is not a
+            calibrator with a name of its own.
+        ExtensionError: Another distribution registers the name, and it cannot be used.
 
     Examples:
         >>> calibrators.get("platt").__name__
         'Platt'
     """
+    if not isinstance(name, str):
+        return _check_class(name)
+    if (extension := extensions.find("calibrators", name, RESERVED)) is not None:
+        return _load(extension)
     if name not in _BY_NAME:
-        raise unknown("calibrator", name, _BY_NAME)
+        raise unknown("calibrator", name, names())
     return _BY_NAME[name]
 
 
-def options(name: str) -> dict[str, Any]:
+def name_of(method: Method) -> str:
+    """Return the name of a calibrator that is given by its name or class."""
+    return method if isinstance(method, str) else method.name
+
+
+def joining() -> list[str]:
+    """List the registered calibrators that are default candidates of `select` (`Calibrator.joins_select`)."""
+    return [name for name in extensions.names("calibrators", RESERVED) if get(name).joins_select]
+
+
+def origin(calibrator: Calibrator | type[Calibrator]) -> Distribution | None:
+    """Return the distribution that registers a calibrator.
+
+    Args:
+        calibrator: A calibrator or its class.
+
+    Returns:
+        Name and version of the distribution; None for a built-in or an unregistered calibrator.
+
+    Examples:
+        >>> print(calibrators.origin(calibrators.Temperature))
+        None
+    """
+    kind = calibrator if isinstance(calibrator, type) else type(calibrator)
+    return None if kind in _CLASSES else extensions.origin("calibrators", kind.name, kind)
+
+
+def _is_calibrator(value: object) -> bool:
+    """Return whether a value is a class from which calibrators can be made, with a name."""
+    is_class = isinstance(value, type) and issubclass(value, Calibrator) and not inspect.isabstract(value)
+    return is_class and isinstance(getattr(value, "name", None), str)
+
+
+def _check_class(kind: type[Calibrator]) -> type[Calibrator]:
+    """Return a class after a check.
+
+    Raises:
+        ConfigError: It is not a calibrator, or has the name of a built-in one.
+    """
+    if not _is_calibrator(kind):
+        raise ConfigError(
+            f"{short(kind)} is not a calibrator; allowed are a name, and a subclass of trueodds.Calibrator that defines"
+            " name, fit, keeps_argmax and _apply"
+        )
+    if kind.name in RESERVED and kind not in _CLASSES:
+        raise ConfigError(
+            f"{kind.__name__} has the name {kind.name!r}, which belongs to TrueOdds; give it a name of its own"
+        )
+    return kind
+
+
+def _load(extension: Extension) -> type[Calibrator]:
+    """Return the class that an entry point names.
+
+    Raises:
+        ExtensionError: It cannot be imported, is not a calibrator, or has another name.
+    """
+    kind = extension.load()
+    if not _is_calibrator(kind):
+        raise extension.error(f"is {short(kind)}; allowed is a subclass of trueodds.Calibrator that can be fitted")
+    if kind.name != extension.name:
+        raise extension.error(f"has the name {kind.name!r} in its class; the two must be equal")
+    return kind  # type: ignore[no-any-return]  # checked
+
+
+def options(name: Method) -> dict[str, Any]:
     """Return the keyword options of `fit` for a calibrator, with their defaults.
 
     Args:
-        name: Name of the calibrator.
+        name: Name of the calibrator, or its class.
 
     Raises:
         ConfigError: The name is unknown.
@@ -99,7 +182,7 @@ def options(name: str) -> dict[str, Any]:
     return {p.name: p.default for p in parameters if p.kind is p.KEYWORD_ONLY}
 
 
-def check_options(name: str, values: Mapping[str, object]) -> None:
+def check_options(name: Method, values: Mapping[str, object]) -> None:
     """Check options and their values for a calibrator.
 
     An option that the objective does not use is refused, unless it has its default value.
@@ -111,7 +194,7 @@ def check_options(name: str, values: Mapping[str, object]) -> None:
     kind, defaults = get(name), options(name)
     for option in values:
         if option not in defaults:
-            raise unknown(f"option of {name!r}", option, defaults)
+            raise unknown(f"option of {kind.name!r}", option, defaults)
     kind.check_values(**values)
     objective = {**defaults, **values}.get("objective")
     for option, value in values.items():
@@ -123,8 +206,8 @@ def check_options(name: str, values: Mapping[str, object]) -> None:
             )
 
 
-def fit_by_name(name: str, logits_NC: npt.ArrayLike, labels_N: npt.ArrayLike, **options: Any) -> Calibrator:
-    """Fit the named calibrator. This is the work of `trueodds.calibrators.fit`, which documents it."""
+def fit_by_name(name: Method, logits_NC: npt.ArrayLike, labels_N: npt.ArrayLike, **options: Any) -> Calibrator:
+    """Fit the calibrator with this name or class. `trueodds.calibrators.fit` documents it."""
     kind = get(name)
     check_options(name, options)
     logits, labels = check_fit_data(logits_NC, labels_N)
@@ -154,6 +237,8 @@ def from_json(tree: dict[str, Any]) -> Calibrator:
         The calibrator.
 
     Raises:
+        ExtensionError: The calibrator belongs to a distribution that is not installed. The message says how to install
+            it.
         ValueError: The key `calibrator` is missing or its name unknown, or the calibrator does not have these fields.
 
     Examples:
@@ -163,7 +248,10 @@ def from_json(tree: dict[str, Any]) -> Calibrator:
     if not isinstance(tree, dict):
         raise ValueError(f"a calibrator is {tree!r}; allowed is a JSON object with the key 'calibrator'")
     fields = dict(tree)
-    calibrator = get(str(fields.pop("calibrator", None)))
+    name, requirement = str(fields.pop("calibrator", None)), fields.pop("distribution", None)
+    if requirement is not None and name not in names():
+        raise extensions.missing("calibrators", name, requirement)
+    calibrator = get(name)
     try:
         return calibrator(**fields)
     except TypeError as error:

@@ -83,6 +83,13 @@ class Predictions:
     """Rows that act alone and whose true label the service asks for. None if the version makes no promise."""
     repeated: dict[int, str] = field(default_factory=dict)
     """Rows whose id had been answered before. They hold the stored answer; the value is the version that gave it."""
+    columns: dict[str, str] = field(default_factory=dict)
+    """Names in the inputs that are spelled differently from the model's features, by feature name."""
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Sentences on how the inputs were read: each name that is spelled differently from the model's feature."""
+        return tuple(f"The column {own!r} was read as the feature {name!r}." for name, own in self.columns.items())
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -112,6 +119,7 @@ class Predictions:
             acts_N=np.array([row.get("decision") == "act" for row in rows], bool) if promised else None,
             audit_N=np.array([row.get("audit", False) for row in rows], bool) if promised else None,
             repeated={n: row["version"] for n, row in enumerate(rows) if row.get("repeated")},
+            columns={name: own for tree in trees for name, own in tree.get("columns", {}).items()},
         )
 
 

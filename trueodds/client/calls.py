@@ -6,6 +6,7 @@ import json
 import re
 import tempfile
 import uuid
+import warnings
 from collections import Counter
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
 from dataclasses import fields
@@ -113,8 +114,9 @@ class Calls:
         Args:
             inputs: One row or many, in one of these forms. Images: uint8 arrays (N x H x W x C, N x H x W for grey
                 images, or a single image; a last axis of length 1 or 3 holds the channels), or paths or bytes of image
-                files. Vectors: an array N x F, lists of numbers, or objects with a number for each feature; NaN or None
-                stands for a missing value. Texts: `{"text": ".."}` for each.
+                files. Vectors: an array N x F, lists of numbers, objects with a number for each feature, or a data
+                frame of pandas or Polars; NaN or None stands for a missing value. Texts: strings, or `{"text": ".."}`
+                for each. A string that names a file on this machine is sent as that file.
             ids: Your own ids, one for each row, unique for the model. A row sent again with the same id and input gets
                 the stored answer.
             rows: Largest number of rows in one request.
@@ -122,7 +124,11 @@ class Calls:
                 rows, for the report.
 
         Returns:
-            The predictions, in the order of the inputs.
+            The predictions, in the order of the inputs. Features are matched by name, in any order. Case, blanks,
+            underscores, points and dashes may differ; `notes` and `columns` then list the names.
+
+        Warns:
+            UserWarning: Names are spelled differently from the model's features. The warning lists them.
 
         Raises:
             ConfigError: The inputs or the ids cannot be sent.
@@ -151,7 +157,10 @@ class Calls:
             raise _interruption(error, trees, answered) from error
         if not trees:
             raise ConfigError("the inputs are empty; expected one row or more")
-        return _join(trees)
+        predictions = _join(trees)
+        if predictions.notes:
+            warnings.warn(" ".join(predictions.notes), UserWarning, stacklevel=2)
+        return predictions
 
     @Call
     def feedback(

@@ -1,4 +1,4 @@
-"""Converts inputs of any form to the instances of /predict: arrays, files, bytes, lists, objects of features, texts."""
+"""Converts inputs of any form to the instances of /predict: arrays, files, lists, texts, objects, data frames."""
 
 from __future__ import annotations
 
@@ -22,8 +22,10 @@ LARGE = 50_000
 """Values from which on an image is sent alone, as .npy. As JSON it would take longer to parse than to classify."""
 EXPECTED = (
     "uint8 images (N x H x W x C, or one), paths or bytes of image files, or vectors (an array N x F, lists of"
-    ' numbers, or objects with a number for each feature), or texts ({"text": ".."} for each)'
+    " numbers, objects with a number for each feature, or a data frame), or texts"
 )
+PICTURES = (".png", ".jpg", ".jpeg", ".webp", ".gif", ".tif", ".tiff", ".bmp", ".npy")
+"""Suffixes of a name that means a file, never a text, if it has no blanks."""
 
 
 @dataclass(frozen=True)
@@ -56,6 +58,8 @@ def instances_of(inputs: Any) -> Iterator[Instance]:
 def _rows(inputs: Any) -> Iterable[Any]:
     """Split the inputs into rows; a single row becomes a list of one."""
     inputs = without_tensors(inputs)
+    if hasattr(inputs, "columns") and (hasattr(inputs, "itertuples") or hasattr(inputs, "iter_rows")):
+        return _frame_rows(inputs)
     if isinstance(inputs, np.ndarray):
         return _array_rows(inputs)
     if isinstance(inputs, bytes | bytearray | str | Path | Mapping):
@@ -67,9 +71,30 @@ def _rows(inputs: Any) -> Iterable[Any]:
     return inputs
 
 
+def _frame_rows(frame: Any) -> Iterator[dict[str, Any]]:
+    """Return the rows of a data frame of pandas or Polars as objects, by its columns' names. The index is left out.
+
+    Raises:
+        ConfigError: A name is there twice.
+    """
+    names = [str(name) for name in frame.columns]
+    if twice := [name for k, name in enumerate(names) if name in names[:k]]:
+        raise ConfigError(f"the data frame has the column {twice[0]!r} twice; give each feature one column")
+    rows = frame.itertuples(index=False, name=None) if hasattr(frame, "itertuples") else frame.iter_rows()
+    return ({name: _cell(value) for name, value in zip(names, row, strict=True)} for row in rows)
+
+
+def _cell(value: Any) -> Any:
+    """Return None for a missing value of pandas, which is equal to nothing."""
+    try:
+        return value if value == value else None
+    except TypeError:  # pandas' NA has no truth value
+        return None
+
+
 def _array_rows(array: npt.NDArray[Any]) -> Iterable[Any]:
     """Split an array into rows; a single image or vector becomes a list of one."""
-    if array.dtype == object:
+    if array.dtype.kind in "OU":
         return array.tolist() if array.ndim == 1 else [array]
     is_image = array.dtype == np.uint8 and array.ndim in (2, 3, 4)
     is_one = array.ndim == (2 if is_image else 1) or (array.ndim == 3 and array.shape[2] in (1, 3))
@@ -84,7 +109,10 @@ def _instance(row: Any) -> Instance:
     if isinstance(row, bytes | bytearray):
         return _json({"b64": base64.b64encode(row).decode()})
     if isinstance(row, str) and not _is_file(row):
-        raise ConfigError(f"is {short(row)}, which is not a file on this machine")
+        if row.lower().endswith(PICTURES) and not any(map(str.isspace, row)):
+            cure = 'check the path, or send {"text": ".."} if it is a text'
+            raise ConfigError(f"is {short(row)}, which is not a file on this machine; {cure}")
+        return _json({"text": str(row)})
     if isinstance(row, str | Path):
         return _json({"b64": base64.b64encode(Path(row).read_bytes()).decode()})
     if isinstance(row, Mapping) and row.keys() == {"text"} and isinstance(row["text"], str):

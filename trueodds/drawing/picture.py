@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from html import escape
 from pathlib import Path
 from textwrap import wrap
@@ -60,8 +61,11 @@ class LegendEntry:
     text: str
 
 
-def picture(title: str, panels: Sequence[Panel], legend: Sequence[LegendEntry] = ()) -> str:
-    """Frame the panels as a file, in light or dark colours. It has no CSS variables, which only browsers support."""
+def picture(title: str, panels: Sequence[Panel], legend: Sequence[LegendEntry] = (), description: str = "") -> str:
+    """Frame the panels as a file, in light or dark colours. It has no CSS variables, which only browsers support.
+
+    `description` is escaped already.
+    """
     width = sum(panel.width for panel in panels) + MARGIN * (len(panels) + 1)
     lines = wrap(title, round((width - 2 * MARGIN) / (1.3 * LETTER)))
     top = MARGIN + 1.4 * LINE * len(lines)
@@ -76,30 +80,56 @@ def picture(title: str, panels: Sequence[Panel], legend: Sequence[LegendEntry] =
         x += panel.width + MARGIN
     entries, bottom = _legend(legend, width, below + max(panel.height for panel in panels) + MARGIN)
     height = bottom + MARGIN
+    content = f"""{HATCHING}<rect class="ground" width="{width:g}" height="{height:g}"/>
+{"".join(f"{part}{chr(10)}" for part in [*parts, *entries])}"""
     return f"""<svg xmlns="http://www.w3.org/2000/svg" class="chart" width="{width:g}" height="{height:g}" \
 viewBox="0 0 {width:g} {height:g}" role="img" {_FONT}>
 <title>{escape(title)}</title>
-<style>{_rules()}</style>
-{HATCHING}<rect class="ground" width="100%" height="100%"/>
-{"".join(f"{part}{chr(10)}" for part in [*parts, *entries])}</svg>
+{f"<desc>{description}</desc>{chr(10)}" if description else ""}<style>{_rules()}</style>
+{_with_attributes(content)}</svg>
 """
 
 
-def alone(drawing: str, width: float, height: float) -> str:
-    """Turn an element `svg` into a file of its own, in the same colours."""
-    start = f'<svg class="chart" width="{width:g}" height="{height:g}" {_FONT}'
-    rules = f'<style>{_rules()}</style><rect class="ground" width="100%" height="100%"/>'
-    return drawing.replace("<svg", start, 1).replace("<title>", f"{rules}<title>", 1) + "\n"
+def _with_colours(declarations: str) -> str:
+    """Return the rules with colours instead of variables."""
+    colours = dict(re.findall(r"(--[\w-]+):([^;]+)", declarations))
+    return re.sub(r"var\((--[\w-]+)\)", lambda match: colours[match[1]], CHART + _IN_A_FILE)
 
 
 def _rules() -> str:
-    """Return the rules with colours instead of variables. The dark colours apply if a viewer requests them."""
+    """Return the rules of a file. The dark colours apply if a viewer requests them."""
+    return f"{_with_colours(LIGHT)}@media (prefers-color-scheme:dark){{{_with_colours(DARK)}}}"
 
-    def with_colours(declarations: str) -> str:
-        colours = dict(re.findall(r"(--[\w-]+):([^;]+)", declarations))
-        return re.sub(r"var\((--[\w-]+)\)", lambda match: colours[match[1]], CHART + _IN_A_FILE)
 
-    return f"{with_colours(LIGHT)}@media (prefers-color-scheme:dark){{{with_colours(DARK)}}}"
+def _with_attributes(content: str) -> str:
+    """Add the rules in light colours to each element as attributes, for viewers that read no style sheet.
+
+    A style sheet takes precedence over these attributes, so browsers still show the dark colours.
+    """
+    rules = _light_rules()
+
+    def attributes(match: re.Match[str]) -> str:
+        classes = re.search(r'class="([^"]*)"', match[0])
+        names = classes[1].split() if classes else []
+        found: dict[str, str] = {}
+        for tag, class_, declarations in rules:
+            if tag in ("", match[1]) and (not class_ or class_ in names):
+                found |= declarations
+        return match[0] + "".join(f' {name}="{value}"' for name, value in found.items())
+
+    return re.sub(r"<(path|text|rect)\b[^>]*?(?=/?>)", attributes, content)
+
+
+@lru_cache(maxsize=1)
+def _light_rules() -> list[tuple[str, str, dict[str, str]]]:
+    """Return (element, class, declarations) of the rules for paths, texts and rectangles, the strongest last."""
+    rules = []
+    for selector, body in re.findall(r"([^{}]+)\{([^{}]*)\}", _with_colours(LIGHT)):
+        tag, _, class_ = selector.rpartition(" ")[2].partition(".")
+        if tag != "svg":
+            strength = (selector.count("."), bool(tag))
+            rules.append((strength, tag, class_, dict(re.findall(r"([\w-]+):([^;]+)", body))))
+    return [rule[1:] for rule in sorted(rules, key=lambda rule: rule[0])]
 
 
 def _legend(legend: Sequence[LegendEntry], width: float, y: float) -> tuple[list[str], float]:

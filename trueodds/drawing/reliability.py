@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from html import escape
+from html import escape, unescape
 from typing import NamedTuple
 
 from trueodds.drawing.axis import LEFT, Tick, n
@@ -35,17 +35,31 @@ class Axes:
         " number of labels in each range. On the diagonal the model is right as often as it says."
     )
     """Description with `{ranges}` in place of the number of bins."""
+    over: str = "over-confident by"
+    under: str = "under-confident by"
+    on_the_diagonal: str = "right as often as it says"
+    title: str = "Reliability diagram"
+    """Title of a picture, as plain text."""
 
     @classmethod
     def of_positive(cls, label: str) -> Axes:
         """Return the axes for p(positive) of the class with this name."""
-        name = escape(label if len(label) <= MOST_NAME else f"{label[: MOST_NAME - 1]}…")
+        short = label if len(label) <= MOST_NAME else f"{label[: MOST_NAME - 1]}…"
+        name = escape(short)
         return cls(
             f"probability from the model: p({name})",
             f"share of {name}",
             f"Share of {name} against the probability p({name}) from the model, in {{ranges}} ranges of p, and below it"
             " the number of labels in each range. On the diagonal the share equals p.",
+            over="p is too high by",
+            under="p is too low by",
+            on_the_diagonal="the share equals p",
+            title=f"Reliability diagram of p({short})",
         )
+
+    def plain(self) -> tuple[str, str]:
+        """Return `says` and `occurs` as plain text, without the escapes of XML."""
+        return unescape(self.says), unescape(self.occurs)
 
 
 TOP_LABEL = Axes()
@@ -91,6 +105,14 @@ class ReliabilityDiagram:
     left, top, side = LEFT, TOP, SIDE
     middle, end = LEFT + SIDE / 2, LEFT + SIDE
 
+    def picture(self, caption: Sequence[str], level: float) -> str:
+        """Draw the diagram as a picture for a file, with title, caption and legend.
+
+        `level` is the confidence level of the whiskers.
+        """
+        entries = legend(self.axes, level if self.whiskers else None)
+        return picture(self.axes.title, [Panel(*BOX, self.content(), caption)], entries, self._description())
+
     def svg(self, *, hatching: bool = True) -> str:
         """Draw the element `svg`; the rules of `trueodds.drawing.picture.CHART` colour it.
 
@@ -99,9 +121,12 @@ class ReliabilityDiagram:
         return f"""<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {BOX[0]} {BOX[1]}" role="img" \
 aria-label="Reliability diagram">
 <title>Reliability diagram</title>
-<desc>{self.axes.description.replace("{ranges}", str(self.ranges))}</desc>
+<desc>{self._description()}</desc>
 {HATCHING if hatching else ""}{self.content()}
 </svg>"""
+
+    def _description(self) -> str:
+        return self.axes.description.replace("{ranges}", str(self.ranges))
 
     def content(self) -> str:
         """Draw the content of the element `svg`."""
@@ -161,12 +186,22 @@ def columns_of(bins: Bins, level: float) -> list[Column]:
     return [Column(lo, hi, round(count), *means) for lo, hi, count, *means in rows if count]
 
 
-LEGEND = (
-    LegendEntry('<path class="accuracy" d="M0 0h18v12h-18z"/>', "share of right answers"),
-    LegendEntry('<path class="over" d="M0 0h18v12h-18z"/>', "over-confident by"),
-    LegendEntry('<path class="under" d="M0 0h18v12h-18z"/>', "under-confident by"),
-    LegendEntry('<path class="diagonal" d="M0 12L18 0"/>', "right as often as it says"),
-)
+def legend(axes: Axes, level: float | None) -> list[LegendEntry]:
+    """Return the entries of a diagram's legend. `level` is the confidence level of the whiskers; None: there are none.
+
+    The texts of `axes` are escaped already, and those of an entry are not.
+    """
+    entries = [
+        LegendEntry('<path class="accuracy" d="M0 0h18v12h-18z"/>', axes.plain()[1]),
+        LegendEntry('<path class="over" d="M0 0h18v12h-18z"/>', axes.over),
+        LegendEntry('<path class="under" d="M0 0h18v12h-18z"/>', axes.under),
+        LegendEntry('<path class="diagonal" d="M0 12L18 0"/>', axes.on_the_diagonal),
+    ]
+    if level is not None:
+        entries.append(
+            LegendEntry('<path class="whisker" d="M9 0V12m-3.5 0h7m-7-12h7"/>', f"{100 * level:g}% interval")
+        )
+    return entries
 
 
 def before_and_after(before: Measurement, after: Measurement, settings: EvaluationSettings, title: str) -> str:
@@ -188,8 +223,7 @@ def before_and_after(before: Measurement, after: Measurement, settings: Evaluati
         )
         diagram = reliability(columns_of(bins, settings.level), len(bins.count_B))
         panels.append(Panel(*BOX, diagram.content(), caption))
-    interval = LegendEntry('<path class="whisker" d="M9 0V12m-3.5 0h7m-7-12h7"/>', f"{settings.level:.0%} interval")
-    return picture(title, panels, [*LEGEND, interval])
+    return picture(title, panels, legend(TOP_LABEL, settings.level))
 
 
 def _bar(column: Column, top: float, bottom: float) -> str:

@@ -146,6 +146,10 @@ class InputKind(BaseModel, ABC):
         """Columns of a CSV body. `texts.alike` matches them too."""
         return ()
 
+    def renamed(self, instances: Sequence[Any]) -> dict[str, str]:
+        """Return the names in JSON objects that are spelled differently from the model's, by the model's name."""
+        return {}
+
     def from_files(self, files: Sequence[tuple[str, bytes]], limits: Limits) -> Inputs:
         """Read rows from files, each with its name for messages. Only kinds with `files` support it."""
         raise NotImplementedError(f"{self.noun}s are not sent as files")

@@ -7,6 +7,7 @@ probabilities give the exact value; sums give an approximation within the bound 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -17,6 +18,7 @@ from trueodds.errors import unknown
 from trueodds.metrics.ranked import BINNINGS, Integers, Ranked, assign_bins, bins_of, cut, rank_predictions
 from trueodds.metrics.scores import Predictions
 from trueodds.sums.bins import Binning, Bins
+from trueodds.sums.forms import as_rows
 from trueodds.sums.inputs import Array
 
 Norm = Literal["l1", "l2", "max"]
@@ -48,6 +50,7 @@ def ece(
     bins: int = 15,
     norm: Norm = "l1",
     binning: Binning = "width",
+    classes: Sequence[object] | None = None,
 ) -> float:
     """Compute the expected calibration error (ECE) of the top label.
 
@@ -69,11 +72,13 @@ def ece(
     float32.
 
     Args:
-        predictions: Probabilities, shape (N, C), or `CalibrationSums`.
-        labels_N: True classes, shape (N,). Leave it out with `CalibrationSums`.
+        predictions: Probabilities, shape (N, C), or (N,) for p(positive) of two classes; or `CalibrationSums`.
+        labels_N: True classes, shape (N,): indices, or names with `classes`. Leave it out with `CalibrationSums`.
         bins: Number of bins. With equal widths it must divide 3,000.
         norm: "l1", "l2" or "max".
         binning: "width" (equal widths) or "mass" (equal numbers of rows).
+        classes: Names of the classes in the order of the columns, if the labels are names. With (N,) the second one is
+            the positive class.
 
     Returns:
         The calibration error, in [0, 1].
@@ -90,19 +95,27 @@ def ece(
         >>> round(metrics.ece(probabilities, labels), 4)
         0.3
     """
+    predictions, labels_N = as_rows(predictions, labels_N, classes)
     return _error(bins_of(predictions, labels_N, bins, binning), norm)
 
 
 def mce(
-    predictions: Predictions, labels_N: npt.ArrayLike | None = None, *, bins: int = 15, binning: Binning = "width"
+    predictions: Predictions,
+    labels_N: npt.ArrayLike | None = None,
+    *,
+    bins: int = 15,
+    binning: Binning = "width",
+    classes: Sequence[object] | None = None,
 ) -> float:
     """Compute the maximum calibration error (MCE): the largest `|acc_b - conf_b|` over occupied bins.
 
     Args:
-        predictions: Probabilities, shape (N, C), or `CalibrationSums`.
-        labels_N: True classes, shape (N,). Leave it out with `CalibrationSums`.
+        predictions: Probabilities, shape (N, C), or (N,) for p(positive) of two classes; or `CalibrationSums`.
+        labels_N: True classes, shape (N,): indices, or names with `classes`. Leave it out with `CalibrationSums`.
         bins: Number of bins. With equal widths it must divide 3,000.
         binning: "width" (equal widths) or "mass" (equal numbers of rows).
+        classes: Names of the classes in the order of the columns, if the labels are names. With (N,) the second one is
+            the positive class.
 
     Returns:
         The maximum calibration error, in [0, 1].
@@ -118,11 +131,17 @@ def mce(
         >>> round(metrics.mce(probabilities, labels), 4)
         0.6
     """
+    predictions, labels_N = as_rows(predictions, labels_N, classes)
     return ece(predictions, labels_N, bins=bins, norm="max", binning=binning)
 
 
 def adaptive_ece(
-    predictions: Predictions, labels_N: npt.ArrayLike | None = None, *, bins: int = 15, norm: Norm = "l1"
+    predictions: Predictions,
+    labels_N: npt.ArrayLike | None = None,
+    *,
+    bins: int = 15,
+    norm: Norm = "l1",
+    classes: Sequence[object] | None = None,
 ) -> float:
     """Compute `ece` in bins of equal mass (AdaECE).
 
@@ -130,10 +149,12 @@ def adaptive_ece(
     the lowest edge. If every confidence is 1, they return 0; this function returns the error rate.
 
     Args:
-        predictions: Probabilities, shape (N, C), or `CalibrationSums`.
-        labels_N: True classes, shape (N,). Leave it out with `CalibrationSums`.
+        predictions: Probabilities, shape (N, C), or (N,) for p(positive) of two classes; or `CalibrationSums`.
+        labels_N: True classes, shape (N,): indices, or names with `classes`. Leave it out with `CalibrationSums`.
         bins: Number of bins, 1 to 10^6.
         norm: "l1", "l2" or "max".
+        classes: Names of the classes in the order of the columns, if the labels are names. With (N,) the second one is
+            the positive class.
 
     Returns:
         The calibration error, in [0, 1].
@@ -150,6 +171,7 @@ def adaptive_ece(
         >>> round(metrics.adaptive_ece(probabilities, labels, bins=2), 4)
         0.15
     """
+    predictions, labels_N = as_rows(predictions, labels_N, classes)
     return ece(predictions, labels_N, bins=bins, norm=norm, binning="mass")
 
 
@@ -160,6 +182,7 @@ def label_binned_ece(
     bins: int = 15,
     norm: Norm = "l1",
     binning: Binning = "width",
+    classes: Sequence[object] | None = None,
 ) -> float:
     """Compute the label-binned ECE: compare each confidence with the accuracy of its bin.
 
@@ -169,11 +192,13 @@ def label_binned_ece(
     same bins. From sums with equal widths it is within 1/3000 of the exact value.
 
     Args:
-        predictions: Probabilities, shape (N, C), or `CalibrationSums`.
-        labels_N: True classes, shape (N,). Leave it out with `CalibrationSums`.
+        predictions: Probabilities, shape (N, C), or (N,) for p(positive) of two classes; or `CalibrationSums`.
+        labels_N: True classes, shape (N,): indices, or names with `classes`. Leave it out with `CalibrationSums`.
         bins: Number of bins. With equal widths it must divide 3,000.
         norm: "l1", "l2" or "max".
         binning: "width" (equal widths) or "mass" (equal numbers of rows).
+        classes: Names of the classes in the order of the columns, if the labels are names. With (N,) the second one is
+            the positive class.
 
     Returns:
         The calibration error, in [0, 1].
@@ -189,6 +214,7 @@ def label_binned_ece(
         >>> round(metrics.label_binned_ece(probabilities, labels), 4)
         0.3
     """
+    predictions, labels_N = as_rows(predictions, labels_N, classes)
     rows = assign_bins(rank_predictions(predictions, labels_N), bins, binning)
     table = rows.bins
     off_G = np.abs(table.accuracy_B[rows.bin_G] - rows.confidence_G)
@@ -196,7 +222,12 @@ def label_binned_ece(
 
 
 def debiased_ece(
-    predictions: Predictions, labels_N: npt.ArrayLike | None = None, *, bins: int = 15, binning: Binning = "mass"
+    predictions: Predictions,
+    labels_N: npt.ArrayLike | None = None,
+    *,
+    bins: int = 15,
+    binning: Binning = "mass",
+    classes: Sequence[object] | None = None,
 ) -> float:
     """Compute the debiased l2 calibration error of the top label.
 
@@ -206,10 +237,12 @@ def debiased_ece(
     variance estimate and contributes 0, as in the authors' library. The default, equal mass, is theirs too.
 
     Args:
-        predictions: Probabilities, shape (N, C), or `CalibrationSums`.
-        labels_N: True classes, shape (N,). Leave it out with `CalibrationSums`.
+        predictions: Probabilities, shape (N, C), or (N,) for p(positive) of two classes; or `CalibrationSums`.
+        labels_N: True classes, shape (N,): indices, or names with `classes`. Leave it out with `CalibrationSums`.
         bins: Number of bins. With equal widths it must divide 3,000.
         binning: "width" (equal widths) or "mass" (equal numbers of rows).
+        classes: Names of the classes in the order of the columns, if the labels are names. With (N,) the second one is
+            the positive class.
 
     Returns:
         The calibration error, in [0, 1].
@@ -225,6 +258,7 @@ def debiased_ece(
         >>> round(metrics.debiased_ece(probabilities, labels, bins=2), 4)
         0.0
     """
+    predictions, labels_N = as_rows(predictions, labels_N, classes)
     table = bins_of(predictions, labels_N, bins, binning)
     several = table.count_B >= 2
     count_B, accuracy_B = table.count_B[several], table.accuracy_B[several]
@@ -233,7 +267,12 @@ def debiased_ece(
 
 
 def sweep_ece(
-    predictions: Predictions, labels_N: npt.ArrayLike | None = None, *, norm: Norm = "l1", binning: Binning = "mass"
+    predictions: Predictions,
+    labels_N: npt.ArrayLike | None = None,
+    *,
+    norm: Norm = "l1",
+    binning: Binning = "mass",
+    classes: Sequence[object] | None = None,
 ) -> SweepEce:
     """Compute the monotonic sweep calibration error: `ece` in the number of bins that the data allow.
 
@@ -247,10 +286,12 @@ def sweep_ece(
     samples; values differed by at most 4e-3, with a median of 3e-6.
 
     Args:
-        predictions: Probabilities, shape (N, C), or `CalibrationSums`.
-        labels_N: True classes, shape (N,). Leave it out with `CalibrationSums`.
+        predictions: Probabilities, shape (N, C), or (N,) for p(positive) of two classes; or `CalibrationSums`.
+        labels_N: True classes, shape (N,): indices, or names with `classes`. Leave it out with `CalibrationSums`.
         norm: "l1", "l2" or "max".
         binning: "width" (equal widths) or "mass" (equal numbers of rows).
+        classes: Names of the classes in the order of the columns, if the labels are names. With (N,) the second one is
+            the positive class.
 
     Returns:
         The calibration error and its number of bins.
@@ -266,6 +307,7 @@ def sweep_ece(
         >>> round(metrics.sweep_ece(probabilities, labels).ece, 4)
         0.3
     """
+    predictions, labels_N = as_rows(predictions, labels_N, classes)
     if binning not in BINNINGS:
         raise unknown("binning", binning, BINNINGS)
     rows = rank_predictions(predictions, labels_N)
@@ -275,7 +317,9 @@ def sweep_ece(
     return SweepEce(_error(cut(rows, curve.cuts(np.arange(1, best), best)).bins, norm), best)
 
 
-def ks_error(predictions: Predictions, labels_N: npt.ArrayLike | None = None) -> float:
+def ks_error(
+    predictions: Predictions, labels_N: npt.ArrayLike | None = None, *, classes: Sequence[object] | None = None
+) -> float:
     """Compute the Kolmogorov-Smirnov calibration error, which needs no bins.
 
         max_s |1/n sum_{c_i <= s} (a_i - c_i)|    over confidences s
@@ -285,8 +329,10 @@ def ks_error(predictions: Predictions, labels_N: npt.ArrayLike | None = None) ->
     (measured: 6e-4 at 500 rows, 5e-5 at 50,000).
 
     Args:
-        predictions: Probabilities, shape (N, C), or `CalibrationSums`.
-        labels_N: True classes, shape (N,). Leave it out with `CalibrationSums`.
+        predictions: Probabilities, shape (N, C), or (N,) for p(positive) of two classes; or `CalibrationSums`.
+        labels_N: True classes, shape (N,): indices, or names with `classes`. Leave it out with `CalibrationSums`.
+        classes: Names of the classes in the order of the columns, if the labels are names. With (N,) the second one is
+            the positive class.
 
     Returns:
         The calibration error, in [0, 1].
@@ -302,6 +348,7 @@ def ks_error(predictions: Predictions, labels_N: npt.ArrayLike | None = None) ->
         >>> round(metrics.ks_error(probabilities, labels), 4)
         0.15
     """
+    predictions, labels_N = as_rows(predictions, labels_N, classes)
     rows = rank_predictions(predictions, labels_N)
     return float(np.abs(np.cumsum(rows.correct_G - rows.count_G * rows.confidence_G)).max() / rows.n)
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import numpy.typing as npt
 
 from trueodds.errors import unknown
 from trueodds.metrics.ranked import BINNINGS, mass_bins, rank
 from trueodds.sums.bins import Binning, bin_of, check_bins
+from trueodds.sums.forms import as_rows
 from trueodds.sums.inputs import Array, as_matrix, check_labels, is_number
 from trueodds.sums.rows import checked_blocks
 
@@ -21,6 +24,7 @@ def classwise_ece(
     bins: int = 15,
     binning: Binning = "width",
     threshold: float = 0.0,
+    classes: Sequence[object] | None = None,
 ) -> float:
     """Compute the classwise ECE: the mean of `ece_per_class` over the classes.
 
@@ -31,11 +35,13 @@ def classwise_ece(
     thresholded ACE of Nixon et al. (The column "ACE" of the gamma-net paper's table is `adaptive_ece`.)
 
     Args:
-        probabilities_NC: Probabilities, shape (N, C); each row sums to 1.
-        labels_N: True classes, shape (N,).
+        probabilities_NC: Probabilities, shape (N, C), or (N,) for p(positive) of two classes; each row sums to 1.
+        labels_N: True classes, shape (N,): indices, or names with `classes`.
         bins: Number of bins. With equal widths it must divide 3,000.
         binning: "width" (equal widths) or "mass" (equal numbers of rows).
         threshold: Only probabilities of at least this value are counted, in [0, 1).
+        classes: Names of the classes in the order of the columns, if the labels are names. With (N,) the second one is
+            the positive class.
 
     Returns:
         The classwise ECE. Without a threshold it is at most 2/C.
@@ -52,6 +58,7 @@ def classwise_ece(
         >>> round(metrics.classwise_ece(probabilities, labels), 4)
         0.3
     """
+    probabilities_NC, labels_N = as_rows(probabilities_NC, labels_N, classes)
     return float(ece_per_class(probabilities_NC, labels_N, bins=bins, binning=binning, threshold=threshold).mean())
 
 
@@ -62,6 +69,7 @@ def ece_per_class(
     bins: int = 15,
     binning: Binning = "width",
     threshold: float = 0.0,
+    classes: Sequence[object] | None = None,
 ) -> Array:
     """Compute for each class k the ECE of p_k as a probability of y = k.
 
@@ -72,11 +80,13 @@ def ece_per_class(
     dominate the result without a threshold.
 
     Args:
-        probabilities_NC: Probabilities, shape (N, C); each row sums to 1.
-        labels_N: True classes, shape (N,).
+        probabilities_NC: Probabilities, shape (N, C), or (N,) for p(positive) of two classes; each row sums to 1.
+        labels_N: True classes, shape (N,): indices, or names with `classes`.
         bins: Number of bins. With equal widths it must divide 3,000.
         binning: "width" (equal widths) or "mass" (equal numbers of rows).
         threshold: Only probabilities of at least this value are counted, in [0, 1).
+        classes: Names of the classes in the order of the columns, if the labels are names. With (N,) the second one is
+            the positive class.
 
     Returns:
         One value per class, shape (C,).
@@ -90,6 +100,7 @@ def ece_per_class(
         >>> metrics.ece_per_class(probabilities, labels).round(4)
         array([0.3, 0.3])
     """
+    probabilities_NC, labels_N = as_rows(probabilities_NC, labels_N, classes)
     if not (is_number(threshold) and 0 <= threshold < 1):
         raise ValueError(f"threshold is {threshold!r}; allowed is [0, 1), such as 0.01")
     if binning not in BINNINGS:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,6 +11,7 @@ import numpy.typing as npt
 from trueodds.metrics.ranked import assign_bins, rank_predictions
 from trueodds.metrics.scores import Predictions
 from trueodds.sums.bins import Binning
+from trueodds.sums.forms import as_rows
 
 
 @dataclass(frozen=True)
@@ -35,7 +37,12 @@ class BrierDecomposition:
 
 
 def brier_decomposition(
-    predictions: Predictions, labels_N: npt.ArrayLike | None = None, *, bins: int = 15, binning: Binning = "width"
+    predictions: Predictions,
+    labels_N: npt.ArrayLike | None = None,
+    *,
+    bins: int = 15,
+    binning: Binning = "width",
+    classes: Sequence[object] | None = None,
 ) -> BrierDecomposition:
     """Decompose the top label's Brier score (Murphy's decomposition, with the terms that bins of finite width add).
 
@@ -50,10 +57,12 @@ def brier_decomposition(
     within-bin terms by less than 1/3000, and the identity stays exact.
 
     Args:
-        predictions: Probabilities, shape (N, C), or `CalibrationSums`.
-        labels_N: True classes, shape (N,). Leave it out with `CalibrationSums`.
+        predictions: Probabilities, shape (N, C), or (N,) for p(positive) of two classes; or `CalibrationSums`.
+        labels_N: True classes, shape (N,): indices, or names with `classes`. Leave it out with `CalibrationSums`.
         bins: Number of bins. With equal widths it must divide 3,000.
         binning: "width" (equal widths) or "mass" (equal numbers of rows).
+        classes: Names of the classes in the order of the columns, if the labels are names. With (N,) the second one is
+            the positive class.
 
     Returns:
         The parts and the Brier score.
@@ -71,6 +80,7 @@ def brier_decomposition(
         >>> round(metrics.brier_decomposition(probabilities, labels).brier, 4)
         0.125
     """
+    predictions, labels_N = as_rows(predictions, labels_N, classes)
     rows = assign_bins(rank_predictions(predictions, labels_N), bins, binning)
     table, n, c_G = rows.bins, rows.n, rows.confidence_G
     occupied = table.count_B > 0

@@ -11,6 +11,7 @@ from scipy.special import gammaln, stdtrit
 
 from trueodds.errors import unknown
 from trueodds.metrics.intervals.binomial import mean_deviation
+from trueodds.sums.forms import as_columns
 from trueodds.sums.inputs import (
     ROW_SUM_TOLERANCE,
     Array,
@@ -68,7 +69,7 @@ def samplewise_error(probabilities_NC: npt.ArrayLike, human_NC: npt.ArrayLike, *
     votes and .53 with 4. `second_panel_error` and `half_panels_error` estimate this noise from the votes alone.
 
     Args:
-        probabilities_NC: Probabilities, shape (N, C); each row sums to 1.
+        probabilities_NC: Probabilities, shape (N, C), or (N,) for p(positive) of two classes; each row sums to 1.
         human_NC: Vote counts or shares of votes, shape (N, C).
         norm: "l1", "l2" or "max".
 
@@ -89,6 +90,7 @@ def samplewise_error(probabilities_NC: npt.ArrayLike, human_NC: npt.ArrayLike, *
         >>> round(metrics.samplewise_error([[0.9, 0.1], [0.6, 0.4]], [[51, 0], [25, 25]]), 4)
         0.2
     """
+    probabilities_NC = as_columns(probabilities_NC)
     return float(_distances(probabilities_NC, human_NC, norm).mean())
 
 
@@ -108,7 +110,7 @@ def samplewise_interval(
     the whole range.
 
     Args:
-        probabilities_NC: Probabilities, shape (N, C); each row sums to 1.
+        probabilities_NC: Probabilities, shape (N, C), or (N,) for p(positive) of two classes; each row sums to 1.
         human_NC: Vote counts or shares of votes, shape (N, C).
         norm: "l1", "l2" or "max".
         level: Confidence level of both limits together, inside (0, 1).
@@ -127,6 +129,7 @@ def samplewise_interval(
         >>> round(interval.error, 4)
         0.1714
     """
+    probabilities_NC = as_columns(probabilities_NC)
     check_level(level)
     away_N = _distances(probabilities_NC, human_NC, norm)
     n, mean, most = len(away_N), float(away_N.mean()), FARTHEST[norm]
@@ -152,7 +155,7 @@ def samplewise_noise_floor(probabilities_NC: npt.ArrayLike, votes: npt.ArrayLike
     They are the mean over at least 200,000 fixed draws of a row, which is accurate to about .3%.
 
     Args:
-        probabilities_NC: Probabilities, shape (N, C); each row sums to 1.
+        probabilities_NC: Probabilities, shape (N, C), or (N,) for p(positive) of two classes; each row sums to 1.
         votes: Number of people who labelled each row: one number, or shape (N,).
         norm: "l1", "l2" or "max".
 
@@ -166,6 +169,7 @@ def samplewise_noise_floor(probabilities_NC: npt.ArrayLike, votes: npt.ArrayLike
         >>> round(metrics.samplewise_noise_floor([[0.9, 0.1], [0.6, 0.4]], 10), 4)
         0.1901
     """
+    probabilities_NC = as_columns(probabilities_NC)
     _check_norm(norm)
     matrix_NC = as_matrix(probabilities_NC, "probabilities")
     rows = len(matrix_NC)

@@ -6,6 +6,7 @@ A function with labels takes `(probabilities_NC, labels_N)` or one `CalibrationS
 from __future__ import annotations
 
 import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,6 +14,7 @@ import numpy.typing as npt
 from scipy.special import xlogy
 
 from trueodds.sums.bins import CELLS, EDGES
+from trueodds.sums.forms import as_columns, as_rows
 from trueodds.sums.inputs import Array, is_number
 from trueodds.sums.losses import SMALLEST_PROBABILITY, WORST_NLL
 from trueodds.sums.rows import checked_blocks, top_labels
@@ -54,12 +56,16 @@ def as_sums(predictions: Predictions, labels: npt.ArrayLike | None = None, *, sc
     return sums
 
 
-def accuracy(predictions: Predictions, labels_N: npt.ArrayLike | None = None) -> float:
+def accuracy(
+    predictions: Predictions, labels_N: npt.ArrayLike | None = None, *, classes: Sequence[object] | None = None
+) -> float:
     """Compute the share of rows whose top label is right.
 
     Args:
-        predictions: Probabilities, shape (N, C), or `CalibrationSums`.
-        labels_N: True classes, shape (N,). Leave it out with `CalibrationSums`.
+        predictions: Probabilities, shape (N, C), or (N,) for p(positive) of two classes; or `CalibrationSums`.
+        labels_N: True classes, shape (N,): indices, or names with `classes`. Leave it out with `CalibrationSums`.
+        classes: Names of the classes in the order of the columns, if the labels are names. With (N,) the second one is
+            the positive class.
 
     Returns:
         The accuracy, in [0, 1].
@@ -72,16 +78,21 @@ def accuracy(predictions: Predictions, labels_N: npt.ArrayLike | None = None) ->
         >>> metrics.accuracy(probabilities, labels)
         0.75
     """
+    predictions, labels_N = as_rows(predictions, labels_N, classes)
     sums = as_sums(predictions, labels_N)
     return sums.total("correct") / sums.n
 
 
-def error_rate(predictions: Predictions, labels_N: npt.ArrayLike | None = None) -> float:
+def error_rate(
+    predictions: Predictions, labels_N: npt.ArrayLike | None = None, *, classes: Sequence[object] | None = None
+) -> float:
     """Compute the error rate of the top label, 1 - accuracy.
 
     Args:
-        predictions: Probabilities, shape (N, C), or `CalibrationSums`.
-        labels_N: True classes, shape (N,). Leave it out with `CalibrationSums`.
+        predictions: Probabilities, shape (N, C), or (N,) for p(positive) of two classes; or `CalibrationSums`.
+        labels_N: True classes, shape (N,): indices, or names with `classes`. Leave it out with `CalibrationSums`.
+        classes: Names of the classes in the order of the columns, if the labels are names. With (N,) the second one is
+            the positive class.
 
     Returns:
         The error rate, in [0, 1].
@@ -94,16 +105,21 @@ def error_rate(predictions: Predictions, labels_N: npt.ArrayLike | None = None) 
         >>> metrics.error_rate(probabilities, labels)
         0.25
     """
+    predictions, labels_N = as_rows(predictions, labels_N, classes)
     sums = as_sums(predictions, labels_N)
     return (sums.n - sums.total("correct")) / sums.n
 
 
-def mean_confidence(predictions: Predictions, labels_N: npt.ArrayLike | None = None) -> float:
+def mean_confidence(
+    predictions: Predictions, labels_N: npt.ArrayLike | None = None, *, classes: Sequence[object] | None = None
+) -> float:
     """Compute the mean confidence, which estimates the accuracy if the model is calibrated.
 
     Args:
-        predictions: Probabilities, shape (N, C), or `CalibrationSums`.
-        labels_N: True classes, shape (N,). Leave it out with `CalibrationSums`.
+        predictions: Probabilities, shape (N, C), or (N,) for p(positive) of two classes; or `CalibrationSums`.
+        labels_N: True classes, shape (N,): indices, or names with `classes`. Leave it out with `CalibrationSums`.
+        classes: Names of the classes in the order of the columns, if the labels are names. With (N,) the second one is
+            the positive class.
 
     Returns:
         The mean probability of the top label, in [0, 1].
@@ -116,16 +132,21 @@ def mean_confidence(predictions: Predictions, labels_N: npt.ArrayLike | None = N
         >>> round(metrics.mean_confidence(probabilities, labels), 4)
         0.75
     """
+    predictions, labels_N = as_rows(predictions, labels_N, classes)
     sums = as_sums(predictions, labels_N)
     return sums.total("confidence") / sums.n
 
 
-def signed_gap(predictions: Predictions, labels_N: npt.ArrayLike | None = None) -> float:
+def signed_gap(
+    predictions: Predictions, labels_N: npt.ArrayLike | None = None, *, classes: Sequence[object] | None = None
+) -> float:
     """Compute the signed gap, accuracy - mean confidence. It is negative if the model is over-confident.
 
     Args:
-        predictions: Probabilities, shape (N, C), or `CalibrationSums`.
-        labels_N: True classes, shape (N,). Leave it out with `CalibrationSums`.
+        predictions: Probabilities, shape (N, C), or (N,) for p(positive) of two classes; or `CalibrationSums`.
+        labels_N: True classes, shape (N,): indices, or names with `classes`. Leave it out with `CalibrationSums`.
+        classes: Names of the classes in the order of the columns, if the labels are names. With (N,) the second one is
+            the positive class.
 
     Returns:
         The mean of a - c, in [-1, 1].
@@ -138,11 +159,14 @@ def signed_gap(predictions: Predictions, labels_N: npt.ArrayLike | None = None) 
         >>> round(metrics.signed_gap(probabilities, labels), 4)
         0.0
     """
+    predictions, labels_N = as_rows(predictions, labels_N, classes)
     sums = as_sums(predictions, labels_N)
     return (sums.total("correct") - sums.total("confidence")) / sums.n
 
 
-def nll(predictions: Predictions, labels_N: npt.ArrayLike | None = None) -> float:
+def nll(
+    predictions: Predictions, labels_N: npt.ArrayLike | None = None, *, classes: Sequence[object] | None = None
+) -> float:
     """Compute the negative log-likelihood, -mean log p_y.
 
     A probability p_y of 0, or below 2.2e-308, is clipped, so that such a row costs 708.4 nats. The mean then mostly
@@ -150,8 +174,10 @@ def nll(predictions: Predictions, labels_N: npt.ArrayLike | None = None) -> floa
     largest number that they allow: a cell with m such rows has a sum of squares of at least 708.4^2 m.
 
     Args:
-        predictions: Probabilities, shape (N, C), or `CalibrationSums`.
-        labels_N: True classes, shape (N,). Leave it out with `CalibrationSums`.
+        predictions: Probabilities, shape (N, C), or (N,) for p(positive) of two classes; or `CalibrationSums`.
+        labels_N: True classes, shape (N,): indices, or names with `classes`. Leave it out with `CalibrationSums`.
+        classes: Names of the classes in the order of the columns, if the labels are names. With (N,) the second one is
+            the positive class.
 
     Returns:
         The mean negative log-likelihood, in nats.
@@ -167,6 +193,7 @@ def nll(predictions: Predictions, labels_N: npt.ArrayLike | None = None) -> floa
         >>> round(metrics.nll(probabilities, labels), 4)
         0.4004
     """
+    predictions, labels_N = as_rows(predictions, labels_N, classes)
     sums = as_sums(predictions, labels_N, scores=True)
     value, most = sums.total("nll") / sums.n, int(_clipped_rows(sums).sum())
     if most:
@@ -187,12 +214,16 @@ def _clipped_rows(sums: CalibrationSums) -> Array:
     return most_C
 
 
-def brier(predictions: Predictions, labels_N: npt.ArrayLike | None = None) -> float:
+def brier(
+    predictions: Predictions, labels_N: npt.ArrayLike | None = None, *, classes: Sequence[object] | None = None
+) -> float:
     """Compute the Brier score: the mean over rows of sum_k (p_k - [k = y])^2.
 
     Args:
-        predictions: Probabilities, shape (N, C), or `CalibrationSums`.
-        labels_N: True classes, shape (N,). Leave it out with `CalibrationSums`.
+        predictions: Probabilities, shape (N, C), or (N,) for p(positive) of two classes; or `CalibrationSums`.
+        labels_N: True classes, shape (N,): indices, or names with `classes`. Leave it out with `CalibrationSums`.
+        classes: Names of the classes in the order of the columns, if the labels are names. With (N,) the second one is
+            the positive class.
 
     Returns:
         The Brier score, in [0, 2].
@@ -208,21 +239,28 @@ def brier(predictions: Predictions, labels_N: npt.ArrayLike | None = None) -> fl
         >>> round(metrics.brier(probabilities, labels), 4)
         0.25
     """
+    predictions, labels_N = as_rows(predictions, labels_N, classes)
     sums = as_sums(predictions, labels_N, scores=True)
     return sums.total("brier") / sums.n
 
 
 def fraction_above(
-    predictions: Predictions, labels_N: npt.ArrayLike | None = None, *, threshold: float = 0.99
+    predictions: Predictions,
+    labels_N: npt.ArrayLike | None = None,
+    *,
+    threshold: float = 0.99,
+    classes: Sequence[object] | None = None,
 ) -> FractionAbove:
     """Compute the share of rows with confidence > threshold, and their accuracy.
 
     From probabilities any threshold is possible. Sums know only the multiples of 1/3000, such as .99, .995 and .999.
 
     Args:
-        predictions: Probabilities, shape (N, C), or `CalibrationSums`.
-        labels_N: True classes, shape (N,). Leave it out with `CalibrationSums`.
+        predictions: Probabilities, shape (N, C), or (N,) for p(positive) of two classes; or `CalibrationSums`.
+        labels_N: True classes, shape (N,): indices, or names with `classes`. Leave it out with `CalibrationSums`.
         threshold: Confidence, in [0, 1].
+        classes: Names of the classes in the order of the columns, if the labels are names. With (N,) the second one is
+            the positive class.
 
     Returns:
         The share and the accuracy there, which is NaN if there are no such rows.
@@ -235,6 +273,7 @@ def fraction_above(
         >>> metrics.fraction_above(probabilities, labels, threshold=0.75).fraction
         0.5
     """
+    predictions, labels_N = as_rows(predictions, labels_N, classes)
     if not (is_number(threshold) and 0 <= threshold <= 1):
         raise ValueError(f"threshold is {threshold!r}; allowed is [0, 1], such as 0.99")
     if isinstance(predictions, CalibrationSums) or labels_N is None:
@@ -257,7 +296,7 @@ def mean_entropy(probabilities_NC: npt.ArrayLike) -> float:
     answers; a high entropy shows this.
 
     Args:
-        probabilities_NC: Probabilities, shape (N, C); each row sums to 1.
+        probabilities_NC: Probabilities, shape (N, C), or (N,) for p(positive) of two classes; each row sums to 1.
 
     Returns:
         The mean entropy in nats, in [0, log C].
@@ -272,6 +311,7 @@ def mean_entropy(probabilities_NC: npt.ArrayLike) -> float:
         >>> round(metrics.mean_entropy([[0.5, 0.5], [1.0, 0.0]]), 4)
         0.3466
     """
+    probabilities_NC = as_columns(probabilities_NC)
     total, rows = 0.0, 0
     for _, block in checked_blocks(probabilities_NC):
         wide = block.astype(np.float64, copy=False)

@@ -7,6 +7,8 @@ cells count in full. Probabilities and `CalibrationSums` give the same value.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import numpy.typing as npt
 from scipy.fft import dct, idct
@@ -16,6 +18,7 @@ from scipy.special import spherical_jn
 from trueodds.metrics.ranked import rank_predictions
 from trueodds.metrics.scores import Predictions, as_sums
 from trueodds.sums.bins import CELLS
+from trueodds.sums.forms import as_rows
 from trueodds.sums.inputs import Array, is_number
 
 FREQUENCY = np.arange(CELLS, dtype=np.float64) * float(np.pi)
@@ -24,7 +27,9 @@ NARROWEST = 10 / CELLS
 PAIRS = 1 << 17  # kernel values in memory at a time
 
 
-def smooth_ece(predictions: Predictions, labels_N: npt.ArrayLike | None = None) -> float:
+def smooth_ece(
+    predictions: Predictions, labels_N: npt.ArrayLike | None = None, *, classes: Sequence[object] | None = None
+) -> float:
     """Compute the smooth calibration error smECE: the sigma at which smECE_sigma equals sigma.
 
         smECE_sigma = int_0^1 |1/n sum_i (a_i - c_i) K_sigma(t, c_i)| dt
@@ -35,8 +40,10 @@ def smooth_ece(predictions: Predictions, labels_N: npt.ArrayLike | None = None) 
     0 and 1.
 
     Args:
-        predictions: Probabilities, shape (N, C), or `CalibrationSums`.
-        labels_N: True classes, shape (N,). Leave it out with `CalibrationSums`.
+        predictions: Probabilities, shape (N, C), or (N,) for p(positive) of two classes; or `CalibrationSums`.
+        labels_N: True classes, shape (N,): indices, or names with `classes`. Leave it out with `CalibrationSums`.
+        classes: Names of the classes in the order of the columns, if the labels are names. With (N,) the second one is
+            the positive class.
 
     Returns:
         The calibration error, in [0, 1].
@@ -52,6 +59,7 @@ def smooth_ece(predictions: Predictions, labels_N: npt.ArrayLike | None = None) 
         >>> round(metrics.smooth_ece(probabilities, labels), 4)
         0.1321
     """
+    predictions, labels_N = as_rows(predictions, labels_N, classes)
     sums = as_sums(predictions, labels_N)
     wave = dct((sums.cells[2] - sums.cells[1]) / sums.n)
 
@@ -63,7 +71,11 @@ def smooth_ece(predictions: Predictions, labels_N: npt.ArrayLike | None = None) 
 
 
 def kde_ece(
-    predictions: Predictions, labels_N: npt.ArrayLike | None = None, *, bandwidth: float | None = None
+    predictions: Predictions,
+    labels_N: npt.ArrayLike | None = None,
+    *,
+    bandwidth: float | None = None,
+    classes: Sequence[object] | None = None,
 ) -> float:
     """Compute the kernel-density calibration error `int_0^1 |z - pi(z)| p(z) dz`.
 
@@ -74,10 +86,12 @@ def kde_ece(
     which is undefined if there are none, and it reflects half of the rows at each end.
 
     Args:
-        predictions: Probabilities, shape (N, C), or `CalibrationSums`.
-        labels_N: True classes, shape (N,). Leave it out with `CalibrationSums`.
+        predictions: Probabilities, shape (N, C), or (N,) for p(positive) of two classes; or `CalibrationSums`.
+        labels_N: True classes, shape (N,): indices, or names with `classes`. Leave it out with `CalibrationSums`.
         bandwidth: Standard deviation of the kernel (a third of its half width), in (0, 1]. None: the authors' rule,
             std(c) (2n)^(-1/5).
+        classes: Names of the classes in the order of the columns, if the labels are names. With (N,) the second one is
+            the positive class.
 
     Returns:
         The calibration error, in [0, 1].
@@ -93,6 +107,7 @@ def kde_ece(
         >>> round(metrics.kde_ece(probabilities, labels), 4)
         0.1632
     """
+    predictions, labels_N = as_rows(predictions, labels_N, classes)
     sums = as_sums(predictions, labels_N)
     count, confidence, correct = sums.cells[:3]
     if bandwidth is None:
@@ -106,7 +121,13 @@ def kde_ece(
     return float(np.abs(right - CENTRE * density).sum())
 
 
-def sece(predictions: Predictions, labels_N: npt.ArrayLike | None = None, *, bandwidth: float = 0.01) -> float:
+def sece(
+    predictions: Predictions,
+    labels_N: npt.ArrayLike | None = None,
+    *,
+    bandwidth: float = 0.01,
+    classes: Sequence[object] | None = None,
+) -> float:
     """Compute the smooth ECE of the gamma-net paper: compare each confidence with the soft accuracy around it.
 
         SECE = 1/n sum_i |sum_j a_j K(c_i, c_j) / sum_j K(c_i, c_j) - c_i|,  K = exp(-(c_i - c_j)^2 / (2 h^2))
@@ -116,9 +137,11 @@ def sece(predictions: Predictions, labels_N: npt.ArrayLike | None = None, *, ban
     With three to ten rows up to 1.8e-3 was found, if two rows of a cell lie on the flank of another row's kernel.
 
     Args:
-        predictions: Probabilities, shape (N, C), or `CalibrationSums`.
-        labels_N: True classes, shape (N,). Leave it out with `CalibrationSums`.
+        predictions: Probabilities, shape (N, C), or (N,) for p(positive) of two classes; or `CalibrationSums`.
+        labels_N: True classes, shape (N,): indices, or names with `classes`. Leave it out with `CalibrationSums`.
         bandwidth: The h of the formula, at least 1/300 (ten cells).
+        classes: Names of the classes in the order of the columns, if the labels are names. With (N,) the second one is
+            the positive class.
 
     Returns:
         The calibration error, in [0, 1].
@@ -134,6 +157,7 @@ def sece(predictions: Predictions, labels_N: npt.ArrayLike | None = None, *, ban
         >>> round(metrics.sece(probabilities, labels), 4)
         0.3
     """
+    predictions, labels_N = as_rows(predictions, labels_N, classes)
     if not (is_number(bandwidth) and bandwidth >= NARROWEST):
         raise ValueError(f"bandwidth is {bandwidth!r}; allowed is 1/300 (ten cells) and above, such as 0.01")
     rows = rank_predictions(as_sums(predictions, labels_N))

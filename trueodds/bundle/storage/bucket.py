@@ -30,6 +30,7 @@ from trueodds.bundle.storage.storage import Storage, T, Verb
 from trueodds.bundle.storage.whole import copy, is_whole, keep
 from trueodds.calibrators import Calibrator
 from trueodds.inputs import KINDS
+from trueodds.processes.extensions import ExtensionError
 
 VARIABLE = "TRUEODDS_MODELS_CACHE"
 """Environment variable with the folder of the cache."""
@@ -154,6 +155,8 @@ class Bucket(Storage):
             return card, calibrators.from_json(json.loads(files[f"{place}/{file}"]))
         except KeyError:
             raise BundleError(f"{self.place}/{place}/{file} is missing") from None
+        except ExtensionError as error:
+            raise BundleError(f"{self.place}/{place}/{file}: {error}") from None
         except ValueError as error:
             first = str(error).partition("\n")[0]
             raise BundleError(f"{self.place}/{place}/{file}: {first}; publish the bundle again") from None

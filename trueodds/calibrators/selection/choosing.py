@@ -68,7 +68,7 @@ class Candidate:
     """Reason why it was chosen, with its NLL and standard error; None for the others."""
 
 
-Pair = tuple[str, dict[str, Any]]
+Pair = tuple[registry.Method, dict[str, Any]]
 
 
 def choose(pairs: Sequence[Pair], folds: Folds) -> tuple[Calibrator, tuple[Candidate, ...], tuple[Array | None, ...]]:
@@ -86,12 +86,13 @@ def choose(pairs: Sequence[Pair], folds: Folds) -> tuple[Calibrator, tuple[Candi
         except FitError as error:
             problems[i] = str(error)
     if not held_out:
-        raise FitError("no candidate can be fitted: " + "; ".join(f"{pairs[i][0]}: {p}" for i, p in problems.items()))
+        why_not = "; ".join(f"{_name(pairs[i])}: {problem}" for i, problem in problems.items())
+        raise FitError(f"no candidate can be fitted: {why_not}")
     calibrator, best, passed, why = _first_sound(pairs, held_out, folds)
     table = [
         replace(_line(pair, held_out[i], held_out[best].nll_N), passed_over=passed.get(i))
         if i in held_out
-        else Candidate(*pair, None, None, None, None, False, problem=problems[i])
+        else Candidate(_name(pair), pair[1], None, None, None, None, False, problem=problems[i])
         for i, pair in enumerate(pairs)
     ]
     own = table[best]
@@ -108,7 +109,7 @@ def _first_sound(
     If none is sound, it is the first of all.
     """
     rows, wrong = len(folds.labels_N), int((folds.logits_NC.argmax(axis=1) != folds.labels_N).sum())
-    plain = next((held_out[i].nll_N for i in held_out if pairs[i][0] == Identity.name), None)
+    plain = next((held_out[i].nll_N for i in held_out if _name(pairs[i]) == Identity.name), None)
     passed: dict[int, str] = {}
     fits: dict[int, Calibrator] = {}
 
@@ -135,20 +136,24 @@ def _first_sound(
     if best == first:
         return fits[first], first, passed, f"the least NLL of {len(held_out)}{over}"
     better = [i for i in ranked[: ranked.index(best)] if i not in passed]
-    reason = f"{pairs[best][0]} is within one standard error, and its ECE is less"
+    reason = f"{_name(pairs[best])} is within one standard error, and its ECE is less"
     return (
         fits[best],
         best,
         passed | dict.fromkeys(better, reason),
-        (f"the least ECE of the {len(alike)} whose NLL is within one standard error of {pairs[first][0]}'s{over}"),
+        (f"the least ECE of the {len(alike)} whose NLL is within one standard error of {_name(pairs[first])}'s{over}"),
     )
 
 
-def _too_little(name: str, nll_N: Array, plain_N: Array | None, wrong: int) -> str | None:
+def _name(pair: Pair) -> str:
+    return registry.name_of(pair[0])
+
+
+def _too_little(method: registry.Method, nll_N: Array, plain_N: Array | None, wrong: int) -> str | None:
     """Return why these rows are not enough evidence for this calibrator, or None if they are."""
-    if not registry.get(name).is_regularised and wrong < ENOUGH:
+    if not registry.get(method).is_regularised and wrong < ENOUGH:
         return f"{wrong} wrong rows are too few for weights for each class; {ENOUGH} are needed"
-    if plain_N is None or name == Identity.name:
+    if plain_N is None or registry.name_of(method) == Identity.name:
         return None
     gain, error = mean_and_error(plain_N - nll_N)
     if gain > (1 if wrong >= ENOUGH else 2) * error or gain * len(nll_N) > EVIDENCE:
@@ -177,7 +182,7 @@ def _ece(held_out: HeldOut) -> float:
 def _line(pair: Pair, held_out: HeldOut, best_N: Array) -> Candidate:
     nll, of_nll = mean_and_error(held_out.nll_N)
     behind, error = mean_and_error(held_out.nll_N - best_N)
-    return Candidate(*pair, nll, of_nll, behind, error, behind <= error, _ece(held_out))
+    return Candidate(_name(pair), pair[1], nll, of_nll, behind, error, behind <= error, _ece(held_out))
 
 
 def mean_and_error(value_N: Array) -> tuple[float, float]:

@@ -36,10 +36,10 @@ class Folds:
     def __init__(self, logits_NC: Logits, labels_N: Labels, folds: int) -> None:
         self.logits_NC, self.labels_N, self._folds = logits_NC, labels_N, folds
         self._fold_N = stratified_folds(labels_N, folds)
-        self._fits: dict[tuple[str, str], list[Calibrator]] = {}
+        self._fits: dict[tuple[registry.Method, str], list[Calibrator]] = {}
         self._scores: dict[str, tuple[Array, Array]] = {}
 
-    def held_out(self, name: str, options: Mapping[str, Any]) -> HeldOut:
+    def held_out(self, name: registry.Method, options: Mapping[str, Any]) -> HeldOut:
         """Predict every row with the fit on the other folds.
 
         Raises:
@@ -59,7 +59,7 @@ class Folds:
                 held.confidence_N[row_N], held.right_N[row_N] = p_NC.max(axis=1), p_NC.argmax(axis=1) == y_N
         return held
 
-    def fit(self, name: str, options: Mapping[str, Any]) -> Calibrator:
+    def fit(self, name: registry.Method, options: Mapping[str, Any]) -> Calibrator:
         """Fit the calibrator on all rows. The result is that of `registry.fit_by_name`."""
         kind = registry.get(name)
         if not issubclass(kind, TopCurve) or self._folds != FOLDS:
@@ -69,7 +69,7 @@ class Folds:
         calibrator = replace(calibrator, fitted_classes=self.logits_NC.shape[1])
         return registry.with_warnings(calibrator, options, self.logits_NC, self.labels_N)
 
-    def _without(self, name: str, options: Mapping[str, Any]) -> list[Calibrator]:
+    def _without(self, name: registry.Method, options: Mapping[str, Any]) -> list[Calibrator]:
         """Return the fits without each fold in turn."""
         key = name, repr(sorted(options.items()))
         if key not in self._fits:

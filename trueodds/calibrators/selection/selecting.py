@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 import numpy.typing as npt
 
@@ -64,26 +64,32 @@ class Selection:
 
 def default_candidates(classes: int, rows: int) -> tuple[str, ...]:
     """Return the default candidates of `select` for so many classes and rows."""
+    own = registry.joining()
     if classes == 2:
-        return (*CANDIDATES, *CURVES)
-    return (*CANDIDATES, *TOP_CURVES) if rows >= PLENTY else CANDIDATES
+        return (*CANDIDATES, *CURVES, *own)
+    return (*CANDIDATES, *TOP_CURVES, *own) if rows >= PLENTY else (*CANDIDATES, *own)
 
 
 def default_words() -> str:
     """Describe the default candidates in words, for the help of a command."""
     two, more = ", ".join(CURVES), ", ".join(TOP_CURVES)
-    return f"{', '.join(CANDIDATES)}; of two classes also {two}; of more, from {PLENTY} rows on, also {more}"
+    own = ", ".join(registry.joining())
+    registered = f"; from other distributions {own}" if own else ""
+    every = ", ".join(CANDIDATES)
+    return f"{every}; of two classes also {two}; of more, from {PLENTY} rows on, also {more}{registered}"
 
 
-def check(method: str, options: Mapping[str, object] | None = None) -> None:
+def check(method: registry.Method, options: Mapping[str, object] | None = None) -> None:
     """Check a method and its options before any long computation.
 
     Args:
-        method: Name of a calibrator, or "select".
+        method: Name or class of a calibrator, or "select".
         options: Options of `fit` for this method.
 
     Raises:
-        ConfigError: A name is unknown. The message lists the allowed names and the nearest one.
+        ConfigError: A name is unknown. The message lists the allowed names and the nearest one. Or a class is not a
+            calibrator.
+        ExtensionError: The calibrator of another distribution cannot be used.
         ValueError: An option has a value that is not allowed, or the objective does not use the option.
 
     Examples:
@@ -95,9 +101,11 @@ def check(method: str, options: Mapping[str, object] | None = None) -> None:
         bins is 10, which the objective 'brier' does not read
     """
     options = options or {}
-    if not isinstance(method, str):
-        raise ConfigError(f"method is {short(method)}; allowed is the name of a calibrator, after logits and labels")
-    if method not in (names := [*registry.names(), SELECT]):
+    if not isinstance(method, str | type):
+        raise ConfigError(
+            f"method is {short(method)}; allowed is the name or class of a calibrator, after logits and labels"
+        )
+    if isinstance(method, str) and method not in (names := [*registry.names(), SELECT]):
         raise unknown("calibrator", method, names)
     if method != SELECT:
         registry.check_options(method, options)
@@ -107,7 +115,9 @@ def check(method: str, options: Mapping[str, object] | None = None) -> None:
             raise unknown(f"option of {SELECT!r}", option, SELECT_OPTIONS)
 
 
-def fit(logits_NC: npt.ArrayLike, labels_N: npt.ArrayLike, method: str = SELECT, **options: Any) -> Calibrator:
+def fit(
+    logits_NC: npt.ArrayLike, labels_N: npt.ArrayLike, method: registry.Method = SELECT, **options: Any
+) -> Calibrator:
     """Fit a calibrator on validation rows. `calibrator(other_logits)` then returns probabilities.
 
     If a model only returns probabilities, pass `trueodds.logits_of(probabilities)`, here and to the calibrator. The
@@ -117,7 +127,7 @@ def fit(logits_NC: npt.ArrayLike, labels_N: npt.ArrayLike, method: str = SELECT,
     Args:
         logits_NC: Logits, shape (N, C), of any float dtype (computed in float64).
         labels_N: True classes, shape (N,), as class indices.
-        method: Name of a calibrator (`trueodds.calibrators.names()`), or "select" for the candidate of least
+        method: Name of a calibrator (`trueodds.calibrators.names()`), its class, or "select" for the candidate of least
             cross-validated NLL.
         options: Options of the calibrator (`trueodds.calibrators.options`), or those of `select`, which also returns
             the table of candidates.
@@ -148,7 +158,7 @@ def select(
     logits_NC: npt.ArrayLike,
     labels_N: npt.ArrayLike,
     *,
-    candidates: Sequence[str | tuple[str, Mapping[str, Any]]] | None = None,
+    candidates: Sequence[registry.Method | tuple[registry.Method, Mapping[str, Any]]] | None = None,
     folds: int | None = None,
 ) -> Selection:
     """Fit all candidates and return the one with the least cross-validated NLL, fitted on all rows.
@@ -174,8 +184,9 @@ def select(
     Args:
         logits_NC: Logits, shape (N, C).
         labels_N: True classes, shape (N,).
-        candidates: Names or pairs (name, options). None: six candidates; with two classes also beta, quadratic and
-            Venn-Abers; with more classes and at least 500 rows also those that bend the top label's confidence.
+        candidates: Names, classes, or pairs of one of these with options. None: six candidates; with two classes also
+            beta, quadratic and Venn-Abers; with more classes and at least 500 rows also those that bend the top label's
+            confidence; and registered calibrators of other distributions that set `joins_select`.
         folds: Number of folds. None: 5, or one per row if there are fewer rows.
 
     Returns:
@@ -204,16 +215,19 @@ def select(
     return Selection(calibrator, table, lost)
 
 
-def _pairs(candidates: Sequence[str | tuple[str, Mapping[str, Any]]]) -> list[tuple[str, dict[str, Any]]]:
+def _pairs(
+    candidates: Sequence[registry.Method | tuple[registry.Method, Mapping[str, Any]]],
+) -> list[tuple[registry.Method, dict[str, Any]]]:
     if isinstance(candidates, str) or not isinstance(candidates, Iterable):
         raise ValueError(f"candidates is {candidates!r}; allowed is a sequence: [{candidates!r}], or leave it out")
-    pairs: list[tuple[str, dict[str, Any]]] = []
-    for candidate in candidates:
+    pairs: list[tuple[registry.Method, dict[str, Any]]] = []
+    for candidate in cast(Iterable[object], candidates):
         match candidate:
-            case str():
+            case str() | type():
                 pairs.append((candidate, {}))
-            case (str() as name, Mapping() as options):
+            case (str() | type() as name, Mapping() as options):
                 pairs.append((name, dict(options)))
             case _:
-                raise ValueError(f"candidates holds {candidate!r}; allowed are names and pairs (name, options)")
+                allowed = "names, classes and pairs (name, options)"
+                raise ValueError(f"candidates holds {candidate!r}; allowed are {allowed}")
     return pairs

@@ -19,7 +19,7 @@ from trueodds.errors import nearest
 from trueodds.inputs import npy, table
 from trueodds.inputs.errors import InputError
 from trueodds.inputs.kind import NO_LIMITS, SMALL, Format, InputKind, Inputs, Limits
-from trueodds.texts import line_problem, plural, short
+from trueodds.texts import alike, line_problem, plural, short
 
 MOST = float(np.finfo(np.float32).max)
 SHOWN = 8
@@ -56,7 +56,8 @@ class VectorInput(InputKind):
         {
             "type": "object",
             "additionalProperties": _NUMBER,
-            "description": "the features by name, in any order; null where a value is missing",
+            "description": "the features by name, in any order; null where a value is missing. Case, blanks,"
+            " underscores, points and dashes in a name may differ; the answer then lists it in `columns`",
         },
     )
     instance: ClassVar[str] = 'a list of numbers in the order of the features, or {"<feature>": number, ...}'
@@ -112,6 +113,13 @@ class VectorInput(InputKind):
 
         return self._of_values(flat, len(rows), place)
 
+    def renamed(self, instances: Sequence[Any]) -> dict[str, str]:
+        renamed: dict[str, str] = {}
+        for instance in instances:
+            if type(instance) is dict and instance.keys() != self._names_of_features:
+                renamed |= alike(self.features, list(instance))
+        return renamed
+
     def read(self, body: bytes, form: Format, limits: Limits) -> Inputs:
         return self._csv(body, limits) if form == "csv" else self._npy(body, limits)
 
@@ -153,6 +161,10 @@ class VectorInput(InputKind):
         return lambda instance: (instance[name],)
 
     @cached_property
+    def _names_of_features(self) -> frozenset[str]:
+        return frozenset(self.features)
+
+    @cached_property
     def _types(self) -> frozenset[type]:
         """Types of JSON values that may be numbers of a vector."""
         return frozenset({int, float, NoneType} if self.missing else {int, float})
@@ -162,7 +174,9 @@ class VectorInput(InputKind):
             if len(instance) == len(self.features):
                 return self._values_of(instance)
         except KeyError:
-            pass
+            names = alike(self.features, list(instance))
+            if all(name in names or name in instance for name in self.features):
+                return tuple(instance[names.get(name, name)] for name in self.features)
         raise self._wrong_names(list(instance), f"instances[{n}]", "feature")
 
     def _wrong_names(self, names: list[str], place: str, noun: str) -> InputError:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Self
 
@@ -12,6 +13,7 @@ import numpy.typing as npt
 from trueodds.metrics.decisions.thresholds import Threshold, counts, positive_sums, threshold_at
 from trueodds.metrics.intervals.binomial import binomial_interval
 from trueodds.sums.bins import CELLS, EDGES
+from trueodds.sums.forms import label_indices
 from trueodds.sums.inputs import Array, check_level
 from trueodds.sums.sums import CalibrationSums
 
@@ -123,6 +125,7 @@ def decision_cost(
     costs: Costs = Costs(miss=1, alarm=1),
     *,
     level: float = 0.95,
+    classes: Sequence[object] | None = None,
 ) -> DecisionCost:
     """Compute the cost per row of alerts above the threshold t* of the costs, and the cost of miscalibration.
 
@@ -148,6 +151,8 @@ def decision_cost(
         labels_N: 1 for a positive row, 0 for a negative one. Leave it out with sums.
         costs: Costs of a missed positive and of a false alarm.
         level: Confidence level of both limits together, inside (0, 1).
+        classes: Names of the classes in the order of the columns, if the labels are names. With (N,) the second one is
+            the positive class.
 
     Returns:
         The cost, its limits, and the saving of a better threshold.
@@ -164,6 +169,8 @@ def decision_cost(
         >>> metrics.decision_cost(p, labels, metrics.Costs(miss=10, alarm=1)).cost
         0.5
     """
+    if classes is not None and labels_N is not None:
+        labels_N = label_indices(labels_N, classes, 2)
     check_level(level)
     count_C, positive_C = counts(positive_sums(predictions, labels_N))
     n, k = int(count_C.sum()), round(costs.threshold * CELLS)

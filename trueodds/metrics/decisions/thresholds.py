@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from trueodds.metrics.intervals.binomial import binomial_interval
 from trueodds.sums.bins import CELLS, EDGES
+from trueodds.sums.forms import label_indices
 from trueodds.sums.inputs import Array, as_numbers, check_level
 from trueodds.sums.positive import PositiveClass
 from trueodds.sums.sums import CalibrationSums
@@ -102,6 +103,7 @@ def thresholds(
     *,
     at: Sequence[float] = THRESHOLDS,
     level: float = 0.95,
+    classes: Sequence[object] | None = None,
 ) -> list[Threshold]:
     """Count alerts where p(positive) > t, the share of them that are right, and the share of positives that they find.
 
@@ -114,6 +116,8 @@ def thresholds(
         labels_N: 1 for a positive row, 0 for a negative one. Leave it out with sums.
         at: Thresholds, in [0, 1].
         level: Confidence level of both limits together, inside (0, 1).
+        classes: Names of the classes in the order of the columns, if the labels are names. With (N,) the second one is
+            the positive class.
 
     Returns:
         The results of each threshold.
@@ -126,6 +130,8 @@ def thresholds(
         >>> [(t.threshold, t.alerts) for t in metrics.thresholds([0.9, 0.8, 0.4, 0.2], [1, 0, 1, 0], at=[0.3, 0.5])]
         [(0.3, 3), (0.5, 2)]
     """
+    if classes is not None and labels_N is not None:
+        labels_N = label_indices(labels_N, classes, 2)
     check_level(level)
     bad = [t for t in at if not 0 <= t <= 1]
     if bad:

@@ -7,6 +7,7 @@ place of 1 / n.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,6 +20,7 @@ from trueodds.metrics.intervals.rare_errors import exact_floor, rare_counts
 from trueodds.metrics.ranked import whole_bins
 from trueodds.metrics.scores import Predictions, as_sums
 from trueodds.sums.bins import CELLS, Binning, Bins
+from trueodds.sums.forms import as_rows
 from trueodds.sums.inputs import Array, check_level
 from trueodds.sums.sums import CalibrationSums
 
@@ -73,7 +75,12 @@ class EceInterval:
 
 
 def noise_floor(
-    predictions: Predictions, labels_N: npt.ArrayLike | None = None, *, bins: int = 15, binning: Binning = "width"
+    predictions: Predictions,
+    labels_N: npt.ArrayLike | None = None,
+    *,
+    bins: int = 15,
+    binning: Binning = "width",
+    classes: Sequence[object] | None = None,
 ) -> NoiseFloor:
     """Compute the mean and 95th percentile of the plug-in ECE under perfect calibration.
 
@@ -92,10 +99,12 @@ def noise_floor(
     Bins of equal mass are unions of cells (`whole_bins`), as for `ece_interval`.
 
     Args:
-        predictions: Probabilities, shape (N, C), or `CalibrationSums`.
-        labels_N: True classes, shape (N,). Leave it out with `CalibrationSums`.
+        predictions: Probabilities, shape (N, C), or (N,) for p(positive) of two classes; or `CalibrationSums`.
+        labels_N: True classes, shape (N,): indices, or names with `classes`. Leave it out with `CalibrationSums`.
         bins: Number of bins. With equal widths it must divide 3,000.
         binning: "width" (equal widths) or "mass" (equal numbers of rows).
+        classes: Names of the classes in the order of the columns, if the labels are names. With (N,) the second one is
+            the positive class.
 
     Returns:
         The mean and the 95th percentile.
@@ -108,6 +117,7 @@ def noise_floor(
         >>> round(metrics.noise_floor(sums).mean, 4)
         0.0657
     """
+    predictions, labels_N = as_rows(predictions, labels_N, classes)
     sums = as_sums(predictions, labels_N)
     table = whole_bins(sums, bins, binning)
     deviation_B = mean_deviation(table.confidence_B, table.count_B, table.variance_B)
@@ -139,6 +149,7 @@ def ece_interval(
     bins: int = 15,
     level: float = 0.95,
     binning: Binning = "width",
+    classes: Sequence[object] | None = None,
 ) -> EceInterval:
     """Compute a confidence interval for the population's binned ECE by inverting its test.
 
@@ -184,11 +195,13 @@ def ece_interval(
     cuts through cells.
 
     Args:
-        predictions: Probabilities, shape (N, C), or `CalibrationSums`.
-        labels_N: True classes, shape (N,). Leave it out with `CalibrationSums`.
+        predictions: Probabilities, shape (N, C), or (N,) for p(positive) of two classes; or `CalibrationSums`.
+        labels_N: True classes, shape (N,): indices, or names with `classes`. Leave it out with `CalibrationSums`.
         bins: Number of bins. With equal widths it must divide 3,000.
         level: Confidence level of both limits together, inside (0, 1).
         binning: "width" (equal widths) or "mass" (equal numbers of rows).
+        classes: Names of the classes in the order of the columns, if the labels are names. With (N,) the second one is
+            the positive class.
 
     Returns:
         The plug-in ECE, the estimate and the limits.
@@ -202,6 +215,7 @@ def ece_interval(
         >>> round(metrics.ece_interval(sums, level=0.9).upper, 3)
         0.497
     """
+    predictions, labels_N = as_rows(predictions, labels_N, classes)
     table = whole_bins(as_sums(predictions, labels_N), bins, binning)
     n, skew_B = table.n, table.count_B - 2 * table.confidence_B
     parts = (table.gap_B / n, table.count_B / n, table.variance_B / n**2, skew_B / n**2, table.count_B / n**2)

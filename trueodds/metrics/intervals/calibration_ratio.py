@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -13,7 +14,10 @@ from scipy.special import gammaln, pdtr, pdtrc, xlogy
 from trueodds.metrics.alarms.in_the_large import MOST_RATIO, check_ratio
 from trueodds.metrics.intervals.binomial import binomial_interval
 from trueodds.metrics.scores import Predictions, as_sums
+from trueodds.sums.forms import as_rows, is_vector
 from trueodds.sums.inputs import check_level
+from trueodds.sums.positive import PositiveClass
+from trueodds.sums.sums import CalibrationSums
 
 MOST_LABELS = 1e12
 """Largest number of labels that is predicted."""
@@ -82,8 +86,22 @@ class CalibrationRatio:
         return math.ceil(positives / rate)
 
 
+def _of_positive(
+    predictions: Predictions, labels_N: npt.ArrayLike | None, classes: Sequence[object] | None
+) -> tuple[Predictions, npt.ArrayLike | None]:
+    """Convert p(positive) alone to its sums, and other predictions as all metrics do."""
+    rows, named = as_rows(predictions, labels_N, classes)
+    if isinstance(predictions, CalibrationSums) or named is None or not is_vector(predictions):
+        return rows, named
+    return PositiveClass("positive", 1).sums(rows, named), None  # type: ignore[arg-type]  # vectors are no sums
+
+
 def calibration_ratio(
-    predictions: Predictions, labels_N: npt.ArrayLike | None = None, *, level: float = 0.95
+    predictions: Predictions,
+    labels_N: npt.ArrayLike | None = None,
+    *,
+    level: float = 0.95,
+    classes: Sequence[object] | None = None,
 ) -> CalibrationRatio:
     """Compute the ratio of expected to observed positives, sum p / sum y, with limits of sum p / E[sum y].
 
@@ -94,9 +112,12 @@ def calibration_ratio(
     positives. It is higher if p is often near 0 or 1.
 
     Args:
-        predictions: Sums of p(positive) (`PositiveClass.sums`), or probabilities, shape (N, C).
-        labels_N: True classes, shape (N,). Leave it out with `CalibrationSums`.
+        predictions: p(positive) of two classes, shape (N,), or its sums (`PositiveClass.sums`). With probabilities of
+            shape (N, C) or sums of the top label, the ratio is that of confidence to right answers.
+        labels_N: True classes, shape (N,): indices, or names with `classes`. Leave it out with `CalibrationSums`.
         level: Confidence level of both limits together, inside (0, 1).
+        classes: Names of the classes in the order of the columns, if the labels are names. With (N,) the second one is
+            the positive class.
 
     Returns:
         The ratio and its limits.
@@ -112,6 +133,7 @@ def calibration_ratio(
         >>> metrics.calibration_ratio(sums).ratio, round(metrics.calibration_ratio(sums).lower, 2)
         (inf, 0.82)
     """
+    predictions, labels_N = _of_positive(predictions, labels_N, classes)
     check_level(level)
     sums = as_sums(predictions, labels_N)
     n, expected, observed = sums.n, max(sums.total("confidence"), 0.0), round(sums.total("correct"))

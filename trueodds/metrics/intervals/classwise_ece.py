@@ -6,6 +6,7 @@ There are N rows and C classes. S_k = H_k - sum p, V_k = sum p (1-p) and K_k = s
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,6 +16,7 @@ from scipy.special import ndtri
 from trueodds.metrics.intervals.binomial import mean_deviation
 from trueodds.metrics.intervals.calibration_error import RARE, EceInterval, NoiseFloor, exact_gap_limits
 from trueodds.sums.bins import bin_of, check_bins
+from trueodds.sums.forms import as_columns, as_rows
 from trueodds.sums.inputs import Array, as_matrix, check_labels, check_level
 from trueodds.sums.rows import checked_blocks, top_labels
 
@@ -122,7 +124,7 @@ def noise_floor_per_class(probabilities_NC: npt.ArrayLike, *, bins: int = 15) ->
     approximation sqrt(2 V / pi) is far from the truth.
 
     Args:
-        probabilities_NC: Probabilities, shape (N, C); each row sums to 1.
+        probabilities_NC: Probabilities, shape (N, C), or (N,) for p(positive) of two classes; each row sums to 1.
         bins: Number of bins; it must divide 3,000.
 
     Returns:
@@ -135,6 +137,7 @@ def noise_floor_per_class(probabilities_NC: npt.ArrayLike, *, bins: int = 15) ->
         >>> metrics.noise_floor_per_class([[0.9, 0.1], [0.8, 0.2]] * 100).round(4)
         array([0.0278, 0.0278])
     """
+    probabilities_NC = as_columns(probabilities_NC)
     return ClassCells.of(probabilities_NC, bins, draws=0).floor_C
 
 
@@ -147,7 +150,7 @@ def classwise_noise_floor(probabilities_NC: npt.ArrayLike, *, bins: int = 15) ->
     is replaced by the mean.
 
     Args:
-        probabilities_NC: Probabilities, shape (N, C); each row sums to 1.
+        probabilities_NC: Probabilities, shape (N, C), or (N,) for p(positive) of two classes; each row sums to 1.
         bins: Number of bins; it must divide 3,000.
 
     Returns:
@@ -161,11 +164,17 @@ def classwise_noise_floor(probabilities_NC: npt.ArrayLike, *, bins: int = 15) ->
         >>> round(floor.mean, 4), floor.p95 > floor.mean
         (0.0278, True)
     """
+    probabilities_NC = as_columns(probabilities_NC)
     return ClassCells.of(probabilities_NC, bins).noise_floor
 
 
 def classwise_ece_interval(
-    probabilities_NC: npt.ArrayLike, labels_N: npt.ArrayLike, *, bins: int = 15, level: float = 0.95
+    probabilities_NC: npt.ArrayLike,
+    labels_N: npt.ArrayLike,
+    *,
+    bins: int = 15,
+    level: float = 0.95,
+    classes: Sequence[object] | None = None,
 ) -> EceInterval:
     """Compute a confidence interval for the population's `classwise_ece` (equal width) in the same bins.
 
@@ -203,10 +212,12 @@ def classwise_ece_interval(
     5.3%. The function takes .2 s for 10,000 x 100.
 
     Args:
-        probabilities_NC: Probabilities, shape (N, C); each row sums to 1.
-        labels_N: True classes, shape (N,).
+        probabilities_NC: Probabilities, shape (N, C), or (N,) for p(positive) of two classes; each row sums to 1.
+        labels_N: True classes, shape (N,): indices, or names with `classes`.
         bins: Number of bins; it must divide 3,000.
         level: Confidence level of both limits together, inside (0, 1).
+        classes: Names of the classes in the order of the columns, if the labels are names. With (N,) the second one is
+            the positive class.
 
     Returns:
         The plug-in value, the estimate and the limits.
@@ -220,6 +231,7 @@ def classwise_ece_interval(
         >>> round(interval.lower, 2), round(interval.ece, 2), round(interval.upper, 2)
         (0.22, 0.3, 0.39)
     """
+    probabilities_NC, labels_N = as_rows(probabilities_NC, labels_N, classes)
     return interval_of_cells(ClassCells.of(probabilities_NC, bins), probabilities_NC, labels_N, level)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,6 +12,7 @@ from scipy.optimize import brentq
 
 from trueodds.metrics.scores import Predictions, as_sums
 from trueodds.sums.bins import CELLS
+from trueodds.sums.forms import as_rows
 from trueodds.sums.inputs import Array, check_level
 
 GAP_STAKES = 0.98 * np.array([0.005, 0.01, 0.02, 0.04, 0.08, 0.16, 0.3, 0.5])
@@ -41,7 +43,11 @@ class GapSequence:
 
 
 def gap_sequence(
-    predictions: Predictions, labels_N: npt.ArrayLike | None = None, *, level: float = 0.95
+    predictions: Predictions,
+    labels_N: npt.ArrayLike | None = None,
+    *,
+    level: float = 0.95,
+    classes: Sequence[object] | None = None,
 ) -> GapSequence:
     """Compute anytime-valid limits of E[a - c] from the sums of all labels since the start.
 
@@ -62,9 +68,11 @@ def gap_sequence(
     label is removed or corrected later.
 
     Args:
-        predictions: Probabilities, shape (N, C), or `CalibrationSums`.
-        labels_N: True classes, shape (N,). Leave it out with `CalibrationSums`.
+        predictions: Probabilities, shape (N, C), or (N,) for p(positive) of two classes; or `CalibrationSums`.
+        labels_N: True classes, shape (N,): indices, or names with `classes`. Leave it out with `CalibrationSums`.
         level: Confidence level of both limits together, inside (0, 1).
+        classes: Names of the classes in the order of the columns, if the labels are names. With (N,) the second one is
+            the positive class.
 
     Returns:
         The gap and its limits.
@@ -80,6 +88,7 @@ def gap_sequence(
         >>> round(metrics.gap_sequence(sums).upper, 3)
         -0.096
     """
+    predictions, labels_N = as_rows(predictions, labels_N, classes)
     check_level(level)
     count_C, confidence_C, correct_C = as_sums(predictions, labels_N).cells[:3]
     cell = np.flatnonzero(count_C)

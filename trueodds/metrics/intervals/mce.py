@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,6 +14,7 @@ from trueodds.metrics.intervals.calibration_error import NoiseFloor
 from trueodds.metrics.ranked import whole_bins
 from trueodds.metrics.scores import Predictions, as_sums
 from trueodds.sums.bins import Binning, Bins
+from trueodds.sums.forms import as_rows
 from trueodds.sums.inputs import Array, check_level
 
 STEPS = 2048
@@ -53,6 +55,7 @@ def mce_interval(
     bins: int = 15,
     level: float = 0.95,
     binning: Binning = "width",
+    classes: Sequence[object] | None = None,
 ) -> MceInterval:
     """Compute a confidence interval for the population's MCE over the bins that these rows occupy.
 
@@ -73,11 +76,13 @@ def mce_interval(
     one.
 
     Args:
-        predictions: Probabilities, shape (N, C), or `CalibrationSums`.
-        labels_N: True classes, shape (N,). Leave it out with `CalibrationSums`.
+        predictions: Probabilities, shape (N, C), or (N,) for p(positive) of two classes; or `CalibrationSums`.
+        labels_N: True classes, shape (N,): indices, or names with `classes`. Leave it out with `CalibrationSums`.
         bins: Number of bins. With equal widths it must divide 3,000.
         level: Confidence level of both limits together, inside (0, 1).
         binning: "width" (equal widths) or "mass" (equal numbers of rows).
+        classes: Names of the classes in the order of the columns, if the labels are names. With (N,) the second one is
+            the positive class.
 
     Returns:
         The MCE and its limits.
@@ -91,6 +96,7 @@ def mce_interval(
         >>> round(metrics.mce_interval(sums, bins=1).upper, 3)
         0.352
     """
+    predictions, labels_N = as_rows(predictions, labels_N, classes)
     check_level(level)
     table, share_B = _occupied_bins(whole_bins(as_sums(predictions, labels_N), bins, binning))
     q, right_B = (1 - level) / 2, np.minimum(table.correct_B, table.count_B)
@@ -102,7 +108,12 @@ def mce_interval(
 
 
 def mce_noise_floor(
-    predictions: Predictions, labels_N: npt.ArrayLike | None = None, *, bins: int = 15, binning: Binning = "width"
+    predictions: Predictions,
+    labels_N: npt.ArrayLike | None = None,
+    *,
+    bins: int = 15,
+    binning: Binning = "width",
+    classes: Sequence[object] | None = None,
 ) -> NoiseFloor:
     """Compute the mean and 95th percentile of a perfectly calibrated model's MCE on the same confidences.
 
@@ -117,10 +128,12 @@ def mce_noise_floor(
     the mean.
 
     Args:
-        predictions: Probabilities, shape (N, C), or `CalibrationSums`.
-        labels_N: True classes, shape (N,). Leave it out with `CalibrationSums`.
+        predictions: Probabilities, shape (N, C), or (N,) for p(positive) of two classes; or `CalibrationSums`.
+        labels_N: True classes, shape (N,): indices, or names with `classes`. Leave it out with `CalibrationSums`.
         bins: Number of bins. With equal widths it must divide 3,000.
         binning: "width" (equal widths) or "mass" (equal numbers of rows).
+        classes: Names of the classes in the order of the columns, if the labels are names. With (N,) the second one is
+            the positive class.
 
     Returns:
         The mean and the 95th percentile.
@@ -133,6 +146,7 @@ def mce_noise_floor(
         >>> round(metrics.mce_noise_floor(sums).mean, 3)
         0.124
     """
+    predictions, labels_N = as_rows(predictions, labels_N, classes)
     table, _ = _occupied_bins(whole_bins(as_sums(predictions, labels_N), bins, binning))
     p95, most = (_quantile(table, share) for share in (0.95, NEARLY_ALL))
     middle_G = (np.arange(STEPS) + 0.5) / STEPS * most

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -13,6 +14,7 @@ from trueodds.errors import unknown
 from trueodds.metrics.intervals.binomial import binomial_interval
 from trueodds.metrics.scores import Predictions, as_sums
 from trueodds.sums.cells import COLUMNS
+from trueodds.sums.forms import as_rows
 from trueodds.sums.inputs import Array, check_level
 from trueodds.sums.losses import SMALLEST_PROBABILITY, WORST_NLL
 from trueodds.sums.sums import CalibrationSums
@@ -60,7 +62,12 @@ class Parts:
 
 
 def score_interval(
-    predictions: Predictions, labels_N: npt.ArrayLike | None = None, *, score: Score = "nll", level: float = 0.95
+    predictions: Predictions,
+    labels_N: npt.ArrayLike | None = None,
+    *,
+    score: Score = "nll",
+    level: float = 0.95,
+    classes: Sequence[object] | None = None,
 ) -> ScoreInterval:
     """Compute a confidence interval for the expected NLL (nats) or Brier score.
 
@@ -88,10 +95,12 @@ def score_interval(
     whether a single such row would lie outside.
 
     Args:
-        predictions: Probabilities, shape (N, C), or `CalibrationSums`.
-        labels_N: True classes, shape (N,). Leave it out with `CalibrationSums`.
+        predictions: Probabilities, shape (N, C), or (N,) for p(positive) of two classes; or `CalibrationSums`.
+        labels_N: True classes, shape (N,): indices, or names with `classes`. Leave it out with `CalibrationSums`.
         score: "nll" or "brier".
         level: Confidence level of both limits together, inside (0, 1).
+        classes: Names of the classes in the order of the columns, if the labels are names. With (N,) the second one is
+            the positive class.
 
     Returns:
         The mean score and its limits.
@@ -109,6 +118,7 @@ def score_interval(
         >>> round(metrics.score_interval(probabilities, labels, score="brier").value, 4)
         0.25
     """
+    predictions, labels_N = as_rows(predictions, labels_N, classes)
     if score not in MOST:
         raise unknown("score", score, MOST)
     check_level(level)

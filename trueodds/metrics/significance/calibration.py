@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal
@@ -12,6 +13,7 @@ import numpy.typing as npt
 from trueodds.metrics.ranked import whole_bins
 from trueodds.metrics.scores import Predictions, as_sums
 from trueodds.sums.bins import Binning, check_bins
+from trueodds.sums.forms import as_rows
 from trueodds.sums.inputs import Array
 
 Pattern = Literal["shift", "smooth", "jagged", "impossible"]
@@ -52,7 +54,12 @@ class CalibrationTest:
 
 
 def calibration_test(
-    predictions: Predictions, labels_N: npt.ArrayLike | None = None, *, bins: int = 15, binning: Binning = "width"
+    predictions: Predictions,
+    labels_N: npt.ArrayLike | None = None,
+    *,
+    bins: int = 15,
+    binning: Binning = "width",
+    classes: Sequence[object] | None = None,
 ) -> CalibrationTest:
     """Test the null that every confidence is the probability of being right: a ~ Bernoulli(c), independent.
 
@@ -78,10 +85,12 @@ def calibration_test(
     The test is valid for one look at a fixed number of rows. For repeated looks use `EProcess` or `gap_sequence`.
 
     Args:
-        predictions: Probabilities, shape (N, C), or `CalibrationSums`.
-        labels_N: True classes, shape (N,). Leave it out with `CalibrationSums`.
+        predictions: Probabilities, shape (N, C), or (N,) for p(positive) of two classes; or `CalibrationSums`.
+        labels_N: True classes, shape (N,): indices, or names with `classes`. Leave it out with `CalibrationSums`.
         bins: Number of bins. With equal widths it must divide 3,000.
         binning: "width" (equal widths) or "mass" (equal numbers of rows).
+        classes: Names of the classes in the order of the columns, if the labels are names. With (N,) the second one is
+            the positive class.
 
     Returns:
         The p-value, the statistic and the pattern.
@@ -97,6 +106,7 @@ def calibration_test(
         >>> metrics.calibration_test(sums).p_value < 0.001
         True
     """
+    predictions, labels_N = as_rows(predictions, labels_N, classes)
     sums = as_sums(predictions, labels_N)
     bins = check_bins(bins, binning)
     count_M, confidence_M, correct_M, edge_M = sums.groups()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,6 +13,7 @@ from trueodds.metrics.ranked import whole_bins
 from trueodds.metrics.scores import Predictions, as_sums
 from trueodds.metrics.significance.kolmogorov_smirnov import binomial_probability
 from trueodds.sums.bins import Binning
+from trueodds.sums.forms import as_rows
 from trueodds.sums.inputs import Array
 
 STEPS = 2048
@@ -42,7 +44,12 @@ class EceTest:
 
 
 def ece_test(
-    predictions: Predictions, labels_N: npt.ArrayLike | None = None, *, bins: int = 15, binning: Binning = "width"
+    predictions: Predictions,
+    labels_N: npt.ArrayLike | None = None,
+    *,
+    bins: int = 15,
+    binning: Binning = "width",
+    classes: Sequence[object] | None = None,
 ) -> EceTest:
     """Test whether the ECE is larger than chance makes it: the p-value of `n ECE = sum_b |A_b - C_b|`.
 
@@ -58,10 +65,12 @@ def ece_test(
     takes 1 to 3 ms.
 
     Args:
-        predictions: Probabilities, shape (N, C), or `CalibrationSums`.
-        labels_N: True classes, shape (N,). Leave it out with `CalibrationSums`.
+        predictions: Probabilities, shape (N, C), or (N,) for p(positive) of two classes; or `CalibrationSums`.
+        labels_N: True classes, shape (N,): indices, or names with `classes`. Leave it out with `CalibrationSums`.
         bins: Number of bins. With equal widths it must divide 3,000.
         binning: "width" (equal widths) or "mass" (equal numbers of rows).
+        classes: Names of the classes in the order of the columns, if the labels are names. With (N,) the second one is
+            the positive class.
 
     Returns:
         The plug-in ECE and its p-value.
@@ -74,6 +83,7 @@ def ece_test(
         >>> metrics.ece_test(sums).p_value < 1e-9
         True
     """
+    predictions, labels_N = as_rows(predictions, labels_N, classes)
     table = whole_bins(as_sums(predictions, labels_N), bins, binning)
     distance = float(np.abs(table.gap_B).sum())
     occupied = table.count_B > 0

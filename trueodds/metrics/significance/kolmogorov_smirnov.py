@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -9,6 +10,7 @@ import numpy.typing as npt
 from scipy.special import erfc, gammaln, xlog1py, xlogy
 
 from trueodds.metrics.scores import Predictions, as_sums
+from trueodds.sums.forms import as_rows
 from trueodds.sums.inputs import Array
 
 EXACT_BELOW = 150.0
@@ -38,7 +40,9 @@ class KsTest:
         return f"The cumulative gap is more than chance (p = {self.p_value:.2g})."
 
 
-def ks_test(predictions: Predictions, labels_N: npt.ArrayLike | None = None) -> KsTest:
+def ks_test(
+    predictions: Predictions, labels_N: npt.ArrayLike | None = None, *, classes: Sequence[object] | None = None
+) -> KsTest:
     """Test whether the KS calibration error is larger than chance makes it.
 
     KS is `max_k |S_k| / n`, where S_k is the sum of (a - c) over the first k cells. The null is a ~ Bernoulli(c). Given
@@ -55,8 +59,10 @@ def ks_test(predictions: Predictions, labels_N: npt.ArrayLike | None = None) -> 
     runs each): .034 to .059 at a nominal 5%, and .003 to .020 at 1%.
 
     Args:
-        predictions: Probabilities, shape (N, C), or `CalibrationSums`.
-        labels_N: True classes, shape (N,). Leave it out with `CalibrationSums`.
+        predictions: Probabilities, shape (N, C), or (N,) for p(positive) of two classes; or `CalibrationSums`.
+        labels_N: True classes, shape (N,): indices, or names with `classes`. Leave it out with `CalibrationSums`.
+        classes: Names of the classes in the order of the columns, if the labels are names. With (N,) the second one is
+            the positive class.
 
     Returns:
         The KS error and its p-value.
@@ -69,6 +75,7 @@ def ks_test(predictions: Predictions, labels_N: npt.ArrayLike | None = None) -> 
         >>> metrics.ks_test(sums).p_value < 0.001
         True
     """
+    predictions, labels_N = as_rows(predictions, labels_N, classes)
     cells = as_sums(predictions, labels_N).cells[:3]
     count_M, confidence_M, correct_M = cells[:, cells[0] > 0]
     n = float(count_M.sum())

@@ -11,6 +11,7 @@ import numpy.typing as npt
 from trueodds.metrics.scores import Predictions, as_sums
 from trueodds.metrics.significance.differences import Difference, of_estimates
 from trueodds.metrics.significance.nets import Nets, Seed
+from trueodds.sums.forms import as_rows
 from trueodds.sums.inputs import Array, check_level
 from trueodds.sums.rows import top_labels
 from trueodds.sums.sums import CalibrationSums
@@ -38,7 +39,12 @@ class SquaredCalibrationError:
 
 
 def squared_calibration_error(
-    predictions: Predictions, labels_N: npt.ArrayLike | None = None, *, bins: int = 15, level: float = 0.95
+    predictions: Predictions,
+    labels_N: npt.ArrayLike | None = None,
+    *,
+    bins: int = 15,
+    level: float = 0.95,
+    classes: Sequence[object] | None = None,
 ) -> SquaredCalibrationError:
     """Estimate sum_b w_b g_b^2 without bias, where g_b = E[a - c] in bin b and w_b is the share of rows there.
 
@@ -59,11 +65,14 @@ def squared_calibration_error(
     interval contains 0.
 
     Args:
-        predictions: Probabilities, shape (N, C), or `CalibrationSums`. The rows of sums count at their cell's mean
+        predictions: Probabilities, shape (N, C), or (N,) for p(positive) of two classes; or `CalibrationSums`. The
+            rows of sums count at their cell's mean
             confidence.
-        labels_N: True classes, shape (N,). Leave it out with `CalibrationSums`.
+        labels_N: True classes, shape (N,): indices, or names with `classes`. Leave it out with `CalibrationSums`.
         bins: Number of bins; it must divide 3,000.
         level: Confidence level of the interval, inside (0, 1).
+        classes: Names of the classes in the order of the columns, if the labels are names. With (N,) the second one is
+            the positive class.
 
     Returns:
         The estimate, its interval and its p-value.
@@ -81,6 +90,7 @@ def squared_calibration_error(
         >>> round(metrics.squared_calibration_error(sums).value, 4)
         0.225
     """
+    predictions, labels_N = as_rows(predictions, labels_N, classes)
     net = Nets.of([_rows(predictions, labels_N)], bins)
     null_R = net.null()
     found = with_wider_interval(net.values_S, net.left_out_SN, null_R, level)

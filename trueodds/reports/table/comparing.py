@@ -14,9 +14,10 @@ from trueodds import metrics
 from trueodds.errors import ConfigError
 from trueodds.evaluation.paired_differences import MEASURES, ONE_SEED, SQUARED, RowScores, adjust_p_values, differences
 from trueodds.metrics.significance.nets import FEWEST, Nets
-from trueodds.reports.table.evaluation import align, indices
+from trueodds.reports.table.evaluation import CalibrationReport, align
 from trueodds.reports.words import decimal, percent
 from trueodds.sums.bins import check_bins
+from trueodds.sums.forms import label_indices
 from trueodds.sums.inputs import Array, both_classes, check_labels, check_level, check_probabilities, without_tensors
 from trueodds.sums.sums import CalibrationSums
 from trueodds.texts import plural
@@ -28,6 +29,10 @@ POINTS = 1e4
 NOTE = (
     "ECE, AdaECE, MCE and class-wise ECE are plug-in estimates. Chance alone raises each to about its noise floor,"
     " which is higher for the less sharp of two calibrated models. Their differences are not evidence, and not tested."
+)
+OF_REPORTS = (
+    "Reports keep scores of each row and not all probabilities, so the class-wise ECE is left out. For it, pass the"
+    " probabilities: compare({'a': p_NC, 'b': q_NC}, labels)."
 )
 MEANING = (
     "Squared points: 25 is a gap of 5 points in every bin. It has no noise floor and may be below 0 by chance. Gaps of"
@@ -141,8 +146,8 @@ class Net:
 
 
 def compare(
-    models: Mapping[str, npt.ArrayLike],
-    labels: npt.ArrayLike,
+    models: Mapping[str, npt.ArrayLike] | Mapping[str, CalibrationReport] | Sequence[CalibrationReport],
+    labels: npt.ArrayLike | None = None,
     *,
     classes: Sequence[object] | None = None,
     bins: int = 15,
@@ -155,8 +160,9 @@ def compare(
 
     Args:
         models: Probabilities N x C of each model by name. Alternatives: S x N x C for S nets of one method, where net s
-            of each model has the same seed; or (N,), the probabilities of the positive class.
-        labels: True classes, as indices, or as names with `classes`.
+            of each model has the same seed; or (N,), the probabilities of the positive class. Reports of the same rows
+            are allowed too, by name or as a list. They leave out the class-wise ECE.
+        labels: True classes, as indices, or as names with `classes`. Leave them out with reports, which have their own.
         classes: Names of the columns in their order.
         bins: Number of bins, a divisor of 3,000.
         level: Confidence level of the intervals.
@@ -165,7 +171,8 @@ def compare(
         The figures of each model, and its differences from the first.
 
     Raises:
-        ConfigError: There are fewer than two models or three rows, the shapes differ, or a label is not a class.
+        ConfigError: There are fewer than two models or three rows, the shapes differ, or a label is not a class. Or
+            reports are of other rows, or come with labels or classes. The message states what is missing.
         ValueError: Probabilities or labels are invalid, bins do not divide 3,000, or level is outside (0, 1).
 
     References:
@@ -177,6 +184,15 @@ def compare(
         >>> print(comparison.differences[1].sentence)
         b: NLL +0.2310 [+0.2208, +0.2413], higher than a's (p 3e-76).
     """
+    reports = _reports_of(models)
+    if reports is not None:
+        if labels is not None or classes is not None:
+            raise ConfigError("reports hold their labels and classes; give neither with them: compare([one, other])")
+        return of_nets(_nets_of_reports(reports), bins=bins, level=level, notes=[OF_REPORTS])
+    if labels is None or not isinstance(models, Mapping):
+        given = f"models is {type(models).__name__}, {'without' if labels is None else 'with'} labels"
+        allowed = "give {'a': p_NC, 'b': q_NC} and the labels, or reports of trueodds.report: [one, other]"
+        raise ConfigError(f"{given}; {allowed}")
     nets: dict[str, list[Net]] = {}
     arrays = {name: np.asarray(without_tensors(values)) for name, values in models.items()}
     _check_columns(arrays)
@@ -239,6 +255,67 @@ def of_nets(
     )
 
 
+def _reports_of(models: object) -> dict[str, CalibrationReport] | None:
+    """Return the reports by name, "report 1", "report 2", ... in a list. None: no value is a report.
+
+    Raises:
+        ConfigError: Some values are reports and others are not.
+    """
+    if isinstance(models, Mapping):
+        named = {str(name): value for name, value in models.items()}
+    elif isinstance(models, list | tuple):
+        named = {f"report {k}": value for k, value in enumerate(models, 1)}
+    else:
+        return None
+    reports = {name: value for name, value in named.items() if isinstance(value, CalibrationReport)}
+    if not reports:
+        return None
+    if others := [name for name in named if name not in reports]:
+        kind = type(named[others[0]]).__name__
+        raise ConfigError(
+            f"{others[0]!r} is {kind}, and {next(iter(reports))!r} a report; give reports or arrays of all"
+        )
+    return reports
+
+
+def _nets_of_reports(reports: Mapping[str, CalibrationReport]) -> dict[str, list[Net]]:
+    """Return the rows that the reports keep.
+
+    Raises:
+        ConfigError: A report has no rows, or the rows are not the same. The message states what to do.
+    """
+    again = "make it again with trueodds.report(probabilities, labels)"
+    rows = {name: one.rows for name, one in reports.items()}
+    kept = {name: of for name, of in rows.items() if of is not None}
+    if missing := [name for name in rows if name not in kept]:
+        raise ConfigError(
+            f"{missing[0]!r} has lost its rows (`report.rows` is None), which a comparison needs; {again}"
+        )
+    first = next(iter(reports))
+    kinds = {name: _columns_of(one) for name, one in reports.items()}
+    for name, ours in kept.items():
+        theirs = kept[first]
+        if kinds[name] != kinds[first]:
+            cure = "their scores are not comparable; give reports of the same classes"
+            raise ConfigError(f"{first!r} is about {kinds[first]} and {name!r} about {kinds[name]}; {cure}")
+        if None not in (ours.classes, theirs.classes) and ours.classes != theirs.classes:
+            cure = "make both with the same `classes`, in one order"
+            raise ConfigError(f"{first!r} has the classes {theirs.classes} and {name!r} {ours.classes}; {cure}")
+        if len(ours.labels_N) != len(theirs.labels_N):
+            sizes = f"{len(theirs.labels_N):,} rows and {name!r} {len(ours.labels_N):,}"
+            raise ConfigError(f"{first!r} has {sizes}; give reports of the same rows, in the same order")
+        if other := int(np.count_nonzero(ours.labels_N != theirs.labels_N)):
+            problem = f"{first!r} and {name!r} have different labels in {plural(other, 'row')}"
+            raise ConfigError(f"{problem}; give reports of the same rows, in the same order")
+    return {name: [Net(of.scores)] for name, of in kept.items()}
+
+
+def _columns_of(report: CalibrationReport) -> str:
+    if report.positive is not None:
+        return "the positive class's probability alone"
+    return plural(report.classes, "column")
+
+
 def _check_columns(arrays: Mapping[str, npt.NDArray[Any]]) -> None:
     """Check that all arrays have the same number of classes, and that p(positive) alone is not mixed with all classes.
 
@@ -274,11 +351,7 @@ def _crowding_notes(nets: Mapping[str, Sequence[Net]], bins: int) -> list[str]:
 def _net(values: npt.NDArray[Any], labels: npt.ArrayLike, classes: Sequence[object] | None) -> Net:
     """Build the rows of one net."""
     p_NC = check_probabilities(both_classes(values)).astype(np.float64)
-    if classes is not None and len(classes) != p_NC.shape[1]:
-        raise ConfigError(
-            f"classes has {len(classes)} names for {p_NC.shape[1]} columns; give one name for each column, in order"
-        )
-    named = labels if classes is None else indices(labels, list(classes))
+    named = labels if classes is None else label_indices(labels, classes, p_NC.shape[1])
     labels_N = check_labels(named, *p_NC.shape)
     if values.ndim == 1:
         return Net(RowScores.of_positive(p_NC[:, 1], labels_N == 1))

@@ -3,31 +3,39 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, fields, replace
 from html import escape
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from trueodds import metrics
-from trueodds.drawing.picture import CHART, DARK, LIGHT, alone, read_css
-from trueodds.drawing.reliability import BOX, Axes, ReliabilityDiagram
-from trueodds.errors import ConfigError, unknown
+from trueodds.drawing.picture import CHART, DARK, LIGHT, read_css
+from trueodds.drawing.reliability import TOP_LABEL, Axes, ReliabilityDiagram
+from trueodds.evaluation.paired_differences import RowScores
+from trueodds.files import write_json, write_text
 from trueodds.reports.figures import Figures, calibration_p_value, diagram_of, figures_of, positive_figures
 from trueodds.reports.options import TOLERANCE, ReportOptions
 from trueodds.reports.schemas import Bin, Labelling, PositiveFigures, Verdict, WorstBin
+from trueodds.reports.table import report_files
 from trueodds.reports.verdict.cautions import MEASURED_FROM
 from trueodds.reports.verdict.headline import reading_at_one_look, reading_of_top_label
 from trueodds.reports.verdict.rules import CERTAIN, beside, is_within, of_positive, verdict_at_one_look
 from trueodds.reports.words import DASH, decimal, digits_of_rare, percent, signed, span, unseen
 from trueodds.sums.answers import AnswerSums
 from trueodds.sums.bins import Binning
-from trueodds.sums.inputs import as_array, both_classes, check_level, without_tensors
+from trueodds.sums.forms import label_indices
+from trueodds.sums.inputs import both_classes, check_labels, check_level, without_tensors
+from trueodds.sums.losses import brier_of, nll_of
 from trueodds.sums.positive import PositiveClass, PositiveSums
+from trueodds.sums.rows import top_rows
 from trueodds.sums.sums import CalibrationSums
 from trueodds.texts import plural
+
+if TYPE_CHECKING:
+    import matplotlib.axes
 
 _DARK_NOTEBOOKS = "[data-jp-theme-light=false] .trueodds,.vscode-dark .trueodds,html[theme=dark] .trueodds"
 """Selectors of JupyterLab, Notebook 7, Visual Studio Code and Colab. Their theme may differ from the system's."""
@@ -37,6 +45,16 @@ _STYLE = (
     f"{_LIGHT_NOTEBOOKS}{{{LIGHT}}}{_DARK_NOTEBOOKS}{{{DARK}}}"
     f".trueodds{{{read_css(Path(__file__).parent / 'notebook.css')}{CHART}}}"
 )
+
+
+@dataclass(frozen=True, eq=False)
+class ReportedRows:
+    """Scores and labels of a report's rows, which `trueodds.compare` needs: five numbers a row and its label."""
+
+    scores: RowScores
+    labels_N: npt.NDArray[np.intp]
+    classes: tuple[str, ...] | None
+    """Names of the classes, if the report has them."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -114,6 +132,8 @@ class CalibrationReport:
     """Figures of p(positive) over all of [0, 1], if only p(positive) was given."""
     top_label_verdict: Verdict | None = None
     """Verdict on the more probable class, if `verdict` is about p(positive)."""
+    rows: ReportedRows | None = field(default=None, repr=False, compare=False)
+    """Scores and labels of the rows, for `trueodds.compare`. Not part of `to_dict()`."""
 
     @property
     def reading(self) -> str:
@@ -145,17 +165,85 @@ class CalibrationReport:
         return "\n".join([self.title, *lines, self.reading])
 
     def _repr_html_(self) -> str:
-        rows = positive_rows(self.positive) if self.positive else []
-        return _html(self.title, [*rows, *self.table()], self.reading, self._diagram().svg())
+        return self._html(self._diagram().svg())
 
     def svg(self) -> str:
-        """Draw the reliability diagram as an SVG file with its own light and dark colours."""
-        return alone(self._diagram().svg(), *BOX)
+        """Draw the reliability diagram as an SVG file with title, legend, the ECE with its interval, and its colours.
+
+        The file needs no other file, and its text is readable in viewers without style sheets.
+        """
+        return self._diagram().picture(self._caption(), self.level)
+
+    def plot(self, ax: matplotlib.axes.Axes | None = None) -> matplotlib.axes.Axes:
+        """Draw the reliability diagram on matplotlib axes, with title, legend and the ECE with its interval.
+
+        Args:
+            ax: Axes to draw on. Default: those of a new figure.
+
+        Returns:
+            The axes.
+
+        Raises:
+            MissingExtraError: matplotlib is not installed (extra `plot`).
+        """
+        ax = report_files.new_axes() if ax is None else ax
+        bins, axes = self._bins_and_axes()
+        report_files.draw(ax, bins, axes, "\n".join([axes.title, *self._caption()]), self.level)
+        return ax
+
+    def save(self, path: str | Path) -> None:
+        """Write the report to a file. The suffix chooses the form.
+
+        `.svg` holds the reliability diagram. `.png` holds it too, drawn by matplotlib (extra `plot`). `.html` holds all
+        numbers and the diagram, in one page without other files. `.json` holds `to_dict()`.
+
+        Args:
+            path: Path of the file. An existing file is replaced.
+
+        Raises:
+            ConfigError: The file has another suffix.
+            MissingExtraError: For `.png`: matplotlib is not installed.
+            OSError: The file cannot be written. An existing file is then unchanged.
+        """
+        path = Path(path)
+        suffix = report_files.suffix_of(path)
+        if suffix == ".png":
+            figure, ax = report_files.figure_axes()
+            self.plot(ax)
+            report_files.write_png(path, figure)
+        elif suffix == ".json":
+            write_json(path, self.to_dict())
+        else:
+            write_text(path, self.svg() if suffix == ".svg" else report_files.page(self.title, self._html(self.svg())))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return all numbers by the names of their attributes, with `reading`, as values that JSON can hold."""
+        figures = {one.name: getattr(self, one.name) for one in fields(self) if one.name != "rows"}
+        tree: dict[str, Any] = report_files.json_tree({**figures, "reading": self.reading})
+        return tree
+
+    def _caption(self) -> list[str]:
+        """Return the lines above the diagram: the number of rows, and the ECE with its noise floor and interval."""
+        figures: Mapping[str, Any] = vars(self.positive) if self.positive else vars(self)
+        limits = f"{100 * self.level:g}% interval {span(figures['ece_lower'], figures['ece_upper'], 'decimal', 4)}"
+        floor = f"noise floor {decimal(figures['floor_mean'], 4)} (up to {decimal(figures['floor_p95'], 4)} by chance)"
+        return [
+            f"{plural(self.n, 'row')}, {plural(self.classes, 'class', 'classes')}",
+            f"ECE{' of p' * (self.positive is not None)} {decimal(figures['ece'], 4)}, {floor}",
+            f"estimate of the ECE {decimal(figures['ece_estimate'], 4)}, {limits}",
+        ]
+
+    def _html(self, drawing: str) -> str:
+        rows = positive_rows(self.positive) if self.positive else []
+        return _html(self.title, [*rows, *self.table()], self.reading, drawing)
 
     def _diagram(self) -> ReliabilityDiagram:
+        return diagram_of(*self._bins_and_axes())
+
+    def _bins_and_axes(self) -> tuple[list[Bin], Axes]:
         if self.positive is None:
-            return diagram_of(self.bins)
-        return diagram_of(self.positive.bins, Axes.of_positive(self.positive.label))
+            return self.bins, TOP_LABEL
+        return self.positive.bins, Axes.of_positive(self.positive.label)
 
 
 def _html(title: str, table: Iterable[tuple[str, str, str, str]], reading: str, drawing: str) -> str:
@@ -289,11 +377,7 @@ def report(
     """
     check_level(level)
     p_NC = both_classes(probabilities)
-    if classes is not None and len(classes) != p_NC.shape[1]:
-        raise ConfigError(
-            f"classes has {len(classes)} names for {p_NC.shape[1]} columns; give one name for each column, in order"
-        )
-    labels_N = labels if classes is None else indices(labels, list(classes))
+    labels_N = labels if classes is None else label_indices(labels, classes, p_NC.shape[1])
     sums = CalibrationSums.from_probabilities(p_NC, labels_N)
     figures = figures_of(sums, bins, binning, level, False)
     p_value = calibration_p_value(sums, bins, binning)
@@ -320,8 +404,24 @@ def report(
         verdict=verdict,
         top_label_verdict=of_top_label,
         positive=positive,
+        rows=_reported_rows(
+            p_NC, labels_N, None if classes is None else tuple(map(str, classes)), positive is not None
+        ),
         **{name: value for name, value in figures.items() if name in CalibrationReport.__dataclass_fields__},
     )
+
+
+def _reported_rows(
+    p_NC: npt.NDArray[Any], labels: npt.ArrayLike, classes: tuple[str, ...] | None, of_positive: bool
+) -> ReportedRows:
+    """Keep what a comparison of reports needs. The rows are checked already."""
+    labels_N = check_labels(labels, *p_NC.shape)
+    if of_positive:
+        return ReportedRows(RowScores.of_positive(p_NC[:, 1].astype(np.float64), labels_N == 1), labels_N, classes)
+    blocks = list(top_rows(p_NC, labels_N, scores=True))
+    confidence_N, correct_N, true_N, squares_N = (np.concatenate(parts) for parts in zip(*blocks, strict=True))
+    scores = RowScores(1.0 - correct_N, nll_of(true_N), brier_of(true_N, squares_N), confidence_N, correct_N)
+    return ReportedRows(scores, labels_N, classes)
 
 
 def _verdict(
@@ -330,17 +430,3 @@ def _verdict(
     """Return the verdict on the rows, at one look."""
     within = is_within(answers, certain, Labelling(), TOLERANCE, of_p_certainly)
     return verdict_at_one_look(shown, within=within, positive=of_p_certainly is not None)
-
-
-def indices(labels: npt.ArrayLike, classes: list[object]) -> list[int]:
-    """Return the position of each label among the classes.
-
-    Raises:
-        ConfigError: A label is not one of the classes.
-    """
-    place = {name: k for k, name in enumerate(classes)}
-    names = as_array(labels, "labels").tolist()
-    for name in names:
-        if name not in place:
-            raise unknown("label", name, map(str, classes))
-    return [place[name] for name in names]

@@ -1,0 +1,56 @@
+"""Loads what the library and the commands save: a calibrator's file, or the folder of a bundle."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from trueodds import calibrators
+from trueodds.bundle.bundle import Bundle
+from trueodds.calibrators import Calibrator
+from trueodds.files import FileError, read_json
+
+ALLOWED = "allowed are the JSON file that calibrator.save wrote, and the folder of a bundle"
+
+
+def load(path: str | Path) -> Calibrator | Bundle:
+    """Load a calibrator from its JSON file, or a bundle from its folder.
+
+    Nothing in the file is executed. A bundle's hashes are checked.
+
+    Args:
+        path: The file that `calibrator.save` or `trueodds calibrate` wrote, or the folder that `trueodds export` or
+            `trueodds import` wrote.
+
+    Returns:
+        The calibrator, or the bundle. A bundle has its calibrator as `bundle.calibrator`.
+
+    Raises:
+        FileError: There is no such file or folder, or the file holds no calibrator.
+        BundleError: The folder is not a complete bundle, or a file in it is altered.
+
+    Examples:
+        >>> import tempfile, pathlib
+        >>> folder = tempfile.TemporaryDirectory()
+        >>> path = pathlib.Path(folder.name) / "temperature.json"
+        >>> trueodds.calibrators.Temperature(2.0).save(path)
+        >>> trueodds.load(path).predict_proba([[2.0, 0.0]]).round(3)
+        array([[0.731, 0.269]])
+        >>> folder.cleanup()
+    """
+    path = Path(path)
+    if path.is_dir():
+        return Bundle.load(path)
+    if not path.exists():
+        raise FileError(f"{path} does not exist; {ALLOWED}. Check the path")
+    try:
+        tree = read_json(path)
+    except FileError:
+        raise FileError(f"{path} is not JSON; {ALLOWED}. Save the calibrator again") from None
+    if not (isinstance(tree, dict) and "calibrator" in tree):
+        raise FileError(f"{path} holds no calibrator; {ALLOWED}. Save it with calibrator.save(path)")
+    try:
+        return calibrators.from_json(tree)
+    except ValueError as error:
+        raise FileError(
+            f"{path} holds no valid calibrator: {error}. Save it again with calibrator.save(path)"
+        ) from None
