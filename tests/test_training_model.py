@@ -92,9 +92,7 @@ def test_the_same_stages_make_its_bundle(digits: Path, workspace: Path, capsys: 
             "unknown option of training.model 'preproces'; allowed: prep",
         ),
         (["model={}", "model_options={preprocess: imagnet}"], "Did you mean 'imagenet'?"),
-        pytest.param(
-            ["model={}"], "give the preprocessing: --preprocess imagenet", marks=pytest.mark.full
-        ),
+        pytest.param(["model={}"], "give the preprocessing: --preprocess imagenet", marks=pytest.mark.full),
     ],
 )
 def test_what_is_refused(
