@@ -63,7 +63,7 @@ def test_every_line_and_the_exit_status(tmp_path: Path) -> None:
         assert elsewhere.state == "wrong" and "Give the service's own: --models, or TRUEODDS_MODELS" in str(elsewhere)
     away = [doctor.service(client, expected=expected).state for expected in (True, False)]
     assert away == ["wrong", "skipped"], "a service that nobody named need not be up"
-    assert "no model yet. Cure: dvc repro" in str(doctor.folder(nowhere))
+    assert "no model is published yet. Cure: dvc repro" in str(doctor.folder(nowhere))
 
 
 def test_what_is_under_judgement_or_waits_is_said(tmp_path: Path) -> None:
