@@ -37,12 +37,22 @@ class FractionAbove:
     accuracy: float
 
 
-def as_sums(predictions: Predictions, labels: npt.ArrayLike | None = None, *, scores: bool = False) -> CalibrationSums:
+def as_sums(
+    predictions: Predictions,
+    labels: npt.ArrayLike | None = None,
+    classes: Sequence[object] | None = None,
+    *,
+    scores: bool = False,
+) -> CalibrationSums:
     """Return `CalibrationSums` unchanged, or build them from probabilities and labels (with NLL and Brier if `scores`).
 
+    Probabilities and labels may have the forms of `as_rows`.
+
     Raises:
+        ConfigError: `classes` and the labels or the columns do not fit together.
         ValueError: Sums come with labels, probabilities come without, or there are no rows.
     """
+    predictions, labels = as_rows(predictions, labels, classes)
     if isinstance(predictions, CalibrationSums):
         if labels is not None:
             raise ValueError("CalibrationSums already hold their labels; pass no labels with them")
@@ -78,8 +88,7 @@ def accuracy(
         >>> metrics.accuracy(probabilities, labels)
         0.75
     """
-    predictions, labels_N = as_rows(predictions, labels_N, classes)
-    sums = as_sums(predictions, labels_N)
+    sums = as_sums(predictions, labels_N, classes)
     return sums.total("correct") / sums.n
 
 
@@ -105,8 +114,7 @@ def error_rate(
         >>> metrics.error_rate(probabilities, labels)
         0.25
     """
-    predictions, labels_N = as_rows(predictions, labels_N, classes)
-    sums = as_sums(predictions, labels_N)
+    sums = as_sums(predictions, labels_N, classes)
     return (sums.n - sums.total("correct")) / sums.n
 
 
@@ -132,8 +140,7 @@ def mean_confidence(
         >>> round(metrics.mean_confidence(probabilities, labels), 4)
         0.75
     """
-    predictions, labels_N = as_rows(predictions, labels_N, classes)
-    sums = as_sums(predictions, labels_N)
+    sums = as_sums(predictions, labels_N, classes)
     return sums.total("confidence") / sums.n
 
 
@@ -159,8 +166,7 @@ def signed_gap(
         >>> round(metrics.signed_gap(probabilities, labels), 4)
         0.0
     """
-    predictions, labels_N = as_rows(predictions, labels_N, classes)
-    sums = as_sums(predictions, labels_N)
+    sums = as_sums(predictions, labels_N, classes)
     return (sums.total("correct") - sums.total("confidence")) / sums.n
 
 
@@ -239,8 +245,7 @@ def brier(
         >>> round(metrics.brier(probabilities, labels), 4)
         0.25
     """
-    predictions, labels_N = as_rows(predictions, labels_N, classes)
-    sums = as_sums(predictions, labels_N, scores=True)
+    sums = as_sums(predictions, labels_N, classes, scores=True)
     return sums.total("brier") / sums.n
 
 

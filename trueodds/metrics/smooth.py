@@ -59,8 +59,7 @@ def smooth_ece(
         >>> round(metrics.smooth_ece(probabilities, labels), 4)
         0.1321
     """
-    predictions, labels_N = as_rows(predictions, labels_N, classes)
-    sums = as_sums(predictions, labels_N)
+    sums = as_sums(predictions, labels_N, classes)
     wave = dct((sums.cells[2] - sums.cells[1]) / sums.n)
 
     def above(sigma: float) -> float:
@@ -107,8 +106,7 @@ def kde_ece(
         >>> round(metrics.kde_ece(probabilities, labels), 4)
         0.1632
     """
-    predictions, labels_N = as_rows(predictions, labels_N, classes)
-    sums = as_sums(predictions, labels_N)
+    sums = as_sums(predictions, labels_N, classes)
     count, confidence, correct = sums.cells[:3]
     if bandwidth is None:
         mean = np.divide(confidence, count, out=np.zeros(CELLS), where=count > 0)

@@ -20,7 +20,6 @@ from trueodds.metrics.intervals.rare_errors import exact_floor, rare_counts
 from trueodds.metrics.ranked import whole_bins
 from trueodds.metrics.scores import Predictions, as_sums
 from trueodds.sums.bins import CELLS, Binning, Bins
-from trueodds.sums.forms import as_rows
 from trueodds.sums.inputs import Array, check_level
 from trueodds.sums.sums import CalibrationSums
 
@@ -117,8 +116,7 @@ def noise_floor(
         >>> round(metrics.noise_floor(sums).mean, 4)
         0.0657
     """
-    predictions, labels_N = as_rows(predictions, labels_N, classes)
-    sums = as_sums(predictions, labels_N)
+    sums = as_sums(predictions, labels_N, classes)
     table = whole_bins(sums, bins, binning)
     deviation_B = mean_deviation(table.confidence_B, table.count_B, table.variance_B)
     mean = float(deviation_B.sum()) / table.n
@@ -215,8 +213,7 @@ def ece_interval(
         >>> round(metrics.ece_interval(sums, level=0.9).upper, 3)
         0.497
     """
-    predictions, labels_N = as_rows(predictions, labels_N, classes)
-    table = whole_bins(as_sums(predictions, labels_N), bins, binning)
+    table = whole_bins(as_sums(predictions, labels_N, classes), bins, binning)
     n, skew_B = table.n, table.count_B - 2 * table.confidence_B
     parts = (table.gap_B / n, table.count_B / n, table.variance_B / n**2, skew_B / n**2, table.count_B / n**2)
     empty = min(bins, CELLS) - len(table.count_B)  # padding: equal-mass bins that were merged share one table of draws

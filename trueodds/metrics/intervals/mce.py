@@ -146,8 +146,7 @@ def mce_noise_floor(
         >>> round(metrics.mce_noise_floor(sums).mean, 3)
         0.124
     """
-    predictions, labels_N = as_rows(predictions, labels_N, classes)
-    table, _ = _occupied_bins(whole_bins(as_sums(predictions, labels_N), bins, binning))
+    table, _ = _occupied_bins(whole_bins(as_sums(predictions, labels_N, classes), bins, binning))
     p95, most = (_quantile(table, share) for share in (0.95, NEARLY_ALL))
     middle_G = (np.arange(STEPS) + 0.5) / STEPS * most
     mean = most * float(1 - _chance_within(table, middle_G).mean())

@@ -13,7 +13,6 @@ import numpy.typing as npt
 from trueodds.metrics.ranked import whole_bins
 from trueodds.metrics.scores import Predictions, as_sums
 from trueodds.sums.bins import Binning, check_bins
-from trueodds.sums.forms import as_rows
 from trueodds.sums.inputs import Array
 
 Pattern = Literal["shift", "smooth", "jagged", "impossible"]
@@ -106,8 +105,7 @@ def calibration_test(
         >>> metrics.calibration_test(sums).p_value < 0.001
         True
     """
-    predictions, labels_N = as_rows(predictions, labels_N, classes)
-    sums = as_sums(predictions, labels_N)
+    sums = as_sums(predictions, labels_N, classes)
     bins = check_bins(bins, binning)
     count_M, confidence_M, correct_M, edge_M = sums.groups()
     bin_M = np.searchsorted(whole_bins(sums, bins, binning).hi_B, edge_M)

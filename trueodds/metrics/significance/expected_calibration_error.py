@@ -13,7 +13,6 @@ from trueodds.metrics.ranked import whole_bins
 from trueodds.metrics.scores import Predictions, as_sums
 from trueodds.metrics.significance.kolmogorov_smirnov import binomial_probability
 from trueodds.sums.bins import Binning
-from trueodds.sums.forms import as_rows
 from trueodds.sums.inputs import Array
 
 STEPS = 2048
@@ -83,8 +82,7 @@ def ece_test(
         >>> metrics.ece_test(sums).p_value < 1e-9
         True
     """
-    predictions, labels_N = as_rows(predictions, labels_N, classes)
-    table = whole_bins(as_sums(predictions, labels_N), bins, binning)
+    table = whole_bins(as_sums(predictions, labels_N, classes), bins, binning)
     distance = float(np.abs(table.gap_B).sum())
     occupied = table.count_B > 0
     count_B, confidence_B = table.count_B[occupied], table.confidence_B[occupied]

@@ -10,7 +10,6 @@ import numpy.typing as npt
 from scipy.special import erfc, gammaln, xlog1py, xlogy
 
 from trueodds.metrics.scores import Predictions, as_sums
-from trueodds.sums.forms import as_rows
 from trueodds.sums.inputs import Array
 
 EXACT_BELOW = 150.0
@@ -75,8 +74,7 @@ def ks_test(
         >>> metrics.ks_test(sums).p_value < 0.001
         True
     """
-    predictions, labels_N = as_rows(predictions, labels_N, classes)
-    cells = as_sums(predictions, labels_N).cells[:3]
+    cells = as_sums(predictions, labels_N, classes).cells[:3]
     count_M, confidence_M, correct_M = cells[:, cells[0] > 0]
     n = float(count_M.sum())
     largest = float(np.abs(np.cumsum(correct_M - confidence_M)).max())
