@@ -17,7 +17,7 @@ from trueodds.errors import unknown
 from trueodds.sums.bins import CELLS, EDGES, Bins, check_bins
 from trueodds.sums.cells import COLUMNS, SumsTally, check_cells, clear_empty_cells
 from trueodds.sums.inputs import Array, as_numbers, is_number, is_whole
-from trueodds.sums.losses import brier_of, nll_of
+from trueodds.sums.rounding import Given, as_resolved
 from trueodds.sums.rows import ROWS, top_rows
 
 MOST_BRIER = 2 + 1e-6  # 2, and what float32 makes of it
@@ -61,7 +61,12 @@ class CalibrationSums:
 
     @classmethod
     def from_probabilities(
-        cls, probabilities_NC: npt.ArrayLike, labels_N: npt.ArrayLike, *, scores: bool = True
+        cls,
+        probabilities_NC: npt.ArrayLike,
+        labels_N: npt.ArrayLike,
+        *,
+        scores: bool = True,
+        resolution: Given = None,
     ) -> CalibrationSums:
         """Build the sums of N rows of class probabilities and their labels. Ties go to the smallest class index.
 
@@ -69,20 +74,23 @@ class CalibrationSums:
         read in one pass, in blocks that fit into the cache. The whole array is never copied, whatever its dtype and
         order.
 
+        NLL and Brier of rounded probabilities are those of `trueodds.sums.rounding.rounded_losses`. Confidence and
+        correctness are those of the values as they are. In steps above 0.02 the NLL is unknown (NaN).
+
         Args:
             probabilities_NC: Probabilities, shape (N, C); each row sums to 1.
             labels_N: True classes, shape (N,).
             scores: Whether to include NLL and Brier. Without them (NaN) it takes half the time.
+            resolution: Step of rounded probabilities, such as 0.01, or "exact". None: the step that sums off 1 show.
 
         Raises:
             ValueError: An argument is invalid. The message states what was given and what is allowed.
         """
         tally = SumsTally()
-        for confidence, correct, true, squares in top_rows(probabilities_NC, labels_N, scores=scores):
-            nll, brier = None, None
-            if scores:
-                nll, brier = nll_of(true), brier_of(true, squares)
-            tally.add(confidence, correct, nll, brier)
+        rows_NC, read_as = as_resolved(probabilities_NC, resolution)
+        for rows in top_rows(rows_NC, labels_N, scores=scores, resolution=read_as):
+            nll = rows.nll if scores and read_as.has_nll else None
+            tally.add(rows.confidence, rows.correct, nll, rows.brier if scores else None)
         return cls(tally.cells())
 
     @classmethod
