@@ -21,13 +21,12 @@ from trueodds.sums.rounding import (
     Resolution,
     RoundingWarning,
     checked_rows,
-    inferred_step,
-    possible_step,
     read_rounded,
     resolution_of,
     rounded_losses,
     ruled_out,
 )
+from trueodds.sums.steps import inferred_step, possible_step
 
 Array = npt.NDArray[np.float64]
 

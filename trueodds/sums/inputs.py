@@ -8,12 +8,11 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from trueodds.sums.steps import MOST_ROUNDING, explained_by_rounding, inferred_step
 from trueodds.texts import plural
 
 Array = npt.NDArray[np.float64]
 ROW_SUM_TOLERANCE = 1e-3
-MOST_ROUNDING = 0.1
-"""Largest distance from 1 of the sum of rounded probabilities."""
 BELOW_ZERO = 1e-6
 """Size of a negative probability that counts as 0; arithmetic such as 1 - p leaves such values."""
 _Float = TypeVar("_Float", bound=np.floating)
@@ -234,7 +233,8 @@ def check_probabilities(
     Args:
         values: Probabilities, shape (N, C).
         name: Name of the argument in messages.
-        step: Step to which the values are known to be rounded. It explains sums that differ more from 1.
+        step: Step to which the values are known to be rounded. It explains sums that differ more from 1. None: the
+            step that the rows show, if a sum differs.
 
     Raises:
         ValueError: `check_matrix` does not accept the values, one is outside [0, 1], or a row does not sum to 1
@@ -246,6 +246,8 @@ def check_probabilities(
         worst = low if low < 0 else high
         raise ValueError(f"{name} holds {worst:.6g}; allowed is [0, 1]. If these are logits, apply a calibrator first")
     wrong_N = ~sums_to_one(probabilities_NC, step)
+    if wrong_N.any() and step is None and (step := inferred_step(probabilities_NC)) is not None:
+        wrong_N = ~sums_to_one(probabilities_NC, step)
     if wrong_N.any():
         sums_N = probabilities_NC.sum(axis=1, dtype=np.float64)
         off = int(np.where(wrong_N, np.abs(sums_N - 1), 0).argmax())
@@ -290,17 +292,6 @@ def sums_to_one(p_NC: npt.NDArray[np.floating], step: float | None = None) -> np
         explained_M = explained_by_rounding(rows_MC, excess_N[doubtful], 10.0**-decimals)
         sound_N[doubtful] = is_rounded_M & explained_M
     return sound_N
-
-
-def explained_by_rounding(p_NC: npt.NDArray[np.floating], excess_N: Array, step: float) -> npt.NDArray[np.bool_]:
-    """Return which rows of rounded probabilities can come from rows that sum to 1. `excess_N` is their sum minus 1.
-
-    A value above 0 is at most half a step too high, and each value is at most that much too low.
-    """
-    slack = max(1e-7, float(np.finfo(p_NC.dtype).eps))
-    most_N, least_N = step / 2 * (p_NC > 0).sum(axis=1), -step / 2 * p_NC.shape[1]
-    explained_N: npt.NDArray[np.bool_] = (excess_N <= most_N + slack) & (excess_N >= least_N - slack)
-    return explained_N
 
 
 def check_logits(values: npt.ArrayLike, *, rows: int = 1) -> npt.NDArray[np.floating]:

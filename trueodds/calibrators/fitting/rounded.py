@@ -14,7 +14,8 @@ from scipy.special import log_softmax
 from trueodds.calibrators.base import Calibrator, Labels, Logits, row_blocks
 from trueodds.calibrators.checks import check_number
 from trueodds.sums.inputs import Array
-from trueodds.sums.rounding import COARSEST_WITH_NLL, WIDEST
+from trueodds.sums.rounding import WIDEST
+from trueodds.sums.steps import COARSEST_WITH_NLL
 
 POWERS = 0.25, 8.0
 """Smallest and largest power of the zeros."""
