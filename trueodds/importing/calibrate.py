@@ -11,7 +11,7 @@ import argparse
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -30,10 +30,12 @@ from trueodds.inputs.columns import read_npy
 from trueodds.inputs.vector import labelled
 from trueodds.logits import Logits
 from trueodds.metrics import softmax
+from trueodds.reports.rounding import read_as_words
 from trueodds.reports.table.evaluation import CalibrationReport, align, report
 from trueodds.reports.words import decimal, span
-from trueodds.sums.inputs import Array, both_classes, check_labels, check_logits
-from trueodds.sums.rounding import logits_of
+from trueodds.sums.inputs import Array, as_matrix, both_classes, check_labels, check_logits
+from trueodds.sums.resolution_option import add_resolution, resolution_of
+from trueodds.sums.rounding import EXACT, Resolution, checked_rows, logits_of
 from trueodds.texts import Places, plural
 
 OUT = Path("calibration")
@@ -64,6 +66,10 @@ class LogitRows:
 
     rows: Logits
     test: Logits | None = None
+    resolution: Resolution = EXACT
+    """Resolution of the probabilities from which the logits come."""
+    stated_NC: npt.NDArray[np.floating] | None = None
+    """Rounded probabilities of the test rows, or of `rows` without test rows; None if they are not rounded."""
 
 
 @dataclass(frozen=True)
@@ -107,6 +113,7 @@ def add_parser(commands: Subparsers) -> None:
     parser.add_argument("--label", default=LABEL, metavar="COLUMN", help=words)
     words = "the file holds probabilities instead of logits; they are converted by log"
     parser.add_argument("--probabilities", action="store_true", help=words)
+    add_resolution(parser)
     words = f"calibrators to choose from, separated by commas, or {ALL} (default: {default_words()})"
     first = "the number of the first class in arrays of labels (default: 0 if there is a 0; otherwise required)"
     parser.add_argument("--first-label", type=int, choices=(0, 1), help=first)
@@ -125,21 +132,36 @@ def run(arguments: argparse.Namespace) -> int:
         raise CalibrateOptionsError(
             f"--labels {arguments.labels}: {arguments.logits} holds the labels itself; remove --labels"
         )
+    given = resolution_of(arguments)
+    if given is not None and not arguments.probabilities:
+        raise CalibrateOptionsError(f"--resolution {arguments.resolution} is for --probabilities; give both or neither")
     source = read_logits(
         arguments.logits,
         arguments.label,
         labels=arguments.labels,
         probabilities=arguments.probabilities,
         first=arguments.first_label,
+        resolution=given,
     )
     if arguments.test:
-        first = arguments.first_label or 0
-        test = read_logits(arguments.test, arguments.label, probabilities=arguments.probabilities, first=first)
-        source = LogitRows(source.rows, test.test or test.rows)
+        test = read_logits(
+            arguments.test,
+            arguments.label,
+            probabilities=arguments.probabilities,
+            first=arguments.first_label or 0,
+            resolution=given if source.resolution.step is None else source.resolution,
+        )
+        if test.resolution.step != source.resolution.step:
+            raise LabelledRowsError(
+                f"{arguments.test} shows steps of {test.resolution.step:g}, and {arguments.logits} shows none; give the"
+                f" step with --resolution {test.resolution.step:g}, or --resolution exact"
+            )
+        source = LogitRows(source.rows, test.test or test.rows, source.resolution, test.stated_NC)
     names = default_candidates(source.rows.logits_NC.shape[1], len(source.rows.labels_N))
     if arguments.candidates:
         names = tuple(name.strip() for name in arguments.candidates.split(","))
-    comparison = compare(source.rows, source.test, calibrators.names() if names == (ALL,) else names)
+    candidates = calibrators.names() if names == (ALL,) else names
+    comparison = compare(source.rows, source.test, candidates, source.resolution, source.stated_NC)
     print(_text(arguments.logits, source, comparison))
     arguments.out.mkdir(parents=True, exist_ok=True)
     files = {"calibrator.json": "trueodds.calibrators.from_json restores it"}
@@ -154,42 +176,61 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def compare(rows: Logits, test: Logits | None, candidates: Sequence[str]) -> Comparison:
+def compare(
+    rows: Logits,
+    test: Logits | None,
+    candidates: Sequence[str],
+    resolution: Resolution = EXACT,
+    stated_NC: npt.NDArray[np.floating] | None = None,
+) -> Comparison:
     """Fit each candidate on `rows`, and measure it on `test`, or, without test rows, in 5 stratified folds.
+
+    Args:
+        rows: Rows to fit on.
+        test: Rows to measure on.
+        candidates: Names of the candidates.
+        resolution: Resolution of the probabilities from which the logits come.
+        stated_NC: These probabilities for the rows that are measured, if they are rounded.
 
     Raises:
         ConfigError: A candidate is unknown.
         ValueError: Logits or labels cannot be used, or there are fewer than two rows.
     """
-    selection = calibrators.select(rows.logits_NC, rows.labels_N, candidates=candidates)
+    selection = calibrators.select(rows.logits_NC, rows.labels_N, candidates=candidates, resolution=resolution)
     chosen, reason = selection.calibrator, next(line.chosen for line in selection.table if line.chosen)
     passed = tuple(f"{line.name} was passed over: {line.passed_over}" for line in selection.table if line.passed_over)
     why = chosen, reason, passed
     target = test or rows
-    before = report(softmax(target.logits_NC), target.labels_N)
+    if stated_NC is None:
+        before = report(softmax(target.logits_NC), target.labels_N)
+    else:
+        before = report(stated_NC, target.labels_N, resolution=resolution)
     table = []
     for name in candidates:
         if name == AS_IT_IS:
             continue
         try:
-            p_NC = _probabilities(name, rows, test)
+            p_NC = _probabilities(name, rows, test, resolution)
         except FitError as error:
             table.append(CandidateReport(name, None, str(error)))
         else:
             table.append(CandidateReport(name, report(p_NC, target.labels_N)))
     if test:
         return Comparison(before, tuple(table), *why, report(chosen(test.logits_NC), test.labels_N), 0)
-    nested = _probabilities(calibrators.SELECT, rows, None, candidates=candidates)
+    nested = _probabilities(calibrators.SELECT, rows, None, resolution, candidates=candidates)
     return Comparison(before, tuple(table), *why, report(nested, rows.labels_N), min(FOLDS, len(rows.labels_N)))
 
 
-def _probabilities(method: str, rows: Logits, test: Logits | None, **options: Sequence[str]) -> Array:
+def _probabilities(
+    method: str, rows: Logits, test: Logits | None, resolution: Resolution, **options: Sequence[str]
+) -> Array:
     """Return calibrated probabilities of rows that the fit did not see."""
     if test:
-        return calibrators.fit(rows.logits_NC, rows.labels_N, method, **options)(test.logits_NC)
+        return calibrators.fit(rows.logits_NC, rows.labels_N, method, resolution=resolution, **options)(test.logits_NC)
     p_NC = np.empty(rows.logits_NC.shape)
     for inside_N in _folds(rows.labels_N.astype(np.intp)):
-        calibrator = calibrators.fit(rows.logits_NC[~inside_N], rows.labels_N[~inside_N], method, **options)
+        others = rows.logits_NC[~inside_N], rows.labels_N[~inside_N]
+        calibrator = calibrators.fit(*others, method, resolution=resolution, **options)
         p_NC[inside_N] = calibrator(rows.logits_NC[inside_N])
     return p_NC
 
@@ -219,8 +260,10 @@ def _text(path: Path, source: LogitRows, comparison: Comparison) -> str:
     lines: list[tuple[str, ...]] = [("", "NLL", "95% interval", "Brier", "ECE", "95% interval", "noise floor (95%)")]
     lines.append(_line("  no calibration", comparison.before))
     problems = []
+    own = comparison.calibrator
+    chosen_name = own.calibrator.name if isinstance(own, calibrators.Rounded) else own.name
     for each in comparison.table:
-        mark = "*" if each.name == comparison.calibrator.name else " "
+        mark = "*" if each.name == chosen_name else " "
         if each.report:
             lines.append(_line(f"{mark} {each.name}", each.report))
         else:
@@ -231,7 +274,9 @@ def _text(path: Path, source: LogitRows, comparison: Comparison) -> str:
     notes = [measured + comparison.after.reading, *comparison.calibrator.warnings]
     about = f"{path}: {plural(rows, 'row')}, {plural(classes, 'class', 'classes')}; {how}"
     passed = [f"  {line}" for line in comparison.passed_over]
-    chosen = f"Chosen: {comparison.calibrator.name} ({comparison.reason}). {' '.join(notes)}"
+    chosen = f"Chosen: {chosen_name} ({comparison.reason}). {' '.join(notes)}"
+    if read_as := read_as_words(source.resolution):
+        about = f"{about}\n{read_as}"
     return "\n".join([about, "", *align(lines, "<" * len(lines[0])), *problems, *passed, "", chosen])
 
 
@@ -248,7 +293,13 @@ def _line(name: str, one: CalibrationReport) -> tuple[str, ...]:
 
 
 def read_logits(
-    path: Path, label: str, *, labels: Path | None = None, probabilities: bool = False, first: int | None = None
+    path: Path,
+    label: str,
+    *,
+    labels: Path | None = None,
+    probabilities: bool = False,
+    first: int | None = None,
+    resolution: Resolution | None = None,
 ) -> LogitRows:
     """Read the rows of a file.
 
@@ -258,6 +309,7 @@ def read_logits(
         labels: File of the labels of an .npy.
         probabilities: The file holds probabilities. They are converted by log.
         first: Number of the first class in arrays of labels. None: 0, if one of them holds a 0.
+        resolution: Resolution of the probabilities. None: as the rows of the fit show it.
 
     Raises:
         LabelledRowsError: There is no such file, it has another form, or logits or labels cannot be used.
@@ -266,7 +318,7 @@ def read_logits(
     """
     try:
         if path.suffix in (".csv", ".parquet"):
-            return LogitRows(_of_table(path, label, probabilities))
+            return _stated(_of_table(path, label), None, probabilities, resolution)
         if path.suffix not in (".npz", ".npy"):
             raise LabelledRowsError(f"{path} has the suffix {path.suffix!r}; expected {FORMS}")
         arrays = read_npz(path) if path.suffix == ".npz" else _pair(path, labels)
@@ -275,16 +327,43 @@ def read_logits(
             _check_first(path, arrays, pair)
         rows = _of_arrays(path, arrays, pair, probabilities, first or 0)
         test = _of_arrays(path, arrays, TEST, probabilities, first or 0) if TEST[0] in arrays else None
+        source = _stated(rows, test, probabilities, resolution)
     except FileNotFoundError as error:
         raise LabelledRowsError(f"{error.filename} does not exist; expected {FORMS}") from None
     except UserError:
         raise
     except ValueError as error:
         raise LabelledRowsError(f"{path}: {_cure(str(error))}") from None
-    if test and test.logits_NC.shape[1] != rows.logits_NC.shape[1]:
-        sizes = f"{pair[0]} has {rows.logits_NC.shape[1]} classes and test_logits {test.logits_NC.shape[1]}"
-        raise LabelledRowsError(f"{path}: {sizes}; give rows of the same model in both")
-    return LogitRows(rows, test)
+    if source.test and source.test.logits_NC.shape[1] != source.rows.logits_NC.shape[1]:
+        sizes = [of.logits_NC.shape[1] for of in (source.rows, source.test)]
+        problem = f"{pair[0]} has {sizes[0]} classes and test_logits {sizes[1]}"
+        raise LabelledRowsError(f"{path}: {problem}; give rows of the same model in both")
+    return source
+
+
+class _Values(NamedTuple):
+    """Numbers of the classes as the file has them, and labels."""
+
+    values_NC: npt.NDArray[Any]
+    labels_N: Labels
+
+
+def _stated(rows: _Values, test: _Values | None, probabilities: bool, given: Resolution | None) -> LogitRows:
+    """Convert the numbers of a file to logits. The rows of the fit show the resolution of both.
+
+    Raises:
+        ValueError: The numbers are not what they are said to be.
+    """
+    if not probabilities:
+        of_test = None if test is None else Logits(check_logits(test.values_NC), test.labels_N)
+        return LogitRows(Logits(check_logits(rows.values_NC), rows.labels_N), of_test)
+    p_NC, resolution = checked_rows(rows.values_NC, given)
+    of_rows = Logits(logits_of(p_NC, resolution=resolution), rows.labels_N)
+    if test is None:
+        return LogitRows(of_rows, None, resolution, None if resolution.step is None else p_NC)
+    q_NC, _ = checked_rows(test.values_NC, resolution)
+    test_rows = Logits(logits_of(q_NC, resolution=resolution), test.labels_N)
+    return LogitRows(of_rows, test_rows, resolution, None if resolution.step is None else q_NC)
 
 
 def _pair(path: Path, labels: Path | None) -> dict[str, npt.NDArray[Any]]:
@@ -310,18 +389,18 @@ def _check_first(path: Path, arrays: dict[str, npt.NDArray[Any]], pair: tuple[st
 
 def _of_arrays(
     path: Path, arrays: dict[str, npt.NDArray[Any]], names: tuple[str, str], probabilities: bool, first: int
-) -> Logits:
+) -> _Values:
     if missing := [name for name in names if name not in arrays]:
         available = ", ".join(arrays)
         raise LabelledRowsError(f"{path} has no array {', '.join(missing)}; it holds {available}. Expected {FORMS}")
-    logits_NC = _logits(arrays[names[0]], probabilities)
-    rows, classes = logits_NC.shape
+    values_NC = both_classes(arrays[names[0]]) if probabilities else check_logits(arrays[names[0]])
+    values_NC = as_matrix(values_NC, names[0])
     labels_N = arrays[names[1]]
     labels_N = labels_N.astype(np.int64) - first if first and labels_N.dtype.kind in "iu" else labels_N
-    return Logits(logits_NC, check_labels(labels_N, rows, classes, names[1]))
+    return _Values(values_NC, check_labels(labels_N, len(values_NC), values_NC.shape[1], names[1]))
 
 
-def _of_table(path: Path, label: str, probabilities: bool) -> Logits:
+def _of_table(path: Path, label: str) -> _Values:
     classes, values_NC, names = labelled.read(path, label)
     if len(classes) == 1:
         cure = "give one column for each class, such as 1 - p for the other one of two"
@@ -330,11 +409,7 @@ def _of_table(path: Path, label: str, probabilities: bool) -> Logits:
     place = {name: places.get(name) for name in sorted({*names.tolist()})}
     if (strange := next((name for name, k in place.items() if k is None), None)) is not None:
         raise LabelledRowsError(f"{path}: {unknown('label', strange, classes)} The columns of logits are the classes")
-    return Logits(_logits(values_NC, probabilities), np.array([place[name] for name in names.tolist()], dtype=np.intp))
-
-
-def _logits(values: npt.NDArray[Any], probabilities: bool) -> npt.NDArray[np.floating]:
-    return logits_of(both_classes(values)) if probabilities else check_logits(values)
+    return _Values(values_NC, np.array([place[name] for name in names.tolist()], dtype=np.intp))
 
 
 def _cure(message: str) -> str:

@@ -18,7 +18,8 @@ from trueodds.evaluation.paired_differences import RowScores
 from trueodds.files import write_json, write_text
 from trueodds.reports.figures import Figures, calibration_p_value, diagram_of, figures_of, positive_figures
 from trueodds.reports.options import TOLERANCE, ReportOptions
-from trueodds.reports.schemas import Bin, Labelling, PositiveFigures, Verdict, WorstBin
+from trueodds.reports.rounding import rounded_figures
+from trueodds.reports.schemas import Bin, Labelling, PositiveFigures, Rounding, Verdict, WorstBin
 from trueodds.reports.table import report_files
 from trueodds.reports.verdict.cautions import MEASURED_FROM
 from trueodds.reports.verdict.headline import reading_at_one_look, reading_of_top_label
@@ -27,8 +28,9 @@ from trueodds.reports.words import DASH, decimal, digits_of_rare, percent, signe
 from trueodds.sums.answers import AnswerSums
 from trueodds.sums.bins import Binning
 from trueodds.sums.forms import label_indices
-from trueodds.sums.inputs import both_classes, check_labels, check_level, without_tensors
+from trueodds.sums.inputs import Array, both_classes, check_labels, check_level, without_noise, without_tensors
 from trueodds.sums.positive import PositiveClass, PositiveSums
+from trueodds.sums.rounding import Given, Resolution, as_resolved, summing_to_1
 from trueodds.sums.rows import TopRows, top_rows
 from trueodds.sums.sums import CalibrationSums
 from trueodds.texts import plural
@@ -116,17 +118,20 @@ class CalibrationReport:
     If only p(positive) was given, the verdict is about p(positive), by its own `calibration_p_value`. Then expected /
     observed positives must also be within 1.2.
     """
-    nll: float
-    """Negative log-likelihood in nats."""
-    nll_lower: float
-    nll_upper: float | None
-    """Upper limit of the NLL. None (no limit) if some true class has probability 0."""
-    nll_unseen: float | None
+    nll: float | None = None
+    """Negative log-likelihood in nats. None if the probabilities are in steps above 0.02."""
+    nll_lower: float | None = None
+    """Lower limit of the NLL; of rounded probabilities, that of the least NLL that they allow."""
+    nll_upper: float | None = None
+    """Upper limit of the NLL. None: no limit, because the probabilities are rounded."""
+    nll_unseen: float | None = None
     """Cost of a wrong row at the highest confidence, if one such row would lift the NLL above its limit."""
     brier: float
     """Brier score over all classes, 0 to 2."""
     brier_lower: float
     brier_upper: float
+    rounding: Rounding
+    """Resolution of the probabilities, and rows that ruled out what happened."""
     positive: PositiveFigures | None = None
     """Figures of p(positive) over all of [0, 1], if only p(positive) was given."""
     top_label_verdict: Verdict | None = None
@@ -143,7 +148,7 @@ class CalibrationReport:
         if self.top_label_verdict:
             of_top = reading_of_top_label(self.top_label_verdict, TOLERANCE, self.positive, one_look=True)
             reading = f"{reading} {of_top}"
-        return reading + n
+        return " ".join(filter(None, [reading + n, self.rounding.reading]))
 
     def table(self) -> list[tuple[str, str, str, str]]:
         """Return (name, value, interval, note) of each number, formatted."""
@@ -271,7 +276,11 @@ def figure_rows(figures: Mapping[str, Any]) -> list[tuple[str, str, str, str]]:
     floor = f"of a calibrated model; up to {decimal(figures['floor_p95'], 4)} by chance"
     worst = figures["mce_bin"]
     place = f"{plural(worst.count, 'row')}, {worst.lo:.0%} to {worst.hi:.0%}"
-    scores = "" if figures["nll"] is not None else "not known without the probabilities of all classes"
+    rounding: Rounding | None = figures.get("rounding")
+    unknown = "not known without the probabilities of all classes"
+    of_nll, of_brier = ("" if figures[name] is not None else unknown for name in ("nll", "brier"))
+    if rounding and rounding.step and of_nll:
+        of_nll = f"steps of {rounding.step:g} are too coarse for it"
     of_top = "of the more probable class; " if figures.get("positive") is not None else ""
     classwise = ("classwise ECE", decimal(figures.get("classwise_ece"), 4), "", "mean over the classes")
     return [
@@ -287,16 +296,32 @@ def figure_rows(figures: Mapping[str, Any]) -> list[tuple[str, str, str, str]]:
         (
             "NLL, nats",
             decimal(figures["nll"], 4),
-            limits("nll") if not scores else "",
-            scores or unseen(figures.get("nll_unseen")),
+            limits("nll") if not of_nll else "",
+            of_nll or _of_zeros(rounding) or unseen(figures.get("nll_unseen")),
         ),
+        *_ruled_out(rounding),
         (
             "Brier score",
             decimal(figures["brier"], 4),
-            limits("brier") if not scores else "",
-            scores or "0 to 2, over all classes",
+            limits("brier") if not of_brier else "",
+            of_brier or "0 to 2, over all classes",
         ),
     ]
+
+
+def _of_zeros(rounding: Rounding | None) -> str:
+    """Describe how the zeros of classes that came true are read; "" if there are none."""
+    if rounding is None or rounding.zeros_read_as is None:
+        return ""
+    zeros = f"{plural(rounding.zeros, 'zero')} that came true read as {rounding.zeros_read_as:.2g}"
+    return f"at least {decimal(rounding.nll_at_least, 4)}; {zeros}"
+
+
+def _ruled_out(rounding: Rounding | None) -> list[tuple[str, str, str, str]]:
+    """Return the row of answers that gave what happened probability 0, if there are any."""
+    if rounding is None or not rounding.ruled_out:
+        return []
+    return [("ruled out what happened", f"{rounding.ruled_out:,}", "", "the true class had probability 0")]
 
 
 def positive_rows(positive: PositiveFigures) -> list[tuple[str, str, str, str]]:
@@ -347,6 +372,7 @@ def report(
     bins: int = 15,
     binning: Binning = "width",
     level: float = 0.95,
+    resolution: Given = None,
 ) -> CalibrationReport:
     """Report the calibration of probabilities with their labels: accuracy, ECE, noise floor, proper scores, tests.
 
@@ -359,13 +385,17 @@ def report(
         bins: Number of bins.
         binning: "width" for bins of equal width, "mass" for bins with the same number of rows.
         level: Confidence level of the intervals.
+        resolution: Step of rounded probabilities, such as 0.01, or "exact". None: the step that sums off 1 show; else
+            exact. A rounded 0 means "below half a step". It bounds the NLL only from below, so there is no upper limit.
+            Steps above 0.02 have no NLL.
 
     Returns:
         The report. `print` it, or let a notebook show it.
 
     Raises:
-        ValueError: Probabilities are outside [0, 1] or rows do not sum to 1 (they may be logits); values are masked or
-            missing; `trueodds.metrics.ece` refuses the bins; `level` is outside (0, 1).
+        ValueError: Probabilities are outside [0, 1] or between the steps of the resolution, or rows do not sum to 1
+            (they may be logits); values are masked or missing; `trueodds.metrics.ece` refuses the bins; `level` is
+            outside (0, 1).
         ConfigError: A label is not a class, or the number of names differs from the number of columns. It is a
             ValueError.
 
@@ -375,23 +405,26 @@ def report(
         0.75
     """
     check_level(level)
-    p_NC = both_classes(probabilities)
+    p_NC, read_as = as_resolved(both_classes(probabilities), resolution)
     labels_N = labels if classes is None else label_indices(labels, classes, p_NC.shape[1])
-    sums = CalibrationSums.from_probabilities(p_NC, labels_N)
+    sums = CalibrationSums.from_probabilities(p_NC, labels_N, resolution=read_as)
+    rounded = rounded_figures(without_noise(p_NC), check_labels(labels_N, *p_NC.shape), read_as, level)
     figures = figures_of(sums, bins, binning, level, False)
     p_value = calibration_p_value(sums, bins, binning)
     figures = figures | {"calibration_p_value": p_value}
+    shown = {**figures, **rounded.limits}
     answers = AnswerSums(sums.cells[0].astype(np.int64), sums)
     certain = figures_of(sums, bins, binning, CERTAIN, False)
     verdict, of_top_label, positive = _verdict(answers, figures, certain), None, None
     probabilities = without_tensors(probabilities)
     if np.ndim(probabilities) == 1:
-        by_p = PositiveClass("positive", 1).sums(p_NC, labels_N)
+        by_p = PositiveClass("positive", 1).sums(p_NC, labels_N, resolution=read_as)
         counts_C = by_p.cells[0].astype(np.int64)
         of_p = PositiveSums("positive" if classes is None else str(classes[1]), AnswerSums(counts_C, by_p))
         options = ReportOptions(bins=bins, binning=binning, level=level, one_look=True)
         positive = positive_figures(of_p, options)
         of_p_certainly = positive_figures(of_p, replace(options, level=CERTAIN))
+        positive = positive.model_copy(update=dict(rounded.limits))
         of_top_label = beside(positive, verdict)
         verdict = _verdict(answers, of_positive(positive), certain, of_p_certainly)
     return CalibrationReport(
@@ -399,27 +432,35 @@ def report(
         classes=p_NC.shape[1],
         level=level,
         binning=binning,
-        classwise_ece=metrics.classwise_ece(p_NC, labels_N, bins=bins),
+        classwise_ece=metrics.classwise_ece(summing_to_1(p_NC, read_as), labels_N, bins=bins),
+        rounding=rounded.rounding,
         verdict=verdict,
         top_label_verdict=of_top_label,
         positive=positive,
         rows=_reported_rows(
-            p_NC, labels_N, None if classes is None else tuple(map(str, classes)), positive is not None
+            p_NC, labels_N, None if classes is None else tuple(map(str, classes)), positive is not None, read_as
         ),
-        **{name: value for name, value in figures.items() if name in CalibrationReport.__dataclass_fields__},
+        **{name: value for name, value in shown.items() if name in CalibrationReport.__dataclass_fields__},
     )
 
 
 def _reported_rows(
-    p_NC: npt.NDArray[Any], labels: npt.ArrayLike, classes: tuple[str, ...] | None, of_positive: bool
+    p_NC: npt.NDArray[Any],
+    labels: npt.ArrayLike,
+    classes: tuple[str, ...] | None,
+    of_positive: bool,
+    resolution: Resolution,
 ) -> ReportedRows:
     """Keep what a comparison of reports needs. The rows are checked already."""
     labels_N = check_labels(labels, *p_NC.shape)
     if of_positive:
-        return ReportedRows(RowScores.of_positive(p_NC[:, 1].astype(np.float64), labels_N == 1), labels_N, classes)
-    blocks = list(top_rows(p_NC, labels_N, scores=True))
+        of_p = RowScores.of_positive(p_NC[:, 1].astype(np.float64), labels_N == 1, resolution)
+        return ReportedRows(of_p, labels_N, classes)
+    blocks = list(top_rows(p_NC, labels_N, scores=True, resolution=resolution))
     rows = TopRows(*(np.concatenate(parts) for parts in zip(*blocks, strict=True)))
-    scores = RowScores(1.0 - rows.correct, rows.nll, rows.brier, rows.confidence, rows.correct)
+    nll_N: Array = rows.nll if resolution.has_nll else np.full(len(rows.nll), np.nan)
+    wrong_N = (~rows.correct).astype(np.float64)
+    scores = RowScores(wrong_N, nll_N, rows.brier, rows.confidence, rows.correct)
     return ReportedRows(scores, labels_N, classes)
 
 
