@@ -245,7 +245,7 @@ def _wait(request: Recalibration, outcome: Outcome, call: Call) -> Outcome:
             try:
                 later = _judge(again, call)
             except BundleError as error:
-                return _after(outcome, replace(outcome, words=f"{error}: somebody else decided.", judgements=()))
+                return _after(outcome, replace(outcome, words=str(error), judgements=()))
         outcome = _after(outcome, replace(later, choice=outcome.choice))
     return outcome
 
