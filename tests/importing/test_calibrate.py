@@ -160,7 +160,10 @@ def test_the_calibrator_is_folded_into_a_graph(tmp_path: Path) -> None:
     [
         ({"x": Z}, "has no array logits, labels; it holds x. Expected an .npz with logits and labels"),
         ({"logits": Z}, "has no array labels; it holds logits"),
-        ({"probabilities": Z, "labels": Y}, "If these are logits, name the array logits, and leave out --probabilities"),
+        (
+            {"probabilities": Z, "labels": Y},
+            "If these are logits, name the array logits, and leave out --probabilities",
+        ),
         ({"labels": Y + 1}, "has no array logits; it holds labels"),
         ({"logits": Z, "labels": Y + 1}, "has labels from 1 to 3 of 3 classes, and none is 0"),
         (
