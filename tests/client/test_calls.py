@@ -238,7 +238,7 @@ def test_an_error_in_a_later_request_has_the_answers_before_it(client: Client) -
 def test_keys(folder: Path, tmp_path: Path) -> None:
     key, hash_ = keys.make()
     (tmp_path / "models").symlink_to(folder / "models")
-    with server(tmp_path, "--predict-key", hash_) as (http, _):
+    with server(tmp_path, "--predict-key-hash", hash_) as (http, _):
         url = str(http.base_url)
         with Client(url, key=key) as client:
             assert len(client.predict(images(1))) == 1

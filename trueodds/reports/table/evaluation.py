@@ -26,7 +26,7 @@ from trueodds.reports.verdict.rules import CERTAIN, beside, is_within, of_positi
 from trueodds.reports.words import DASH, decimal, digits_of_rare, percent, signed, span, unseen
 from trueodds.sums.answers import AnswerSums
 from trueodds.sums.bins import Binning
-from trueodds.sums.forms import label_indices
+from trueodds.sums.columns import label_indices
 from trueodds.sums.inputs import both_classes, check_labels, check_level, without_tensors
 from trueodds.sums.losses import brier_of, nll_of
 from trueodds.sums.positive import PositiveClass, PositiveSums
