@@ -167,7 +167,7 @@ class Training(_Section):
     randaugment: Annotated[int, Field(ge=0, le=8)] | None = None
     """Augmentation of larger images: number of RandAugment operations per image, such as 2; 0: none."""
     held_out: Literal["apart", "official"] | None = None
-    """Use of held-out rows that the method does not learn from: apart (not used), or official (added to the training
+    """Use of set-aside rows that the method does not learn from: apart (not used), or official (added to the training
     rows, as in the papers' public code)."""
     vectors_rate: Annotated[float, Field(ge=0, le=100)] | None = None
     """For trees: learning rate of the word vectors, by plain sgd without weight decay; 0: the vectors are fixed."""

@@ -8,7 +8,7 @@ entropy, so that a machine that slows down slows both. `step` is the median over
 On a shared machine its noise exceeds the loss itself. `loss` therefore times the loss alone, forward and backward from
 the logits, and `share` is its excess over cross entropy's, as a share of cross entropy's step. `memory` is the ratio of
 the peaks that torch's allocator held during a step. Interleaved penalties take their own step after each, separate ones
-a backward pass, AugMix three views of each image, and parts that look ahead a pass of held-out rows
+a backward pass, AugMix three views of each image, and parts that look ahead a pass of set-aside rows
 (`benchmarks.training.lookahead`). The goal does not apply to them.
 """
 

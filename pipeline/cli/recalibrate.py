@@ -22,7 +22,7 @@ def add_parser(commands: Subparsers) -> None:
     epilog = common.examples("recalibrate", "recalibrate --model digits --candidates temperature vector --wait 600")
     parser = commands.add_parser("recalibrate", description=__doc__, epilog=epilog)
     add_judgement(parser)
-    displace = "let a better fit replace a calibrator under judgement, whose evidence ends"
+    displace = "let a better fit replace the calibrator under judgement; the evidence about the replaced one ends"
     parser.add_argument("--displace", action="store_true", help=displace)
     parser.add_argument(
         "--version",

@@ -62,7 +62,7 @@ def resolve(spec: str, options: Mapping[str, OptionValue]) -> Composition:
     - `beta`: its weight.
     - `start`: the fraction of the run after which it acts.
     - `when`: joint (a term of the objective), separate (a gradient of its own) or interleaved (steps of its own, on
-      held-out rows).
+      set-aside rows).
     - `every`: the number of steps between two interleaved steps.
     - `schedule`: constant, ramp (from 0 to beta at the end of the run) or decay (from beta to 0).
     - `relative`: whether the weight follows the size of the primary loss (`pipeline.methods.weighted_penalty`).

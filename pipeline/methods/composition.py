@@ -140,7 +140,7 @@ class Composition:
 
     @property
     def held_out_parts(self) -> tuple[str, ...]:
-        """Names of the parts that need held-out rows: interleaved penalties and meta parts."""
+        """Names of the parts that need set-aside rows: interleaved penalties and meta parts."""
         return tuple(
             part.name for part in self.components if part.role == "meta" or part.options.get("when") == "interleaved"
         )
