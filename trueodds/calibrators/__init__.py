@@ -12,6 +12,7 @@ from trueodds.calibrators.base import Calibrator, FitError
 from trueodds.calibrators.curve import StructuredCurve, TemperatureCurve
 from trueodds.calibrators.dirichlet import Dirichlet
 from trueodds.calibrators.ensemble import EnsembleTemperature
+from trueodds.calibrators.fitting.rounded import Rounded
 from trueodds.calibrators.histogram import BBQ, Histogram
 from trueodds.calibrators.identity import Identity
 from trueodds.calibrators.isotonic import Isotonic
@@ -38,6 +39,7 @@ __all__ = [
     "Matrix",
     "Platt",
     "Quadratic",
+    "Rounded",
     "SELECT",
     "Selection",
     "Spline",

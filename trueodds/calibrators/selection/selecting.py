@@ -6,16 +6,19 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
 
+import numpy as np
 import numpy.typing as npt
 
 from trueodds.calibrators import registry
-from trueodds.calibrators.base import Calibrator, check_fit_data
+from trueodds.calibrators.base import Calibrator, Labels, check_fit_data
 from trueodds.calibrators.checks import check_number
+from trueodds.calibrators.fitting.rounded import fit_rounded
 from trueodds.calibrators.held_out import FOLDS
 from trueodds.calibrators.selection.choosing import PLENTY, Candidate, choose
 from trueodds.calibrators.selection.folds import Folds
 from trueodds.errors import ConfigError, unknown
 from trueodds.sums.inputs import Array
+from trueodds.sums.rounding import Given, resolution_of
 from trueodds.texts import short
 
 SELECT = "select"
@@ -116,7 +119,12 @@ def check(method: registry.Method, options: Mapping[str, object] | None = None) 
 
 
 def fit(
-    logits_NC: npt.ArrayLike, labels_N: npt.ArrayLike, method: registry.Method = SELECT, **options: Any
+    logits_NC: npt.ArrayLike,
+    labels_N: npt.ArrayLike,
+    method: registry.Method = SELECT,
+    *,
+    resolution: Given = None,
+    **options: Any,
 ) -> Calibrator:
     """Fit a calibrator on validation rows. `calibrator(other_logits)` then returns probabilities.
 
@@ -129,6 +137,8 @@ def fit(
         labels_N: True classes, shape (N,), as class indices.
         method: Name of a calibrator (`trueodds.calibrators.names()`), its class, or "select" for the candidate of least
             cross-validated NLL.
+        resolution: Step of the probabilities from which `trueodds.logits_of` computed the logits with the same
+            `resolution`, such as 0.01. The result is then a `Rounded` calibrator. None and "exact": not rounded.
         options: Options of the calibrator (`trueodds.calibrators.options`), or those of `select`, which also returns
             the table of candidates.
 
@@ -136,7 +146,7 @@ def fit(
         The fitted calibrator.
 
     Raises:
-        ConfigError: A name or option is unknown.
+        ConfigError: A name or option is unknown, or the resolution is not a step.
         ValueError: Logits are empty, of a wrong shape, not finite, or probabilities; labels are outside the classes; an
             option has a value that is not allowed, or the objective does not use it.
         FitError: The rows do not determine this calibrator; for example, a class has no rows.
@@ -149,9 +159,19 @@ def fit(
         'temperature'
     """
     check(method, options)
-    if method != SELECT:
+    if method == SELECT:
+        return select(logits_NC, labels_N, resolution=resolution, **options).calibrator
+    step = _step_of(resolution)
+    if step is None:
         return registry.fit_by_name(method, logits_NC, labels_N, **options)
-    return select(logits_NC, labels_N, **options).calibrator
+    return fit_rounded(
+        *check_fit_data(logits_NC, labels_N), step, lambda z, y: registry.fit_by_name(method, z, y, **options)
+    )
+
+
+def _step_of(resolution: Given) -> float | None:
+    """Return the step of a resolution; None if exact or not given."""
+    return None if resolution is None else resolution_of(np.empty((0, 1)), resolution).step
 
 
 def select(
@@ -160,6 +180,7 @@ def select(
     *,
     candidates: Sequence[registry.Method | tuple[registry.Method, Mapping[str, Any]]] | None = None,
     folds: int | None = None,
+    resolution: Given = None,
 ) -> Selection:
     """Fit all candidates and return the one with the least cross-validated NLL, fitted on all rows.
 
@@ -188,6 +209,8 @@ def select(
             beta, quadratic and Venn-Abers; with more classes and at least 500 rows also those that bend the top label's
             confidence; and registered calibrators of other distributions that set `joins_select`.
         folds: Number of folds. None: 5, or one per row if there are fewer rows.
+        resolution: Step of rounded probabilities, as `fit` has it. All rows determine the power of the zeros, and then
+            the candidates are compared.
 
     Returns:
         The chosen calibrator and the table of the candidates.
@@ -211,8 +234,17 @@ def select(
     pairs = _pairs(default_candidates(logits.shape[1], len(logits)) if candidates is None else candidates)
     if not pairs:
         raise ValueError(f"candidates is empty; allowed: names such as {', '.join(CANDIDATES)}")
-    calibrator, table, lost = choose(pairs, Folds(logits, labels, folds))
-    return Selection(calibrator, table, lost)
+    step = _step_of(resolution)
+    if step is None:
+        return Selection(*choose(pairs, Folds(logits, labels, folds)))
+    results = list[Any]()
+
+    def fit_inner(z_NC: Array, y_N: Labels) -> Calibrator:
+        chosen, *others = choose(pairs, Folds(z_NC, y_N, folds))
+        results.extend(others)
+        return chosen
+
+    return Selection(fit_rounded(logits, labels, step, fit_inner), *results)
 
 
 def _pairs(
