@@ -14,7 +14,6 @@ import numpy.typing as npt
 
 from trueodds import calibrators, logits
 from trueodds.bundle import METRICS, MODEL, Bundle, BundleError, Description, Reference, RiskCoverage, trial
-from trueodds.bundle.contents import NAME
 from trueodds.calibrators.selection import Selection, default_candidates
 from trueodds.errors import ConfigError
 from trueodds.evaluation.results import Results, evaluate, table_of
@@ -30,6 +29,7 @@ from trueodds.logits import Logits
 from trueodds.processes.limited import progress, step
 from trueodds.processes.progress import bar
 from trueodds.sums.positive import PositiveClass
+from trueodds.texts import NAME
 
 METHOD = "imported"
 """Name on the card instead of a training method."""
