@@ -30,7 +30,8 @@ LAYERS = {
         bundle evaluation
         calibrators
         logits metrics
-        sums inputs
+        inputs
+        sums
         processes
         errors
     """,
@@ -39,7 +40,7 @@ LAYERS = {
         fitting
     """,
     "trueodds/inputs": """
-        image vector text
+        image vector text decisions
     """,
     "trueodds/metrics": """
         decisions labelling

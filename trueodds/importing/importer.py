@@ -13,7 +13,6 @@ import numpy.typing as npt
 
 from trueodds import calibrators, logits
 from trueodds.bundle import METRICS, MODEL, Bundle, BundleError, Description, Reference, RiskCoverage
-from trueodds.bundle.contents import NAME
 from trueodds.calibrators.selection import Selection, default_candidates
 from trueodds.errors import ConfigError
 from trueodds.evaluation.results import Results, evaluate, table_of
@@ -32,6 +31,7 @@ from trueodds.inputs import Inputs, VectorInput
 from trueodds.logits import Logits
 from trueodds.processes.limited import step
 from trueodds.sums.positive import PositiveClass
+from trueodds.texts import NAME
 
 METHOD = "imported"
 """Name on the card instead of a training method."""

@@ -66,6 +66,7 @@ class CalibrationSums:
         probabilities_NC: npt.ArrayLike,
         labels_N: npt.ArrayLike,
         *,
+        classes: Sequence[object] | None = None,
         scores: bool = True,
         resolution: Given = None,
     ) -> CalibrationSums:
