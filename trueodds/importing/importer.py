@@ -15,7 +15,7 @@ from trueodds import calibrators, logits
 from trueodds.bundle import METRICS, MODEL, Bundle, BundleError, Description, Reference, RiskCoverage
 from trueodds.calibrators.selection import Selection, default_candidates
 from trueodds.errors import ConfigError
-from trueodds.evaluation.results import Results, evaluate, table_of
+from trueodds.evaluation.results import Results, evaluate
 from trueodds.evaluation.splits import balanced_split
 from trueodds.files import write_bytes
 from trueodds.importing import onnx_file, reading
@@ -30,6 +30,7 @@ from trueodds.importing.understanding import understand
 from trueodds.inputs import Inputs, VectorInput
 from trueodds.logits import Logits
 from trueodds.processes.limited import step
+from trueodds.processes.progress import counted
 from trueodds.sums.positive import PositiveClass
 from trueodds.texts import NAME
 
@@ -147,7 +148,10 @@ def score(
             f"{few.source} holds {len(few)} rows; at least {least} are needed, {LEAST} in each split"
         )
     step(f"scoring the rows by {path}")
-    inputs = {split: batches(model.kind, each) for split, each in rows.items()}
+    inputs = {
+        split: counted(batches(model.kind, each), len(each), f"score {each.source}", model.kind.noun)
+        for split, each in rows.items()
+    }
     splits = {split: Logits(logits_of(model, rows[split], inputs[split]), labels[split]) for split in rows}
     val, golden = splits["val"], model.sample[:1]
     if options.expected is not None:
@@ -189,7 +193,7 @@ def _write_bundle(
         ModelFileError: The service would refuse it. `out` is unchanged.
     """
     calibrator, model, val = results.calibrator, scored.model, scored.splits["val"]
-    table = table_of(results.before, results.after, results.others, calibrator, results.settings)
+    table = results.table
     description = Description(
         name=name,
         classes=list(scored.classes),

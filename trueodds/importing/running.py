@@ -20,7 +20,6 @@ from trueodds.importing.rows import ImportRows
 from trueodds.importing.understanding import TOKENS_OPTION, Interpretation
 from trueodds.inputs import Input, Inputs, TextInput
 from trueodds.processes.limited import progress
-from trueodds.processes.progress import bar
 
 Form = Literal["logits", "probabilities", "logit", "probability"]
 """Content of an output: a column for each of several classes, or one column for the second of two classes."""
@@ -351,22 +350,20 @@ def _notes(sample: Sample) -> tuple[str, ...]:
 
 
 def logits_of(model: ServableModel, rows: ImportRows, inputs: Iterable[Inputs]) -> npt.NDArray[np.float32]:
-    """Compute the logits of rows, N x C, from their batches `inputs`, with a progress bar.
+    """Compute the logits of rows, N x C, from their batches `inputs`.
 
     Raises:
         LabelledRowsError: Images cannot be read. One message names all of them.
         ModelFileError: onnxruntime cannot run rows, or logits are not finite.
     """
     parts: list[npt.NDArray[np.float32]] = []
-    with bar(len(rows), f"score {rows.source}", model.kind.noun) as shown:
-        for batch in inputs:
-            try:
-                parts.append(model.run(batch))
-            except Exception as error:  # onnxruntime has a dozen exception types without a common base
-                why = " ".join(str(error).split())
-                raise ModelFileError(f"{rows.source}: onnxruntime cannot run its rows: {why}") from None
-            shown.update(len(batch))
-            progress()
+    for batch in inputs:
+        try:
+            parts.append(model.run(batch))
+        except Exception as error:  # onnxruntime has a dozen exception types without a common base
+            why = " ".join(str(error).split())
+            raise ModelFileError(f"{rows.source}: onnxruntime cannot run its rows: {why}") from None
+        progress()
     logits_NC = np.concatenate(parts)
     if len(bad := np.flatnonzero(~np.isfinite(logits_NC).all(axis=1))):
         first = rows.x[bad[0]] if isinstance(rows.x, tuple) else f"row {bad[0]}"

@@ -139,7 +139,6 @@ def _image_input(file: ModelFile, rows: ImportRows) -> tuple[ImageInput, Layout]
     if preprocessing is None and tensor.type != TensorProto.UINT8:
         problem = f"{path} takes {tensor}, but the service takes pixels, 0 to 255"
         raise ModelFileError(f"{problem}; give the preprocessing: {CURE}")
-    _check_whole(preprocessing, PIXEL, tensor, path)
     _, *sizes = tensor.shape or ()
     layout = own.layout or _layout(sizes, tensor, path)
     channels, height, width = sizes if layout == "NCHW" else [sizes[2], *sizes[:2]]
@@ -154,6 +153,7 @@ def _image_input(file: ModelFile, rows: ImportRows) -> tuple[ImageInput, Layout]
         raise ModelFileError(f"{path} takes images of any size, {tensor}; {cure}")
     if own.size not in (None, height, width):
         raise ModelFileError(f"preprocess: size is {own.size}, but {path} takes {height} x {width}")
+    _check_whole(preprocessing, PIXEL, tensor, path)
     own.check_channels(channels, "channels")
     encoded = isinstance(rows.x, tuple) or own.crop is not None
     scaling = (
