@@ -105,6 +105,6 @@ def _table_text(choice: CalibratorChoice) -> str:
         v = judged.values
         interval = f"{choice.settings.level:.0%} interval {v['ece_lower']:.4f} .. {v['ece_upper']:.4f}"
         lines += [""] * (when == "before") + [
-            f"ECE {when:<7} {v['ece']:.4f}, {interval}, noise floor {v['floor_p95']:.4f}"
+            f"ECE {when:<7} {v['ece']:.4f}, {interval}, noise floor up to {v['floor_p95']:.4f}"
         ]
     return "\n".join([*lines, *(f"warning: {warning}" for warning in choice.calibrator.warnings), ""])

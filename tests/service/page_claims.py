@@ -406,7 +406,7 @@ TODO: list[tuple[str, Claim]] = [
         lambda r, t: at(r, t) and bool(r.alarm and r.alarm.refuted_null and r.alarm.refuted_null.pages),
     ),
     (
-        rf"A notice was given, which calls nobody, on [^.]* UTC, after {N} labels?\.",
+        rf"A notice, which calls no webhook, was given on [^.]* UTC, after {N} labels?\.",
         lambda r, t: at(r, t) and bool(r.alarm and r.alarm.state == "notice"),
     ),
     (
