@@ -36,6 +36,7 @@ LAYERS = {
     """,
     "trueodds/calibrators": """
         selection
+        affine
         fitting
     """,
     "trueodds/inputs": """
