@@ -37,6 +37,7 @@ LAYERS = {
     """,
     "trueodds/calibrators": """
         selection
+        affine
         fitting
     """,
     "trueodds/inputs": """
