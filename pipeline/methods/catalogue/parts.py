@@ -164,3 +164,4 @@ PARTS = {
         learner=MetaLearner,
     ),
 }
+"""Parts of a method by name: losses, penalties, changes of labels, and meta-learners."""
