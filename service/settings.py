@@ -27,6 +27,8 @@ _SHA256 = re.compile(r"[0-9a-f]{64}")
 _PREFECT = "prefect+"
 DEPLOYMENT = "/deployments/name/"
 """Part of a Prefect deployment's URL that precedes the names of its flow and of the deployment."""
+SHORTEST_SECRET = 16
+"""Least number of characters of a key."""
 CENTURY_DAYS = 36_525
 """Longest retention in days. A longer one overflows a 64-bit number of milliseconds and would stop housekeeping."""
 
@@ -75,6 +77,26 @@ class Webhook:
     def __str__(self) -> str:
         parts = urlsplit(self.url)
         return f"{parts.scheme}://{parts.hostname}" + (f":{parts.port}" if parts.port else "")
+
+
+def read_secret(text: str) -> str:
+    """Read the secret of a setting: a text, or `@FILE` for the file that holds it.
+
+    Raises:
+        ValueError: The file cannot be read, or the secret is too short to be one. The message does not repeat it.
+    """
+    if text.startswith("@"):
+        try:
+            text = Path(text[1:]).read_text(encoding="utf-8").strip()
+        except (OSError, UnicodeDecodeError) as error:
+            raise ValueError(f"the file of the key cannot be read: {error}") from None
+    elif not text:
+        return ""
+    if len(text) < SHORTEST_SECRET:
+        raise ValueError(
+            f"the key has {len(text)} characters; expected at least {SHORTEST_SECRET}. Make one: openssl rand -hex 32"
+        )
+    return text
 
 
 def read_webhooks(text: str) -> tuple[Webhook, ...]:
@@ -228,6 +250,16 @@ class Settings(BaseSettings):
     max_pinned: int = Field(4, ge=1, description="Versions kept loaded because a request named them explicitly.")
     max_observed: int = Field(
         1000, ge=0, description="Versions of models on other servers that /observe may add. 0 turns /observe off."
+    )
+    keep_inputs: bool = Field(
+        False,
+        description="Store the inputs of decision models that /observe/decisions receives, as they were sent. Otherwise"
+        " only a keyed hash of each input is stored, by which a repeated input is recognised.",
+    )
+    input_key: Annotated[str, _from_text(read_secret)] = Field(
+        "",
+        description="Key of that hash: a text, or @FILE. By default the store makes a key and keeps it. Then somebody"
+        " who has the store can test guesses of short inputs.",
     )
     threads: int | None = Field(
         None,

@@ -30,16 +30,18 @@ LAYERS = {
         bundle evaluation
         calibrators
         logits metrics
-        sums inputs
+        inputs
+        sums
         processes
         errors
     """,
     "trueodds/calibrators": """
         selection
+        affine
         fitting
     """,
     "trueodds/inputs": """
-        image vector text
+        image vector text decisions
     """,
     "trueodds/metrics": """
         decisions labelling

@@ -92,7 +92,7 @@ def _missing(error: FileNotFoundError) -> DataError:
 
 
 def sha256(arrays: dict[str, tuple[Inputs, Labels]], vectors: Vectors | None = None, tokenizer: str = "") -> str:
-    """Return the SHA-256 of dtype, shape and bytes of all arrays: SPLITS, held-out rows, vectors, tokenizer."""
+    """Return the SHA-256 of dtype, shape and bytes of all arrays: SPLITS, set-aside rows, vectors, tokenizer."""
     digest = hashlib.sha256()
     for split in (*SPLITS, *(split for split in arrays if split not in SPLITS)):
         for array in arrays[split]:

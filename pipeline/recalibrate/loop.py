@@ -195,8 +195,8 @@ def _fit(request: Recalibration, state: ModelState, call: Call, previous: Judgem
     instead = f"; displaces {previous.version}: {previous.comparison.evidence()}" if previous else ""
     version = call(publish_candidate, request, state, choice, rows, instead)
     words = (
-        f"{name}/{version} is published as the recalibrated version, {lower} on held-out labels{instead}. Labels of"
-        f" later answers will decide: trueodds judge. {commands(name, RECALIBRATED, version)}"
+        f"{name}/{version} is published as the recalibrated version, {lower} (cross-validated){instead}. Labels"
+        f" of later answers decide: trueodds judge. {commands(name, RECALIBRATED, version)}"
     )
     return Outcome("published", name, served.version, version, words, choice)
 

@@ -97,7 +97,7 @@ def test_a_table_with_a_test_table(tmp_path: Path, capsys: pytest.CaptureFixture
     starred = next(line.split() for line in printed.splitlines() if line.startswith("* "))
     others = [line.split() for line in printed.splitlines() if line[:2] == "  " and line[2:3].isalpha()]
     better = {name for name, nll, *_ in others if float(nll) < float(starred[2])}
-    assert "chosen by NLL" in printed and all(f"{name} was passed over: " in printed for name in better)
+    assert "CV NLL" in printed and all(f"{name} was passed over: " in printed for name in better)
     assert "p(yes), over all of 0 to 1; " in printed and "Brier (0 to 1)" in printed
     served = Model.load(tmp_path / "loan" / "bundle", threads=1)
     assert served.bundle.card.input.model_dump()["features"] == ["age", "income"]

@@ -15,9 +15,11 @@ from onnx import TensorProto, helper, numpy_helper
 from tests.importing.models import Linear, float_tensor, graph_of, images, labels_of, vectors
 from trueodds.errors import UserError
 from trueodds.importing import importer, rows
+from trueodds.importing.classes import class_numbers
+from trueodds.importing.importer import convert
 from trueodds.importing.options import ImportOptions, Preprocessing
-from trueodds.importing.rewriting import convert, session
 from trueodds.importing.rows import ImportRows
+from trueodds.importing.running import session
 
 
 def preprocessed(how: str) -> ImportOptions:
@@ -338,9 +340,9 @@ def test_a_name_that_is_no_folders(tmp_path: Path) -> None:
 
 def test_labels_with_blanks_and_underscores_are_classes_where_nothing_else_is_meant() -> None:
     given = rows.ImportRows("t.csv", np.zeros((3, 1)), np.array(["New York", "new_york", "Rome"]))
-    assert given.numbers(["Rome", "New_York"]).tolist() == [1, 1, 0]
+    assert class_numbers(given, ["Rome", "New_York"]).tolist() == [1, 1, 0]
     with pytest.raises(UserError, match="the label 'new_york', which is not a class"):
-        given.numbers(["Rome", "New York", "New.York"])
+        class_numbers(given, ["Rome", "New York", "New.York"])
 
 
 def test_a_quantity_beside_texts_is_no_class(tmp_path: Path) -> None:

@@ -181,6 +181,7 @@ EXTENDING = (
         "Losses, penalties and label changes, and how a method is built from them.",
         (
             Section("pipeline.methods"),
+            Section("pipeline.methods.method", names=("Method", "Moment")),
             Section("pipeline.methods.losses"),
             Section("pipeline.methods.penalties"),
             Section("pipeline.methods.targets"),
@@ -190,7 +191,7 @@ EXTENDING = (
         "nets",
         "Networks",
         "The networks by name, and the base classes of a network of your own.",
-        (Section("pipeline.nets"),),
+        (Section("pipeline.nets"), Section("pipeline.nets.net", names=("Net",))),
     ),
     Page(
         "data",

@@ -14,8 +14,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal, get_args
 
-NAME = "[A-Za-z0-9][A-Za-z0-9._-]*"
-"""Pattern of a model or version: a folder name that cannot leave its parent folder."""
+from trueodds.texts import NAME
+
 DEFAULT: Literal["default"] = "default"
 """Role of the version that answers requests."""
 SHADOW: Literal["shadow"] = "shadow"

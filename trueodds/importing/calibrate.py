@@ -32,7 +32,8 @@ from trueodds.logits import Logits
 from trueodds.metrics import softmax
 from trueodds.reports.table.evaluation import CalibrationReport, align, report
 from trueodds.reports.words import decimal, span
-from trueodds.sums.inputs import Array, both_classes, check_labels, check_logits, logits_of
+from trueodds.sums.inputs import Array, both_classes, check_labels, check_logits
+from trueodds.sums.rounding import logits_of
 from trueodds.texts import Places, plural
 
 OUT = Path("calibration")

@@ -44,7 +44,7 @@ NEEDED = ("onnx", "onnxruntime")
 SECONDS, SHARE = 120.0, 0.75
 """Default limits: seconds without progress, and the share of the machine's memory."""
 GB = 10**9
-COLUMNS = ("calibrator", "chosen by NLL", "error", "NLL", "ECE", "its interval", "noise floor (95%)")
+COLUMNS = ("calibrator", "CV NLL", "error", "NLL", "ECE", "its interval", "noise floor (95%)")
 OF_POSITIVE = ("calibrator", "mean p", "Brier (0 to 1)", "ECE", "its interval", "noise floor (95%)")
 EXAMPLES = (
     "import model.onnx --labelled val.npz --preprocess imagenet --classes cat,dog",
@@ -246,8 +246,8 @@ def summary(outcome: Outcome) -> str:
         *(f"{one.name} was chosen: {one.chosen}." for one in outcome.selection.table if one.chosen),
         *(f"{one.name} was passed over: {one.passed_over}." for one in outcome.selection.table if one.passed_over),
         *_of_positive(named),
-        "All numbers are measured on the test rows, except the NLL of the choice, which is cross-validated on the"
-        " calibration rows. *: chosen, with the smallest sound NLL. ECE: of the more probable class, with"
+        "All numbers are measured on the test rows, except the CV NLL: the NLL by which the calibrator is chosen, which"
+        " is cross-validated on the calibration rows. *: the chosen calibrator. ECE: of the more probable class, with"
         f" {results.settings.bins} bins and its {results.settings.level:.0%} interval. Noise floor: the mean ECE of"
         " calibrated probabilities on this number of rows, and its 95th percentile.",
     ]

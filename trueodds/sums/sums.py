@@ -18,7 +18,7 @@ from trueodds.sums.bins import CELLS, EDGES, Bins, check_bins
 from trueodds.sums.cells import COLUMNS, SumsTally, check_cells, clear_empty_cells
 from trueodds.sums.columns import as_labelled_columns
 from trueodds.sums.inputs import Array, as_numbers, is_number, is_whole
-from trueodds.sums.losses import brier_of, nll_of
+from trueodds.sums.rounding import Given, as_resolved
 from trueodds.sums.rows import ROWS, top_rows
 
 MOST_BRIER = 2 + 1e-6  # 2, and what float32 makes of it
@@ -68,6 +68,7 @@ class CalibrationSums:
         *,
         classes: Sequence[object] | None = None,
         scores: bool = True,
+        resolution: Given = None,
     ) -> CalibrationSums:
         """Build the sums of N rows of class probabilities and their labels. Ties go to the smallest class index.
 
@@ -75,12 +76,16 @@ class CalibrationSums:
         read in one pass, in blocks that fit into the cache. The whole array is never copied, whatever its dtype and
         order.
 
+        NLL and Brier of rounded probabilities are those of `trueodds.sums.rounding.rounded_losses`. Confidence and
+        correctness are those of the values as they are. In steps above 0.02 the NLL is unknown (NaN).
+
         Args:
             probabilities_NC: Probabilities, shape (N, C); each row sums to 1. Shape (N,) is p(positive) of two classes
                 and stands for the columns 1 - p and p.
             labels_N: True classes, shape (N,), as indices, or as names with `classes`.
             classes: Names of the columns in their order.
             scores: Whether to include NLL and Brier. Without them (NaN) it takes half the time.
+            resolution: Step of rounded probabilities, such as 0.01, or "exact". None: the step that sums off 1 show.
 
         Raises:
             ConfigError: A label is not a class, or the number of names differs from the number of columns. It is a
@@ -94,11 +99,10 @@ class CalibrationSums:
         """
         p_NC, index_N = as_labelled_columns(probabilities_NC, labels_N, classes)
         tally = SumsTally()
-        for confidence, correct, true, squares in top_rows(p_NC, index_N, scores=scores):
-            nll, brier = None, None
-            if scores:
-                nll, brier = nll_of(true), brier_of(true, squares)
-            tally.add(confidence, correct, nll, brier)
+        rows_NC, read_as = as_resolved(p_NC, resolution)
+        for rows in top_rows(rows_NC, index_N, scores=scores, resolution=read_as):
+            nll = rows.nll if scores and read_as.has_nll else None
+            tally.add(rows.confidence, rows.correct, nll, rows.brier if scores else None)
         return cls(tally.cells())
 
     @classmethod

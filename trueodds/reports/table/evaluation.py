@@ -23,9 +23,8 @@ from trueodds.sums.answers import AnswerSums
 from trueodds.sums.bins import Binning
 from trueodds.sums.columns import label_indices
 from trueodds.sums.inputs import both_classes, check_labels, check_level, without_tensors
-from trueodds.sums.losses import brier_of, nll_of
 from trueodds.sums.positive import PositiveClass, PositiveSums
-from trueodds.sums.rows import top_rows
+from trueodds.sums.rows import TopRows, top_rows
 from trueodds.sums.sums import CalibrationSums
 from trueodds.texts import plural
 
@@ -248,8 +247,8 @@ def _reported_rows(
     if of_positive:
         return ReportedRows(RowScores.of_positive(p_NC[:, 1].astype(np.float64), labels_N == 1), labels_N, classes)
     blocks = list(top_rows(p_NC, labels_N, scores=True))
-    confidence_N, correct_N, true_N, squares_N = (np.concatenate(parts) for parts in zip(*blocks, strict=True))
-    scores = RowScores(1.0 - correct_N, nll_of(true_N), brier_of(true_N, squares_N), confidence_N, correct_N)
+    rows = TopRows(*(np.concatenate(parts) for parts in zip(*blocks, strict=True)))
+    scores = RowScores(1.0 - rows.correct, rows.nll, rows.brier, rows.confidence, rows.correct)
     return ReportedRows(scores, labels_N, classes)
 
 
