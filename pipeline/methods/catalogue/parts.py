@@ -211,3 +211,4 @@ PARTS = {
         learner=META_LEARNER,
     ),
 }
+"""Parts of a method by name: losses, penalties, changes of labels, and meta-learners."""
