@@ -9,19 +9,20 @@ from typing import Any, TypeAlias
 
 import numpy.typing as npt
 
-from trueodds.calibrators.affine import BiasCorrectedTemperature, Matrix, Vector
+from trueodds.calibrators.affine.dirichlet import Dirichlet
+from trueodds.calibrators.affine.maps import BiasCorrectedTemperature, Matrix, Vector
+from trueodds.calibrators.affine.structured import StructuredMatrix, StructuredVector
 from trueodds.calibrators.base import Calibrator, Labels, Logits, check_fit_data
 from trueodds.calibrators.curve import StructuredCurve, TemperatureCurve
-from trueodds.calibrators.dirichlet import Dirichlet
 from trueodds.calibrators.ensemble import EnsembleTemperature
 from trueodds.calibrators.fitting.rounded import Rounded, from_fields
 from trueodds.calibrators.held_out import out_of_scale, overfitting
 from trueodds.calibrators.histogram import BBQ, Histogram
 from trueodds.calibrators.identity import Identity
 from trueodds.calibrators.isotonic import Isotonic
+from trueodds.calibrators.ordered import OrderedTemperature
 from trueodds.calibrators.sigmoid import Beta, Platt, Quadratic
 from trueodds.calibrators.spline import Spline
-from trueodds.calibrators.structured import StructuredMatrix, StructuredVector
 from trueodds.calibrators.temperature import Temperature
 from trueodds.calibrators.venn_abers import VennAbers
 from trueodds.errors import ConfigError, unknown
@@ -37,6 +38,7 @@ _CLASSES: tuple[type[Calibrator], ...] = (
     Temperature,
     EnsembleTemperature,
     BiasCorrectedTemperature,
+    OrderedTemperature,
     Platt,
     Beta,
     Quadratic,

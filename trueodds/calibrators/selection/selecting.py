@@ -23,7 +23,7 @@ from trueodds.texts import short
 
 SELECT = "select"
 """Method name that stands for the candidate of least cross-validated NLL."""
-SELECT_OPTIONS = ("candidates", "folds")
+SELECT_OPTIONS = ("candidates", "folds", "ordered")
 
 CANDIDATES = (
     "identity",
@@ -43,6 +43,9 @@ gain about .001 and .006 (five worlds, log-odds with standard deviation 2.5, mea
 
 TOP_CURVES = ("temperature_curve", "structured_curve", "spline", "bbq", "histogram")
 """Further candidates for more than two classes, from `PLENTY` rows on. They bend the top label's confidence."""
+
+ORDERED = ("ordered_temperature",)
+"""Further candidates for more than two ordered classes. With two it is `bias_corrected_temperature`."""
 
 
 @dataclass(frozen=True)
@@ -65,11 +68,13 @@ class Selection:
     """Held-out -ln p_y of each candidate, row by row, for paired comparisons; None if it could not be fitted."""
 
 
-def default_candidates(classes: int, rows: int) -> tuple[str, ...]:
+def default_candidates(classes: int, rows: int, *, ordered: bool = False) -> tuple[str, ...]:
     """Return the default candidates of `select` for so many classes and rows."""
     own = registry.joining()
     if classes == 2:
         return (*CANDIDATES, *CURVES, *own)
+    if ordered:
+        own = [*ORDERED, *own]
     return (*CANDIDATES, *TOP_CURVES, *own) if rows >= PLENTY else (*CANDIDATES, *own)
 
 
@@ -79,7 +84,8 @@ def default_words() -> str:
     own = ", ".join(registry.joining())
     registered = f"; from other distributions {own}" if own else ""
     every = ", ".join(CANDIDATES)
-    return f"{every}; of two classes also {two}; of more, from {PLENTY} rows on, also {more}{registered}"
+    ordered = f"of ordered ones also {', '.join(ORDERED)}"
+    return f"{every}; of two classes also {two}; of more, from {PLENTY} rows on, also {more}; {ordered}{registered}"
 
 
 def check(method: registry.Method, options: Mapping[str, object] | None = None) -> None:
@@ -181,6 +187,7 @@ def select(
     candidates: Sequence[registry.Method | tuple[registry.Method, Mapping[str, Any]]] | None = None,
     folds: int | None = None,
     resolution: Given = None,
+    ordered: bool = False,
 ) -> Selection:
     """Fit all candidates and return the one with the least cross-validated NLL, fitted on all rows.
 
@@ -207,10 +214,12 @@ def select(
         labels_N: True classes, shape (N,).
         candidates: Names, classes, or pairs of one of these with options. None: six candidates; with two classes also
             beta, quadratic and Venn-Abers; with more classes and at least 500 rows also those that bend the top label's
-            confidence; and registered calibrators of other distributions that set `joins_select`.
+            confidence; with `ordered` also those for levels; and registered calibrators of other distributions that set
+            `joins_select`.
         folds: Number of folds. None: 5, or one per row if there are fewer rows.
         resolution: Step of rounded probabilities, as `fit` has it. All rows determine the power of the zeros, and then
             the candidates are compared.
+        ordered: Whether the classes are levels, the lowest first.
 
     Returns:
         The chosen calibrator and the table of the candidates.
@@ -231,7 +240,10 @@ def select(
         raise ValueError(f"logits has {len(logits)} row; cross-validation needs at least 2")
     folds = min(FOLDS, len(logits)) if folds is None else folds
     check_number("folds", folds, 2, len(logits), whole=True)
-    pairs = _pairs(default_candidates(logits.shape[1], len(logits)) if candidates is None else candidates)
+    if not isinstance(ordered, bool):
+        raise ValueError(f"ordered is {ordered!r}; allowed are True and False")
+    default = default_candidates(logits.shape[1], len(logits), ordered=ordered)
+    pairs = _pairs(default if candidates is None else candidates)
     if not pairs:
         raise ValueError(f"candidates is empty; allowed: names such as {', '.join(CANDIDATES)}")
     step = _step_of(resolution)
