@@ -45,7 +45,7 @@ class RowScores:
         """Score probabilities of all classes. The confidence is that of the top label."""
         p_NC = p_NC.astype(np.float64, copy=False)
         correct_N, true_N = p_NC.argmax(axis=1) == labels_N, p_NC[np.arange(len(p_NC)), labels_N]
-        confidence_N: Array = np.minimum(p_NC.max(axis=1), 1.0)
+        confidence_N = resolution.confidence(np.minimum(p_NC.max(axis=1), 1.0))
         if resolution.step is None:
             nll_N, brier_N = nll_of(true_N), brier_of(true_N, (p_NC**2).sum(axis=1))
         else:
@@ -60,13 +60,16 @@ class RowScores:
         """Score the top label alone, as a probability of being right: NLL in nats, and Brier score in [0, 1]."""
         nll_N, _, brier_N = losses_of_positive(confidence_N, correct_N, resolution)
         nll_N = nll_N if resolution.has_nll else np.full(len(nll_N), np.nan)
-        return cls((~correct_N).astype(np.float64), nll_N, brier_N, confidence_N, correct_N)
+        read_N = resolution.confidence(confidence_N)
+        return cls((~correct_N).astype(np.float64), nll_N, brier_N, read_N, correct_N)
 
     @classmethod
     def of_positive(cls, p_N: Array, positive_N: npt.NDArray[np.bool_], resolution: Resolution = EXACT) -> RowScores:
         """Score p(positive) in [0, 1]. The error is that of the more probable class."""
         of_p = cls.of_confidence(p_N, positive_N, resolution)
-        return cls(((p_N > 0.5) != positive_N).astype(np.float64), of_p.nll_N, of_p.brier_N, p_N, positive_N)
+        return cls(
+            ((p_N > 0.5) != positive_N).astype(np.float64), of_p.nll_N, of_p.brier_N, of_p.confidence_N, positive_N
+        )
 
 
 def differences(

@@ -138,7 +138,8 @@ class PositiveClass:
         """Build `sums` from p(positive) and whether each row is positive."""
         p_N = np.clip(p_N.astype(np.float64), 0.0, 1.0)  # up to 1e-3 above 1 counts as 1
         nll_N, _, brier_N = losses_of_positive(p_N, positive_N, resolution)
-        return FineSums.of(p_N, positive_N, nll_N=nll_N if resolution.has_nll else None, brier_N=brier_N)
+        known_N = nll_N if resolution.has_nll else None
+        return FineSums.of(resolution.confidence(p_N), positive_N, nll_N=known_N, brier_N=brier_N)
 
 
 def losses_of_positive(

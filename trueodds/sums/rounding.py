@@ -121,6 +121,20 @@ class Resolution:
         """Whether the step is fine enough for an NLL (`COARSEST_WITH_NLL`)."""
         return self.step is None or self.step <= COARSEST_WITH_NLL
 
+    def confidence(self, confidence_N: Array) -> Array:
+        """Return confidences as calibration is measured by: 1 becomes 1 - s/4, 0 becomes s/4, others are unchanged.
+
+        A rounded 1 lies between 1 - s/2 and 1. Read as certain, a single wrong answer would be impossible, and every
+        test would reject.
+
+        Args:
+            confidence_N: Confidences, or p(positive), in [0, 1].
+        """
+        if self.step is None:
+            return confidence_N
+        least = LEAST_REST * self.step
+        return np.clip(confidence_N, least, 1 - least)
+
     @property
     def words(self) -> str:
         """Sentence on how the values are read. Empty if they are exact because nothing shows a step."""

@@ -77,7 +77,8 @@ class CalibrationSums:
         order.
 
         NLL and Brier of rounded probabilities are those of `trueodds.sums.rounding.rounded_losses`. Confidence and
-        correctness are those of the values as they are. In steps above 0.02 the NLL is unknown (NaN).
+        correctness are those of the values as they are, except that a confidence of 1 counts as 1 - s/4, where s is the
+        step. In steps above 0.02 the NLL is unknown (NaN).
 
         Args:
             probabilities_NC: Probabilities, shape (N, C); each row sums to 1. Shape (N,) is p(positive) of two classes

@@ -128,7 +128,9 @@ def of_probabilities(
     how = "" if scheme == "numbers" and ordered else order_note(scheme, classes, first_label or 0)
     return Answers(
         source=source,
-        confidence_N=np.minimum(np.take_along_axis(p_NC, top_N[:, None], 1)[:, 0], 1).astype(np.float64),
+        confidence_N=read_as.confidence(
+            np.minimum(np.take_along_axis(p_NC, top_N[:, None], 1)[:, 0], 1).astype(np.float64)
+        ),
         predicted=Texts(classes, top_N),
         labelled_N=label_N >= 0,
         correct_N=label_N == top_N,
@@ -168,7 +170,7 @@ def of_confidence(
     )
     return Answers(
         source,
-        confidence_N,
+        (resolution or EXACT).confidence(confidence_N),
         predicted,
         labelled_N,
         right_N,
@@ -254,4 +256,4 @@ def positive_rows_of(answers: Answers, name: str) -> tuple[PositiveClass, Array,
         return positive, p_N, is_top_N == answers.correct_N
     positive = PositiveClass.of(name, classes)
     p_N = np.clip(positive.probability(answers.probabilities_NC), 0, 1).astype(np.float64)
-    return positive, p_N, answers.label_N == positive.index
+    return positive, answers.resolution.confidence(p_N), answers.label_N == positive.index
