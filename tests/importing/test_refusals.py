@@ -14,7 +14,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from tests.importing.models import Linear, float_tensor, graph_of, images, labels_of, vectors
 from trueodds.errors import UserError
-from trueodds.importing import importer
+from trueodds.importing import importer, labelled_rows
 from trueodds.importing.class_names import class_numbers
 from trueodds.importing.import_options import ImportOptions, Preprocessing
 from trueodds.importing.importer import convert
