@@ -24,10 +24,10 @@ import onnxruntime as ort
 from PIL import Image
 
 from benchmarks.record import RESULTS, circumstances, write
+from trueodds.importing.import_options import ImportOptions, Preprocessing
 from trueodds.importing.importer import convert
-from trueodds.importing.options import ImportOptions, Preprocessing
-from trueodds.importing.rows import VALUES, ImportRows, batches, read
-from trueodds.importing.running import ServableModel, logits_of
+from trueodds.importing.inference import ServableModel, logits_of
+from trueodds.importing.labelled_rows import VALUES, ImportRows, batches, read
 
 RESULT = RESULTS / "importing.json"
 SIDE, WIDTH, HEIGHT, CLASSES = 224, 500, 375, 2

@@ -2,19 +2,21 @@
 
 The model passes once through these steps:
 
-- read: onnx_file loads and checks the file, reading finds its signature, hub_files the facts in the files beside it
+- read: onnx_file loads and checks the file, signature finds its input and outputs, hub_files the facts in the files
+  beside it
 - understand: understanding finds the kind of input that the file and the rows agree on; for texts, hostile tries the
   tokenizer
-- rewrite: rewriting adds nodes before and behind the graph, so that it takes rows of the kind and gives logits
-- classes: names the class of each logit and of each row
+- rewrite: rewriting adds nodes before and behind the graph, so that it takes rows of the kind and gives logits;
+  inference runs it in onnxruntime
+- class_names: names the class of each logit and of each row
 - agreement: checks the logits of the rows with their labels and with the maker's own probabilities
 
 importer takes these steps, scores the rows, compares calibrators, and writes the bundle after a trial.
 
 Other modules:
 
-- options: the caller's options for a model
-- rows: labelled rows as given, and in batches of a kind
+- import_options: the caller's options for a model
+- labelled_rows: labelled rows as given, and in batches of a kind
 - command: `trueodds import`, which works in a process with limits
 - calibrate: `trueodds calibrate`, for logits of a model that is served elsewhere
 - folding: adds a calibrator to a graph of logits

@@ -13,10 +13,10 @@ from scipy.optimize import linear_sum_assignment
 from trueodds.errors import UserError
 from trueodds.files import read_npz
 from trueodds.importing.errors import LabelledRowsError
-from trueodds.importing.options import PRESETS, Preprocessing
+from trueodds.importing.import_options import PRESETS, Preprocessing
+from trueodds.importing.inference import ServableModel
+from trueodds.importing.labelled_rows import EXPECTED_FORMS, ImportRows
 from trueodds.importing.rewriting import rewrite
-from trueodds.importing.rows import EXPECTED_FORMS, ImportRows
-from trueodds.importing.running import ServableModel
 from trueodds.importing.understanding import SAMPLE, understand
 from trueodds.inputs import columns
 from trueodds.logits import Logits

@@ -25,7 +25,7 @@ from trueodds.cli import Subparsers
 from trueodds.errors import MissingExtraError, UserError, unknown
 from trueodds.files import read_npz, write_json, write_text
 from trueodds.importing.errors import LabelledRowsError
-from trueodds.importing.rows import LABEL
+from trueodds.importing.labelled_rows import LABEL
 from trueodds.inputs.columns import read_npy
 from trueodds.inputs.vector import labelled
 from trueodds.logits import Logits

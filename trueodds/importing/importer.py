@@ -18,14 +18,14 @@ from trueodds.errors import ConfigError
 from trueodds.evaluation.results import Results, evaluate
 from trueodds.evaluation.splits import balanced_split
 from trueodds.files import write_bytes
-from trueodds.importing import onnx_file, reading
+from trueodds.importing import onnx_file, signature
 from trueodds.importing.agreement import check_order, compare_with_maker
-from trueodds.importing.classes import check_seen, class_names, class_numbers
+from trueodds.importing.class_names import check_seen, class_names, class_numbers
 from trueodds.importing.errors import LabelledRowsError, ModelFileError
-from trueodds.importing.options import ImportOptions
+from trueodds.importing.import_options import ImportOptions
+from trueodds.importing.inference import ServableModel, logits_of, session, try_bundle
+from trueodds.importing.labelled_rows import ImportRows, batches
 from trueodds.importing.rewriting import rewrite
-from trueodds.importing.rows import ImportRows, batches
-from trueodds.importing.running import ServableModel, logits_of, session, try_bundle
 from trueodds.importing.understanding import understand
 from trueodds.inputs import Inputs, VectorInput
 from trueodds.logits import Logits
@@ -181,7 +181,7 @@ def convert(path: Path, rows: ImportRows, options: ImportOptions) -> ServableMod
     step(f"reading {path}")
     loaded = onnx_file.load(path)
     session(loaded.model, path)  # raises early if onnxruntime refuses the file
-    file = reading.read(path, loaded, options)
+    file = signature.read(path, loaded, options)
     meaning = understand(file, rows)
     return rewrite(meaning, spinning=not isinstance(rows.x, tuple))
 

@@ -15,10 +15,8 @@ import numpy as np
 from onnx import TensorProto, compose, helper, numpy_helper
 
 from trueodds.importing.errors import ModelFileError
-from trueodds.importing.onnx_file import CURRENT, Model
-from trueodds.importing.options import PIXEL, Preprocessing
-from trueodds.importing.reading import BATCH, ModelFile, TensorInfo
-from trueodds.importing.running import (
+from trueodds.importing.import_options import PIXEL, Preprocessing
+from trueodds.importing.inference import (
     INTO,
     PREFIX,
     PROBABILITIES,
@@ -28,6 +26,8 @@ from trueodds.importing.running import (
     run_sample,
     try_rewritten,
 )
+from trueodds.importing.onnx_file import CURRENT, Model
+from trueodds.importing.signature import BATCH, ModelFile, TensorInfo
 from trueodds.importing.understanding import Interpretation
 from trueodds.inputs import ImageInput, TextInput
 
@@ -49,7 +49,7 @@ A p nearer to 1 does not exist in the type. onnxruntime's float32 sigmoid is 0 f
 def rewrite(meaning: Interpretation, *, spinning: bool = True) -> ServableModel:
     """Combine a model with its preprocessing and its logits, and check the result on some of the rows.
 
-    `spinning` is that of `running.session`.
+    `spinning` is that of `inference.session`.
 
     Raises:
         ModelFileError: The model cannot be combined or run, or its answers change.

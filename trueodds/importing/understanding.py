@@ -12,10 +12,10 @@ from onnx import TensorProto
 from trueodds.importing import hostile
 from trueodds.importing.errors import LabelledRowsError, ModelFileError
 from trueodds.importing.hub_files import CONFIG, TOKENIZER_CONFIG, HubFiles
+from trueodds.importing.import_options import PIXEL, Layout, Preprocessing
+from trueodds.importing.labelled_rows import CHANNELS, ImportRows, sample
 from trueodds.importing.onnx_file import Model
-from trueodds.importing.options import PIXEL, Layout, Preprocessing
-from trueodds.importing.reading import FLOATS, TEXT_INPUTS, ModelFile, TensorInfo
-from trueodds.importing.rows import CHANNELS, ImportRows, sample
+from trueodds.importing.signature import FLOATS, TEXT_INPUTS, ModelFile, TensorInfo
 from trueodds.inputs import ImageInput, Input, Inputs, TextInput, VectorInput
 from trueodds.inputs.text.kind import MOST, MOST_CHARACTERS
 from trueodds.inputs.text.tokens import Stated

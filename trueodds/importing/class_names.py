@@ -9,8 +9,8 @@ import numpy.typing as npt
 
 from trueodds.errors import nearest
 from trueodds.importing.errors import LabelledRowsError
-from trueodds.importing.rows import ImportRows
-from trueodds.importing.running import ServableModel
+from trueodds.importing.inference import ServableModel
+from trueodds.importing.labelled_rows import ImportRows
 from trueodds.texts import Places, is_whole_number, listed
 
 

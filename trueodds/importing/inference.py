@@ -14,9 +14,9 @@ from google.protobuf.message import EncodeError
 
 from trueodds.bundle import Bundle, trial, unloadable
 from trueodds.importing.errors import ModelFileError
+from trueodds.importing.labelled_rows import ImportRows
 from trueodds.importing.onnx_file import CURRENT, LIMIT, Model
-from trueodds.importing.reading import FLOATS, ModelFile, TensorInfo
-from trueodds.importing.rows import ImportRows
+from trueodds.importing.signature import FLOATS, ModelFile, TensorInfo
 from trueodds.importing.understanding import TOKENS_OPTION, Interpretation
 from trueodds.inputs import Input, Inputs, TextInput
 from trueodds.processes.limited import progress
