@@ -15,6 +15,7 @@ from pipeline.data.raw import DataError, Inputs, Labels, Vectors
 from trueodds.files import read_json, write_json
 
 SPLITS = ("train", "val", "test")
+"""Names of the splits of every data set."""
 HELD_OUT = "held_out"
 """Name of a fourth split, which `data.held_out_size` creates. Parts of a method learn from it instead of val."""
 

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from torch import Tensor
 
+from pipeline.methods.roles import Schedule, When
+
 Penalty = Callable[[Tensor, Tensor], Tensor]
 """Function (logits_NC, labels_N) -> scalar, added with its weight to the mean of the primary loss."""
-
-
-When = Literal["joint", "separate", "interleaved"]
-Schedule = Literal["constant", "ramp", "decay"]
 
 
 class PenaltyTally:

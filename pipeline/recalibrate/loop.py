@@ -245,7 +245,8 @@ def _wait(request: Recalibration, outcome: Outcome, call: Call) -> Outcome:
             try:
                 later = _judge(again, call)
             except BundleError as error:
-                return _after(outcome, replace(outcome, words=f"{error}: somebody else decided.", judgements=()))
+                words = f"The wait ended without a verdict, because the published versions changed: {error}"
+                return _after(outcome, replace(outcome, words=words, judgements=()))
         outcome = _after(outcome, replace(later, choice=outcome.choice))
     return outcome
 

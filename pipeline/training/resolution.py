@@ -8,12 +8,12 @@ from pipeline import methods, nets
 from pipeline.config import Training
 from pipeline.data.raw import PIXELS, WORDS, Kind
 from pipeline.methods.composition import Composition
-from pipeline.nets.net import Shape
+from pipeline.nets.shape import Shape
 from pipeline.training import recipes
 from pipeline.training.plan import Plan
 from pipeline.training.provenance import code_hashes
 from pipeline.training.recipe import Recipe
-from pipeline.training.start import freezing, pretrained
+from pipeline.training.start import freezing, initial_weights
 from trueodds.errors import ConfigError
 from trueodds.processes import extensions
 
@@ -47,7 +47,7 @@ def plan_of(training: Training, dataset: str, kind: Kind, *, held_out: bool) -> 
     shape = nets.resolve(recipe.net, **options)
     _check_net(shape, training, dataset, kind)
     _check_words(training, recipe, method, dataset, kind)
-    start = None if training.start is None else pretrained.find(training.start)
+    start = None if training.start is None else initial_weights.find(training.start)
     _check_freezing(recipe, shape, start is not None)
     if kind not in PIXELS:
         _refuse_augmentation(recipe, method, dataset, kind)
@@ -81,7 +81,7 @@ def _check_freezing(recipe: Recipe, shape: Shape, has_start: bool) -> None:
         keeps = f"training.freeze is {recipe.freeze}, head_epochs {recipe.head_epochs}"
         raise ConfigError(
             f"{keeps}: some layers would keep random weights; set training.start to initial weights,"
-            f" such as {pretrained.TORCHVISION}resnet18, or freeze: {freezing.NOTHING} and head_epochs: 0"
+            f" such as {initial_weights.TORCHVISION}resnet18, or freeze: {freezing.NOTHING} and head_epochs: 0"
         )
     freezing.check(shape, recipe.freeze)
     if recipe.freeze == freezing.BODY and recipe.head_epochs:
@@ -116,7 +116,7 @@ def _check_words(training: Training, recipe: Recipe, method: Composition, datase
                 raise ConfigError(f"{problem} holds {kind}s; set it to null")
     if kind not in ("text", "tree"):
         return
-    if mixed := [part.name for part in method.components if getattr(part.function, "mixes", False)]:
+    if mixed := [part.name for part in method.components if part.mixes]:
         raise ConfigError(
             f"method {method.name!r}: {mixed[0]} mixes the numbers of rows, and data set {dataset!r} holds {kind}s,"
             f" whose numbers are word ids; leave {mixed[0]} out (smoothing works on {kind}s)"

@@ -114,11 +114,11 @@ def test_a_parquet_table_is_a_csv_table(tmp_path: Path) -> None:
     pyarrow = pytest.importorskip("pyarrow")
     from pyarrow import parquet
 
-    from trueodds.importing import rows
+    from trueodds.importing import labelled_rows
 
     (tmp_path / "t.csv").write_text("a,b,label\n1,2.5,x\n,4,y\n")
     parquet.write_table(pyarrow.table({"a": [1.0, None], "b": [2.5, 4.0], "label": ["x", "y"]}), tmp_path / "t.parquet")
-    one, other = (rows.read(tmp_path / name) for name in ("t.csv", "t.parquet"))
+    one, other = (labelled_rows.read(tmp_path / name) for name in ("t.csv", "t.parquet"))
     assert not isinstance(one.x, tuple) and not isinstance(other.x, tuple)
     assert np.array_equal(one.x, other.x, equal_nan=True) and one.y.tolist() == other.y.tolist() == ["x", "y"]
     assert one.features == other.features == ("a", "b")

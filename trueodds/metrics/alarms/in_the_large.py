@@ -86,8 +86,8 @@ class PositiveEProcess(StoredState, AnytimeTest):
     Fixed bets (`log_payoffs`) are mixed over starting times as in `EProcess`. So P(ever E >= 1/alpha) <= alpha while
     the null holds (Ville 1939), and a long calibrated time does not hide a later error. A positive of
     probability p costs, or wins, a share of the capital that does not shrink with p. So about ten expected positives
-    show a p that is four times too high, at a prevalence of .001 as well as .1. Payoffs use p itself, because the 3,000 cells are too wide
-    for it.
+    show a p that is four times too high, at a prevalence of .001 as well as .1. Payoffs use p itself, because the
+    3,000 cells are too wide for it.
 
     Examples:
         >>> alarm = metrics.PositiveEProcess.start()
