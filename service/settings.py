@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import re
 import socket
 from collections.abc import Callable
@@ -12,7 +13,7 @@ from pathlib import Path
 from typing import Annotated, Any
 from urllib.parse import urlsplit
 
-from pydantic import BeforeValidator, Field, field_validator, model_validator
+from pydantic import BeforeValidator, Field, ValidationInfo, field_validator, model_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from trueodds.bundle.storage.objects import Objects, is_url
@@ -54,7 +55,8 @@ def read_hashes(text: str) -> tuple[str, ...]:
     hashes = tuple(word.strip().lower() for word in words)
     if not all(_SHA256.fullmatch(word) for word in hashes):
         raise ValueError(
-            f"a value of {source} is not a SHA-256 hash (64 hex digits); make a key and its hash with: trueodds key"
+            f"a value of {source} is not a SHA-256 hash (64 hex digits); give the hash and not the key itself."
+            " `trueodds key` makes a key and prints both"
         )
     return hashes
 
@@ -197,12 +199,12 @@ class Settings(BaseSettings):
         description="Serve reports only. The PostgreSQL store is only read (it may be a standby), and no model is"
         " loaded.",
     )
-    predict_key: KeyHashes = Field((), description=_KEY.format("/predict, /v2 inference, /observe and /kserve"))
-    feedback_key: KeyHashes = Field((), description=_KEY.format("/feedback"))
-    read_key: KeyHashes = Field(
+    predict_key_hash: KeyHashes = Field((), description=_KEY.format("/predict, /v2 inference, /observe and /kserve"))
+    feedback_key_hash: KeyHashes = Field((), description=_KEY.format("/feedback"))
+    read_key_hash: KeyHashes = Field(
         (), description=_KEY.format("/calibration-report, /models, /metrics and GET /predictions")
     )
-    admin_key: KeyHashes = Field(
+    admin_key_hash: KeyHashes = Field(
         (), description=_KEY.format("/admin, DELETE /predictions and every route of the other keys")
     )
 
@@ -352,6 +354,19 @@ class Settings(BaseSettings):
             if 0 < share < cls.model_fields["alarm_propensity_floor"].default:
                 return {**values, "alarm_propensity_floor": share}
         return values
+
+    @field_validator("predict_key_hash", "feedback_key_hash", "read_key_hash", "admin_key_hash")
+    @classmethod
+    def _locked(cls, hashes: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
+        """Refuse to serve a role without a key if the environment holds the key itself instead of its hash."""
+        own = f"TRUEODDS_{info.field_name}".upper()
+        plain = own.removesuffix("_HASH")
+        if not hashes and os.environ.get(plain):
+            raise ValueError(
+                f"{plain} is set, but the service reads only hashes of keys: set {own} to the hash, or unset {plain} to"
+                " serve without this key"
+            )
+        return hashes
 
     @field_validator("models")
     @classmethod

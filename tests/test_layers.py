@@ -37,6 +37,7 @@ LAYERS = {
     """,
     "trueodds/calibrators": """
         selection
+        affine
         fitting
     """,
     "trueodds/inputs": """
@@ -49,6 +50,7 @@ LAYERS = {
     """,
     "trueodds/reports": """
         table
+        display
         page
         verdict
         schemas
@@ -108,8 +110,7 @@ EXTRAS = {
     "bundle/storage/objects.py": {"fsspec", "aiohttp", "botocore"},
     "client": {"httpx"},
     "reports/page": {"jinja2", "markupsafe"},
-    "reports/table/report_files.py": {"matplotlib"},
-    "reports/table/evaluation.py": {"matplotlib"},
+    "reports/display/report_files.py": {"matplotlib"},
     "importing": {"onnx", "onnxruntime", "google"},
     "calibrated.py": {"sklearn"},
     "inputs/image": {"simplejpeg", "pyspng"},
