@@ -26,7 +26,7 @@ from service.labels import labelled_route, settling_route, voiding_route
 from service.labels import route as labels
 from service.labels import schemas as label_schemas
 from service.models.engine import Engine
-from service.observe import kserve_route
+from service.observe import decision_route, decision_schemas, kserve_route
 from service.observe import route as observe
 from service.observe import schemas as observe_schemas
 from service.observe.parquet import ParquetFiles
@@ -96,7 +96,14 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     app.state.recent, app.state.gauges = RecentLabels(), Gauges(__version__, read_only=runtime.settings.read_only)
     documentation.install(app, lambda: _key(runtime.engine), lambda: _examples(runtime))
     documented = (
-        *(observe.router, kserve_route.router, status.router, labels.router, labelled_route.router),
+        *(
+            observe.router,
+            decision_route.router,
+            kserve_route.router,
+            status.router,
+            labels.router,
+            labelled_route.router,
+        ),
         *(voiding_route.router, settling_route.router),
         *(predictions.router, report.router, alarm.router, webhook_route.router),
     )
@@ -113,7 +120,11 @@ def create_app(settings: Settings | None = None) -> FastAPI:
         Envelope,
         telemetry=runtime.telemetry,
         settings=runtime.settings,
-        streamed_types={"/feedback": labels.READERS, "/observe": observe.STREAMED},
+        streamed_types={
+            "/feedback": labels.READERS,
+            "/observe": observe.STREAMED,
+            "/observe/decisions": decision_route.STREAMED,
+        },
     )
     error_answers.install(app)
     return app
@@ -151,6 +162,7 @@ def _examples(runtime: Runtime) -> LiveExamples:
             "/v2/models/{model}/infer": infer_bodies,
             "/v2/models/{model}/versions/{version}/infer": infer_bodies,
             "/observe": observe_schemas.examples(),
+            "/observe/decisions": decision_schemas.examples(),
             "/kserve/logger": observe_schemas.event_examples(),
             "/feedback": label_schemas.examples(engine.version),
             "/admin/labels/void": voiding_route.examples(label_schemas.EXAMPLE_IMPORT),

@@ -30,16 +30,18 @@ LAYERS = {
         bundle evaluation
         calibrators
         logits metrics
-        sums inputs
+        inputs
+        sums
         processes
         errors
     """,
     "trueodds/calibrators": """
         selection
+        affine
         fitting
     """,
     "trueodds/inputs": """
-        image vector text
+        image vector text decisions
     """,
     "trueodds/metrics": """
         decisions labelling
@@ -48,6 +50,7 @@ LAYERS = {
     """,
     "trueodds/reports": """
         table
+        display
         page
         verdict
         schemas
@@ -107,8 +110,7 @@ EXTRAS = {
     "bundle/storage/objects.py": {"fsspec", "aiohttp", "botocore"},
     "client": {"httpx"},
     "reports/page": {"jinja2", "markupsafe"},
-    "reports/table/report_files.py": {"matplotlib"},
-    "reports/table/evaluation.py": {"matplotlib"},
+    "reports/display/report_files.py": {"matplotlib"},
     "importing": {"onnx", "onnxruntime", "google"},
     "calibrated.py": {"sklearn"},
     "inputs/image": {"simplejpeg", "pyspng"},

@@ -129,7 +129,7 @@ def test_the_admin_key_comes_from_a_file_or_the_environment(
     (tmp_path / "models").symlink_to(folder / "models")
     for name in (KEY, KEY_FILE):
         monkeypatch.delenv(name, raising=False)
-    with server(tmp_path, "--admin-key", hashed) as (http, _):
+    with server(tmp_path, "--admin-key-hash", hashed) as (http, _):
         url = str(http.base_url)
         served = Client.from_environment(url).ready()
         assert served is not None
@@ -147,7 +147,7 @@ def test_the_admin_key_comes_from_a_file_or_the_environment(
             Client.from_environment(url).delete("a")
     monkeypatch.delenv(KEY_FILE)
     monkeypatch.setenv(KEY, hashed)
-    with pytest.raises(ConfigError, match=f"{KEY} holds the key's hash, which is for the service; give the key itself"):
+    with pytest.raises(ConfigError, match=f"{KEY} holds the key's hash; commands take the key itself"):
         Client.from_environment(url)
 
 

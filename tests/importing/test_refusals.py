@@ -14,10 +14,12 @@ from onnx import TensorProto, helper, numpy_helper
 
 from tests.importing.models import Linear, float_tensor, graph_of, images, labels_of, vectors
 from trueodds.errors import UserError
-from trueodds.importing import importer, rows
-from trueodds.importing.options import ImportOptions, Preprocessing
-from trueodds.importing.rewriting import convert, session
-from trueodds.importing.rows import ImportRows
+from trueodds.importing import importer
+from trueodds.importing.class_names import class_numbers
+from trueodds.importing.import_options import ImportOptions, Preprocessing
+from trueodds.importing.importer import convert
+from trueodds.importing.inference import session
+from trueodds.importing.labelled_rows import ImportRows
 
 
 def preprocessed(how: str) -> ImportOptions:
@@ -192,7 +194,7 @@ COLUMNS = "a,b,label\n"
 def test_tables_that_hold_no_rows(name: str, text: str, message: str, tmp_path: Path) -> None:
     (tmp_path / name).write_text(text)
     with pytest.raises(UserError) as refusal:
-        rows.read(tmp_path / name)
+        labelled_rows.read(tmp_path / name)
     assert message in str(refusal.value)
 
 
@@ -211,16 +213,16 @@ def test_tables_that_hold_no_rows(name: str, text: str, message: str, tmp_path: 
 def test_arrays_that_hold_no_rows(arrays: dict[str, npt.ArrayLike], message: str, tmp_path: Path) -> None:
     np.savez(tmp_path / "rows.npz", **arrays)  # type: ignore[arg-type]
     with pytest.raises(UserError) as refusal:
-        rows.read(tmp_path / "rows.npz")
+        labelled_rows.read(tmp_path / "rows.npz")
     assert message in str(refusal.value)
 
 
 def test_a_folder_without_images(tmp_path: Path) -> None:
     (tmp_path / "cat").mkdir()
     with pytest.raises(UserError, match="holds no images in class folders"):
-        rows.read(tmp_path)
+        labelled_rows.read(tmp_path)
     with pytest.raises(FileNotFoundError, match=r"does not exist; --labelled takes an \.npz"):
-        rows.read(tmp_path / "nothing.npz")
+        labelled_rows.read(tmp_path / "nothing.npz")
 
 
 def test_columns_that_the_model_does_not_name_are_named(tmp_path: Path) -> None:
@@ -337,22 +339,22 @@ def test_a_name_that_is_no_folders(tmp_path: Path) -> None:
 
 
 def test_labels_with_blanks_and_underscores_are_classes_where_nothing_else_is_meant() -> None:
-    given = rows.ImportRows("t.csv", np.zeros((3, 1)), np.array(["New York", "new_york", "Rome"]))
-    assert given.numbers(["Rome", "New_York"]).tolist() == [1, 1, 0]
+    given = ImportRows("t.csv", np.zeros((3, 1)), np.array(["New York", "new_york", "Rome"]))
+    assert class_numbers(given, ["Rome", "New_York"]).tolist() == [1, 1, 0]
     with pytest.raises(UserError, match="the label 'new_york', which is not a class"):
-        given.numbers(["Rome", "New York", "New.York"])
+        class_numbers(given, ["Rome", "New York", "New.York"])
 
 
 def test_a_quantity_beside_texts_is_no_class(tmp_path: Path) -> None:
     path = tmp_path / "t.csv"
     path.write_text("text,label\n" + "".join(f"tea,{k}.5\n" for k in range(30)))
     with pytest.raises(UserError, match="'label' holds 30 different numbers in 30 rows: a quantity"):
-        rows.read(path, texts=True)
+        labelled_rows.read(path, texts=True)
 
 
 def test_names_with_blanks_and_underscores_are_one_where_nothing_else_is_meant() -> None:
     """Issue: "Sepal Length" was not the input sepal_length."""
-    table = rows.ImportRows("t.csv", np.array([[1.0, 2.0]]), np.array(["a"]), features=("Sepal Length", "age"))
+    table = ImportRows("t.csv", np.array([[1.0, 2.0]]), np.array(["a"]), features=("Sepal Length", "age"))
     assert np.asarray(table.reorder(["age", "sepal_length"]).x).tolist() == [[2, 1]]
     assert table.notes(["age", "sepal_length"]) == ("The column 'Sepal Length' of t.csv is the input 'sepal_length'.",)
     twice = replace(table, features=("Sepal Length", "sepal.length"))

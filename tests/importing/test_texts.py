@@ -20,9 +20,10 @@ from tests.importing.test_command import command
 from tests.inputs.test_text import framed
 from tests.service.tiny_bundle import tokenizer_json, word_weights
 from trueodds.bundle import Bundle
+from trueodds.importing import hostile
 from trueodds.importing.errors import ModelFileError
-from trueodds.importing.texts import hostile
-from trueodds.importing.texts.hub_files import HubFiles
+from trueodds.importing.hub_files import HubFiles
+from trueodds.importing.understanding import max_tokens
 from trueodds.inputs import Limits, TextInput
 
 WORDS = ("good", "bad", "film", "plot", "the")
@@ -160,15 +161,15 @@ def test_the_length_is_that_of_the_files_or_asked_for(
             (place / name).write_text(json.dumps(tree))
     files = HubFiles.beside(place / "tokenizer.json", place / "elsewhere" / "bag.onnx")
     if isinstance(words, int):
-        length, notes = files.max_tokens(None, place / "tokenizer.json", cut)
+        length, notes = max_tokens(files, None, place / "tokenizer.json", cut)
         assert length == words
         assert [note[:76] for note in notes] == (
             ["tokenizer.json truncates texts at 8 tokens, and the model may read 512 (--ma"] if cut else []
         )
         return
     with pytest.raises(ModelFileError, match=re.escape(words)):
-        files.max_tokens(None, place / "tokenizer.json", cut)
-    assert files.max_tokens(20, place / "tokenizer.json", cut) == (20, ())
+        max_tokens(files, None, place / "tokenizer.json", cut)
+    assert max_tokens(files, 20, place / "tokenizer.json", cut) == (20, ())
 
 
 def test_the_files_beside_a_model_name_classes_sides_and_padding(

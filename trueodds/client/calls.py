@@ -42,7 +42,7 @@ from trueodds.files import atomic_write, naming
 from trueodds.texts import plural, short
 
 if TYPE_CHECKING:
-    from trueodds.reports import Report
+    from trueodds.reports.display.live import LiveReport
     from trueodds.reports.schemas.alarm import Alarm, Watched
 
 NPY = "application/x-npy"
@@ -258,8 +258,10 @@ class Calls:
         return _in_lines(self._endpoint, "/observe", rows, most, "answer", kind, query, headers)
 
     @Call
-    def report(self, **query: Unpack[ReportQuery]) -> Steps[Report]:
+    def report(self, **query: Unpack[ReportQuery]) -> Steps[LiveReport]:
         """Read the live calibration report. Its numbers are attributes; printing it gives a few lines.
+
+        `save` writes it to a file, `plot` draws it and `to_dict` returns its numbers, as with `trueodds.report`.
 
         Args:
             **query: `model`, `version`: default is the version that answers. `since`, `until`: times of the answers
@@ -280,9 +282,10 @@ class Calls:
             >>> report.level, report.window.last
             (0.9, 1000)
         """
-        from trueodds.reports import Report  # deferred: it imports scipy, which most clients do not need
+        # deferred: it imports scipy, which most clients do not need
+        from trueodds.reports.display.live import LiveReport
 
-        read, path = Report.model_validate, "/calibration-report"
+        read, path = LiveReport.model_validate, "/calibration-report"
         return self._endpoint.read(read, "GET", path, query={**query, "format": "json"})
 
     @Call

@@ -153,7 +153,7 @@ def p_value(value: float) -> str:
 
 
 def chance(log_e: float) -> str:
-    """Return the largest probability that a sound model shows evidence of e^log_e or more, by Markov's inequality.
+    """Return the most probability, by Markov, that a model within the tolerance shows evidence of e^log_e or more.
 
     >>> chance(3)
     '1 in 20'

@@ -130,9 +130,9 @@ def score_interval(
     t, right = float(stdtrit(n - 1, (1 + level) / 2)), sums.total("correct")
     parts = _parts(sums, score)
     if parts.wrong**2 < RARE * parts.wrong_squared or right == n:
-        below, above = _rare_errors(parts, n, t, (1 - level) / 2)
+        below, above = rare_errors(parts, n, t, (1 - level) / 2)
     else:
-        below = above = t * _spread(total, squares, n)
+        below = above = t * spread(total, squares, n)
     lower, upper = mean - below / n, mean + above / n
     if right < min(RARE, n - right):
         _, most = binomial_interval([right], [n], level=level)
@@ -142,9 +142,9 @@ def score_interval(
     return ScoreInterval(mean, max(lower, 0.0), upper, level, unseen)
 
 
-def _rare_errors(parts: Parts, n: int, t: float, q: float) -> tuple[float, float]:
+def rare_errors(parts: Parts, n: int, t: float, q: float) -> tuple[float, float]:
     """Return the distances of the limits from the sum of the score."""
-    of_right = t * _spread(parts.right, parts.right_squared, n)
+    of_right = t * spread(parts.right, parts.right_squared, n)
     lost, variance = parts.wrong, max(parts.wrong_squared - parts.wrong**2 / n, 0.0)
     least = variance / lost * float(gammaincinv(lost**2 / variance, q)) if variance > 1e-12 * lost**2 else lost
     more, wider = lost + parts.dearest, variance + parts.dearest**2
@@ -152,7 +152,7 @@ def _rare_errors(parts: Parts, n: int, t: float, q: float) -> tuple[float, float
     return float(np.hypot(of_right, lost - least)), float(np.hypot(of_right, most - lost))
 
 
-def _spread(total: float, squares: float, n: int) -> float:
+def spread(total: float, squares: float, n: int) -> float:
     """Return the standard deviation of a sum over n rows."""
     return float(np.sqrt(max(squares - total**2 / n, 0.0) * n / (n - 1)))
 

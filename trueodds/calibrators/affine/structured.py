@@ -8,7 +8,7 @@ from typing import ClassVar, Self
 
 import numpy as np
 
-from trueodds.calibrators.affine import Matrix, Vector, scale_logits
+from trueodds.calibrators.affine.maps import Matrix, Vector, scale_logits
 from trueodds.calibrators.base import Labels, Logits
 from trueodds.calibrators.checks import Number, OptionCheck
 from trueodds.calibrators.fitting.multinomial import Multinomial

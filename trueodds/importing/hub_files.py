@@ -9,11 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from trueodds.importing.errors import ModelFileError
-from trueodds.inputs.text.kind import MOST
 from trueodds.inputs.text.tokens import Side
 
-TOKENS_OPTION = "--max-tokens"
 CONFIG, TOKENIZER_CONFIG = "config.json", "tokenizer_config.json"
 LARGEST = 2**24
 """Largest size in bytes of such a file. The largest have some thousand classes."""
@@ -67,44 +64,6 @@ class HubFiles:
             vocabulary_size=_number(config, "vocab_size"),
             notes=tuple(notes),
         )
-
-    def max_tokens(self, requested: int | None, tokenizer: Path, cut: int | None) -> tuple[int, tuple[str, ...]]:
-        """Return the number of tokens that a model reads, and notes for the user.
-
-        Args:
-            requested: Number that the user has given.
-            tokenizer: File of the tokenizer.
-            cut: Length at which that file truncates texts.
-
-        Raises:
-            ModelFileError: The number is beyond what the files allow, no file has one, or the files contradict each
-                other.
-        """
-        positions = f"{CONFIG} gives the model positions for {self.positions:,} tokens" if self.positions else ""
-        if requested is not None:
-            if not 1 <= requested <= MOST:
-                raise ModelFileError(f"{TOKENS_OPTION} is {requested}; allowed are 1 to {MOST:,}")
-            if self.positions is not None and requested > self.positions:
-                raise ModelFileError(
-                    f"{TOKENS_OPTION} is {requested:,}, but {positions}; use {self.positions} or fewer"
-                )
-            return requested, ()
-        cuts = f"{tokenizer.name} truncates texts at {cut:,} tokens" if cut else ""
-        length = f"{TOKENIZER_CONFIG} has model_max_length {self.max_length:,}" if self.max_length else ""
-        known = [number for number in (self.max_length, self.positions) if number is not None]
-        if cut is None and not known:
-            beside = f"neither {tokenizer.name} nor a {TOKENIZER_CONFIG} or {CONFIG} beside it states"
-            cure = f"give the number: {TOKENS_OPTION} N, such as {TOKENS_OPTION} 512"
-            raise ModelFileError(f"{beside} how many tokens the model reads; {cure}")
-        limit = min([*known, MOST])
-        if (cut or 0) > limit or (self.max_length or 0) > (self.positions or MOST):
-            problem = "; ".join(filter(None, (cuts, length, positions)))
-            cure = f"Give the number of tokens that it reads: {TOKENS_OPTION} {limit}"
-            raise ModelFileError(f"{problem}: these contradict each other. {cure}")
-        if cut is None:
-            return limit, ()
-        more = f"{cuts}, and the model may read {limit:,} ({TOKENS_OPTION})."
-        return cut, (more,) if known and cut < limit else ()
 
 
 def _first(paths: list[Path], notes: list[str]) -> tuple[Mapping[str, Any], str]:

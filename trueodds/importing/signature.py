@@ -15,9 +15,9 @@ from onnx import TensorProto, helper, numpy_helper
 
 from trueodds.errors import nearest
 from trueodds.importing.errors import ModelFileError
+from trueodds.importing.hub_files import HubFiles
+from trueodds.importing.import_options import ImportOptions, Kind
 from trueodds.importing.onnx_file import Model
-from trueodds.importing.options import ImportOptions, Kind
-from trueodds.importing.texts.hub_files import HubFiles
 
 FLOATS: dict[int, str] = {TensorProto.FLOAT: "float32", TensorProto.DOUBLE: "float64", TensorProto.FLOAT16: "float16"}
 NUMBERS: dict[int, str] = {**FLOATS, TensorProto.UINT8: "uint8", TensorProto.INT64: "int64", TensorProto.INT32: "int32"}

@@ -7,7 +7,7 @@ from typing import ClassVar, Self
 
 import numpy as np
 
-from trueodds.calibrators.affine import UNSEEN, Matrix, odir
+from trueodds.calibrators.affine.maps import UNSEEN, Matrix, odir
 from trueodds.calibrators.base import Labels, Logits, check_classes_have_rows, softmax_over
 from trueodds.calibrators.fitting.multinomial import Multinomial
 from trueodds.calibrators.fitting.objectives import Rows
