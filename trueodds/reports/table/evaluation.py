@@ -248,7 +248,7 @@ def _reported_rows(
         return ReportedRows(RowScores.of_positive(p_NC[:, 1].astype(np.float64), labels_N == 1), labels_N, classes)
     blocks = list(top_rows(p_NC, labels_N, scores=True))
     rows = TopRows(*(np.concatenate(parts) for parts in zip(*blocks, strict=True)))
-    scores = RowScores(1.0 - rows.correct, rows.nll, rows.brier, rows.confidence, rows.correct)
+    scores = RowScores(1.0 - rows.correct.astype(np.float64), rows.nll, rows.brier, rows.confidence, rows.correct)
     return ReportedRows(scores, labels_N, classes)
 
 
