@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from trueodds.errors import ConfigError
 from trueodds.sums.bins import CELLS, bin_of
 from trueodds.sums.fine import FineSums
 from trueodds.sums.inputs import Array, as_matrix, check_labels
 from trueodds.sums.positive import PositiveClass
 from trueodds.sums.rows import checked_blocks
 from trueodds.sums.sums import CalibrationSums
+from trueodds.texts import listed
 
 FEWEST_LEVELS = 2
 UNLIKELY = 1e-6
@@ -184,6 +187,42 @@ class OrderedSums:
             raise ValueError(f"sums of {self.levels} and {other.levels} levels; add and subtract sums of equal levels")
 
 
+@dataclass(frozen=True, eq=False)
+class LevelSums:
+    """Names of the levels, the lowest first, and the sums of the labelled answers."""
+
+    names: tuple[str, ...]
+    sums: OrderedSums
+
+
+def check_level_names(classes: Sequence[str]) -> tuple[str, ...]:
+    """Return the names of ordered classes.
+
+    Raises:
+        ConfigError: There are fewer than two, or all are numbers that do not ascend. Names in the order of their
+            letters, such as 1, 10, 2, are the usual cause.
+    """
+    names = tuple(classes)
+    if len(names) < FEWEST_LEVELS:
+        raise ConfigError(f"ordered classes are two or more, but there are {len(names)}: {listed(names, 3)}")
+    numbers = list(filter(None, map(_number, names)))
+    if len(numbers) == len(names) and any(one >= other for (one,), (other,) in pairwise(numbers)):
+        ascending = ",".join(name for _, name in sorted(zip(numbers, names, strict=True)))
+        raise ConfigError(
+            f"ordered classes are {listed(names, 12)}, numbers that do not ascend; the lowest level comes first. Give"
+            f" the classes in their order: {ascending}"
+        )
+    return names
+
+
+def _number(name: str) -> tuple[float] | None:
+    """Return the number that a name is, in a tuple; None for other names."""
+    try:
+        return (float(name),)
+    except ValueError:
+        return None
+
+
 def check_levels(levels: int) -> int:
     """Return a number of levels.
 
@@ -193,11 +232,6 @@ def check_levels(levels: int) -> int:
     if levels < FEWEST_LEVELS:
         raise ValueError(f"there is {levels} class; ordered classes are two or more, the lowest level first")
     return levels
-
-
-def level_names(classes: Sequence[object] | None, levels: int) -> tuple[str, ...]:
-    """Return the names of the levels: the classes, or their numbers."""
-    return tuple(map(str, range(levels) if classes is None else classes))
 
 
 def _blocks(matrix_NC: npt.NDArray[np.floating], labels_N: npt.NDArray[np.intp]) -> Iterator[OrderedRows]:

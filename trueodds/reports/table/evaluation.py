@@ -18,7 +18,8 @@ from trueodds.evaluation.paired_differences import RowScores
 from trueodds.files import write_json, write_text
 from trueodds.reports.figures import Figures, calibration_p_value, diagram_of, figures_of, positive_figures
 from trueodds.reports.options import TOLERANCE, ReportOptions
-from trueodds.reports.schemas import Bin, Labelling, PositiveFigures, Verdict, WorstBin
+from trueodds.reports.ordered import ordered_figures
+from trueodds.reports.schemas import Bin, Labelling, OrderedFigures, PositiveFigures, Verdict, WorstBin
 from trueodds.reports.table import report_files
 from trueodds.reports.verdict.cautions import MEASURED_FROM
 from trueodds.reports.verdict.headline import reading_at_one_look, reading_of_top_label
@@ -29,6 +30,7 @@ from trueodds.sums.bins import Binning
 from trueodds.sums.forms import label_indices
 from trueodds.sums.inputs import both_classes, check_labels, check_level, without_tensors
 from trueodds.sums.losses import brier_of, nll_of
+from trueodds.sums.ordered import LevelSums, OrderedSums, check_level_names
 from trueodds.sums.positive import PositiveClass, PositiveSums
 from trueodds.sums.rows import top_rows
 from trueodds.sums.sums import CalibrationSums
@@ -130,6 +132,8 @@ class CalibrationReport:
     brier_upper: float
     positive: PositiveFigures | None = None
     """Figures of p(positive) over all of [0, 1], if only p(positive) was given."""
+    ordered: OrderedFigures | None = None
+    """Ranked probability score, bias of the level, and each "at least level k", for ordered classes."""
     top_label_verdict: Verdict | None = None
     """Verdict on the more probable class, if `verdict` is about p(positive)."""
     rows: ReportedRows | None = field(default=None, repr=False, compare=False)
@@ -144,11 +148,12 @@ class CalibrationReport:
         if self.top_label_verdict:
             of_top = reading_of_top_label(self.top_label_verdict, TOLERANCE, self.positive, one_look=True)
             reading = f"{reading} {of_top}"
-        return reading + n
+        of_levels = f" {self.ordered.reading}" if self.ordered else ""
+        return reading + of_levels + n
 
     def table(self) -> list[tuple[str, str, str, str]]:
         """Return (name, value, interval, note) of each number, formatted."""
-        return figure_rows(vars(self))
+        return [*figure_rows(vars(self)), *(ordered_rows(self.ordered) if self.ordered else [])]
 
     @property
     def title(self) -> str:
@@ -162,6 +167,8 @@ class CalibrationReport:
         if self.positive:
             p = [f"p({self.positive.label}), over all of 0% to 100%", *align(positive_rows(self.positive), "<><<")]
             lines = [*p, "The more probable class", *lines]
+        if self.ordered:
+            lines += align(at_least_rows(self.ordered), LEVELS)
         return "\n".join([self.title, *lines, self.reading])
 
     def _repr_html_(self) -> str:
@@ -235,7 +242,8 @@ class CalibrationReport:
 
     def _html(self, drawing: str) -> str:
         rows = positive_rows(self.positive) if self.positive else []
-        return _html(self.title, [*rows, *self.table()], self.reading, drawing)
+        levels = at_least_rows(self.ordered) if self.ordered else []
+        return _html(self.title, [*rows, *self.table()], self.reading, drawing, levels)
 
     def _diagram(self) -> ReliabilityDiagram:
         return diagram_of(*self._bins_and_axes())
@@ -246,10 +254,16 @@ class CalibrationReport:
         return self.positive.bins, Axes.of_positive(self.positive.label)
 
 
-def _html(title: str, table: Iterable[tuple[str, str, str, str]], reading: str, drawing: str) -> str:
+def _html(
+    title: str,
+    table: Iterable[tuple[str, str, str, str]],
+    reading: str,
+    drawing: str,
+    levels: Sequence[tuple[str, ...]] = (),
+) -> str:
     """Lay out a table of (name, value, interval, note) beside the element `svg` of a drawing.
 
-    There is no script. The colours follow the notebook's light or dark theme.
+    There is no script. The colours follow the notebook's light or dark theme. `levels` are the rows of `at_least_rows`.
     """
     rows = "".join(
         f'<tr><th scope="row">{escape(name)}</th><td class="value">{escape(value)}</td><td>{escape(interval)}</td>'
@@ -258,8 +272,22 @@ def _html(title: str, table: Iterable[tuple[str, str, str, str]], reading: str, 
     )
     return (
         f'<div class="trueodds"><style>{_STYLE}</style><p>{escape(reading)}</p><div class="parts"><div class="numbers">'
-        f'<p>{escape(title)}</p><table>{rows}</table></div><div class="chart">{drawing}</div></div></div>'
+        f'<p>{escape(title)}</p><table>{rows}</table>{_table(levels)}</div><div class="chart">{drawing}</div></div>'
+        "</div>"
     )
+
+
+def _table(rows: Sequence[tuple[str, ...]]) -> str:
+    """Lay out a table whose first row names the columns; "" without rows."""
+    if not rows:
+        return ""
+    head, *lines = rows
+    titles = "".join(f'<th scope="col">{escape(name)}</th>' for name in head)
+    body = "".join(
+        f'<tr><th scope="row">{escape(line[0])}</th>{"".join(f"<td>{escape(cell)}</td>" for cell in line[1:])}</tr>'
+        for line in lines
+    )
+    return f"<table><thead><tr>{titles}</tr></thead><tbody>{body}</tbody></table>"
 
 
 def figure_rows(figures: Mapping[str, Any]) -> list[tuple[str, str, str, str]]:
@@ -329,6 +357,42 @@ def positive_rows(positive: PositiveFigures) -> list[tuple[str, str, str, str]]:
     ]
 
 
+def ordered_rows(ordered: OrderedFigures) -> list[tuple[str, str, str, str]]:
+    """Return the rows of `figure_rows` for ordered classes."""
+    if ordered.rps is None:
+        return []
+    bias = decimal(ordered.level_bias, 4), span(ordered.level_bias_lower, ordered.level_bias_upper, digits=4)
+    return [
+        ("RPS, levels", decimal(ordered.rps, 4), span(ordered.rps_lower, ordered.rps_upper, digits=4), "0 is best"),
+        ("bias of the level", *bias, "expected - true level"),
+    ]
+
+
+LEVELS = "<>>>>>>><"
+"""Sides of the columns of `at_least_rows`."""
+
+
+def at_least_rows(ordered: OrderedFigures) -> list[tuple[str, ...]]:
+    """Return a table of the calibration of each "at least level k". The first row names its columns."""
+    head = ("at least", "says", "share", "interval", "gap", "ECE", "interval", "by chance up to", "")
+    digits = digits_of_rare(*(share for one in ordered.at_least for share in (one.share, one.mean_probability)))
+    rows = [
+        (
+            one.name,
+            percent(one.mean_probability, digits),
+            percent(one.share, digits),
+            span(one.share_lower, one.share_upper, "percent", digits),
+            signed(one.signed_gap, "", digits),
+            decimal(one.ece),
+            span(one.ece_lower, one.ece_upper),
+            decimal(one.floor_p95),
+            "more than chance" if one.more_than_chance else "",
+        )
+        for one in ordered.at_least
+    ]
+    return [head, *rows] if rows else []
+
+
 def align(rows: Sequence[Sequence[str]], sides: str) -> list[str]:
     """Format rows of equal length as lines with columns. `sides` has < or > for each column.
 
@@ -348,6 +412,7 @@ def report(
     bins: int = 15,
     binning: Binning = "width",
     level: float = 0.95,
+    ordered: bool = False,
 ) -> CalibrationReport:
     """Report the calibration of probabilities with their labels: accuracy, ECE, noise floor, proper scores, tests.
 
@@ -360,6 +425,8 @@ def report(
         bins: Number of bins.
         binning: "width" for bins of equal width, "mass" for bins with the same number of rows.
         level: Confidence level of the intervals.
+        ordered: The classes are levels, the lowest first. The report adds the ranked probability score, the bias of the
+            expected level, and the calibration of each "at least level k".
 
     Returns:
         The report. `print` it, or let a notebook show it.
@@ -379,6 +446,9 @@ def report(
     p_NC = both_classes(probabilities)
     labels_N = labels if classes is None else label_indices(labels, classes, p_NC.shape[1])
     sums = CalibrationSums.from_probabilities(p_NC, labels_N)
+    names = tuple(map(str, range(p_NC.shape[1]) if classes is None else classes))
+    levels = LevelSums(check_level_names(names), OrderedSums.from_probabilities(p_NC, labels_N)) if ordered else None
+    options = ReportOptions(bins=bins, binning=binning, binning_of_positive=binning, level=level, one_look=True)
     figures = figures_of(sums, bins, binning, level, False)
     p_value = calibration_p_value(sums, bins, binning)
     figures = figures | {"calibration_p_value": p_value}
@@ -390,7 +460,6 @@ def report(
         by_p = PositiveClass("positive", 1).sums(p_NC, labels_N)
         counts_C = by_p.cells[0].astype(np.int64)
         of_p = PositiveSums("positive" if classes is None else str(classes[1]), AnswerSums(counts_C, by_p))
-        options = ReportOptions(bins=bins, binning=binning, level=level, one_look=True)
         positive = positive_figures(of_p, options)
         of_p_certainly = positive_figures(of_p, replace(options, level=CERTAIN))
         of_top_label = beside(positive, verdict)
@@ -404,9 +473,8 @@ def report(
         verdict=verdict,
         top_label_verdict=of_top_label,
         positive=positive,
-        rows=_reported_rows(
-            p_NC, labels_N, None if classes is None else tuple(map(str, classes)), positive is not None
-        ),
+        ordered=None if levels is None else ordered_figures(levels, options),
+        rows=_reported_rows(p_NC, labels_N, None if classes is None else names, positive is not None),
         **{name: value for name, value in figures.items() if name in CalibrationReport.__dataclass_fields__},
     )
 
