@@ -20,6 +20,8 @@ from trueodds.sums.sums import CalibrationSums
 from trueodds.texts import listed
 
 FEWEST_LEVELS = 2
+MOST_LEVELS = 101
+"""Largest number of levels with names, enough for scores of 0 to 100. Each level has sums of its own."""
 UNLIKELY = 1e-6
 """Probability that every level gets on top, so that the mean loss over the other levels exists in each row."""
 ROW_COLUMNS = ("count", "residual", "rps", "rps_squared", "rps_if_off")
@@ -41,6 +43,15 @@ class OrderedRows(NamedTuple):
     """Mean of that score over the levels other than the median one, by the row's own probabilities."""
     is_median_N: npt.NDArray[np.bool_]
     """Whether the true level is the median level, the one of least score."""
+
+    def only(self, which_N: npt.NDArray[np.bool_]) -> OrderedRows:
+        """Return the numbers of some rows."""
+        return OrderedRows._make(column[which_N] for column in self)
+
+    @classmethod
+    def join(cls, parts: Sequence[OrderedRows]) -> OrderedRows:
+        """Join the numbers of blocks of rows."""
+        return cls._make(np.concatenate(columns) for columns in zip(*parts, strict=True))
 
 
 def at_least(probabilities_NC: npt.NDArray[np.floating]) -> Array:
@@ -199,10 +210,15 @@ def check_level_names(classes: Sequence[str]) -> tuple[str, ...]:
     """Return the names of ordered classes.
 
     Raises:
-        ConfigError: There are fewer than two, or all are numbers that do not ascend. Names in the order of their
-            letters, such as 1, 10, 2, are the usual cause.
+        ConfigError: There are fewer than two or more than 101, or all are numbers that do not ascend. Names in the
+            order of their letters, such as 1, 10, 2, are the usual cause.
     """
     names = tuple(classes)
+    if len(names) > MOST_LEVELS:
+        raise ConfigError(
+            f"ordered classes are at most {MOST_LEVELS}, but there are {len(names):,}; join neighbouring levels in the"
+            " labels and the model, or leave `ordered` out"
+        )
     if len(names) < FEWEST_LEVELS:
         raise ConfigError(f"ordered classes are two or more, but there are {len(names)}: {listed(names, 3)}")
     numbers = list(filter(None, map(_number, names)))

@@ -220,7 +220,8 @@ class Report(BaseModel):
         None, description="figures of p(positive), for a model with a positive class"
     )
     ordered: OrderedFigures | None = Field(
-        None, description="figures of the levels, for ordered classes; not for one class or tag"
+        None,
+        description="figures of the levels, for ordered classes; not for one class or tag, nor with `last`",
     )
     decisions: Decisions | None = Field(
         None, description="alerts by p(positive), for a model with a positive class; not for one class or tag"
