@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from pipeline.methods import Method
+from pipeline.methods.method import Method
 from tests.reference import Rows, top
 from tests.reference_losses import softmax
 

@@ -18,7 +18,7 @@ from pipeline.config import Data
 from pipeline.export import onnx_graph, to_bundle
 from pipeline.export.fold import fold
 from pipeline.export.to_bundle import ExportError, Servable, export
-from pipeline.nets.net import StagedShape
+from pipeline.nets.shape import StagedShape
 from pipeline.training.batches import ImageNormaliser
 from trueodds import calibrators
 from trueodds.bundle import Bundle

@@ -30,7 +30,8 @@ LAYERS = {
         bundle evaluation
         calibrators
         logits metrics
-        sums inputs
+        inputs
+        sums
         processes
         errors
     """,
@@ -40,7 +41,7 @@ LAYERS = {
         fitting
     """,
     "trueodds/inputs": """
-        image vector text
+        image vector text decisions
     """,
     "trueodds/metrics": """
         decisions labelling
@@ -49,6 +50,7 @@ LAYERS = {
     """,
     "trueodds/reports": """
         table
+        display
         page
         verdict
         schemas
@@ -108,8 +110,7 @@ EXTRAS = {
     "bundle/storage/objects.py": {"fsspec", "aiohttp", "botocore"},
     "client": {"httpx"},
     "reports/page": {"jinja2", "markupsafe"},
-    "reports/table/report_files.py": {"matplotlib"},
-    "reports/table/evaluation.py": {"matplotlib"},
+    "reports/display/report_files.py": {"matplotlib"},
     "importing": {"onnx", "onnxruntime", "google"},
     "calibrated.py": {"sklearn"},
     "inputs/image": {"simplejpeg", "pyspng"},

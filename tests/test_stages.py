@@ -258,7 +258,7 @@ def obeyed(arguments: list[str], cwd: Path) -> subprocess.CompletedProcess[str]:
     ("arguments", "message"),
     [
         (["all", "method=focl"], "unknown method 'focl'; allowed: ce, mse, focal"),
-        (["all", "method=mmce_interleaved"], "learns from held-out rows, and there are none; set data.held_out_size"),
+        (["all", "method=mmce_interleaved"], "learns from set-aside rows, and there are none; set data.held_out_size"),
         (["all", "optimizer=adam", "momentum=0.5"], "momentum = 0.5 needs optimizer sgd, and optimizer is adam"),
         (["all", "net=resnet19"], "unknown net 'resnet19'; allowed: resnet8, resnet20, resnet56, "),
         (["all", "calibrator=temperatur"], "Did you mean 'temperature'?"),

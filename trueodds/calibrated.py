@@ -11,7 +11,8 @@ import numpy.typing as npt
 from trueodds import calibrators
 from trueodds.calibrators import SELECT, Calibrator
 from trueodds.errors import MissingExtraError, UserError
-from trueodds.sums.inputs import Array, as_array, check_no_mask, logits_of, without_tensors
+from trueodds.sums.inputs import Array, as_array, check_no_mask, without_tensors
+from trueodds.sums.rounding import logits_of
 
 try:
     from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, clone

@@ -221,7 +221,16 @@ def measure(streams: int, seed: int) -> tuple[list[Found], list[Judged]]:
 
 def markdown(found: dict[str, Any]) -> str:
     """Return the tables of docs/explanation/results.md from the JSON."""
-    heads = ("the model says", "labels count", "alarm", "says it is off", "leans", "green", "wrong verdict", "mean gap")
+    heads = (
+        "the model says",
+        "labels count",
+        "alarm",
+        "says that it is off",
+        "perhaps off",
+        "green",
+        "wrong verdict",
+        "mean gap",
+    )
     lines = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
     for row in found["verdicts"]:
         shares = " | ".join(f"{row[name]:.1%}" for name in ("alarm", "says_off", "leans", "green", "wrong"))

@@ -110,9 +110,9 @@ def words(rows: Pool, truth: str, streams: int, seed: int) -> Words:
 def markdown(found: dict[str, Any]) -> str:
     """Return the table of docs/explanation/results.md from the JSON."""
     names = {
-        "strong": "says it is off",
+        "strong": "says that it is off",
         "advised": "advises to recalibrate",
-        "leaning": "says it leans",
+        "leaning": "says that it is perhaps off",
         "one_look": "a test of one look rejects",
         "green": "is green",
     }

@@ -209,8 +209,8 @@ def late(rows: Pool, truth: str, factor: float, runs: int, seed: int) -> Late:
 def markdown(found: dict[str, Any]) -> str:
     """Return the table of docs/explanation/results.md: the worst values over all shapes, calibrated or not."""
     lines = [
-        "| which answers get a label | unweighted covers | weighted by counts | labels are worth | by known chances"
-        " | warned | of 400 labels |",
+        "| which answers get a label | covers: unweighted | weighted by counts | labels are worth"
+        " | weighted by known probabilities | warned | of 400 labels |",
         "|---" * 7 + "|",
     ]
     for labelling in dict.fromkeys(row["labelling"] for row in [*found["choice"], *found["few"]]):
@@ -224,7 +224,7 @@ def markdown(found: dict[str, Any]) -> str:
             cells.append(f"{min(warned):.1%} .. {max(warned):.1%}" if warned else "")
         lines.append(f"| {labelling} | {' | '.join(cells)} |")
     refused = " and ".join(found["summary"]["refused"])
-    lines += ["", f"By counts {refused} is refused: one cell of confidence holds over half of its answers."]
+    lines += ["", f"Weights by counts are refused for {refused}: one cell of confidence has over half of its answers."]
     return "\n".join(lines)
 
 

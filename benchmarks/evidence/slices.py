@@ -82,12 +82,12 @@ def markdown(found: Numbers) -> str:
     lines = [
         "| tables | what | each tag by itself | marked together |",
         "|---" * 4 + "|",
-        f"| {sound['tables']} of {sound['tags']:,} sound tags | tags marked in a table | {alone:.1f}"
+        f"| {sound['tables']} of {sound['tags']:,} calibrated tags | tags marked in a table | {alone:.1f}"
         f" | {sound['marked_per_table']:.2f} |",
         f"| | tables with any mark | | {marked:.1%} |",
-        f"| {off['tables']} of {off['tags']} tags, {off['off']} off by .1 | of those that are off, found | |"
-        f" {off['found']:.1%} |",
-        f"| | of those marked, sound | | {off['false_discovery_rate']:.1%} |",
+        f"| {off['tables']} of {off['tags']} tags, {off['off']} off by .1 | share of miscalibrated tags that is marked"
+        f" | | {off['found']:.1%} |",
+        f"| | share of marked tags that is calibrated | | {off['false_discovery_rate']:.1%} |",
     ]
     return "\n".join(lines)
 

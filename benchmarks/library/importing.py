@@ -24,10 +24,10 @@ import onnxruntime as ort
 from PIL import Image
 
 from benchmarks.record import RESULTS, circumstances, write
-from trueodds.importing import importer
-from trueodds.importing.options import ImportOptions, Preprocessing
-from trueodds.importing.rewriting import ServableModel, convert
-from trueodds.importing.rows import VALUES, ImportRows, batches, read
+from trueodds.importing.import_options import ImportOptions, Preprocessing
+from trueodds.importing.importer import convert
+from trueodds.importing.inference import ServableModel, logits_of
+from trueodds.importing.labelled_rows import VALUES, ImportRows, batches, read
 
 RESULT = RESULTS / "importing.json"
 SIDE, WIDTH, HEIGHT, CLASSES = 224, 500, 375, 2
@@ -88,7 +88,7 @@ def raw(model: Path, x: Any) -> Callable[[], object]:
 
 def scored(converted: ServableModel, rows: ImportRows) -> Callable[[], object]:
     """Score the rows as `trueodds import` does."""
-    return lambda: importer.logits_of(converted, rows, batches(converted.kind, rows))
+    return lambda: logits_of(converted, rows, batches(converted.kind, rows))
 
 
 def markdown(record: dict[str, Any]) -> str:

@@ -34,9 +34,9 @@ from benchmarks.serving.comparison import peer_versions, probabilities
 from benchmarks.serving.comparison_report import rate
 from trueodds.bundle import Bundle, Description, open_models
 from trueodds.calibrators import Temperature
-from trueodds.importing.options import ImportOptions
-from trueodds.importing.rewriting import convert
-from trueodds.importing.rows import ImportRows
+from trueodds.importing.import_options import ImportOptions
+from trueodds.importing.importer import convert
+from trueodds.importing.labelled_rows import ImportRows
 
 RESULT = RESULTS / "vector_serving.json"
 WANTED = 1.4

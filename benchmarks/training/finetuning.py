@@ -49,9 +49,9 @@ def markdown(record: dict[str, Any]) -> str:
     runs, epochs = record["runs"], record["epochs"]
     names = {
         "fetch": "reading the photos",
-        "first": f"features, and {epochs} epochs of the head",
-        "again": f"{epochs} epochs of another method's head, features found",
-        "every step": "one epoch, the body run in every step",
+        "first": f"computing the features, and {epochs} epochs of the head",
+        "again": f"{epochs} epochs of the head with another method, stored features",
+        "every step": "one epoch that computes the features in every step",
     }
     lines = [
         f"{record['photos']:,} photos of {SIDE} x {SIDE}, `{NET}`, {record['threads']} threads; with the start of the"
@@ -64,7 +64,7 @@ def markdown(record: dict[str, Any]) -> str:
         f"| {text} | {runs[name]['seconds']:.0f} | {runs[name]['peak_mb']:,.0f} MB |" for name, text in names.items()
     ]
     whole = epochs * runs["every step"]["seconds"] / runs["first"]["seconds"]
-    lines += ["", f"{epochs} epochs with the body in every step would take {whole:.0f} times as long as from features."]
+    lines += ["", f"{epochs} epochs that compute the features in every step would take {whole:.0f} times as long."]
     return "\n".join(lines)
 
 

@@ -28,6 +28,7 @@ from torch.func import functional_call
 from benchmarks.record import RESULTS, circumstances, write
 from benchmarks.training.methods import DESCENT, Bench
 from pipeline import methods
+from pipeline.methods import penalties
 from pipeline.methods.batch import ForwardPass
 from pipeline.methods.meta.lookahead import separate_buffers
 from pipeline.methods.meta.outer import OuterLoss
@@ -40,7 +41,7 @@ EVERY = 4
 
 def double_backward(bench: Bench, method: Method) -> None:
     """Return a step with the meta gradient by double backward, which the forward-mode pass replaces."""
-    net, outer = bench.net, OuterLoss("sece", 0.5)
+    net, outer = bench.net, OuterLoss("sece", 0.5, penalties.sece)
     inputs, labels = bench.normalise(bench.pixels), bench.labels
     theta = dict(net.named_parameters())
     phi = list(method.meta.part.parameters())  # type: ignore[attr-defined]

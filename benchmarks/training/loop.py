@@ -172,7 +172,7 @@ def in_turns(of: list[dict[str, Any]], rounds: int) -> list[dict[str, Any]]:
 
 def markdown(record: dict[str, Any]) -> str:
     """Return the record as a table of docs/explanation/results.md."""
-    head = ["| net | loop | images/s | beside the first | memory, beside the first |", "|---|---|---:|---:|---:|"]
+    head = ["| net | loop | images/s | speed, plain = 1 | memory, plain = 1 |", "|---|---|---:|---:|---:|"]
     rows = []
     for one in record["lines"]:
         name = "plain PyTorch" if one["loop"] == "plain" else f"ours, {one['method']}, {one['variant']}"

@@ -8,7 +8,7 @@ entropy, so that a machine that slows down slows both. `step` is the median over
 On a shared machine its noise exceeds the loss itself. `loss` therefore times the loss alone, forward and backward from
 the logits, and `share` is its excess over cross entropy's, as a share of cross entropy's step. `memory` is the ratio of
 the peaks that torch's allocator held during a step. Interleaved penalties take their own step after each, separate ones
-a backward pass, AugMix three views of each image, and parts that look ahead a pass of held-out rows
+a backward pass, AugMix three views of each image, and parts that look ahead a pass of set-aside rows
 (`benchmarks.training.lookahead`). The goal does not apply to them.
 """
 
@@ -32,6 +32,7 @@ from pipeline import methods, nets
 from pipeline.methods.batch import ForwardPass
 from pipeline.methods.gradients import backward
 from pipeline.methods.looking_ahead import Descent
+from pipeline.methods.method import Method
 from pipeline.training.batches import ImageNormaliser
 
 RESULT = RESULTS / "training.json"
@@ -55,7 +56,7 @@ class Bench:
         self.optimizer = torch.optim.SGD(self.net.parameters(), 1e-4, momentum=0.9)
         self.generator = torch.Generator().manual_seed(0)
 
-    def step(self, method: methods.Method) -> None:
+    def step(self, method: Method) -> None:
         """Do a training step on a batch, as the training loop does."""
         images, targets = self._batch(method)
         batch = ForwardPass.of(self.net, images, targets, self.labels, progress=0.5)
@@ -65,7 +66,7 @@ class Bench:
         for term in method.due(1, 0.5):
             self.descend(term.weight * term.value(self.net(self.normalise(self.pixels)), self.labels))
 
-    def loss(self, method: methods.Method) -> Callable[[], None]:
+    def loss(self, method: Method) -> Callable[[], None]:
         """Return a function for the loss alone, from features that need a gradient, ready to be timed."""
         with torch.no_grad():
             images, targets = self._batch(method)
@@ -100,7 +101,7 @@ class Bench:
             highest = max(highest, held)
         return highest
 
-    def _batch(self, method: methods.Method) -> tuple[Tensor, Tensor]:
+    def _batch(self, method: Method) -> tuple[Tensor, Tensor]:
         pixels = self.pixels if method.views is None else method.views(self.pixels, self.generator)
         return method.batch(self.normalise(pixels), self.labels, self.classes, self.generator)
 

@@ -4,7 +4,8 @@ A method has one primary loss. It may add penalties, changes to labels and batch
 ahead. The tables PARTS and PRESETS (`pipeline.methods.catalogue`) hold all names. `build`, the check of params.yaml,
 `trueodds methods` and the tests read them.
 
-To add a loss, write a function that returns one value per row, in a module of its own, and enter it into PARTS. Another
+To add a loss, write a function that returns one value per row, in a module of its own, and enter its place into PARTS.
+The tables need no torch: the code of a part is imported when a net is trained (`pipeline.methods.code`). Another
 distribution registers a `Part` or a `Preset` in the entry-point group `trueodds.methods` instead.
 A net is trained again when a module of its own method changes (`pipeline.training.provenance`).
 
@@ -12,6 +13,7 @@ Examples:
     A loss of one's own, tried without registering it:
 
     >>> import torch
+    >>> from pipeline.methods import losses
     >>> def half(logits_NC, targets):
     ...     return losses.cross_entropy(logits_NC, targets) / 2
     >>> parts = {**PARTS, "half": Part(half, "this example")}
@@ -22,15 +24,17 @@ Examples:
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from pipeline.config import OptionValue
-from pipeline.methods import losses, penalties
 from pipeline.methods.catalogue import PARTS, PRESETS, parts, presets
 from pipeline.methods.compose import Part, Preset, compose
 from pipeline.methods.composition import Composition
 from pipeline.methods.gamma import gamma_star
-from pipeline.methods.method import Method, Moment
-from pipeline.nets.net import Net
+
+if TYPE_CHECKING:
+    from pipeline.methods.method import Method
+    from pipeline.nets.net import Net
 
 
 def names() -> list[str]:
@@ -58,7 +62,7 @@ def resolve(spec: str, options: Mapping[str, OptionValue]) -> Composition:
     - `beta`: its weight.
     - `start`: the fraction of the run after which it acts.
     - `when`: joint (a term of the objective), separate (a gradient of its own) or interleaved (steps of its own, on
-      held-out rows).
+      set-aside rows).
     - `every`: the number of steps between two interleaved steps.
     - `schedule`: constant, ramp (from 0 to beta at the end of the run) or decay (from beta to 0).
     - `relative`: whether the weight follows the size of the primary loss (`pipeline.methods.weighted_penalty`).
@@ -100,16 +104,12 @@ __all__ = [
     "PARTS",
     "PRESETS",
     "Composition",
-    "Method",
-    "Moment",
     "Part",
     "Preset",
     "build",
     "gamma_star",
-    "losses",
     "names",
     "parts",
-    "penalties",
     "presets",
     "resolve",
 ]

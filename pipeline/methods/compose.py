@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, get_args
-
-from torch import Tensor
+from typing import TYPE_CHECKING, get_args
 
 from pipeline.config import OptionValue
-from pipeline.methods.composition import Component, Composition, Role
-from pipeline.methods.looking_ahead import Meta, outer_penalty
-from pipeline.methods.meta.outer import NAMES as OUTER
-from pipeline.methods.weighted_penalty import Schedule, When
+from pipeline.methods.code import Code, options_of
+from pipeline.methods.composition import Component, Composition
+from pipeline.methods.looking_ahead import CE, outer_penalty
+from pipeline.methods.roles import Role, Schedule, When
 from trueodds.errors import ConfigError, unknown
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 PENALTY: dict[str, OptionValue] = {
     "beta": 1.0,
@@ -35,7 +35,7 @@ META: dict[str, OptionValue] = {
 """Defaults of the options `LOOKING_AHEAD`, which every meta part has."""
 META_LIMITS = {"outer_weight": (0.0, 1e6), "rate": (0.0, 1e3), "every": (1, 1_000_000)}
 META_CHOICES = {
-    "outer": OUTER, "lookahead": ("head", "all"), "optimizer": ("adam", "sgd"), "variant": ("paper", "official"),
+    "lookahead": ("head", "all"), "optimizer": ("adam", "sgd"), "variant": ("paper", "official"),
 }  # fmt: skip
 DEFAULTS: Mapping[Role, Mapping[str, OptionValue]] = {"penalty": PENALTY, "meta": META}
 LIMITS: Mapping[Role, Mapping[str, tuple[float, float]]] = {"penalty": PENALTY_LIMITS, "meta": META_LIMITS}
@@ -48,9 +48,9 @@ class Part:
     """Entry of PARTS: a loss, penalty, change to labels, augmentation with views, or meta part, with its source.
 
     Attributes:
-        function: Function or class. Its keyword-only arguments are the options. A primary loss may take the `Moment` as
-            third argument. A class is instantiated once per method, with the options, and may keep state
-            (`pipeline.methods.learner.Learner`).
+        code: Function or class, or its place, `package.module:name`, which is imported only when a net is trained. Its
+            keyword-only arguments are the options. A primary loss may take the `Moment` as third argument. A class is
+            instantiated once per method, with the options, and may keep state (`pipeline.methods.learner.Learner`).
         source: Paper, and section or equation.
         role: The part's place in a method.
         limits: Option -> (least, greatest) allowed value.
@@ -61,10 +61,11 @@ class Part:
         gives_gamma: Whether a meta part sets `moment.gamma`.
         weighs: Whether a meta part needs joint penalties.
         defaults: Defaults of the role's shared options that differ for this part.
-        learner: Class that trains a meta part.
+        learner: Class that trains a meta part, or its place.
+        mixes: Whether a change of labels mixes the rows of a batch.
     """
 
-    function: Callable[..., Any]
+    code: Code
     source: str
     role: Role = "primary"
     limits: Mapping[str, tuple[float, float]] = field(default_factory=dict)
@@ -75,12 +76,12 @@ class Part:
     gives_gamma: bool = False
     weighs: bool = False
     defaults: Mapping[str, OptionValue] = field(default_factory=dict)
-    learner: Callable[..., Meta] | None = None
+    learner: Code | None = None
+    mixes: bool = False
 
     def options(self) -> dict[str, OptionValue]:
         """Return the default of each option of the part's own."""
-        parameters = inspect.signature(self.function).parameters.values()
-        return {p.name: p.default for p in parameters if p.kind is p.KEYWORD_ONLY}
+        return options_of(self.code)
 
     def settings(self) -> dict[str, OptionValue]:
         """Return `options` and the options that all parts of the role have."""
@@ -119,7 +120,7 @@ def compose(
     for owners, settings in ((published, preset.options), (members, options)):
         for name, value in settings.items():
             owner, option = _owner(spec, name, owners)
-            _check_value(spec, option, value, members[owner])
+            _check_value(spec, option, value, members[owner], _choices(members[owner], parts))
             values[owner][option] = value
     for full in options:
         owner, option = _owner(spec, full, members)
@@ -135,7 +136,9 @@ def compose(
     return Composition(
         spec,
         tuple(
-            Component(name, part.function, part.role, resolved[name], part.learner, part.exponent, part.per_class)
+            Component(
+                name, part.code, part.role, resolved[name], part.learner, part.exponent, part.per_class, part.mixes
+            )
             for name, part in members.items()
         ),
         preset.recipe,
@@ -234,9 +237,18 @@ def _owner(spec: str, name: str, members: Mapping[str, Part]) -> tuple[str, str]
     return owners[homonyms[0]]
 
 
-def _check_value(spec: str, name: str, value: object, part: Part) -> None:
+def _choices(part: Part, parts: Mapping[str, Part]) -> dict[str, tuple[str, ...]]:
+    """Return the allowed texts of each option of a part; those of `outer` are the penalties, alone or after `ce+`."""
+    choices = {**CHOICES.get(part.role, {}), **part.choices}
+    if part.role == "meta":
+        penalties = [name for name, other in parts.items() if other.role == "penalty"]
+        choices["outer"] = (CE, *penalties, *(f"{CE}+{name}" for name in penalties))
+    return choices
+
+
+def _check_value(spec: str, name: str, value: object, part: Part, choices_of: Mapping[str, tuple[str, ...]]) -> None:
     """Raise ConfigError if an option's value has the wrong type or is out of range."""
-    default, choices = part.settings()[name], {**CHOICES.get(part.role, {}), **part.choices}.get(name, ())
+    default, choices = part.settings()[name], choices_of.get(name, ())
     where = f"option {name} = {value!r} of method {spec!r}: allowed is"
     if isinstance(value, str) and choices:
         if value not in choices:
@@ -244,7 +256,7 @@ def _check_value(spec: str, name: str, value: object, part: Part) -> None:
         return
     if isinstance(value, list) and name in part.per_class and value:
         for number in value:
-            _check_value(spec, name, number, part)
+            _check_value(spec, name, number, part, choices_of)
         return
     # bool is an int in Python, but gamma = true is a mistake, and bins = 2.0 is one too
     kinds = {bool: (bool,), int: (int,), float: (int, float), str: (str,)}[type(default)]

@@ -1,4 +1,4 @@
-"""A resolved method: its parts with the values of all their options."""
+"""A resolved method: its parts with the values of all their options. Their code is imported when a net is trained."""
 
 from __future__ import annotations
 
@@ -6,26 +6,20 @@ import functools
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
-from torch import Tensor
-
+from pipeline.methods.code import Code, load, module_of
 from pipeline.methods.looking_ahead import Meta, outer_penalty
-from pipeline.methods.method import Method, Moment, PrimaryLoss
-from pipeline.methods.weighted_penalty import WeightedPenalty
+from pipeline.methods.roles import LOOKING_AHEAD, SHARED, WEIGHTING, Role
 from trueodds.errors import ConfigError
 
 if TYPE_CHECKING:
-    from pipeline.config import OptionValue
-    from pipeline.nets.net import Net
+    from torch import Tensor
 
-Role = Literal["primary", "penalty", "labels", "views", "meta", "outer"]
-WEIGHTING = ("beta", "start", "when", "every", "schedule", "relative")
-"""Options that every penalty has besides its own: its weight, and when it acts."""
-LOOKING_AHEAD = ("outer", "outer_weight", "lookahead", "rate", "optimizer", "every", "variant")
-"""Options that every meta part has besides its own: its outer loss, and how its parameters learn."""
-SHARED: Mapping[Role, tuple[str, ...]] = {"penalty": WEIGHTING, "meta": LOOKING_AHEAD}
-"""Role -> options that all parts of the role have."""
+    from pipeline.config import OptionValue
+    from pipeline.methods.method import Method, Moment, PrimaryLoss
+    from pipeline.methods.weighted_penalty import Penalty, WeightedPenalty
+    from pipeline.nets.net import Net
 
 
 @dataclass(frozen=True)
@@ -33,12 +27,13 @@ class Component:
     """One part of a method: its function or class, the values of its options, and the class that trains it."""
 
     name: str
-    function: Callable[..., Any]
+    code: Code
     role: Role
     options: Mapping[str, OptionValue]
-    learner: Callable[..., Meta] | None = None
+    learner: Code | None = None
     exponent: Callable[..., Tensor] | None = None
     per_class: tuple[str, ...] = ()
+    mixes: bool = False
 
     @property
     def own_options(self) -> dict[str, OptionValue]:
@@ -48,8 +43,8 @@ class Component:
 
     def bind(self) -> Callable[..., Any]:
         """Return the function with its options, or an instance of the class."""
-        own = self.own_options
-        return self.function(**own) if isinstance(self.function, type) else functools.partial(self.function, **own)
+        own, function = self.own_options, load(self.code)
+        return function(**own) if isinstance(function, type) else functools.partial(function, **own)
 
     def check_classes(self, classes: int) -> None:
         """Raise ConfigError if a list of numbers does not have one number per class."""
@@ -65,16 +60,19 @@ class Component:
         """Return the function (p_y, moment) -> gamma of each row, or None if the loss has no gamma."""
         return None if self.exponent is None else functools.partial(self.exponent, **self.options)
 
-    def make_learner(self, outer_options: Mapping[str, OptionValue], penalties: Sequence[str]) -> Meta:
+    def make_learner(self, outer_penalty: Penalty | None, penalties: Sequence[str]) -> Meta:
         """Return the learner of a meta part.
 
         Args:
-            outer_options: Options of the penalty in the outer loss.
+            outer_penalty: Penalty in the outer loss, with its options, or None.
             penalties: Names of the method's joint penalties.
         """
         assert self.learner is not None
         looking = {name: self.options[name] for name in LOOKING_AHEAD}
-        return self.learner(self.bind(), self.name, outer_options=outer_options, penalties=penalties, **looking)
+        learner: Meta = load(self.learner)(
+            self.bind(), self.name, outer_penalty=outer_penalty, penalties=penalties, **looking
+        )
+        return learner
 
 
 @dataclass(frozen=True)
@@ -102,6 +100,8 @@ class Composition:
         Raises:
             ConfigError: An option has one number per class, and the net has another number of classes.
         """
+        from pipeline.methods.method import Method
+
         primary, *added = self.components
         loss = primary.bind()
         method = Method(
@@ -112,6 +112,7 @@ class Composition:
             views=next((part.bind() for part in added if part.role == "views"), None),  # type: ignore[arg-type]
             meta=next((self._make_learner(part) for part in added if part.role == "meta"), Meta()),
             exponent=getattr(loss, "exponent", None) or primary.exponents(),
+            mixes=any(part.mixes for part in added),
         )
         if net is not None:
             for part in self.components:
@@ -120,11 +121,11 @@ class Composition:
         return method
 
     def _make_learner(self, meta: Component) -> Meta:
-        """Return the learner of a meta part with the options of its outer penalty."""
+        """Return the learner of a meta part with its outer penalty."""
         outer = outer_penalty(str(meta.options["outer"]))
-        options = next((part.own_options for part in self.components if part.name == outer), {})
+        penalty = next((part.bind() for part in self.components if part.name == outer), None)
         return meta.make_learner(
-            options, [part.name for part in self.components if part.options.get("when") == "joint"]
+            penalty, [part.name for part in self.components if part.options.get("when") == "joint"]
         )
 
     @property
@@ -139,7 +140,7 @@ class Composition:
 
     @property
     def held_out_parts(self) -> tuple[str, ...]:
-        """Names of the parts that need held-out rows: interleaved penalties and meta parts."""
+        """Names of the parts that need set-aside rows: interleaved penalties and meta parts."""
         return tuple(
             part.name for part in self.components if part.role == "meta" or part.options.get("when") == "interleaved"
         )
@@ -154,13 +155,12 @@ class Composition:
     @property
     def changes_rows(self) -> bool:
         """Whether a part replaces rows of a batch, by views or by mixtures."""
-        return any(part.role == "views" or getattr(part.function, "mixes", False) for part in self.components)
+        return any(part.role == "views" or part.mixes for part in self.components)
 
     def modules(self) -> list[str]:
         """Return the modules that the parts are defined in."""
-        functions = [part.function for part in self.components]
         learners = [part.learner for part in self.components if part.learner is not None]
-        return sorted({function.__module__ for function in (*functions, *learners)})
+        return sorted({module_of(code) for code in (*(part.code for part in self.components), *learners)})
 
     def to_json(self) -> dict[str, Any]:
         """Return the name and the options of each part, those of the outer loss included."""
@@ -169,6 +169,8 @@ class Composition:
 
 def _weigh(part: Component) -> WeightedPenalty:
     """Return a penalty with its weight."""
+    from pipeline.methods.weighted_penalty import WeightedPenalty
+
     beta, start, when, every, schedule, relative = (part.options[name] for name in WEIGHTING)
     return WeightedPenalty(part.bind(), beta, start, when, every, part.name, schedule, relative)  # type: ignore[arg-type]  # checked
 

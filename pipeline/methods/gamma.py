@@ -1,5 +1,6 @@
 """The exponent gamma of the focal family: fixed, scheduled over the run, or chosen for each row by its p_y.
 
+Imports of torch and scipy stand inside the functions, because the table of methods needs only the names of RULES.
 All rules are from Mukhoti et al. 2020. gamma is a constant for the gradient, as in the authors' code.
 """
 
@@ -7,20 +8,19 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, overload
+from typing import TYPE_CHECKING, TypeAlias, overload
 
 import numpy as np
 import numpy.typing as npt
-import torch
-from scipy.optimize import brentq
-from scipy.special import lambertw, xlogy
-from torch import Tensor
 
 if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
+
     from pipeline.methods.method import Moment
 
 Array = npt.NDArray[np.float64]
-Rule = Callable[[Tensor, int], Tensor | float]
+Rule: TypeAlias = "Callable[[Tensor, int], Tensor | float]"
 """Function (p, stage) -> gamma for each p, or one for all. The stage, 0 to 2, counts the schedule's changes so far."""
 
 CHANGES = (2 / 7, 5 / 7)
@@ -59,7 +59,10 @@ def gamma_star(p: float | Array | Tensor) -> Array | Tensor:
         >>> gamma_star(np.array([0.1, 0.2, 0.5])).round(2)
         array([14.92,  4.85,  0.  ])
     """
-    if isinstance(p, Tensor):
+    import torch
+    from scipy.special import lambertw
+
+    if isinstance(p, torch.Tensor):
         return torch.from_numpy(np.asarray(gamma_star(p.detach().double().cpu().numpy()))).to(p)
     p = np.asarray(p, dtype=np.float64)
     if not ((p >= 0) & (p <= 1)).all():
@@ -97,6 +100,8 @@ def gradient_ratio(p: npt.ArrayLike, gamma: float) -> Array:
         >>> gradient_ratio([0.0, 0.5, 1.0], 1.0).round(3)
         array([1.   , 0.847, 0.   ])
     """
+    from scipy.special import xlogy
+
     values = np.asarray(p, dtype=np.float64)
     if not ((values >= 0) & (values <= 1)).all():
         raise ValueError(f"gradient_ratio: p has values from {values.min()} to {values.max()}; allowed is [0, 1]")
@@ -127,6 +132,8 @@ def p_zero(gamma: float) -> float:
         >>> round(p_zero(1.0), 4)
         0.3679
     """
+    from scipy.optimize import brentq
+
     if not 1e-3 <= gamma <= 1e6:
         raise ValueError(f"p_zero: gamma is {gamma}; allowed is 0.001 to 1,000,000")
 
@@ -152,6 +159,8 @@ def step_rule(values: Sequence[float], edges: Sequence[float], *, closed: bool) 
     """
 
     def rule(p: Tensor, stage: int) -> Tensor:
+        import torch
+
         # Python numbers, because a tensor made here would be copied to the device at every step
         passed = [p > edge if closed else p >= edge for edge in edges]
         jumps = (step * is_past for step, is_past in zip(np.diff(values).tolist(), passed, strict=True))
@@ -162,6 +171,8 @@ def step_rule(values: Sequence[float], edges: Sequence[float], *, closed: bool) 
 
 def continuous(p: Tensor, stage: int) -> Tensor:
     """Return min(gamma*(p), 20), interpolated from a table, so that a step needs no scipy and no copy to the host."""
+    import torch
+
     table = _table(p.device, p.dtype)
     place = p.clamp(0, 0.5) * (2 * CELLS)
     cell = place.long().clamp_max(CELLS - 1)
@@ -171,6 +182,8 @@ def continuous(p: Tensor, stage: int) -> Tensor:
 @functools.cache
 def _table(device: torch.device, dtype: torch.dtype) -> Tensor:
     """Return gamma*, at most CAP, at CELLS + 1 points of [0, 1/2]."""
+    import torch
+
     values = np.minimum(gamma_star(np.linspace(0, 0.5, CELLS + 1)), CAP)
     return torch.from_numpy(values).to(device, dtype)
 
@@ -199,6 +212,8 @@ def exponent(
     **others: object,
 ) -> Tensor:
     """Return the gamma of each row (N,) at its p_y, for a focal loss with these options."""
+    import torch
+
     values = torch.as_tensor(resolve(gamma, p, moment, (first_change, second_change)), dtype=p.dtype, device=p.device)
     return values.expand(p.shape)
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
-from torch import Tensor
+if TYPE_CHECKING:
+    from torch import Tensor
 
-from pipeline.methods.batch import Batch, ForwardPass
-from pipeline.nets.net import Net
+    from pipeline.methods.batch import Batch, ForwardPass
+    from pipeline.nets.net import Net
 
 CE = "ce"
 """Name of cross entropy in an outer loss."""

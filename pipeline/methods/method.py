@@ -12,7 +12,8 @@ from torch import Tensor
 from pipeline.methods.batch import Batch, identity
 from pipeline.methods.learner import Learner, learners_due
 from pipeline.methods.looking_ahead import Meta
-from pipeline.methods.weighted_penalty import WeightedPenalty, When
+from pipeline.methods.roles import When
+from pipeline.methods.weighted_penalty import WeightedPenalty
 from trueodds.errors import ConfigError
 
 
@@ -85,6 +86,7 @@ class Method:
         views: Augmentation with several views, or None.
         meta: Part that learns by looking ahead; the base class does nothing.
         exponent: Function (p_y, moment) -> gamma of each row, or None.
+        mixes: Whether `batch` mixes rows, for which it needs the whole batch.
     """
 
     name: str
@@ -94,6 +96,7 @@ class Method:
     views: Views | None = None
     meta: Meta = field(default_factory=Meta)
     exponent: Callable[[Tensor, Moment], Tensor] | None = None
+    mixes: bool = False
 
     def batch(
         self, inputs: Tensor, labels_N: Tensor, classes: int, generator: torch.Generator
@@ -112,11 +115,6 @@ class Method:
     def draws(self) -> bool:
         """Whether `batch` draws from its generator, so that batches must be made one after the other."""
         return any(part.draws for part in self.labels)
-
-    @property
-    def mixes(self) -> bool:
-        """Whether `batch` mixes rows, for which it needs the whole batch."""
-        return any(getattr(part, "mixes", False) for part in self.labels)
 
     def per_sample(
         self,

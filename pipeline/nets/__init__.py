@@ -2,29 +2,32 @@
 
 A net of words, `build("gp_cnn", width of a word vector, classes)`, receives the word vectors by `embed`.
 
-To add a net, write a subclass of `Net` and a subclass of `Shape` in a module of its own, with a tuple SHAPES of its
-named sizes, and enter the module into FAMILIES. Another distribution registers each `Shape` under its name in the
-entry-point group `trueodds.nets` instead.
+A shape is a net's name and options. It needs no torch: it imports the net when it builds it.
+
+To add a net, write a subclass of `pipeline.nets.net.Net` in a module of its own. In `pipeline/nets/shapes/`, write a
+subclass of `Shape` with a tuple SHAPES of its named sizes, and enter the module into FAMILIES. Another distribution
+registers each `Shape` under its name in the entry-point group `trueodds.nets` instead.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pipeline.data.raw import Kind
-from pipeline.nets import bottleneck, densenet, gp_cnn, mlp, resnet, torchvision_nets, tree_lstm, wide_resnet
-from pipeline.nets.mlp import MLP
-from pipeline.nets.net import Net, Shape
-from pipeline.nets.resnet import ResNet
-from pipeline.nets.text import WordNet
+from pipeline.nets.shape import Shape
+from pipeline.nets.shapes import bottleneck, densenet, gp_cnn, mlp, resnet, torchvision_nets, tree_lstm, wide_resnet
 from trueodds.errors import unknown
 from trueodds.processes import extensions
 from trueodds.processes.extensions import Extension
 from trueodds.texts import short
 
+if TYPE_CHECKING:
+    from pipeline.nets.net import Net
+
 FAMILIES = (resnet, bottleneck, wide_resnet, densenet, torchvision_nets, mlp, gp_cnn, tree_lstm)
 SHAPES: dict[str, Shape] = {shape.name: shape for family in FAMILIES for shape in family.SHAPES}
+"""Named sizes of the networks of this package. `shapes` adds those of other distributions."""
 OPTIONS = ("width", "depth", "dropout", "resize")
 """Options of a net in params.yaml; each family has some of them."""
 
@@ -125,13 +128,9 @@ def build(
 
 
 __all__ = [
-    "MLP",
     "OPTIONS",
     "SHAPES",
-    "Net",
-    "ResNet",
     "Shape",
-    "WordNet",
     "build",
     "names",
     "resolve",

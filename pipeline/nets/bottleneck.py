@@ -7,27 +7,15 @@ features.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from itertools import pairwise
 
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from pipeline.nets.blocks import at_least_float32, convolution, mean_pool, shortcut
-from pipeline.nets.net import Net, StagedShape
+from pipeline.nets.net import Net
 
 EXPANSION = 4
-
-
-@dataclass(frozen=True)
-class BottleneckShape(StagedShape):
-    """Sizes of a bottleneck ResNet; `pool` is the edge of the maps that the head takes."""
-
-    pool: int = 1
-
-    def build(self, inside: int, classes: int) -> BottleneckResNet:
-        """Build the net."""
-        return BottleneckResNet(inside, classes, width=self.width, depth=self.depth, pool=self.pool)
 
 
 class Bottleneck(nn.Module):
@@ -71,10 +59,3 @@ class BottleneckResNet(Net):
         """Return the pooled maps of each image (N, D)."""
         x = self.stages(F.relu(self.norm(self.stem(inputs))))
         return mean_pool(x) if self.pool == 1 else F.adaptive_avg_pool2d(at_least_float32(x), self.pool).flatten(1)
-
-
-SHAPES = (
-    BottleneckShape("resnet50", width=64, depth=(3, 4, 6, 3)),
-    BottleneckShape("resnet50_tiny", width=64, depth=(3, 4, 6, 3), pool=2),
-    BottleneckShape("resnet110", width=64, depth=(3, 4, 26, 3)),
-)

@@ -5,31 +5,12 @@ Both have bottleneck layers and halve the channels between blocks. DenseNet-121 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from pipeline.nets.blocks import convolution, mean_pool
-from pipeline.nets.net import Net, StagedShape
-
-
-@dataclass(frozen=True)
-class DenseNetShape(StagedShape):
-    """Sizes of a DenseNet.
-
-    Attributes:
-        width: Channels that each layer adds; half the channels of the stem.
-        depth: Dense layers of each block.
-        dropout: Share of a layer's outputs that training drops.
-    """
-
-    dropout: float = 0.0
-
-    def build(self, inside: int, classes: int) -> DenseNet:
-        """Build the net."""
-        return DenseNet(inside, classes, growth=self.width, depth=self.depth, dropout=self.dropout)
+from pipeline.nets.net import Net
 
 
 class DenseLayer(nn.Module):
@@ -84,9 +65,3 @@ class DenseNet(Net):
     def features(self, inputs: Tensor) -> Tensor:
         """Return the pooled maps of each image (N, D)."""
         return mean_pool(F.relu(self.norm(self.stages(self.stem(inputs)))))
-
-
-SHAPES = (
-    DenseNetShape("densenet121", width=32, depth=(6, 12, 24, 16)),
-    DenseNetShape("densenet100", width=12, depth=(16,) * 3),
-)

@@ -6,15 +6,10 @@ whole text goes to a hidden layer with 30% dropout, and then to a linear layer.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import ClassVar
-
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from pipeline.data.raw import Kind
-from pipeline.nets.net import Shape
 from pipeline.nets.text import SKIPPED, WordNet
 
 KERNEL = 5
@@ -23,24 +18,6 @@ SEEN = 5 * (KERNEL - 1) + 1
 TOGETHER = 16
 TOKENS = 1000
 """Number of words of a text that count, the last ones. Shorter texts are padded in front, as in the code."""
-
-
-@dataclass(frozen=True)
-class GPCNNShape(Shape):
-    """Sizes of the net.
-
-    Attributes:
-        width: Channels of the convolutions and units of the hidden layer.
-        dropout: Share of the hidden units that training drops.
-    """
-
-    width: int
-    dropout: float
-    kind: ClassVar[Kind] = "text"
-
-    def build(self, inside: int, classes: int) -> GPCNN:
-        """Build the net."""
-        return GPCNN(inside, classes, width=self.width, dropout=self.dropout)
 
 
 class GPCNN(WordNet):
@@ -114,6 +91,3 @@ def _words_last(ids_NL: Tensor) -> Tensor:
     is_word_NL = (ids_NL >= SKIPPED).long()
     order_NL = torch.argsort(place_L + is_word_NL * ids_NL.shape[1], dim=1)
     return torch.gather(ids_NL * is_word_NL, 1, order_NL)
-
-
-SHAPES = (GPCNNShape("gp_cnn", width=128, dropout=0.3),)

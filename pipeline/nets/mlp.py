@@ -2,34 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from itertools import pairwise
-from typing import ClassVar
 
 from torch import Tensor, nn
 
-from pipeline.data.raw import Kind
-from pipeline.nets.net import Net, Shape
-
-
-@dataclass(frozen=True)
-class MLPShape(Shape):
-    """Sizes of an MLP.
-
-    Attributes:
-        width: Units of a hidden layer.
-        depth: Hidden layers.
-        dropout: Share of their outputs that training drops.
-    """
-
-    width: int
-    depth: int
-    dropout: float
-    kind: ClassVar[Kind] = "vector"
-
-    def build(self, inside: int, classes: int) -> MLP:
-        """Build the net."""
-        return MLP(inside, classes, width=self.width, depth=self.depth, dropout=self.dropout)
+from pipeline.nets.net import Net
 
 
 class MLP(Net):
@@ -51,6 +28,3 @@ class MLP(Net):
         """Return the last hidden layer's outputs (N, width)."""
         outputs_ND: Tensor = self.hidden(inputs)
         return outputs_ND
-
-
-SHAPES = (MLPShape("mlp", width=64, depth=2, dropout=0.1),)

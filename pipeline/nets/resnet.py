@@ -6,23 +6,13 @@ last stage. Global average pooling takes any size from 4 x 4 on.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from itertools import pairwise
 
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from pipeline.nets.blocks import convolution, initialise_convolutions, mean_pool, shortcut
-from pipeline.nets.net import Net, StagedShape
-
-
-@dataclass(frozen=True)
-class ResNetShape(StagedShape):
-    """Sizes of a ResNet of basic blocks."""
-
-    def build(self, inside: int, classes: int) -> ResNet:
-        """Build the net."""
-        return ResNet(inside, classes, width=self.width, depth=self.depth)
+from pipeline.nets.net import Net
 
 
 class Block(nn.Module):
@@ -65,12 +55,3 @@ class ResNet(Net):
         """Return the pooled maps of each image (N, D)."""
         x = self.stages(F.relu(self.norm(self.stem(inputs))))
         return mean_pool(x)
-
-
-SHAPES = (
-    ResNetShape("resnet8", width=16, depth=(1,) * 3),
-    ResNetShape("resnet20", width=16, depth=(3,) * 3),
-    ResNetShape("resnet56", width=16, depth=(9,) * 3),
-    ResNetShape("resnet110_basic", width=16, depth=(18,) * 3),
-    ResNetShape("resnet18", width=64, depth=(2,) * 4),
-)

@@ -15,7 +15,8 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from pipeline.data.raw import WORDS, Kind
 from pipeline.data.vision import torchvision
-from pipeline.nets.net import Net, Shape
+from pipeline.nets.net import Net
+from pipeline.nets.shape import Shape
 from pipeline.nets.text import SKIPPED, VECTORS, WordNet
 
 ROWS: dict[Kind, tuple[int, ...]] = {"image": (3, 32, 32), "vector": (30,), "text": (100, 1000), "tree": (100, 19)}

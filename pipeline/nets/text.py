@@ -8,7 +8,8 @@ import torch
 from torch import Tensor
 
 from pipeline.data.dataset import DataSet
-from pipeline.nets.net import Net, Shape
+from pipeline.nets.net import Net
+from pipeline.nets.shape import Shape
 
 VECTORS = "vectors"
 """Name of the table; it is a parameter if the vectors learn."""

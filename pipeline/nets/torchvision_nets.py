@@ -7,59 +7,52 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, ClassVar, cast
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from pipeline.data.raw import Kind
 from pipeline.data.vision import torchvision
 from pipeline.nets.blocks import AtLeastFloat32
-from pipeline.nets.net import Net, Shape
+from pipeline.nets.net import Net
 from trueodds.errors import ConfigError
 
 
-@dataclass(frozen=True)
-class TorchvisionShape(Shape):
-    """Place of the layers in a torchvision net, and its image sizes.
+def torchvision_net(
+    inside: int, classes: int, *, name: str, builder: str, first: str, last: str, least: int, resize: int
+) -> TorchvisionNet:
+    """Build a net with random weights, as `pipeline.nets.shapes.torchvision_nets` describes it.
 
-    Attributes:
+    Args:
+        inside: Channels of an image.
+        classes: Number of classes.
+        name: Name of the net in params.yaml.
         builder: torchvision's function.
         first: Name of its first convolution.
         last: Name of its last layer.
         least: Smallest edge of an image in pixels.
-        resize: Edge to which the net first scales its images, bilinearly; 0 means no scaling.
+        resize: Edge to which the net first scales its images; 0 means no scaling.
     """
-
-    builder: str
-    first: str
-    last: str
-    least: int = 1
-    resize: int = 0
-    kind: ClassVar[Kind] = "image"
-
-    def build(self, inside: int, classes: int) -> TorchvisionNet:
-        """Build the net."""
-        body = getattr(torchvision().models, self.builder)(num_classes=classes)
-        if inside != 3:
-            _replace(body, self.first, _of_channels(body.get_submodule(self.first), inside))
-        family = VisionTransformer if self.builder.startswith("vit") else TorchvisionNet
-        return family(body, self)
+    body = getattr(torchvision().models, builder)(num_classes=classes)
+    if inside != 3:
+        _replace(body, first, _of_channels(body.get_submodule(first), inside))
+    family = VisionTransformer if builder.startswith("vit") else TorchvisionNet
+    return family(body, name=name, last=last, least=least, resize=resize)
 
 
 class TorchvisionNet(Net):
     """A module of torchvision whose last layer is `head`."""
 
-    def __init__(self, body: nn.Module, shape: TorchvisionShape) -> None:
+    def __init__(self, body: nn.Module, *, name: str, last: str, least: int, resize: int) -> None:
         super().__init__()
-        head = body.get_submodule(shape.last)
+        head = body.get_submodule(last)
         assert isinstance(head, nn.Linear)
-        _replace(body, shape.last, nn.Identity())
+        _replace(body, last, nn.Identity())
         if (pooling := getattr(body, "avgpool", None)) is not None:
             _replace(body, "avgpool", nn.Sequential(AtLeastFloat32(), pooling))
-        self.shape, self.body, self.head = shape, body, head
+        self.name, self.last, self.least, self.resize = name, last, least, resize
+        self.body, self.head = body, head
 
     def features(self, inputs: Tensor) -> Tensor:
         """Return the inputs of the last layer (N, D).
@@ -67,12 +60,12 @@ class TorchvisionNet(Net):
         Raises:
             ConfigError: The images are too small.
         """
-        if side := self.shape.resize:
+        if side := self.resize:
             inputs = F.interpolate(inputs, (side, side), mode="bilinear", align_corners=False)
         height, width = inputs.shape[2:]
-        if min(height, width) < self.shape.least:
+        if min(height, width) < self.least:
             raise ConfigError(
-                f"net {self.shape.name!r} needs images of at least {self.shape.least} pixels, and these have {height} x"
+                f"net {self.name!r} needs images of at least {self.least} pixels, and these have {height} x"
                 f" {width}; set training.resize, data.image_size (for photos), or another net (trueodds nets)"
             )
         return self._features(inputs)
@@ -81,7 +74,7 @@ class TorchvisionNet(Net):
         """Rename torchvision's names: the last layer is `head`, all others are below `body`."""
         if any(name.startswith(("body.", "head.")) for name in state):
             return dict(state)
-        last = f"{self.shape.last}."
+        last = f"{self.last}."
         return {
             name.replace(last, "head.", 1) if name.startswith(last) else f"body.{name}": tensor
             for name, tensor in state.items()
@@ -135,11 +128,3 @@ def _replace(module: nn.Module, name: str, layer: nn.Module) -> None:
     """Replace a submodule by its name."""
     parent, _, child = name.rpartition(".")
     setattr(module.get_submodule(parent), child, layer)
-
-
-SHAPES = (
-    TorchvisionShape("torchvision_resnet18", builder="resnet18", first="conv1", last="fc"),
-    TorchvisionShape("torchvision_resnet50", builder="resnet50", first="conv1", last="fc"),
-    TorchvisionShape("convnext_tiny", builder="convnext_tiny", first="features.0.0", last="classifier.2", least=32),
-    TorchvisionShape("vit_b_16", builder="vit_b_16", first="conv_proj", last="heads.head", least=16),
-)

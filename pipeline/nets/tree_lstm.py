@@ -10,36 +10,16 @@ The code has no output gate, although the paper has one. The word vectors learn.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from pipeline.data.raw import HEIGHT, LABEL, LEFT, RIGHT, WORD, Kind
-from pipeline.nets.net import Shape
+from pipeline.data.raw import HEIGHT, LABEL, LEFT, RIGHT, WORD
 from pipeline.nets.text import SKIPPED, WordNet
 
 GATES = 4
-
-
-@dataclass(frozen=True)
-class TreeLSTMShape(Shape):
-    """Sizes of the net.
-
-    Attributes:
-        width: Units of the memory.
-        dropout: Share of a node's outputs that training drops.
-    """
-
-    width: int
-    dropout: float
-    kind: ClassVar[Kind] = "tree"
-
-    def build(self, inside: int, classes: int) -> TreeLSTM:
-        """Build the net."""
-        return TreeLSTM(inside, classes, width=self.width, dropout=self.dropout)
 
 
 class Levels(NamedTuple):
@@ -126,6 +106,3 @@ class TreeLSTM(WordNet):
             states = torch.cat([states, torch.cat([torch.tanh(cell), cell], 1)])
             begin += count
         return states[:, :width]
-
-
-SHAPES = (TreeLSTMShape("tree_lstm", width=150, dropout=0.5),)

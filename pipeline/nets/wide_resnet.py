@@ -10,37 +10,17 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass
 from itertools import pairwise
-from typing import Literal
 
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from pipeline.nets.blocks import convolution, initialise_convolutions, mean_pool, shortcut
-from pipeline.nets.net import Net, StagedShape
+from pipeline.nets.net import Net
 
 STEM = 16
 CUT_NORMAL_STD = 0.8796256610342398
 """Standard deviation of a standard normal variable truncated at -2 and 2."""
-
-
-@dataclass(frozen=True)
-class WideResNetShape(StagedShape):
-    """Sizes of a wide ResNet.
-
-    Attributes:
-        order: Whether a block normalises after or before its convolutions.
-        dropout: Dropout between the convolutions of a block.
-    """
-
-    order: Literal["after", "before"]
-    dropout: float = 0.0
-
-    def build(self, inside: int, classes: int) -> WideResNet:
-        """Build the net."""
-        block = {"after": NormAfter, "before": NormBefore}[self.order]
-        return WideResNet(inside, classes, block, width=self.width, depth=self.depth, dropout=self.dropout)
 
 
 class WideBlock(nn.Module, ABC):
@@ -145,9 +125,3 @@ def _initialise_as_tensorflow(net: nn.Module) -> None:
         if isinstance(module, nn.Conv2d):
             std = math.sqrt(2 / module.weight[0].numel()) / CUT_NORMAL_STD
             nn.init.trunc_normal_(module.weight, std=std, a=-2 * std, b=2 * std)
-
-
-SHAPES = (
-    WideResNetShape("wrn26_10", width=160, depth=(4,) * 3, order="after"),
-    WideResNetShape("wrn28_10", width=160, depth=(4,) * 3, order="before"),
-)

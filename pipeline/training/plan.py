@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from pipeline.methods.composition import Composition
-from pipeline.nets.net import Shape
+from pipeline.nets.shape import Shape
 from pipeline.training.recipe import Recipe
 
 

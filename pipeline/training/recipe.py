@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-import torch
-from torch import nn
-
-from pipeline.nets.text import VECTORS
+if TYPE_CHECKING:
+    import torch
+    from torch import nn
 
 
 @dataclass(frozen=True)
@@ -46,7 +45,7 @@ class Recipe:
             not learn.
         node_weight: For trees, the factor of the loss of a node that is not a root. A tree's loss is the sum over its
             labelled nodes, and a batch's loss is the mean over trees.
-        held_out: Use of held-out rows if the method does not learn from them. apart: none, so that it has as many rows
+        held_out: Use of set-aside rows if the method does not learn from them. apart: none, so that it has as many rows
             as methods that do. official: they are training rows, as in the public code of meta-calibration.
         threads: Threads of the CPU; 0 is torch's choice. Sums depend on it in the last bits.
         precision: Precision of the net's body in training steps; bfloat16 uses autocast. Pooling, head, loss,
@@ -104,6 +103,10 @@ class Recipe:
 
     def optimizer_of(self, net: nn.Module) -> torch.optim.Optimizer:
         """Return the optimizer of all parameters except word vectors, at the highest learning rate."""
+        import torch
+
+        from pipeline.nets.text import VECTORS
+
         settings: dict[str, Any] = {"lr": self.learning_rate, "weight_decay": self.weight_decay}
         parameters = [parameter for name, parameter in net.named_parameters() if name != VECTORS]
         if self.optimizer == "adam":
@@ -118,5 +121,9 @@ class Recipe:
 
     def vectors_optimizer_of(self, net: nn.Module) -> torch.optim.SGD | None:
         """Return the optimizer of the word vectors, if the net learns them."""
+        import torch
+
+        from pipeline.nets.text import VECTORS
+
         vectors = [parameter for name, parameter in net.named_parameters() if name == VECTORS]
         return torch.optim.SGD(vectors, self.vectors_rate) if vectors and self.vectors_rate else None

@@ -8,12 +8,12 @@ from pipeline import methods, nets
 from pipeline.config import Training
 from pipeline.data.raw import PIXELS, WORDS, Kind
 from pipeline.methods.composition import Composition
-from pipeline.nets.net import Shape
+from pipeline.nets.shape import Shape
 from pipeline.training import recipes
 from pipeline.training.plan import Plan
 from pipeline.training.provenance import code_hashes
 from pipeline.training.recipe import Recipe
-from pipeline.training.start import freezing, pretrained
+from pipeline.training.start import freezing, initial_weights
 from trueodds.errors import ConfigError
 from trueodds.processes import extensions
 
@@ -29,11 +29,11 @@ def plan_of(training: Training, dataset: str, kind: Kind, *, held_out: bool) -> 
         training: The section `training` of params.yaml.
         dataset: Name of the data set.
         kind: Kind of its rows.
-        held_out: Whether the data set has held-out rows.
+        held_out: Whether the data set has set-aside rows.
 
     Raises:
         ConfigError: A recipe, net, method or option is unknown; the initial weights do not exist; settings contradict
-            each other or the kind of rows; the method needs held-out rows and there are none; or `curves` names an
+            each other or the kind of rows; the method needs set-aside rows and there are none; or `curves` names an
             epoch that the run does not have.
 
     Examples:
@@ -47,7 +47,7 @@ def plan_of(training: Training, dataset: str, kind: Kind, *, held_out: bool) -> 
     shape = nets.resolve(recipe.net, **options)
     _check_net(shape, training, dataset, kind)
     _check_words(training, recipe, method, dataset, kind)
-    start = None if training.start is None else pretrained.find(training.start)
+    start = None if training.start is None else initial_weights.find(training.start)
     _check_freezing(recipe, shape, start is not None)
     if kind not in PIXELS:
         _refuse_augmentation(recipe, method, dataset, kind)
@@ -81,7 +81,7 @@ def _check_freezing(recipe: Recipe, shape: Shape, has_start: bool) -> None:
         keeps = f"training.freeze is {recipe.freeze}, head_epochs {recipe.head_epochs}"
         raise ConfigError(
             f"{keeps}: some layers would keep random weights; set training.start to initial weights,"
-            f" such as {pretrained.TORCHVISION}resnet18, or freeze: {freezing.NOTHING} and head_epochs: 0"
+            f" such as {initial_weights.TORCHVISION}resnet18, or freeze: {freezing.NOTHING} and head_epochs: 0"
         )
     freezing.check(shape, recipe.freeze)
     if recipe.freeze == freezing.BODY and recipe.head_epochs:
@@ -116,7 +116,7 @@ def _check_words(training: Training, recipe: Recipe, method: Composition, datase
                 raise ConfigError(f"{problem} holds {kind}s; set it to null")
     if kind not in ("text", "tree"):
         return
-    if mixed := [part.name for part in method.components if getattr(part.function, "mixes", False)]:
+    if mixed := [part.name for part in method.components if part.mixes]:
         raise ConfigError(
             f"method {method.name!r}: {mixed[0]} mixes the numbers of rows, and data set {dataset!r} holds {kind}s,"
             f" whose numbers are word ids; leave {mixed[0]} out (smoothing works on {kind}s)"
@@ -125,7 +125,7 @@ def _check_words(training: Training, recipe: Recipe, method: Composition, datase
         return
     if method.held_out_parts:
         raise ConfigError(
-            f"method {method.name!r}: {' and '.join(method.held_out_parts)} learns from held-out rows, which trees do"
+            f"method {method.name!r}: {' and '.join(method.held_out_parts)} learns from set-aside rows, which trees do"
             f" not support; use another method (data set {dataset!r} holds {kind}s)"
         )
     if recipe.freeze != freezing.NOTHING or recipe.head_epochs or training.start is not None:
@@ -180,18 +180,18 @@ def _check_compile(method: Composition, recipe: Recipe, dataset: str, kind: Kind
 
 
 def _check_held_out(method: Composition, recipe: Recipe, held_out: bool) -> None:
-    """Check held-out rows against the method and the recipe; warn if nothing uses them."""
+    """Check set-aside rows against the method and the recipe; warn if nothing uses them."""
     if held_out and not method.held_out_parts and recipe.held_out == "apart":
         log.warning(
-            "method %s does not use the held-out rows; training.held_out=official makes them training rows",
+            "method %s does not use the set-aside rows; training.held_out=official makes them training rows",
             method.name,
         )
     if recipe.held_out == "official" and not held_out:
         raise ConfigError(
-            "training.held_out is 'official', and there are no held-out rows; leave it null, or set data.held_out_size"
+            "training.held_out is 'official', and there are no set-aside rows; leave it null, or set data.held_out_size"
         )
     if method.held_out_parts and not held_out:
         raise ConfigError(
-            f"method {method.name!r}: {' and '.join(method.held_out_parts)} learns from held-out rows, and"
+            f"method {method.name!r}: {' and '.join(method.held_out_parts)} learns from set-aside rows, and"
             " there are none; set data.held_out_size, such as 5000 for CIFAR or 100 for digits, and fetch again"
         )

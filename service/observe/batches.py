@@ -26,12 +26,12 @@ from trueodds.sums.inputs import (
     TELLING_ROWS,
     Array,
     check_logits,
-    logits_of,
     sums_to_one,
     without_noise,
 )
 from trueodds.sums.ordered import check_level_names
 from trueodds.sums.positive import PositiveClass
+from trueodds.sums.rounding import logits_of
 from trueodds.texts import listed, short
 
 LOGITS_CURE = "if these are logits, send them as logits"
@@ -287,7 +287,7 @@ def _of_values(rows: list[Observation], values_NC: Array) -> _Numbers:
 
 def _numbers_of(form: Form, values_NC: Array) -> _Numbers:
     """Return logits (each row minus its maximum) and the answer. For probabilities the sent confidence is kept."""
-    z_NC = logits_of(values_NC) if form == "probabilities" else values_NC
+    z_NC = logits_of(values_NC, resolution="exact") if form == "probabilities" else values_NC
     logits_NC = (z_NC - z_NC.max(axis=1, keepdims=True)).astype(np.float32)
     if form == "probabilities":
         return _Numbers(logits_NC, values_NC, values_NC.argmax(axis=1), values_NC.max(axis=1).clip(max=1.0))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import doctest
 import gc
+import json
 import subprocess
 import sys
 import tracemalloc
@@ -30,7 +31,7 @@ from trueodds.errors import ConfigError
 from trueodds.sums.inputs import Array
 
 
-def test_predictions_labels_and_report(client: Client, folder: Path) -> None:
+def test_predictions_labels_and_report(client: Client, folder: Path, tmp_path: Path) -> None:
     before = client.report()
     images_NHWC = images(600)
     predictions = client.predict(images_NHWC)
@@ -49,6 +50,9 @@ def test_predictions_labels_and_report(client: Client, folder: Path) -> None:
     assert lines[0] == f"tiny {served.version}: {report.answers:,} answers, {report.labelled:,} with their labels"
     assert lines[1].startswith(f"ECE                 {report.ece:.4f}, 95% interval {report.ece_lower:.4f} .. ")
     assert lines[-1] == report.reading
+    report.save(tmp_path / "live.json")
+    assert json.loads((tmp_path / "live.json").read_text()) == report.to_dict()
+    assert report.to_dict()["labelled"] == report.labelled and "Reliability diagram" in report.svg()
 
 
 def test_without_labels_a_report_prints_its_reading(client: Client) -> None:
@@ -238,7 +242,7 @@ def test_an_error_in_a_later_request_has_the_answers_before_it(client: Client) -
 def test_keys(folder: Path, tmp_path: Path) -> None:
     key, hash_ = keys.make()
     (tmp_path / "models").symlink_to(folder / "models")
-    with server(tmp_path, "--predict-key", hash_) as (http, _):
+    with server(tmp_path, "--predict-key-hash", hash_) as (http, _):
         url = str(http.base_url)
         with Client(url, key=key) as client:
             assert len(client.predict(images(1))) == 1

@@ -97,7 +97,7 @@ def test_a_table_with_a_test_table(tmp_path: Path, capsys: pytest.CaptureFixture
     starred = next(line.split() for line in printed.splitlines() if line.startswith("* "))
     others = [line.split() for line in printed.splitlines() if line[:2] == "  " and line[2:3].isalpha()]
     better = {name for name, nll, *_ in others if float(nll) < float(starred[2])}
-    assert "chosen by NLL" in printed and all(f"{name} was passed over: " in printed for name in better)
+    assert "CV NLL" in printed and all(f"{name} was passed over: " in printed for name in better)
     assert "p(yes), over all of 0 to 1; " in printed and "Brier (0 to 1)" in printed
     served = Model.load(tmp_path / "loan" / "bundle", threads=1)
     assert served.bundle.card.input.model_dump()["features"] == ["age", "income"]
@@ -114,11 +114,11 @@ def test_a_parquet_table_is_a_csv_table(tmp_path: Path) -> None:
     pyarrow = pytest.importorskip("pyarrow")
     from pyarrow import parquet
 
-    from trueodds.importing import rows
+    from trueodds.importing import labelled_rows
 
     (tmp_path / "t.csv").write_text("a,b,label\n1,2.5,x\n,4,y\n")
     parquet.write_table(pyarrow.table({"a": [1.0, None], "b": [2.5, 4.0], "label": ["x", "y"]}), tmp_path / "t.parquet")
-    one, other = (rows.read(tmp_path / name) for name in ("t.csv", "t.parquet"))
+    one, other = (labelled_rows.read(tmp_path / name) for name in ("t.csv", "t.parquet"))
     assert not isinstance(one.x, tuple) and not isinstance(other.x, tuple)
     assert np.array_equal(one.x, other.x, equal_nan=True) and one.y.tolist() == other.y.tolist() == ["x", "y"]
     assert one.features == other.features == ("a", "b")

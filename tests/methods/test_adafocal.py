@@ -10,11 +10,12 @@ from torch import Tensor
 
 from pipeline import methods
 from pipeline.methods.adafocal import AdaFocal
+from pipeline.methods.method import Method
 from tests import reference_losses as reference
 from tests.methods.batches import batch
 
 
-def learned(validations: int = 3, bins: int = 5, rate: float = 4.0) -> tuple[methods.Method, AdaFocal]:
+def learned(validations: int = 3, bins: int = 5, rate: float = 4.0) -> tuple[Method, AdaFocal]:
     method = methods.build("adafocal", bins=bins, rate=rate)
     assert isinstance(method.primary, AdaFocal)
     for seed in range(validations):

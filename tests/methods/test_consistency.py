@@ -12,12 +12,13 @@ from scipy.special import ndtr
 from pipeline import methods
 from pipeline.methods.losses import Consistency
 from pipeline.methods.losses.consistency import best_strength
+from pipeline.methods.method import Method
 from tests import reference_losses as reference
 from tests.methods.batches import batch
 from trueodds.errors import ConfigError
 
 
-def weights(method: methods.Method, logits: torch.Tensor, labels: torch.Tensor) -> list[float]:
+def weights(method: Method, logits: torch.Tensor, labels: torch.Tensor) -> list[float]:
     plain = methods.build("ce").per_sample(logits, labels)
     values: list[float] = (method.per_sample(logits, labels) / plain).tolist()
     return values

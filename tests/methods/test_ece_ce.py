@@ -11,6 +11,7 @@ from torch import Tensor
 
 from pipeline import methods
 from pipeline.methods.losses import EceCE
+from pipeline.methods.method import Method
 from tests import reference_losses as reference
 from tests.methods.batches import batch
 
@@ -18,7 +19,7 @@ PROGRESS = 0.75
 BINS = 5
 
 
-def learned(seed: int = 3, classes: int = 4) -> tuple[methods.Method, EceCE, reference.Statistics]:
+def learned(seed: int = 3, classes: int = 4) -> tuple[Method, EceCE, reference.Statistics]:
     method = methods.build("ece_ce", bins=BINS)
     assert isinstance(method.primary, EceCE)
     logits, labels = batch(classes, rows=40, seed=seed)

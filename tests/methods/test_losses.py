@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from pipeline import config, methods, nets
-from pipeline.methods import Moment, losses
+from pipeline.methods import losses
 from pipeline.methods.gamma import RULES
+from pipeline.methods.method import Moment
 from tests import reference_losses as reference
 from tests.methods.batches import batch
 from trueodds.errors import ConfigError

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from typing import Any
 
@@ -14,13 +15,14 @@ from pipeline.config import OptionValue
 from pipeline.methods import penalties
 from pipeline.methods.batch import ForwardPass
 from pipeline.methods.looking_ahead import Descent, outer_penalty
-from pipeline.methods.meta.gamma_net import POSITIVE, GammaNet
+from pipeline.methods.meta.gamma_net import GammaNet
 from pipeline.methods.meta.learned_histogram import LearnedHistogram
 from pipeline.methods.meta.learned_weights import LearnedWeights
 from pipeline.methods.meta.lookahead import logit_tangent
 from pipeline.methods.meta.meta_learner import MetaLearner
 from pipeline.methods.meta.outer import OuterLoss
 from pipeline.methods.method import Method
+from pipeline.methods.positive import POSITIVE
 from pipeline.nets.net import Net
 from tests.reference_meta import outer_after
 from trueodds.errors import ConfigError
@@ -304,10 +306,8 @@ def test_outer_losses() -> None:
     logits, labels = batch(made("flg")[1]).logits.detach(), rows(10, 2)[1]
     ce = torch.nn.functional.cross_entropy(logits, labels)
     assert OuterLoss("ce", 0.5)(logits, labels) == ce
-    assert OuterLoss("sece", 0.5)(logits, labels) == penalties.sece(logits, labels)
-    assert OuterLoss("ce+dece", 0.25)(logits, labels) == ce + 0.25 * penalties.dece(logits, labels)
-    wide = {"bandwidth": 0.2}
-    assert OuterLoss("sece", 0.5, wide)(logits, labels) == penalties.sece(logits, labels, bandwidth=0.2)
+    assert OuterLoss("sece", 0.5, penalties.sece)(logits, labels) == penalties.sece(logits, labels)
+    assert OuterLoss("ce+dece", 0.25, penalties.dece)(logits, labels) == ce + 0.25 * penalties.dece(logits, labels)
 
 
 @pytest.mark.parametrize(
@@ -327,11 +327,13 @@ def test_an_outer_losss_penalty_has_its_options(
     composition = methods.resolve(spec, options)
     method, _ = made(spec, **options)
     outer = learner(method).outer
-    assert expected.items() <= outer.options.items() and not {"beta", "when"} & outer.options.keys()
+    options_of_it = outer.penalty.keywords if isinstance(outer.penalty, functools.partial) else {}
+    assert expected.items() <= options_of_it.items() and not {"beta", "when"} & options_of_it.keys()
     parts = composition.to_json()["parts"]
     assert all(parts[outer_penalty(outer.name)][name] == value for name, value in expected.items())
     logits, labels = 3 * torch.randn(200, CLASSES, dtype=torch.float64), torch.arange(200) % CLASSES
-    plain = OuterLoss(outer.name, outer.weight)
+    name = outer_penalty(outer.name)
+    plain = OuterLoss(outer.name, outer.weight, getattr(penalties, name) if name else None)
     assert bool(outer(logits, labels) != plain(logits, labels)) == bool(expected)
 
 
@@ -341,7 +343,7 @@ def test_an_outer_losss_penalty_has_its_options(
         ("ce+gamma_net", {}, "gamma_net sets gamma for each row, and ce has no gamma; use focal, inverse_focal"),
         ("focal+gamma_net", {"gamma": 2.0}, "gamma_net sets gamma for each row; leave the option gamma out"),
         ("focal+gamma_net+unit_l2", {}, "gamma_net and unit_l2 both look a step ahead; name one of them"),
-        ("flg", {"outer": "focal"}, "unknown value of option outer .*'focal'; allowed: ce, avuc"),
+        ("flg", {"outer": "focal"}, "unknown value of option outer .*'focal'; allowed: ce, mmce"),
         ("flg", {"outer": "ce+sec"}, r"unknown value of option outer .*Did you mean 'ce\+sece'"),
         ("flg", {"variant": "official", "lookahead": "all"}, "through the last layer only, as the public code does"),
         ("flg_sece", {"outer_weight": 0.1}, "needs an outer loss of two terms, such as outer: ce.dece; leave"),

@@ -46,7 +46,8 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from torch import nn
-from pipeline.nets import Net, Shape
+from pipeline.nets import Shape
+from pipeline.nets.net import Net
 
 
 class Linear(Net):

@@ -16,17 +16,19 @@ from pipeline import data, nets
 from pipeline.config import Data, Training
 from pipeline.data import DataSet
 from pipeline.data.vision import torchvision
+from pipeline.nets.net import Net
 from pipeline.training.plan import InitialWeights
 from pipeline.training.start import pretrained
 from pipeline.training.start.beginning import Beginning
-from pipeline.training.start.pretrained import WeightsError, find, load, read
+from pipeline.training.start.initial_weights import find
+from pipeline.training.start.pretrained import WeightsError, load, read
 from tests.training_runs import plan
 from trueodds.errors import ConfigError
 
 SMALL = {"width": 4}
 
 
-def drawn(seed: int = 5, classes: int = 10, **options: int) -> nets.Net:
+def drawn(seed: int = 5, classes: int = 10, **options: int) -> Net:
     torch.manual_seed(seed)
     return nets.build("resnet8", 1, classes, **(options or SMALL))
 
@@ -145,7 +147,7 @@ def test_torchvisions_in_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     torch.save(theirs.state_dict(), tmp_path / "drawn.pth")
     digest = sha256((tmp_path / "drawn.pth").read_bytes()).hexdigest()
     (tmp_path / "drawn.pth").rename(tmp_path / f"resnet18-{digest[:8]}.pth")
-    monkeypatch.setattr(pretrained, "_file_name", lambda entry: f"resnet18-{digest[:8]}.pth")
+    monkeypatch.setattr(pretrained, "file_name", lambda entry: f"resnet18-{digest[:8]}.pth")
     monkeypatch.setenv(pretrained.FOLDER, str(tmp_path))
     weights = read(find("torchvision:resnet18"))
     assert weights.normalise == {"mean": [0.485, 0.456, 0.406], "std": [0.229, 0.224, 0.225]}

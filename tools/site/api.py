@@ -73,6 +73,7 @@ LIBRARY = (
         (
             Section("trueodds", names=("report", "fit", "load", "logits_of", "threshold", "compare", "Calibrated")),
             Section("trueodds", returned_by=("report", "compare")),
+            Section("trueodds.reports.display.report_files", names=("DisplayedReport",)),
         ),
     ),
     Page(
@@ -149,7 +150,7 @@ LIBRARY = (
         "client",
         "trueodds.client",
         "The client of a running service. It needs the extra `client`.",
-        (Section("trueodds.client"),),
+        (Section("trueodds.client"), Section("trueodds.reports.display.live", names=("LiveReport",))),
     ),
     Page(
         "bundle",
@@ -180,6 +181,7 @@ EXTENDING = (
         "Losses, penalties and label changes, and how a method is built from them.",
         (
             Section("pipeline.methods"),
+            Section("pipeline.methods.method", names=("Method", "Moment")),
             Section("pipeline.methods.losses"),
             Section("pipeline.methods.penalties"),
             Section("pipeline.methods.targets"),
@@ -189,7 +191,7 @@ EXTENDING = (
         "nets",
         "Networks",
         "The networks by name, and the base classes of a network of your own.",
-        (Section("pipeline.nets"),),
+        (Section("pipeline.nets"), Section("pipeline.nets.net", names=("Net",))),
     ),
     Page(
         "data",

@@ -10,13 +10,13 @@ import numpy.typing as npt
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from trueodds.bundle.act_alone import ActAlone
-from trueodds.bundle.contents import NAME
 from trueodds.bundle.risk_coverage import RiskCoverage
 from trueodds.inputs import Input
 from trueodds.metrics import CELLS, CalibrationSums, cell_of, mean_confidence
 from trueodds.sums.bins import COARSE_CELLS, coarse_counts
 from trueodds.sums.ordered import check_level_names
 from trueodds.sums.positive import PositiveClass
+from trueodds.texts import NAME
 
 METRICS = ("n", "bins", "level", "before", "after")
 """Parts of an evaluation's table that a card keeps."""

@@ -14,12 +14,16 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal, get_args
 
-NAME = "[A-Za-z0-9][A-Za-z0-9._-]*"
-"""Pattern of a model or version: a folder name that cannot leave its parent folder."""
+from trueodds.texts import NAME
+
 DEFAULT: Literal["default"] = "default"
+"""Role of the version that answers requests."""
 SHADOW: Literal["shadow"] = "shadow"
+"""Role of a net that is scored on the same inputs without answering."""
 RECALIBRATED: Literal["recalibrated"] = "recalibrated"
+"""Role of a calibrator that is applied to the served net's logits without answering."""
 WAITING: Literal["waiting"] = "waiting"
+"""Role of the net that becomes the shadow when that place is free."""
 IDENTITY = ".id"
 
 Role = Literal["default", "shadow", "recalibrated", "waiting"]
@@ -32,6 +36,7 @@ ROLES: tuple[Role, ...] = get_args(Role)
 Slot = Literal["shadow", "recalibrated"]
 """Roles that are judged beside the served version."""
 SLOTS: tuple[Slot, ...] = get_args(Slot)
+"""The roles of `Slot`."""
 Key = tuple[str, str]
 """Model and version."""
 Step = tuple[str, bytes | None]

@@ -13,6 +13,7 @@ from trueodds.calibrators.affine.structured import StructuredMatrix, StructuredV
 from trueodds.calibrators.base import Calibrator, FitError
 from trueodds.calibrators.curve import StructuredCurve, TemperatureCurve
 from trueodds.calibrators.ensemble import EnsembleTemperature
+from trueodds.calibrators.fitting.rounded import Rounded
 from trueodds.calibrators.histogram import BBQ, Histogram
 from trueodds.calibrators.identity import Identity
 from trueodds.calibrators.isotonic import Isotonic
@@ -40,6 +41,7 @@ __all__ = [
     "OrderedTemperature",
     "Platt",
     "Quadratic",
+    "Rounded",
     "SELECT",
     "Selection",
     "Spline",

@@ -42,7 +42,7 @@ from trueodds.files import atomic_write, naming
 from trueodds.texts import plural, short
 
 if TYPE_CHECKING:
-    from trueodds.reports import Report
+    from trueodds.reports.display.live import LiveReport
     from trueodds.reports.schemas.alarm import Alarm, Watched
 
 NPY = "application/x-npy"
@@ -175,8 +175,8 @@ class Calls:
     ) -> Steps[LabelSummary]:
         """Send true labels for predictions, by the predictions' ids.
 
-        Labels are read and sent piece by piece, so that millions are no problem. Each row stands alone: valid rows are
-        stored even if others are refused.
+        Labels are read and sent piece by piece, so there may be millions. Valid rows are stored even if others are
+        refused.
 
         Args:
             ids: Pairs of id and label, a mapping from id to label, a sequence of ids, or one id.
@@ -259,8 +259,10 @@ class Calls:
         return _in_lines(self._endpoint, "/observe", rows, most, "answer", kind, query, headers)
 
     @Call
-    def report(self, **query: Unpack[ReportQuery]) -> Steps[Report]:
+    def report(self, **query: Unpack[ReportQuery]) -> Steps[LiveReport]:
         """Read the live calibration report. Its numbers are attributes; printing it gives a few lines.
+
+        `save` writes it to a file, `plot` draws it and `to_dict` returns its numbers, as with `trueodds.report`.
 
         Args:
             **query: `model`, `version`: default is the version that answers. `since`, `until`: times of the answers
@@ -281,9 +283,10 @@ class Calls:
             >>> report.level, report.window.last
             (0.9, 1000)
         """
-        from trueodds.reports import Report  # deferred: it imports scipy, which most clients do not need
+        # deferred: it imports scipy, which most clients do not need
+        from trueodds.reports.display.live import LiveReport
 
-        read, path = Report.model_validate, "/calibration-report"
+        read, path = LiveReport.model_validate, "/calibration-report"
         return self._endpoint.read(read, "GET", path, query={**query, "format": "json"})
 
     @Call
@@ -420,7 +423,7 @@ class Calls:
 
     @Call
     def acknowledge(self, model: str, version: str, *, who: str, why: str, null: Watched | None = None) -> Steps[Alarm]:
-        """Acknowledge an alarm that has fired: record who takes care of it, and why it may rest.
+        """Acknowledge an alarm that has fired: record who takes care of it, and what the cause is.
 
         Args:
             model: Name of the model.
@@ -442,7 +445,7 @@ class Calls:
         return _alarm(self._endpoint, "rearm", tree)
 
     @Call
-    def observe_decision(
+    def report_undecided(
         self, model: str | None, version: str | None, *, who: str, why: str
     ) -> Steps[list[dict[str, Any]]]:
         """Report that a recalibration ended without a decision. The service counts this and notifies its webhooks.

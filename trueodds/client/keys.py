@@ -8,8 +8,8 @@ from pathlib import Path
 
 from trueodds.errors import ConfigError
 
-KEY, KEY_FILE = "TRUEODDS_ADMIN_KEY", "TRUEODDS_ADMIN_KEY_FILE"
-"""Variables that hold the admin key, and the path of a file with it."""
+KEY, KEY_FILE, KEY_HASH = "TRUEODDS_ADMIN_KEY", "TRUEODDS_ADMIN_KEY_FILE", "TRUEODDS_ADMIN_KEY_HASH"
+"""Variables that hold the admin key, the path of a file with it, and, for the service, its hash."""
 CURE = f". Put the key into {KEY} or into a file: --key-file"
 """End of the message about a refused key, for users of a command."""
 
@@ -32,5 +32,8 @@ def admin_key(file: str | Path | None = None) -> str | None:
         key = os.environ.get(KEY, "").strip()
     if re.fullmatch("[0-9a-fA-F]{64}|@.*|.*,.*", key):
         where = place or KEY
-        raise ConfigError(f"{where} holds the key's hash, which is for the service; give the key itself (--key-file)")
+        raise ConfigError(
+            f"{where} holds the key's hash; commands take the key itself (--key-file), and the service reads its hash"
+            f" from {KEY_HASH}"
+        )
     return key or None

@@ -8,8 +8,8 @@ calibrator added: its output is calibrated probabilities.
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -25,26 +25,28 @@ from trueodds.cli import Subparsers
 from trueodds.errors import MissingExtraError, UserError, unknown
 from trueodds.files import read_npz, write_json, write_text
 from trueodds.importing.errors import LabelledRowsError
-from trueodds.importing.rows import LABEL
+from trueodds.importing.labelled_rows import LABEL
 from trueodds.inputs.columns import read_npy
 from trueodds.inputs.vector import labelled
 from trueodds.logits import Logits
 from trueodds.metrics import softmax
 from trueodds.reports.table.evaluation import CalibrationReport, align, report
 from trueodds.reports.words import decimal, span
-from trueodds.sums.inputs import Array, both_classes, check_labels, check_logits, logits_of
+from trueodds.sums.inputs import Array, both_classes, check_labels, check_logits
+from trueodds.sums.rounding import logits_of
 from trueodds.texts import Places, plural
 
 OUT = Path("calibration")
 ALL = "all"
 AS_IT_IS = "identity"
+ONNX_NEEDS_LOGITS = "--onnx adds a calibrator to a graph of logits; export logits"
 FORMS = (
-    "an .npz with logits and labels, or with val_logits, val_labels, test_logits and test_labels; an .npy of logits"
-    " together with --labels; or a .csv or .parquet table with a column of logits for each class, by name, and one"
-    " for the labels"
+    "an .npz with logits and labels, or with val_logits, val_labels, test_logits and test_labels, or with probabilities"
+    " in place of logits; an .npy of logits together with --labels; or a .csv or .parquet table with a column of logits"
+    " for each class, by name, and one for the labels"
 )
-PAIRS = (("logits", "labels"), ("val_logits", "val_labels"))
-TEST = ("test_logits", "test_labels")
+KINDS = ("logits", "probabilities")
+"""Names of an array of rows, after `val_` or `test_` where a file holds several splits."""
 EXAMPLES = (
     "calibrate logits.npz",
     "calibrate val.csv --test test.csv",
@@ -63,6 +65,10 @@ class LogitRows:
 
     rows: Logits
     test: Logits | None = None
+    arrays: tuple[str, ...] = ()
+    """Names of the arrays of an .npz that were read, first that of the rows, then that of the test rows."""
+    are_probabilities: bool = False
+    """Whether the rows are given as probabilities, which were converted by log."""
 
 
 @dataclass(frozen=True)
@@ -104,7 +110,8 @@ def add_parser(commands: Subparsers) -> None:
     parser.add_argument("--labels", type=Path, metavar="FILE", help="an .npy with the labels of an .npy of logits")
     words = f"the column of a table that holds the labels (default: {LABEL})"
     parser.add_argument("--label", default=LABEL, metavar="COLUMN", help=words)
-    words = "the file holds probabilities instead of logits; they are converted by log"
+    words = "the numbers are probabilities instead of logits, and are converted by log; an .npz that holds an array"
+    words += " probabilities and no logits does not need it"
     parser.add_argument("--probabilities", action="store_true", help=words)
     words = f"calibrators to choose from, separated by commas, or {ALL} (default: {default_words()})"
     first = "the number of the first class in arrays of labels (default: 0 if there is a 0; otherwise required)"
@@ -119,9 +126,7 @@ def add_parser(commands: Subparsers) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Read the rows, print the comparison and write the files."""
     if arguments.onnx and arguments.probabilities:
-        raise CalibrateOptionsError(
-            "--onnx adds a calibrator to a graph of logits; export logits, and remove --probabilities"
-        )
+        raise CalibrateOptionsError(f"{ONNX_NEEDS_LOGITS}, and remove --probabilities")
     if arguments.labels and arguments.logits.suffix != ".npy":
         raise CalibrateOptionsError(
             f"--labels {arguments.labels}: {arguments.logits} holds the labels itself; remove --labels"
@@ -133,10 +138,12 @@ def run(arguments: argparse.Namespace) -> int:
         probabilities=arguments.probabilities,
         first=arguments.first_label,
     )
+    if arguments.onnx and source.are_probabilities:
+        raise CalibrateOptionsError(f"{ONNX_NEEDS_LOGITS}: {arguments.logits} holds probabilities")
     if arguments.test:
         first = arguments.first_label or 0
         test = read_logits(arguments.test, arguments.label, probabilities=arguments.probabilities, first=first)
-        source = LogitRows(source.rows, test.test or test.rows)
+        source = replace(source, test=test.test or test.rows, arrays=source.arrays[:1] + test.arrays[-1:])
     rows = source.rows
     names = default_candidates(rows.logits_NC.shape[1], len(rows.labels_N), ordered=arguments.ordered)
     if arguments.candidates:
@@ -185,7 +192,7 @@ def compare(rows: Logits, test: Logits | None, candidates: Sequence[str]) -> Com
     return Comparison(before, tuple(table), *why, report(nested, rows.labels_N), min(FOLDS, len(rows.labels_N)))
 
 
-def _probabilities(method: str, rows: Logits, test: Logits | None, **options: Sequence[str]) -> Array:
+def _probabilities(method: str, rows: Logits, test: Logits | None, **options: Any) -> Array:
     """Return calibrated probabilities of rows that the fit did not see."""
     if test:
         return calibrators.fit(rows.logits_NC, rows.labels_N, method, **options)(test.logits_NC)
@@ -231,10 +238,18 @@ def _text(path: Path, source: LogitRows, comparison: Comparison) -> str:
         lines.append(_line("  chosen in each fold", comparison.after))
     measured = "" if source.test else "Measured with the choice of each fold: "
     notes = [measured + comparison.after.reading, *comparison.calibrator.warnings]
-    about = f"{path}: {plural(rows, 'row')}, {plural(classes, 'class', 'classes')}; {how}"
+    about = f"{path}: {plural(rows, 'row')}, {plural(classes, 'class', 'classes')}; {how}{_read_words(source)}"
     passed = [f"  {line}" for line in comparison.passed_over]
     chosen = f"Chosen: {comparison.calibrator.name} ({comparison.reason}). {' '.join(notes)}"
     return "\n".join([about, "", *align(lines, "<" * len(lines[0])), *problems, *passed, "", chosen])
+
+
+def _read_words(source: LogitRows) -> str:
+    """Return the name of the array that was read, and whether it was converted."""
+    read = source.arrays or ("probabilities",) * source.are_probabilities
+    converted = source.are_probabilities or any(_is_of_probabilities(name) for name in read)
+    how = "; probabilities are converted to logits by log" * converted
+    return f"\nRead: {' and '.join(dict.fromkeys(read))}{how}." if read else ""
 
 
 def _line(name: str, one: CalibrationReport) -> tuple[str, ...]:
@@ -258,7 +273,8 @@ def read_logits(
         path: File with logits.
         label: Column of the labels in a table.
         labels: File of the labels of an .npy.
-        probabilities: The file holds probabilities. They are converted by log.
+        probabilities: The file holds probabilities. They are converted by log. Of an .npz with an array `logits` and an
+            array `probabilities`, this chooses the one that is read.
         first: Number of the first class in arrays of labels. None: 0, if one of them holds a 0.
 
     Raises:
@@ -268,42 +284,63 @@ def read_logits(
     """
     try:
         if path.suffix in (".csv", ".parquet"):
-            return LogitRows(_of_table(path, label, probabilities))
+            return LogitRows(_of_table(path, label, probabilities), are_probabilities=probabilities)
         if path.suffix not in (".npz", ".npy"):
             raise LabelledRowsError(f"{path} has the suffix {path.suffix!r}; expected {FORMS}")
         arrays = read_npz(path) if path.suffix == ".npz" else _pair(path, labels)
-        pair = next((pair for pair in PAIRS if pair[0] in arrays), PAIRS[0])
+        kinds = KINDS[::-1] if probabilities else KINDS
+        pair = _pair_in(arrays, kinds, ("", "val_")) or _names(kinds[0], "")
+        of_test = _pair_in(arrays, kinds, ("test_",))
         if first is None:
-            _check_first(path, arrays, pair)
+            _check_first(path, arrays, [pair, *filter(None, [of_test])])
         rows = _of_arrays(path, arrays, pair, probabilities, first or 0)
-        test = _of_arrays(path, arrays, TEST, probabilities, first or 0) if TEST[0] in arrays else None
+        test = _of_arrays(path, arrays, of_test, probabilities, first or 0) if of_test else None
     except FileNotFoundError as error:
         raise LabelledRowsError(f"{error.filename} does not exist; expected {FORMS}") from None
     except UserError:
         raise
     except ValueError as error:
         raise LabelledRowsError(f"{path}: {_cure(str(error))}") from None
+    names = tuple(name for name, _ in filter(None, [pair, of_test]))
     if test and test.logits_NC.shape[1] != rows.logits_NC.shape[1]:
-        sizes = f"{pair[0]} has {rows.logits_NC.shape[1]} classes and test_logits {test.logits_NC.shape[1]}"
+        sizes = f"{pair[0]} has {rows.logits_NC.shape[1]} classes and {names[-1]} {test.logits_NC.shape[1]}"
         raise LabelledRowsError(f"{path}: {sizes}; give rows of the same model in both")
-    return LogitRows(rows, test)
+    are_probabilities = probabilities or _is_of_probabilities(pair[0])
+    return LogitRows(rows, test, names if path.suffix == ".npz" else (), are_probabilities)
+
+
+def _is_of_probabilities(name: str) -> bool:
+    """Return whether an array holds probabilities by its name."""
+    return name.endswith(KINDS[1])
+
+
+def _names(kind: str, split: str) -> tuple[str, str]:
+    """Return the names of a split's arrays: rows of this kind, and labels."""
+    return f"{split}{kind}", f"{split}labels"
+
+
+def _pair_in(arrays: Mapping[str, object], kinds: Sequence[str], splits: Sequence[str]) -> tuple[str, str] | None:
+    """Return the names of the first kind of rows that a file holds, with those of the labels; None if it has none."""
+    pairs = [_names(kind, split) for kind in kinds for split in splits]
+    return next((pair for pair in pairs if pair[0] in arrays), None)
 
 
 def _pair(path: Path, labels: Path | None) -> dict[str, npt.NDArray[Any]]:
     if labels is None:
         raise LabelledRowsError(f"{path} holds one array; give the file of its labels: --labels labels.npy")
-    return dict(zip(PAIRS[0], map(read_npy, (path, labels)), strict=True))
+    return dict(zip(_names(KINDS[0], ""), map(read_npy, (path, labels)), strict=True))
 
 
-def _check_first(path: Path, arrays: dict[str, npt.NDArray[Any]], pair: tuple[str, str]) -> None:
+def _check_first(path: Path, arrays: dict[str, npt.NDArray[Any]], pairs: Sequence[tuple[str, str]]) -> None:
     """Check that numeric labels show whether they count from 0 or from 1.
 
     Raises:
         LabelledRowsError: They do not.
     """
-    labels = [arrays[name] for name in (pair[1], TEST[1]) if name in arrays and arrays[name].dtype.kind in "iu"]
+    labels = [arrays[name] for _, name in pairs if name in arrays and arrays[name].dtype.kind in "iu"]
     numbers = np.unique(np.concatenate([array.ravel() for array in labels])) if labels else np.zeros(0, int)
-    classes = arrays[pair[0]].shape[-1] if pair[0] in arrays and arrays[pair[0]].ndim == 2 else 0
+    rows = arrays.get(pairs[0][0])
+    classes = 0 if rows is None else rows.shape[1] if rows.ndim == 2 else 2
     if len(numbers) and numbers[0] >= 1 and numbers[-1] <= classes:
         problem = f"{path} has labels from {numbers[0]} to {numbers[-1]} of {classes:,} classes, and none is 0"
         cure = "give the number of the first class: --first-label 0 or --first-label 1"
@@ -316,7 +353,7 @@ def _of_arrays(
     if missing := [name for name in names if name not in arrays]:
         available = ", ".join(arrays)
         raise LabelledRowsError(f"{path} has no array {', '.join(missing)}; it holds {available}. Expected {FORMS}")
-    logits_NC = _logits(arrays[names[0]], probabilities)
+    logits_NC = _logits(arrays[names[0]], probabilities or _is_of_probabilities(names[0]))
     rows, classes = logits_NC.shape
     labels_N = arrays[names[1]]
     labels_N = labels_N.astype(np.int64) - first if first and labels_N.dtype.kind in "iu" else labels_N
@@ -341,4 +378,6 @@ def _logits(values: npt.NDArray[Any], probabilities: bool) -> npt.NDArray[np.flo
 
 def _cure(message: str) -> str:
     """Reword an error of `trueodds.fit` for users of the command line."""
-    return f"{message.partition(': every row')[0]}: give --probabilities" if "logits_of" in message else message
+    if "logits_of" in message:
+        return f"{message.partition(': every row')[0]}: give --probabilities"
+    return message.replace("apply a calibrator first", "name the array logits, and leave out --probabilities")

@@ -27,8 +27,8 @@ from trueodds.bundle import Bundle, open_models
 from trueodds.cli import Subparsers, status_of
 from trueodds.errors import UserError
 from trueodds.evaluation.measurement import FailedFit, Measurement
-from trueodds.importing import rows
-from trueodds.importing.options import PRESETS, ImportOptions, Preprocessing
+from trueodds.importing import labelled_rows
+from trueodds.importing.import_options import PRESETS, ImportOptions, Preprocessing
 from trueodds.processes import limited
 from trueodds.reports.table.evaluation import align
 from trueodds.texts import plural
@@ -44,7 +44,7 @@ NEEDED = ("onnx", "onnxruntime")
 SECONDS, SHARE = 120.0, 0.75
 """Default limits: seconds without progress, and the share of the machine's memory."""
 GB = 10**9
-COLUMNS = ("calibrator", "chosen by NLL", "error", "NLL", "ECE", "its interval", "noise floor (95%)")
+COLUMNS = ("calibrator", "CV NLL", "error", "NLL", "ECE", "its interval", "noise floor (95%)")
 OF_POSITIVE = ("calibrator", "mean p", "Brier (0 to 1)", "ECE", "its interval", "noise floor (95%)")
 EXAMPLES = (
     "import model.onnx --labelled val.npz --preprocess imagenet --classes cat,dog",
@@ -58,7 +58,7 @@ def add_parser(commands: Subparsers) -> None:
     epilog = "\n".join(["examples:", *(f"  trueodds {line}" for line in EXAMPLES)])
     parser = commands.add_parser("import", description=__doc__, epilog=epilog, intermixed=True)
     parser.add_argument("model", type=Path, help="the ONNX file; its weights may be in files beside it")
-    parser.add_argument("--labelled", type=Path, required=True, metavar="ROWS", help=rows.FORMS)
+    parser.add_argument("--labelled", type=Path, required=True, metavar="ROWS", help=labelled_rows.FORMS)
     words = "test rows, in the same form (default: half of the labelled rows, class-balanced)"
     parser.add_argument("--test", type=Path, metavar="ROWS", help=words)
     words = "class names in the order of the model's outputs: a,b,c, or a file with one name per line"
@@ -68,12 +68,12 @@ def add_parser(commands: Subparsers) -> None:
     words = "the classes are levels, the lowest first, such as stars: the report of the service has their figures, and"
     words += " calibrators that keep the order are candidates"
     parser.add_argument("--ordered", action="store_true", help=words)
-    words = f"the maker's own probabilities of the labelled rows, for comparison:  {rows.EXPECTED_FORMS}"
+    words = f"the maker's own probabilities of the labelled rows, for comparison:  {labelled_rows.EXPECTED_FORMS}"
     parser.add_argument("--expected", type=Path, metavar="FILE", help=words)
     words = "allow classes without a labelled row; nothing is learned or measured about them"
     parser.add_argument("--allow-unseen", action="store_true", help=words)
-    words = f"the column of a table that holds the labels (default: {rows.LABEL})"
-    parser.add_argument("--label", default=rows.LABEL, metavar="COLUMN", help=words)
+    words = f"the column of a table that holds the labels (default: {labelled_rows.LABEL})"
+    parser.add_argument("--label", default=labelled_rows.LABEL, metavar="COLUMN", help=words)
     words = "kind of the model's input (default: by its rank; text with --tokenizer)"
     parser.add_argument("--input", choices=("image", "vector", "text"), help=words)
     words = "tokenizer.json of a text model, as Hugging Face's tokenizers writes it"
@@ -177,7 +177,7 @@ def write(arguments: argparse.Namespace, name: str, folder: Path) -> int:
     """Write the bundle of the model called `name`, and the other files, to `folder`, and print the summary.
 
     Raises:
-        UserError: As in `importer.import_model` and `rows.read`.
+        UserError: As in `importer.import_model` and `labelled_rows.read`.
     """
     from trueodds.importing.importer import import_model
 
@@ -194,11 +194,11 @@ def write(arguments: argparse.Namespace, name: str, folder: Path) -> int:
         max_characters=arguments.max_characters,
     )
     limited.step(f"reading {arguments.labelled}")
-    labelled = rows.read(arguments.labelled, arguments.label, texts=texts)
+    labelled = labelled_rows.read(arguments.labelled, arguments.label, texts=texts)
     test = None
     if arguments.test:
         limited.step(f"reading {arguments.test}")
-        test = rows.read(arguments.test, arguments.label, texts=texts)
+        test = labelled_rows.read(arguments.test, arguments.label, texts=texts)
     outcome = import_model(
         arguments.model,
         labelled,
@@ -256,8 +256,8 @@ def summary(outcome: Outcome) -> str:
         *(f"{one.name} was chosen: {one.chosen}." for one in outcome.selection.table if one.chosen),
         *(f"{one.name} was passed over: {one.passed_over}." for one in outcome.selection.table if one.passed_over),
         *_of_positive(named),
-        "All numbers are measured on the test rows, except the NLL of the choice, which is cross-validated on the"
-        " calibration rows. *: chosen, with the smallest sound NLL. ECE: of the more probable class, with"
+        "All numbers are measured on the test rows, except the CV NLL: the NLL by which the calibrator is chosen, which"
+        " is cross-validated on the calibration rows. *: the chosen calibrator. ECE: of the more probable class, with"
         f" {results.settings.bins} bins and its {results.settings.level:.0%} interval. Noise floor: the mean ECE of"
         " calibrated probabilities on this number of rows, and its 95th percentile.",
     ]

@@ -14,7 +14,8 @@ import numpy.typing as npt
 from scipy.special import xlogy
 
 from trueodds.sums.bins import CELLS, EDGES
-from trueodds.sums.forms import as_columns, as_rows
+from trueodds.sums.columns import as_columns
+from trueodds.sums.forms import as_rows
 from trueodds.sums.inputs import Array, is_number
 from trueodds.sums.losses import SMALLEST_PROBABILITY, WORST_NLL
 from trueodds.sums.rows import checked_blocks, top_labels

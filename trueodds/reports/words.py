@@ -153,7 +153,7 @@ def p_value(value: float) -> str:
 
 
 def chance(log_e: float) -> str:
-    """Return the largest probability that a sound model shows evidence of e^log_e or more, by Markov's inequality.
+    """Return the largest probability of evidence of e^log_e or more within the tolerance, by Markov's inequality.
 
     >>> chance(3)
     '1 in 20'

@@ -22,9 +22,6 @@ class Mixup:
         Zhang et al. (2018), mixup: beyond empirical risk minimization.
     """
 
-    mixes = True
-    """Whether the rows of a batch are mixtures, not rows of the data set."""
-
     draws = True
 
     def __init__(self, *, alpha: float = 1.0) -> None:

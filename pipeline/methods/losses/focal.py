@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from pipeline.methods.gamma import CHANGES, resolve
+from pipeline.methods.gamma import resolve
 from pipeline.methods.method import START, Moment
 from pipeline.methods.targets import constant, expectation, of_class, of_target, one_minus, power
 
@@ -19,8 +19,8 @@ def focal(
     *,
     gamma: float | str = 3.0,
     alpha: float | Sequence[float] = 1.0,
-    first_change: float = CHANGES[0],
-    second_change: float = CHANGES[1],
+    first_change: float = 2 / 7,
+    second_change: float = 5 / 7,
     gra: bool = False,
 ) -> Tensor:
     """Return the focal loss -alpha_y (1 - p_y)^gamma log p_y of each row.

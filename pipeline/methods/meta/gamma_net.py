@@ -3,24 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from pipeline.methods.meta.part import MetaPart
+from pipeline.methods.positive import POSITIVE
 from pipeline.nets.net import Net
-
-SMALLEST_RANGE = 1e-6  # of minmax, for rows that are all equal
-POSITIVE: dict[str, tuple[Callable[[Tensor], Tensor], float | None]] = {
-    "abs": (torch.abs, 1.0),
-    "relu": (F.relu, 1.0),
-    "softplus": (F.softplus, math.log(math.e - 1)),
-    "sigmoid": (lambda raw_N: 2 * torch.sigmoid(raw_N), 0.0),
-    "minmax": (lambda raw_N: 2 * (raw_N - raw_N.min()) / (raw_N.max() - raw_N.min()).clamp_min(SMALLEST_RANGE), None),
-}
-"""Name -> (function that makes the output positive, input at which it is 1). None: it has no such input."""
 
 
 class GammaNet(MetaPart):

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -13,10 +13,8 @@ from pipeline.methods.looking_ahead import Descent, Meta, TrainingLoss
 from pipeline.methods.meta import lookahead as ahead
 from pipeline.methods.meta.outer import OuterLoss
 from pipeline.methods.meta.part import MetaPart
+from pipeline.methods.weighted_penalty import Penalty
 from pipeline.nets.net import Net
-
-if TYPE_CHECKING:
-    from pipeline.config import OptionValue
 
 OPTIMIZERS: dict[str, type[torch.optim.Optimizer]] = {"adam": torch.optim.Adam, "sgd": torch.optim.SGD}
 
@@ -35,18 +33,18 @@ class MetaLearner(Meta):
         every: Number of training steps per meta step.
         variant: paper looks ahead through the net's next step, without its momentum and weight decay. official does
             what the public code of meta-calibration does (`lookahead.as_public_code`).
-        outer_options: Options of the outer loss's penalty.
+        outer_penalty: Penalty in the outer loss, with its options, or None.
         penalties: Names of the method's joint penalties.
     """
 
     def __init__(
         self, part: MetaPart, name: str, *, outer: str, outer_weight: float, lookahead: str, rate: float,
         optimizer: str, every: int, variant: str,
-        outer_options: Mapping[str, OptionValue], penalties: Sequence[str],
+        outer_penalty: Penalty | None, penalties: Sequence[str],
     ) -> None:  # fmt: skip
         self.part, self.name = part, name
         part.weigh(penalties)
-        self.outer = OuterLoss(outer, outer_weight, outer_options)
+        self.outer = OuterLoss(outer, outer_weight, outer_penalty)
         self._whole, self._official = lookahead == "all", variant == "official"
         self._rate, self._optimizer, self._every = rate, OPTIMIZERS[optimizer], every
         self._sums: Tensor | None = None

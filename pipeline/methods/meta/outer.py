@@ -1,22 +1,14 @@
-"""Outer losses, which meta parameters learn to lower on held-out rows."""
+"""Outer losses, which meta parameters learn to lower on set-aside rows."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
 
 from torch import Tensor
 from torch.nn import functional as F
 
-from pipeline.methods import penalties
 from pipeline.methods.looking_ahead import CE
-
-if TYPE_CHECKING:
-    from pipeline.config import OptionValue
-
-NAMES = (CE, *penalties.__all__, *(f"{CE}+{name}" for name in penalties.__all__))
-"""Names of outer losses: cross entropy, a penalty, or both."""
+from pipeline.methods.weighted_penalty import Penalty
 
 
 @dataclass(frozen=True)
@@ -26,22 +18,17 @@ class OuterLoss:
     Attributes:
         name: The name.
         weight: Weight of the penalty in a sum.
-        options: Options of the penalty.
+        penalty: The penalty with its options; None if the name has none.
     """
 
     name: str
     weight: float
-    options: Mapping[str, OptionValue] = field(default_factory=dict)
+    penalty: Penalty | None = None
 
     def __call__(self, logits_NC: Tensor, labels_N: Tensor) -> Tensor:
         """Return the outer loss, a scalar, for logits (N, C) and labels (N,)."""
-        first, _, second = self.name.partition("+")
-        if first != CE:
-            return self._penalty(first, logits_NC, labels_N)
+        penalty = None if self.penalty is None else self.penalty(logits_NC, labels_N)
+        if penalty is not None and self.name.partition("+")[0] != CE:
+            return penalty
         loss = F.cross_entropy(logits_NC, labels_N)
-        return loss + self.weight * self._penalty(second, logits_NC, labels_N) if second else loss
-
-    def _penalty(self, name: str, logits_NC: Tensor, labels_N: Tensor) -> Tensor:
-        """Return a penalty by its name."""
-        value: Tensor = getattr(penalties, name)(logits_NC, labels_N, **self.options)
-        return value
+        return loss if penalty is None else loss + self.weight * penalty

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
-from torch import nn
+from typing import TYPE_CHECKING
 
-from pipeline.nets.net import Net, Shape
 from trueodds.errors import ConfigError, nearest
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from pipeline.nets.net import Net
+    from pipeline.nets.shape import Shape
 
 NOTHING, BODY = "nothing", "body"
 SHOWN = 30
@@ -60,6 +65,8 @@ def _frozen(net: Net, names: list[str], upto: str) -> set[str]:
 
 def _stages(net: nn.Module) -> list[str]:
     """Return the net's modules with weights and those of its sequences, without the head."""
+    from torch import nn
+
     found = []
     for name, module in net.named_modules():
         parent, level = net.get_submodule(name.rpartition(".")[0]), name.count(".")

@@ -1,8 +1,7 @@
-"""Pretrained weights: found in a file or among torchvision's published ones, read, and loaded into a net by name."""
+"""Pretrained weights: read from a file, or from torchvision's published ones, and loaded into a net by name."""
 
 from __future__ import annotations
 
-import hashlib
 import logging
 import os
 import pickle
@@ -17,18 +16,16 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor
 
-from pipeline.data.vision import torchvision
 from pipeline.nets.net import Net
 from pipeline.training.plan import InitialWeights
-from trueodds.errors import ConfigError, UserError, nearest
+from pipeline.training.start.initial_weights import TORCHVISION, entry_of, file_name, sha256_of
+from trueodds.errors import UserError
 from trueodds.files import naming
 
 log = logging.getLogger("pipeline.training")
 
-TORCHVISION = "torchvision:"
 FOLDER = "TRUEODDS_WEIGHTS"
 """Environment variable with the folder of published weights, under their official file names (default weights/)."""
-SUFFIXES = (".safetensors", ".pt", ".pth")
 WRAPPERS = ("state_dict", "model_state_dict", "model")
 """Keys under which checkpoints of training scripts hold the weights."""
 HEAD = ("head.weight", "head.bias")
@@ -58,24 +55,6 @@ class Weights:
     note: str
 
 
-def find(source: str) -> InitialWeights:
-    """Find the weights that params.yaml names, without a download.
-
-    Raises:
-        ConfigError: There is no such file, the file has another suffix, or torchvision has no such weights.
-    """
-    if source.startswith(TORCHVISION):
-        entry = _entry(source)
-        return InitialWeights(f"{TORCHVISION}{entry}", _file_name(entry).rpartition("-")[2].partition(".")[0])
-    path = Path(source)
-    if path.suffix not in SUFFIXES:
-        cure = f"a file of weights ({', '.join(SUFFIXES)}), or {TORCHVISION}NAME such as {TORCHVISION}resnet18"
-        raise ConfigError(f"training.start is {source!r}; allowed is {cure}")
-    if not path.is_file():
-        raise ConfigError(f"training.start is {source!r}, which does not exist; give the path of an existing file")
-    return InitialWeights(source, _digest(path))
-
-
 def read(start: InitialWeights) -> Weights:
     """Read the weights; download torchvision's if they are not in the folder.
 
@@ -84,14 +63,14 @@ def read(start: InitialWeights) -> Weights:
     """
     if not start.source.startswith(TORCHVISION):
         path = Path(start.source)
-        digest = _digest(path)
+        digest = sha256_of(path)
         if digest != start.sha256:
             raise WeightsError(f"{path} has changed since the run was planned; run: dvc repro")
         note = f"Training began with the weights of {path.name} (SHA-256 {digest}); their licence is unknown."
         return Weights(_state(path), digest, None, note)
-    entry = _entry(start.source)
+    entry = entry_of(start.source)
     path = _download(entry)
-    digest = _digest(path)
+    digest = sha256_of(path)
     if not digest.startswith(start.sha256):
         raise WeightsError(
             f"{path} has SHA-256 {digest}, and its name says that it begins with {start.sha256}: it is damaged, or"
@@ -143,30 +122,10 @@ def load(net: Net, state: Mapping[str, Tensor], source: str) -> str:
     return note
 
 
-def _entry(source: str) -> Any:
-    """Return torchvision's own entry: a member of one of its enumerations of weights."""
-    models = torchvision().models
-    name = source.removeprefix(TORCHVISION)
-    try:
-        return models.get_weight(name) if "." in name else models.get_model_weights(name).DEFAULT
-    except (ValueError, AttributeError, KeyError) as error:
-        known = models.list_models(module=models)
-        raise ConfigError(
-            f"training.start is {source!r}, and torchvision has no such weights ({error}); allowed are its image"
-            f" models, such as {TORCHVISION}resnet18, and names of weights, such as"
-            f" {TORCHVISION}ResNet18_Weights.IMAGENET1K_V1.{nearest(name, known)}"
-        ) from None
-
-
-def _file_name(entry: Any) -> str:
-    """Return the official file name."""
-    return str(entry.url).rpartition("/")[2]
-
-
 def _download(entry: Any) -> Path:
     """Return the file of torchvision's weights; download it if it is missing."""
     folder = Path(os.environ.get(FOLDER) or "weights")
-    path = folder / _file_name(entry)
+    path = folder / file_name(entry)
     if not path.exists():
         log.info("%s: downloading %s", entry, entry.url)
         folder.mkdir(parents=True, exist_ok=True)
@@ -198,12 +157,6 @@ def _state(path: Path) -> dict[str, Tensor]:
         cure = "save a state_dict: torch.save(net.state_dict(), path)"
         raise WeightsError(f"{path} does not contain named tensors; {cure}")
     return {str(name).removeprefix("module."): tensor for name, tensor in held.items()}
-
-
-def _digest(path: Path) -> str:
-    """Return the SHA-256 of a file."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _fits(name: str, tensor: Tensor, own: Tensor) -> bool:

@@ -14,7 +14,8 @@ from scipy.special import gammaln, pdtr, pdtrc, xlogy
 from trueodds.metrics.alarms.in_the_large import MOST_RATIO, check_ratio
 from trueodds.metrics.intervals.binomial import binomial_interval
 from trueodds.metrics.scores import Predictions, as_sums
-from trueodds.sums.forms import as_rows, is_vector
+from trueodds.sums.columns import is_vector
+from trueodds.sums.forms import as_rows
 from trueodds.sums.inputs import check_level
 from trueodds.sums.positive import PositiveClass
 from trueodds.sums.sums import CalibrationSums

@@ -249,10 +249,15 @@ class Report(BaseModel):
     )
     known: list[KnownVersion] = Field(default_factory=list, description="versions that a report can be asked for")
 
+    @property
+    def counts(self) -> str:
+        """The model's name and version, and the numbers of answers and of labels in words."""
+        labelled = f"{self.labelled:,} with {'its label' if self.labelled == 1 else 'their labels'}"
+        return f"{self.model} {self.version}: {plural(self.answers, 'answer')}, {labelled}"
+
     def __str__(self) -> str:
         """Return the main numbers and the reading in a few lines."""
-        labelled = f"{self.labelled:,} with {'its label' if self.labelled == 1 else 'their labels'}"
-        lines = [f"{self.model} {self.version}: {plural(self.answers, 'answer')}, {labelled}"]
+        lines = [self.counts]
         if (acting := self.acting) is not None and acting.share is not None:
             risk = "unknown" if acting.risk is None else f"{acting.risk:.4f} of {plural(acting.labels, 'label')}"
             broken = ", PROMISE BROKEN" if acting.alarm.state == "fired" else ""

@@ -12,10 +12,9 @@ from pathlib import Path
 from typing import get_args
 
 from trueodds.cli import Subparsers
-from trueodds.errors import MissingExtraError
 from trueodds.files import write_text
+from trueodds.reports.display.live import page_of
 from trueodds.reports.options import TOLERANCE, ReportOptions
-from trueodds.reports.schemas import Report
 from trueodds.reports.table import reading
 from trueodds.reports.table.form import OptionsError, add_form, costs_of, form_of
 from trueodds.reports.table.report import By, TrendUnit, report_of_answers
@@ -85,7 +84,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.json:
         files[arguments.json] = report.model_dump_json(indent=2) + "\n"
     if arguments.html:
-        files[arguments.html] = _page(report)
+        files[arguments.html] = page_of(report, "--html")
     for path, text in files.items():
         write_text(path, text)
     if files:
@@ -122,16 +121,3 @@ def _options(arguments: argparse.Namespace) -> ReportOptions:
         level=arguments.level,
         costs=costs_of(arguments),
     )
-
-
-def _page(report: Report) -> str:
-    """Render the HTML page.
-
-    Raises:
-        MissingExtraError: jinja2 is not installed.
-    """
-    try:
-        from trueodds.reports.page import render
-    except ModuleNotFoundError as error:
-        raise MissingExtraError("--html", error.name or "jinja2", "report") from None
-    return render(report)

@@ -17,7 +17,7 @@ from trueodds.metrics.significance.nets import FEWEST, Nets
 from trueodds.reports.table.evaluation import CalibrationReport, align
 from trueodds.reports.words import decimal, percent
 from trueodds.sums.bins import check_bins
-from trueodds.sums.forms import label_indices
+from trueodds.sums.columns import label_indices
 from trueodds.sums.inputs import Array, both_classes, check_labels, check_level, check_probabilities, without_tensors
 from trueodds.sums.sums import CalibrationSums
 from trueodds.texts import plural

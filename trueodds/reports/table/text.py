@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from trueodds.reports.display.figure_table import LEVELS, at_least_rows, figure_rows, ordered_rows, positive_rows
 from trueodds.reports.schemas import Bin, Decisions, OrderedFigures, Report, Slice, TrendPoint
-from trueodds.reports.table.evaluation import LEVELS, align, at_least_rows, figure_rows, ordered_rows, positive_rows
+from trueodds.reports.table.evaluation import align
 from trueodds.reports.words import DASH, decimal, digits_of, level, percent, period, signed, span
 from trueodds.texts import plural
 

@@ -22,7 +22,7 @@ from trueodds.inputs.image.formats import SUFFIXES
 from trueodds.inputs.text import labelled
 from trueodds.inputs.vector.labelled import check_classes
 from trueodds.inputs.vector.labelled import read as read_table
-from trueodds.texts import Places, alike, is_whole_number, listed
+from trueodds.texts import alike, listed
 
 FORMS = "an .npz with x and y, a folder of class folders, a .csv or .parquet table"
 EXPECTED_FORMS = "an .npy, an .npz with p, or a .csv or .parquet table with a column for each class, by name"
@@ -122,41 +122,6 @@ class ImportRows:
         """Return a note for each column that `reorder` finds under another name."""
         renamed = alike(features, self.features)
         return tuple(f"The column {other!r} of {self.source} is the input {name!r}." for name, other in renamed.items())
-
-    def numbers(self, classes: Sequence[str]) -> npt.NDArray[np.int64]:
-        """Return the index in `classes` of each row's label, by its name, as `Places` finds it.
-
-        If no label is a name and the names are not whole numbers themselves, a label is the class's number.
-
-        Raises:
-            LabelledRowsError: A label is neither a name nor a number of a class.
-        """
-        texts = [str(label) for label in self.y.tolist()]
-        places = Places(classes)
-        place = {text: k for text in set(texts) if (k := places.get(text)) is not None}
-        are_numbers = all(map(is_whole_number, classes))
-        if are_numbers or place:
-            unknown = [text for text in texts if text not in place]
-            if unknown:
-                problem = f"{self.source} has the label {unknown[0]!r}, which is not a class"
-                cure = " Remove rows without a label, or name the classes as the labels do: --classes=-1,1"
-                cure = cure if are_numbers else nearest(unknown[0], classes)
-                raise LabelledRowsError(f"{problem}; the classes are {listed(classes)}.{cure}")
-            return np.array([place[text] for text in texts], np.int64)
-        try:
-            index_N = np.array([int(text) for text in texts], np.int64)
-        except ValueError:
-            problem = f"{self.source} has the label {texts[0]!r}, which is not a class"
-            raise LabelledRowsError(
-                f"{problem}; the classes are {listed(classes)}. Name the classes with --classes"
-            ) from None
-        outside = index_N[(index_N < 0) | (index_N >= len(classes))]
-        if len(outside):
-            problem = f"{self.source} has the label {outside[0]}, but the model has {len(classes)} classes"
-            allowed = f"allowed are 0..{len(classes) - 1} and their names {listed(classes)}"
-            cure = "remove rows without a label"
-            raise LabelledRowsError(f"{problem}; {allowed}; {cure}")
-        return index_N
 
 
 def read(path: Path, label: str = LABEL, *, texts: bool = False) -> ImportRows:

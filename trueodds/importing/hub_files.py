@@ -9,11 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from trueodds.importing.errors import ModelFileError
-from trueodds.inputs.text.kind import MOST
 from trueodds.inputs.text.tokens import Side
+from trueodds.texts import listed
 
-TOKENS_OPTION = "--max-tokens"
 CONFIG, TOKENIZER_CONFIG = "config.json", "tokenizer_config.json"
 LARGEST = 2**24
 """Largest size in bytes of such a file. The largest have some thousand classes."""
@@ -44,7 +42,7 @@ class HubFiles:
     pad_token: str | None = None
     vocabulary_size: int | None = None
     notes: tuple[str, ...] = ()
-    """Sentences about files that cannot be read."""
+    """Sentences about files that cannot be read, and about class names that cannot be used."""
 
     @classmethod
     def beside(cls, *paths: Path | None) -> HubFiles:
@@ -55,7 +53,7 @@ class HubFiles:
         tokenizer, _ = _first([folder / TOKENIZER_CONFIG for folder in folders], notes)
         length, side = _number(tokenizer, "model_max_length"), tokenizer.get("truncation_side")
         pad = tokenizer.get("pad_token")
-        classes = _classes(config)
+        classes = _classes(config, source, notes)
         return cls(
             max_length=length if length is not None and length < UNKNOWN_LENGTH else None,
             positions=_positions(config),
@@ -67,44 +65,6 @@ class HubFiles:
             vocabulary_size=_number(config, "vocab_size"),
             notes=tuple(notes),
         )
-
-    def max_tokens(self, requested: int | None, tokenizer: Path, cut: int | None) -> tuple[int, tuple[str, ...]]:
-        """Return the number of tokens that a model reads, and notes for the user.
-
-        Args:
-            requested: Number that the user has given.
-            tokenizer: File of the tokenizer.
-            cut: Length at which that file truncates texts.
-
-        Raises:
-            ModelFileError: The number is beyond what the files allow, no file has one, or the files contradict each
-                other.
-        """
-        positions = f"{CONFIG} gives the model positions for {self.positions:,} tokens" if self.positions else ""
-        if requested is not None:
-            if not 1 <= requested <= MOST:
-                raise ModelFileError(f"{TOKENS_OPTION} is {requested}; allowed are 1 to {MOST:,}")
-            if self.positions is not None and requested > self.positions:
-                raise ModelFileError(
-                    f"{TOKENS_OPTION} is {requested:,}, but {positions}; use {self.positions} or fewer"
-                )
-            return requested, ()
-        cuts = f"{tokenizer.name} truncates texts at {cut:,} tokens" if cut else ""
-        length = f"{TOKENIZER_CONFIG} has model_max_length {self.max_length:,}" if self.max_length else ""
-        known = [number for number in (self.max_length, self.positions) if number is not None]
-        if cut is None and not known:
-            beside = f"neither {tokenizer.name} nor a {TOKENIZER_CONFIG} or {CONFIG} beside it states"
-            cure = f"give the number: {TOKENS_OPTION} N, such as {TOKENS_OPTION} 512"
-            raise ModelFileError(f"{beside} how many tokens the model reads; {cure}")
-        limit = min([*known, MOST])
-        if (cut or 0) > limit or (self.max_length or 0) > (self.positions or MOST):
-            problem = "; ".join(filter(None, (cuts, length, positions)))
-            cure = f"Give the number of tokens that it reads: {TOKENS_OPTION} {limit}"
-            raise ModelFileError(f"{problem}: these contradict each other. {cure}")
-        if cut is None:
-            return limit, ()
-        more = f"{cuts}, and the model may read {limit:,} ({TOKENS_OPTION})."
-        return cut, (more,) if known and cut < limit else ()
 
 
 def _first(paths: list[Path], notes: list[str]) -> tuple[Mapping[str, Any], str]:
@@ -141,10 +101,29 @@ def _positions(config: Mapping[str, Any]) -> int | None:
     return number - (padding if isinstance(padding, int) else 1) - 1
 
 
-def _classes(config: Mapping[str, Any]) -> tuple[str, ...]:
-    names = config.get("id2label")
-    if not isinstance(names, dict) or not all(isinstance(name, str) for name in names.values()):
+def _classes(config: Mapping[str, Any], source: str, notes: list[str]) -> tuple[str, ...]:
+    """Return id2label in the order of the outputs. Names that do not name every output are ignored with a note."""
+    table = config.get("id2label")
+    if not table:
         return ()
-    if set(names) != {str(k) for k in range(len(names))} or all(map(NUMBERED.fullmatch, names.values())):
+    if problem := _problem_of(table):
+        notes.append(f"id2label of {source} {problem}. It is ignored.")
         return ()
-    return tuple(names[str(k)] for k in range(len(names)))
+    return tuple(table[str(k)] for k in range(len(table)))
+
+
+def _problem_of(table: object) -> str:
+    """Return why an id2label does not name the outputs; "" if it does."""
+    if not isinstance(table, dict) or not all(isinstance(name, str) and name.strip() for name in table.values()):
+        return "is not an object of numbers of outputs with their names"
+    names = list(table.values())
+    if gaps := [k for k in range(len(table)) if str(k) not in table]:
+        numbers = f"has the numbers {listed(list(table))}, and {gaps[0]} is not among them"
+        return f"{numbers}; needed is every number from 0 on"
+    if len(set(names)) < len(names):
+        name = next(name for name in names if names.count(name) > 1)
+        places = " and ".join(k for k in table if table[k] == name)
+        return f"gives the outputs {places} the same name {name!r}"
+    if all(map(NUMBERED.fullmatch, names)):
+        return f"has only generated names such as {names[0]!r}"
+    return ""

@@ -1,4 +1,4 @@
-"""Names the class of each logit, and checks their order with the labels and with the maker's own probabilities."""
+"""Checks that a model's logits agree with the labels of its rows, and with its maker's own probabilities."""
 
 from __future__ import annotations
 
@@ -13,10 +13,11 @@ from scipy.optimize import linear_sum_assignment
 from trueodds.errors import UserError
 from trueodds.files import read_npz
 from trueodds.importing.errors import LabelledRowsError
-from trueodds.importing.options import PRESETS, Preprocessing
-from trueodds.importing.rewriting import ServableModel, convert
-from trueodds.importing.rows import EXPECTED_FORMS, ImportRows
-from trueodds.importing.understanding import SAMPLE
+from trueodds.importing.import_options import PRESETS, Preprocessing
+from trueodds.importing.inference import ServableModel
+from trueodds.importing.labelled_rows import EXPECTED_FORMS, ImportRows
+from trueodds.importing.rewriting import rewrite
+from trueodds.importing.understanding import SAMPLE, understand
 from trueodds.inputs import columns
 from trueodds.logits import Logits
 from trueodds.metrics import softmax
@@ -31,36 +32,6 @@ USUAL = ("{mean: 0.5, std: 0.5}", "{mean: 127.5, std: 127.5, scale: 1}")
 """Preprocessing to try, besides the presets, if a model does not give its maker's probabilities."""
 
 Array = npt.NDArray[np.floating]
-
-
-def class_names(model: ServableModel, rows: ImportRows) -> tuple[str, ...]:
-    """Return the names of the classes in the order of the logits.
-
-    They come from the options, the graph, the rows, or are the classes' numbers. Names that occur only in the labels
-    have no order, and the logit of each name would be a guess.
-
-    Raises:
-        LabelledRowsError: The names would be a guess, or the model has another number of classes.
-    """
-    count, own = model.classes, model.labels
-    graph = f"{model.labels_source} names"
-    sources = [(model.options.classes, "--classes names"), (() if _numbers(own) else own, graph)]
-    sources += [(rows.classes, f"{rows.source} names"), (own, graph)]
-    names, source = next(((names, source) for names, source in sources if names), ((), ""))
-    cure = "name all classes in the order of the model's outputs: --classes a,b,c, or a file with one name per line"
-    if names and len(names) != count:
-        problem = f"{source} {len(names)} classes ({listed(names)}), and {model.path} answers"
-        raise LabelledRowsError(f"{problem} with {count} numbers a row; {cure}")
-    names = names or tuple(map(str, range(count)))
-    labels = tuple(sorted(set(map(str, rows.y.tolist()))))
-    if _numbers(names) and not _numbers(labels):
-        problem = f"{rows.source} labels its rows {listed(labels)}, and nothing says which output"
-        raise LabelledRowsError(f"{problem} of {model.path} is whose; {cure}")
-    return names
-
-
-def _numbers(names: Sequence[str]) -> bool:
-    return all(name.lstrip("-").isdigit() for name in names)
 
 
 def check_order(split: Logits, rows: ImportRows, names: Sequence[str]) -> None:
@@ -79,20 +50,6 @@ def check_order(split: Logits, rows: ImportRows, names: Sequence[str]) -> None:
         problem = f"{rows.source}: the model is right about {accuracy:.1%} of the rows, and about {best:.1%} if its"
         cure = "give the order of its outputs, whichever it is: --classes a,b,c, or a file with one name per line"
         raise LabelledRowsError(f"{problem} classes are in the order {order}; {cure}")
-
-
-def check_seen(labels_N: npt.NDArray[np.int64], names: Sequence[str], rows: ImportRows) -> None:
-    """Check that every class has a row.
-
-    Raises:
-        LabelledRowsError: A class has no row.
-    """
-    unseen = np.flatnonzero(np.bincount(labels_N, minlength=len(names)) == 0)
-    if len(unseen):
-        shown = listed([names[int(k)] for k in unseen])
-        problem = f"{rows.source} has no row of {len(unseen):,} of {len(names):,} classes: {shown}"
-        cure = "add rows of them, or use --allow-unseen; then nothing is learned or measured about these classes"
-        raise LabelledRowsError(f"{problem}; {cure}")
 
 
 def read_maker_probabilities(path: Path, names: Sequence[str]) -> Array:
@@ -177,8 +134,8 @@ def _preprocessing_of(model: ServableModel, rows: ImportRows, p_NC: Array) -> st
     sample = rows.take(some)
     for words in (*PRESETS, *USUAL):
         try:
-            options = replace(model.options, preprocessing=Preprocessing.parse(words))
-            other = convert(model.path, sample, options)
+            options = replace(model.file.options, preprocessing=Preprocessing.parse(words))
+            other = rewrite(understand(replace(model.file, options=options), sample))
             q_NC = softmax(other.run(other.sample))
         except UserError:  # this preprocessing does not fit the model
             continue
