@@ -62,6 +62,9 @@ def add_parser(commands: Subparsers) -> None:
     parser.add_argument("--classes", default="", metavar="NAMES", help=f"{words} (default: as model or rows name them)")
     words = "the positive class of two, such as malignant: answers contain its probability"
     parser.add_argument("--positive", metavar="CLASS", help=words)
+    words = "the classes are levels, the lowest first, such as stars: the report of the service has their figures, and"
+    words += " calibrators that keep the order are candidates"
+    parser.add_argument("--ordered", action="store_true", help=words)
     words = f"the maker's own probabilities of the labelled rows, for comparison:  {labelled_rows.EXPECTED_FORMS}"
     parser.add_argument("--expected", type=Path, metavar="FILE", help=words)
     words = "allow classes without a labelled row; nothing is learned or measured about them"
@@ -193,7 +196,14 @@ def write(arguments: argparse.Namespace, name: str, folder: Path) -> int:
         limited.step(f"reading {arguments.test}")
         test = labelled_rows.read(arguments.test, arguments.label, texts=texts)
     outcome = import_model(
-        arguments.model, labelled, folder, name=name, options=options, test=test, positive=arguments.positive
+        arguments.model,
+        labelled,
+        folder,
+        name=name,
+        options=options,
+        test=test,
+        positive=arguments.positive,
+        ordered=arguments.ordered,
     )
     print(summary(outcome))
     return 0
