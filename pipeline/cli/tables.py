@@ -20,7 +20,7 @@ def methods_table() -> list[tuple[str, str, str]]:
     """Return (name, options, source) of every part and preset. A `+name` can follow a primary loss."""
     from pipeline import methods
     from pipeline.methods.compose import META, META_CHOICES, PENALTY
-    from pipeline.methods.weighted_penalty import When
+    from pipeline.methods.roles import When
 
     rows = []
     parts = methods.parts()

@@ -189,7 +189,7 @@ def compare(rows: Logits, test: Logits | None, candidates: Sequence[str]) -> Com
     return Comparison(before, tuple(table), *why, report(nested, rows.labels_N), min(FOLDS, len(rows.labels_N)))
 
 
-def _probabilities(method: str, rows: Logits, test: Logits | None, **options: Sequence[str]) -> Array:
+def _probabilities(method: str, rows: Logits, test: Logits | None, **options: Any) -> Array:
     """Return calibrated probabilities of rows that the fit did not see."""
     if test:
         return calibrators.fit(rows.logits_NC, rows.labels_N, method, **options)(test.logits_NC)

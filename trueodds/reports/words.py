@@ -153,7 +153,7 @@ def p_value(value: float) -> str:
 
 
 def chance(log_e: float) -> str:
-    """Return the most probability, by Markov, that a model within the tolerance shows evidence of e^log_e or more.
+    """Return the largest probability of evidence of e^log_e or more within the tolerance, by Markov's inequality.
 
     >>> chance(3)
     '1 in 20'
