@@ -75,8 +75,8 @@ class Data(_Section):
     """Number of training rows, drawn class-balanced; null: all rows that the other splits leave."""
     validation_size: Annotated[int, Field(ge=2)] | None = None
     """Number of validation rows, which fit the calibrator; null: 300 for digits, 5,000 for CIFAR, 10,000 for
-    Tiny-ImageNet,
-    95 for breast_cancer, 30 for wine, a tenth of your own data, and a tenth of all rows with recipe gamma-net."""
+    Tiny-ImageNet, 95 for breast_cancer, 30 for wine, a tenth of your own data, and a tenth of all rows with recipe
+    gamma-net."""
     held_out_size: Annotated[int, Field(ge=2)] | None = None
     """Number of rows set aside for methods that learn from them separately: penalties with `when: interleaved` and
     parts that look ahead; null: as the recipe says, which is none for most."""

@@ -13,6 +13,8 @@ from fastapi_offline import FastAPIOffline  # FastAPI whose /docs needs no CDN
 
 from service.alarm import route as alarm
 from service.alarm import webhook_route
+from service.alarm.notices import KINDS as NOTICES
+from service.alarm.notices import NoticeWatch
 from service.alarm.watch import PromiseWatch, Watch
 from service.http import documentation, error_answers, keys, parameters
 from service.http.connections import LOST
@@ -33,8 +35,9 @@ from service.observe.parquet import ParquetFiles
 from service.predict import route as predict
 from service.predict import schemas as predict_schemas
 from service.predict.stored import route as predictions
-from service.report import pages
+from service.report import pages, question_route
 from service.report import route as report
+from service.report.questions import Overview
 from service.report.recent import RecentLabels
 from service.runtime import Runtime
 from service.settings import Settings
@@ -74,8 +77,9 @@ def create_app(settings: Settings | None = None) -> FastAPI:
                 return
             housekeeping = keep_house(store, chosen.retention_days, chosen.hold_hours)
             pairs = kserve_route.keep_pairs(store, runtime.telemetry)
-            watches = [kind(store, chosen, runtime.telemetry).keep_watching() for kind in (Watch, PromiseWatch)]
-            async with _background(housekeeping, pairs, *watches):
+            told = store, chosen, runtime.telemetry
+            watches = [Watch(*told), PromiseWatch(*told), *(NoticeWatch(*told, kind) for kind in NOTICES)]
+            async with _background(housekeeping, pairs, *(watch.keep_watching() for watch in watches)):
                 yield shared
         finally:
             await runtime.close()
@@ -93,6 +97,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     )
     app.state.runtime, app.state.keys = runtime, keys.Keys(runtime.settings)
     app.state.parquet = parquet
+    app.state.overview = Overview()
     app.state.recent, app.state.gauges = RecentLabels(), Gauges(__version__, read_only=runtime.settings.read_only)
     documentation.install(app, lambda: _key(runtime.engine), lambda: _examples(runtime))
     documented = (
@@ -105,7 +110,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
             labelled_route.router,
         ),
         *(voiding_route.router, settling_route.router),
-        *(predictions.router, report.router, alarm.router, webhook_route.router),
+        *(predictions.router, report.router, question_route.router, alarm.router, webhook_route.router),
     )
     if runtime.settings.read_only:
         app.add_middleware(ReadOnly)

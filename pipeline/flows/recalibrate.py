@@ -68,7 +68,7 @@ def tell(flow: Flow[..., Any], flow_run: FlowRun, state: State[Any]) -> None:
     try:
         client = Client.from_environment(given.get("service"))
         who = f"flow run {flow_run.name}"
-        client.observe_decision(given.get("model"), given.get("version"), who=who, why=why[:2000])
+        client.report_undecided(given.get("model"), given.get("version"), who=who, why=why[:2000])
     except UserError as error:
         log = flow_run_logger(flow_run)
         log.error("the service could not be told that this recalibration ended without a decision: %s", error)

@@ -26,7 +26,7 @@ class DecisionStoring(Storing):
         self._positive: dict[Key, str | None] = {}
         """Positive classes of the questions in the rows, by model and version."""
         self.decisions: dict[tuple[str, str], dict[str, object]] = {}
-        """What the answers that were stored last may do, by model and id, for versions with a promise."""
+        """Decisions on the answers that were stored last, by model and id, for versions with a promise."""
 
     async def store_questions(self, rows: list[QuestionRow]) -> list[str | Refusal]:
         """Store each row. Return per row stored, already_known, declined, or its refusal."""

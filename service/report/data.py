@@ -14,6 +14,7 @@ from service.report.query import ReportQuery, unknown_tag
 from service.report.recent import RecentLabels, select_labels
 from service.runtime import Runtime
 from service.store import MAX_PERIODS, By, RowSums, Store
+from service.store.decision_rows import Notice, QuestionCounts
 from service.store.rows import HeldLabels, LabelBlock, MaturedCounts, Settlement, Version, Voiding
 from trueodds.bundle.contents import shadowed_by, slot_of
 from trueodds.metrics import CalibrationSums
@@ -71,6 +72,10 @@ class ReportData:
     """State of the evidence about the promise to act alone, as it is stored; None without a promise."""
     acted_count: int
     """Number of answers so far that acted alone."""
+    questions: list[QuestionCounts]
+    """Versions of the question, if the model is a question of a decision model."""
+    notices: list[Notice]
+    """Notices about that question."""
 
 
 async def read(runtime: Runtime, recent: RecentLabels, version: Version, query: ReportQuery) -> ReportData:
@@ -87,6 +92,7 @@ async def read(runtime: Runtime, recent: RecentLabels, version: Version, query: 
     known = await store.read_versions()
     corrected = await _count_corrected(store, version, query, block)
     versions = await sums_of_versions(store, known, query, version, sums)
+    questions, notices = await _question(store, version)
     all_sums = sums if query.window.is_everything else await store.read_sums(*key)
     any_corrected = corrected or await store.count_corrected(*key)
     return ReportData(
@@ -109,7 +115,17 @@ async def read(runtime: Runtime, recent: RecentLabels, version: Version, query: 
         groups=await sums_of_groups(store, version, query) if query.by else None,
         trend=await periods_of(store, version, query, class_and_tag) if query.trend else None,
         class_and_tag=class_and_tag,
+        questions=questions,
+        notices=notices,
     )
+
+
+async def _question(store: Store, version: Version) -> tuple[list[QuestionCounts], list[Notice]]:
+    """Read the versions and the notices of a question. There are none for other models."""
+    if not version.is_observed:
+        return [], []
+    questions = [question for question in await store.read_questions() if question.of.model == version.model]
+    return questions, [one for one in await store.read_notices() if one.model == version.model] if questions else []
 
 
 @dataclass(frozen=True)

@@ -14,12 +14,13 @@ from onnx import TensorProto, helper, numpy_helper
 
 from tests.importing.models import Linear, float_tensor, graph_of, images, labels_of, vectors
 from trueodds.errors import UserError
-from trueodds.importing import importer
+from trueodds.importing import importer, labelled_rows
 from trueodds.importing.class_names import class_numbers
 from trueodds.importing.import_options import ImportOptions, Preprocessing
 from trueodds.importing.importer import convert
 from trueodds.importing.inference import session
 from trueodds.importing.labelled_rows import ImportRows
+from trueodds.texts import listed
 
 
 def preprocessed(how: str) -> ImportOptions:
@@ -291,6 +292,97 @@ def test_an_order_that_was_stated_is_taken(tmp_path: Path) -> None:
     given = of((labels_of(Linear().logits(vectors(200)), 0.1) + 1) % 3)
     scored = importer.score(Linear().write(tmp_path / "m.onnx"), given, None, ImportOptions(classes=("0", "1", "2")))
     assert scored.classes == ("0", "1", "2")
+
+
+@pytest.mark.parametrize(
+    ("given", "expected", "note"),
+    [
+        ((), ("a", "b", "c"), ""),
+        (("a", "b", "c"), ("a", "b", "c"), ""),
+        (("A", "B ", "c"), ("A", "B ", "c"), ""),
+        (
+            ("one", "two", "three"),
+            ("one", "two", "three"),
+            "config.json names the classes 'a', 'b', 'c'; --classes names",
+        ),
+        (("a", "two", "c"), ("a", "two", "c"), ""),
+    ],
+)
+def test_id2label_beside_the_file_names_the_classes_unless_the_user_does(
+    given: tuple[str, ...], expected: tuple[str, ...], note: str, tmp_path: Path
+) -> None:
+    path = Linear().write(tmp_path / "m.onnx")
+    (tmp_path / "config.json").write_text('{"id2label": {"2": "c", "0": "a", "1": "b"}}')
+    index_N = labels_of(Linear().logits(vectors(200)), 0.1)
+    rows_of = of(np.array(expected)[index_N])
+    scored = importer.score(path, rows_of, None, ImportOptions(classes=given))
+    assert scored.classes == expected
+    notes = [one for one in scored.notes if "--classes" in one]
+    assert [note in one for one in notes] == [True] * bool(note)
+
+
+@pytest.mark.parametrize("given", [("c", "a", "b"), ("b", "x", "c"), ("C", "b", "a")])
+def test_an_order_that_contradicts_the_models_own_names_both(given: tuple[str, ...], tmp_path: Path) -> None:
+    path = Linear().write(tmp_path / "m.onnx")
+    (tmp_path / "config.json").write_text('{"id2label": {"0": "a", "1": "b", "2": "c"}}')
+    rows_of = of(np.array(given)[labels_of(Linear().logits(vectors(200)), 0.1)])
+    with pytest.raises(UserError) as refusal:
+        importer.score(path, rows_of, None, ImportOptions(classes=given))
+    message = str(refusal.value)
+    assert f"--classes names output 0 {given[0]!r}, and {tmp_path / 'config.json'} names it 'a'" in message
+    assert f"--classes has the order {listed(given)}, and" in message and "the order 'a', 'b', 'c'; remove" in message
+
+
+def with_metadata(path: Path, **entries: str) -> Path:
+    model = onnx.load(Linear(features=3).write(path))
+    helper.set_model_props(model, entries)
+    onnx.save(model, path)
+    return path
+
+
+@pytest.mark.parametrize("key", ["feature_names", "feature_names_in_", "features", "input_features"])
+@pytest.mark.parametrize("text", ['["age", "income", "debt"]', "['age', 'income', 'debt']", "age, income,debt"])
+def test_features_that_the_metadata_name_are_matched_by_name(key: str, text: str, tmp_path: Path) -> None:
+    path, x = with_metadata(tmp_path / "m.onnx", **{key: text}), vectors(90, 3)
+    y = labels_of(Linear(features=3).logits(x))
+
+    def scored(columns: list[int], *names: str) -> importer.ScoredModel:
+        return importer.score(path, ImportRows("table", x[:, columns], y, features=names), None, ImportOptions())
+
+    straight, swapped = scored([0, 1, 2], "age", "income", "debt"), scored([2, 0, 1], "Debt", "age", "income")
+    assert np.array_equal(straight.splits["val"].logits_NC, swapped.splits["val"].logits_NC)
+    assert swapped.model.kind.model_dump()["features"] == ["age", "income", "debt"]
+    assert not any("does not name its features" in note for note in straight.notes)
+    assert "The column 'Debt' of table is the input 'debt'." in swapped.notes
+    unnamed = scored([0, 1, 2])
+    order = (
+        "table does not name its columns; they are used in the order of the model's features: 'age', 'income', 'debt'."
+    )
+    assert order in unnamed.notes and np.array_equal(unnamed.splits["val"].logits_NC, straight.splits["val"].logits_NC)
+    with pytest.raises(UserError, match=r"no column 'income', which the model takes; .* Did you mean 'incom'"):
+        scored([0, 1, 2], "age", "incom", "debt")
+    with pytest.raises(UserError, match="table has the column 'id', which the model does not take; remove it"):
+        scored([0, 1, 2, 0], "age", "income", "debt", "id")
+    with pytest.raises(UserError, match="table has 2 features in each row"):
+        scored([0, 1])
+
+
+@pytest.mark.parametrize(
+    "text", ['["age", "age", "debt"]', '["age", 3, "debt"]', "age,,debt", "[" * 100_000, '{"a": 1}']
+)
+def test_metadata_that_name_no_features_are_left_alone(text: str, tmp_path: Path) -> None:
+    path = with_metadata(tmp_path / "m.onnx", feature_names=text)
+    rows_of = ImportRows("t.csv", vectors(40, 3), np.zeros(40, np.int64), features=("b", "a", "c"))
+    model = convert(path, rows_of, ImportOptions())
+    assert model.kind.model_dump()["features"] == ["b", "a", "c"]
+    assert any("does not name its features" in note for note in model.notes)
+
+
+def test_metadata_with_another_number_of_features_are_ignored_with_a_note(tmp_path: Path) -> None:
+    path = with_metadata(tmp_path / "m.onnx", feature_names='["age", "income"]')
+    rows_of = ImportRows("t.csv", vectors(40, 3), np.zeros(40, np.int64), features=("b", "a", "c"))
+    notes = convert(path, rows_of, ImportOptions()).notes
+    assert f"The metadata of {path} name 2 features, and the model takes 3: the names are ignored." in notes
 
 
 def test_classes_without_rows_are_allowed_where_it_is_said(tmp_path: Path) -> None:

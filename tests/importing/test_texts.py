@@ -191,7 +191,30 @@ def test_the_files_beside_a_model_name_classes_sides_and_padding(
     (place / "tokenizer_config.json").write_text("{")
     assert command("bag.onnx", *BESIDE) == 0
     card = Bundle.load("imported/bag/bundle").card
-    assert card.classes == ["0", "1"] and "tokenizer_config.json cannot be read (" in card.notes[0]
+    assert card.classes == ["0", "1"] and "tokenizer_config.json cannot be read (" in "\n".join(card.notes)
+    assert "id2label of config.json has only generated names such as 'LABEL_0'. It is ignored." in card.notes
+
+
+@pytest.mark.parametrize(
+    ("table", "classes", "note"),
+    [
+        ({"1": "b", "0": "a"}, ("a", "b"), ""),
+        ({}, (), ""),
+        ({"0": "a", "2": "b"}, (), "has the numbers '0', '2', and 1 is not among them; needed is every number from 0"),
+        ({"1": "a", "2": "b"}, (), "has the numbers '1', '2', and 0 is not among them"),
+        ({"0": "a", "1": "b", "2": "a"}, (), "gives the outputs 0 and 2 the same name 'a'"),
+        ({"0": "LABEL_0", "1": "LABEL_1"}, (), "has only generated names such as 'LABEL_0'"),
+        ({"0": "LABEL_0", "1": "spam"}, ("LABEL_0", "spam"), ""),
+        ({"0": "a", "1": 7}, (), "is not an object of numbers of outputs with their names"),
+        ({"0": "a", "1": " "}, (), "is not an object of numbers of outputs with their names"),
+        (["a", "b"], (), "is not an object of numbers of outputs with their names"),
+    ],
+)
+def test_id2label_names_every_output_or_none(table: Any, classes: tuple[str, ...], note: str, tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text(json.dumps({"id2label": table}))
+    files = HubFiles.beside(None, tmp_path / "m.onnx")
+    assert files.classes == classes and bool(files.classes_file) == bool(classes)
+    assert [note in one and one.endswith(". It is ignored.") for one in files.notes] == [True] * bool(note)
 
 
 @pytest.mark.parametrize(

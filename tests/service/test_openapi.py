@@ -66,6 +66,7 @@ OPERATIONS = (
     "POST /admin/recalibration/undecided",
     "POST /admin/alarm/rearm",
     "GET /calibration-report",
+    "GET /questions",
     "GET /predictions",
     "GET /predictions/{id}",
     "DELETE /predictions/{id}",

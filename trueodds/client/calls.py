@@ -175,8 +175,8 @@ class Calls:
     ) -> Steps[LabelSummary]:
         """Send true labels for predictions, by the predictions' ids.
 
-        Labels are read and sent piece by piece, so that millions are no problem. Each row stands alone: valid rows are
-        stored even if others are refused.
+        Labels are read and sent piece by piece, so there may be millions. Valid rows are stored even if others are
+        refused.
 
         Args:
             ids: Pairs of id and label, a mapping from id to label, a sequence of ids, or one id.
@@ -422,7 +422,7 @@ class Calls:
 
     @Call
     def acknowledge(self, model: str, version: str, *, who: str, why: str, null: Watched | None = None) -> Steps[Alarm]:
-        """Acknowledge an alarm that has fired: record who takes care of it, and why it may rest.
+        """Acknowledge an alarm that has fired: record who takes care of it, and what the cause is.
 
         Args:
             model: Name of the model.
@@ -444,7 +444,7 @@ class Calls:
         return _alarm(self._endpoint, "rearm", tree)
 
     @Call
-    def observe_decision(
+    def report_undecided(
         self, model: str | None, version: str | None, *, who: str, why: str
     ) -> Steps[list[dict[str, Any]]]:
         """Report that a recalibration ended without a decision. The service counts this and notifies its webhooks.

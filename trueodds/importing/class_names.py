@@ -14,14 +14,15 @@ from trueodds.importing.labelled_rows import ImportRows
 from trueodds.texts import Places, is_whole_number, listed
 
 
-def class_names(model: ServableModel, rows: ImportRows) -> tuple[str, ...]:
-    """Return the names of the classes in the order of the logits.
+def class_names(model: ServableModel, rows: ImportRows) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the names of the classes in the order of the logits, and notes about them.
 
-    They come from the options, the graph, the rows, or are the classes' numbers. Names that occur only in the labels
-    have no order, and the logit of each name would be a guess.
+    The names come from the options, the model's files, the rows, or are the classes' numbers. Names that occur only in
+    the labels have no order, and the logit of each name would be a guess.
 
     Raises:
-        LabelledRowsError: The names would be a guess, or the model has another number of classes.
+        LabelledRowsError: The names would be a guess, the model has another number of classes, or the options
+            contradict the model's files.
     """
     count, own = model.classes, model.labels
     graph = f"{model.labels_source} names"
@@ -37,7 +38,28 @@ def class_names(model: ServableModel, rows: ImportRows) -> tuple[str, ...]:
     if _numbers(names) and not _numbers(labels):
         problem = f"{rows.source} labels its rows {listed(labels)}, and nothing says which output"
         raise LabelledRowsError(f"{problem} of {model.file.path} is whose; {cure}")
-    return names
+    return names, _compare(model.file.options.classes, own, model.labels_source)
+
+
+def _compare(given: Sequence[str], own: Sequence[str], source: str) -> tuple[str, ...]:
+    """Compare the names of the options with those of the model's files. Return a note if no name is in both.
+
+    Raises:
+        LabelledRowsError: One name stands for different outputs in both.
+    """
+    if len(given) != len(own):
+        return ()
+    places = Places(own)
+    found = [places.get(name) for name in given]
+    for k, place in enumerate(found):
+        if place not in (None, k):
+            problem = f"--classes names output {k} {given[k]!r}, and {source} names it {own[k]!r}"
+            orders = f"--classes has the order {listed(given)}, and {source} the order {listed(own)}"
+            cure = "remove --classes, or correct the one that is wrong"
+            raise LabelledRowsError(f"{problem}. These contradict each other: {orders}; {cure}")
+    if _numbers(own) or any(place is not None for place in found):
+        return ()
+    return (f"{source} names the classes {listed(own)}; --classes names them {listed(given)}, in this order.",)
 
 
 def _numbers(names: Sequence[str]) -> bool:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from trueodds.inputs.text.tokens import Side
+from trueodds.texts import listed
 
 CONFIG, TOKENIZER_CONFIG = "config.json", "tokenizer_config.json"
 LARGEST = 2**24
@@ -41,7 +42,7 @@ class HubFiles:
     pad_token: str | None = None
     vocabulary_size: int | None = None
     notes: tuple[str, ...] = ()
-    """Sentences about files that cannot be read."""
+    """Sentences about files that cannot be read, and about class names that cannot be used."""
 
     @classmethod
     def beside(cls, *paths: Path | None) -> HubFiles:
@@ -52,7 +53,7 @@ class HubFiles:
         tokenizer, _ = _first([folder / TOKENIZER_CONFIG for folder in folders], notes)
         length, side = _number(tokenizer, "model_max_length"), tokenizer.get("truncation_side")
         pad = tokenizer.get("pad_token")
-        classes = _classes(config)
+        classes = _classes(config, source, notes)
         return cls(
             max_length=length if length is not None and length < UNKNOWN_LENGTH else None,
             positions=_positions(config),
@@ -100,10 +101,29 @@ def _positions(config: Mapping[str, Any]) -> int | None:
     return number - (padding if isinstance(padding, int) else 1) - 1
 
 
-def _classes(config: Mapping[str, Any]) -> tuple[str, ...]:
-    names = config.get("id2label")
-    if not isinstance(names, dict) or not all(isinstance(name, str) for name in names.values()):
+def _classes(config: Mapping[str, Any], source: str, notes: list[str]) -> tuple[str, ...]:
+    """Return id2label in the order of the outputs. Names that do not name every output are ignored with a note."""
+    table = config.get("id2label")
+    if not table:
         return ()
-    if set(names) != {str(k) for k in range(len(names))} or all(map(NUMBERED.fullmatch, names.values())):
+    if problem := _problem_of(table):
+        notes.append(f"id2label of {source} {problem}. It is ignored.")
         return ()
-    return tuple(names[str(k)] for k in range(len(names)))
+    return tuple(table[str(k)] for k in range(len(table)))
+
+
+def _problem_of(table: object) -> str:
+    """Return why an id2label does not name the outputs; "" if it does."""
+    if not isinstance(table, dict) or not all(isinstance(name, str) and name.strip() for name in table.values()):
+        return "is not an object of numbers of outputs with their names"
+    names = list(table.values())
+    if gaps := [k for k in range(len(table)) if str(k) not in table]:
+        numbers = f"has the numbers {listed(list(table))}, and {gaps[0]} is not among them"
+        return f"{numbers}; needed is every number from 0 on"
+    if len(set(names)) < len(names):
+        name = next(name for name in names if names.count(name) > 1)
+        places = " and ".join(k for k in table if table[k] == name)
+        return f"gives the outputs {places} the same name {name!r}"
+    if all(map(NUMBERED.fullmatch, names)):
+        return f"has only generated names such as {names[0]!r}"
+    return ""

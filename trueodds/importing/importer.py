@@ -135,7 +135,7 @@ def score(
 ) -> ScoredModel:
     """Convert a model and compute its logits on both splits. Arguments and errors are those of `import_model`."""
     model = convert(path, labelled, options)
-    names = class_names(model, labelled)
+    names, of_classes = class_names(model, labelled)
     labels_N = class_numbers(labelled, names)
     if not options.allow_unseen:
         check_seen(labels_N, names, labelled)
@@ -167,7 +167,9 @@ def score(
     sha256 = labelled.sha256() if test is None else f"{labelled.sha256()} {test.sha256()}"
     features = model.kind.features if isinstance(model.kind, VectorInput) else ()
     renamed = (note for each in rows.values() if features for note in each.notes(features))
-    return ScoredModel(model, names, splits, golden[0], model.run(golden)[0], sha256, (*model.notes, *renamed))
+    return ScoredModel(
+        model, names, splits, golden[0], model.run(golden)[0], sha256, (*model.notes, *of_classes, *renamed)
+    )
 
 
 def convert(path: Path, rows: ImportRows, options: ImportOptions) -> ServableModel:
@@ -177,9 +179,9 @@ def convert(path: Path, rows: ImportRows, options: ImportOptions) -> ServableMod
         ModelFileError, LabelledRowsError, InputError, FileNotFoundError: As in these three steps.
     """
     step(f"reading {path}")
-    model, origin = onnx_file.load(path)
-    session(model, path)  # raises early if onnxruntime refuses the file
-    file = signature.read(path, model, origin, options)
+    loaded = onnx_file.load(path)
+    session(loaded.model, path)  # raises early if onnxruntime refuses the file
+    file = signature.read(path, loaded, options)
     meaning = understand(file, rows)
     return rewrite(meaning, spinning=not isinstance(rows.x, tuple))
 

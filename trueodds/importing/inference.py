@@ -239,8 +239,10 @@ def try_rewritten(sample: Sample, model: Model, *, spinning: bool = True) -> Ser
     data = to_bytes(model, file.path)
     changed = _check_as_file(sample)
     preprocessing, hub = file.options.preprocessing, file.hub
-    own = (file.signature.labels, str(file.path))
-    labels, source = own if file.signature.labels else (hub.classes, hub.classes_file)
+    labels, source = file.signature.labels, str(file.path)
+    # A graph that only numbers its outputs does not contradict the names beside it.
+    if hub.classes and labels in ((), tuple(map(str, range(len(labels))))):
+        labels, source = hub.classes, hub.classes_file
     servable = ServableModel(
         file=file,
         data=data,

@@ -17,7 +17,7 @@ from trueodds.errors import nearest
 from trueodds.importing.errors import ModelFileError
 from trueodds.importing.hub_files import HubFiles
 from trueodds.importing.import_options import ImportOptions, Kind
-from trueodds.importing.onnx_file import Model
+from trueodds.importing.onnx_file import LoadedModel, Model
 
 FLOATS: dict[int, str] = {TensorProto.FLOAT: "float32", TensorProto.DOUBLE: "float64", TensorProto.FLOAT16: "float16"}
 NUMBERS: dict[int, str] = {**FLOATS, TensorProto.UINT8: "uint8", TensorProto.INT64: "int64", TensorProto.INT32: "int32"}
@@ -68,16 +68,20 @@ class ModelFile:
     hub: HubFiles
     origin: Mapping[str, Any]
     """Hash, opset and producer of the file, for the card."""
+    features: tuple[str, ...]
+    """Names of the features in the file's metadata; empty if it has none."""
 
 
-def read(path: Path, model: Model, origin: Mapping[str, Any], options: ImportOptions) -> ModelFile:
-    """Read the facts in a model's file. `onnx_file.load` has loaded `model` with its `origin`; the model is changed.
+def read(path: Path, loaded: LoadedModel, options: ImportOptions) -> ModelFile:
+    """Read the facts in a model's file, which is loaded. The loaded model is changed.
 
     Raises:
         ModelFileError: The model cannot be imported.
     """
+    model, origin, features = loaded
     signature = _signature(model, path, options)
-    return ModelFile(path, options, model, signature, HubFiles.beside(options.tokenizer, path), origin)
+    hub = HubFiles.beside(options.tokenizer, path)
+    return ModelFile(path, options, model, signature, hub, origin, features)
 
 
 def _signature(model: Model, path: Path, options: ImportOptions) -> GraphSignature:

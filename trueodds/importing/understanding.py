@@ -78,26 +78,32 @@ def _vector_input(file: ModelFile, rows: ImportRows) -> tuple[VectorInput, tuple
         what = "images" if isinstance(rows.x, tuple) else f"an array of shape {rows.x.shape}"
         raise LabelledRowsError(f"{path} takes vectors, {inputs[0]}; {rows.source} holds {what}")
     columns, notes, table = rows.x.shape[1], list[str](), rows
-    if len(inputs) > 1:
-        names: Sequence[str] = [tensor.name for tensor in inputs]
-        table = rows.reorder(names)
-    else:
-        names = rows.features or [f"x{k}" for k in range(columns)]
     (*_, size) = inputs[0].shape or (None,)
-    wanted = len(names) if len(inputs) > 1 else size or columns
+    own: Sequence[str] = [tensor.name for tensor in inputs] if len(inputs) > 1 else file.features
+    if len(inputs) == 1 and own and size not in (None, len(own)):
+        problem = f"The metadata of {path} name {len(own)} features, and the model takes {size}"
+        notes.append(f"{problem}: the names are ignored.")
+        own = ()
+    if own:
+        table = rows.reorder(own)
+    names = own or rows.features or [f"x{k}" for k in range(columns)]
+    wanted = len(own) or size or columns
     if columns != wanted:
         problem = f"{rows.source} has {columns} features in each row, and {path} takes {wanted}"
         raise LabelledRowsError(f"{problem}; give the columns that the model was trained on, in their order")
-    if rows.features and len(inputs) == 1:
+    if rows.features and not own:
         order = f"the columns of {rows.source} are used in their order: {listed(names)}"
         notes.append(f"The model does not name its features; {order}.")
+    if own and not rows.features:
+        order = f"they are used in the order of the model's features: {listed(names)}"
+        notes.append(f"{rows.source} does not name its columns; {order}.")
     if preprocessing is not None:
         preprocessing.check_channels(len(names), "features")
     for k, tensor in enumerate(inputs):
         if tensor.type not in FLOATS:
             _check_whole(preprocessing, 1.0, tensor, path)
-            own = slice(k, k + 1) if len(inputs) > 1 else slice(0, columns)
-            _check_whole_rows(table, names, own, tensor, path)
+            part = slice(k, k + 1) if len(inputs) > 1 else slice(0, columns)
+            _check_whole_rows(table, names, part, tensor, path)
     if any(tensor.type not in FLOATS for tensor in inputs):
         notes.append("The model takes whole numbers: fractions of features are cut off.")
     return VectorInput(features=list(names), missing=bool(np.isnan(rows.x).any())), tuple(notes)

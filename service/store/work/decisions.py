@@ -155,14 +155,15 @@ def _columns(question: int, row: DecisionRow) -> tuple[Any, ...]:
 
 
 def _test(model: str, version: str, rows: list[DecisionRow], now_ms: int, alpha: float) -> Work[None]:
-    """Advance the test of declined questions. When it finds a rise, make a notice and begin a new test."""
+    """Advance the test of declined questions. When it finds a change, begin a new test; make a notice of a rise."""
     ((text,),) = yield Query("SELECT declined FROM questions WHERE model = $1", (model,))
     with decoding(f"the row {model} of its table questions"):
         test = ShareChange.from_json(text).advance([row.is_declined for row in rows])
-    if test.log_e >= -log(alpha) and test.is_rise:
-        before, after = test.shares or (0.0, 0.0)
-        details = {"before": before, "now": after, "questions": test.values, "log_e": test.log_e, "alpha": alpha}
-        yield from _notice((model, version), "refusals_rising", now_ms, details)
+    if (log_e := test.log_e) >= -log(alpha):
+        if test.is_rise:
+            before, after = test.shares or (0.0, 0.0)
+            details = {"before": before, "now": after, "questions": test.values, "log_e": log_e, "alpha": alpha}
+            yield from _notice((model, version), "refusals_rising", now_ms, details)
         test = ShareChange.start()
     yield Query("UPDATE questions SET declined = $2 WHERE model = $1", (model, json.dumps(test.to_json())))
 

@@ -22,7 +22,7 @@ from trueodds.sums.rounding import Given, resolution_of
 from trueodds.texts import short
 
 SELECT = "select"
-"""Method name that stands for the candidate of least cross-validated NLL."""
+"""Method name that stands for the candidate that `select` returns."""
 SELECT_OPTIONS = ("candidates", "folds", "ordered")
 
 CANDIDATES = (
@@ -135,14 +135,14 @@ def fit(
     """Fit a calibrator on validation rows. `calibrator(other_logits)` then returns probabilities.
 
     If a model only returns probabilities, pass `trueodds.logits_of(probabilities)`, here and to the calibrator. The
-    calibrator's `warnings` report anything that the fit makes worse on these rows, or on rows that fits like it have
-    not seen.
+    calibrator's `warnings` report anything that the fit makes worse: on these rows, or on rows that were left out of a
+    similar fit.
 
     Args:
         logits_NC: Logits, shape (N, C), of any float dtype (computed in float64).
         labels_N: True classes, shape (N,), as class indices.
-        method: Name of a calibrator (`trueodds.calibrators.names()`), its class, or "select" for the candidate of least
-            cross-validated NLL.
+        method: Name of a calibrator (`trueodds.calibrators.names()`), its class, or "select" for the best candidate
+            by cross-validation (`trueodds.calibrators.select`).
         resolution: Step of the probabilities from which `trueodds.logits_of` computed the logits with the same
             `resolution`, such as 0.01. The result is then a `Rounded` calibrator. None and "exact": not rounded.
         options: Options of the calibrator (`trueodds.calibrators.options`), or those of `select`, which also returns
@@ -189,11 +189,11 @@ def select(
     resolution: Given = None,
     ordered: bool = False,
 ) -> Selection:
-    """Fit all candidates and return the one with the least cross-validated NLL, fitted on all rows.
+    """Fit all candidates and return the best one by cross-validated NLL and ECE, fitted on all rows.
 
-    Among equals the earlier one wins. From 500 rows on, the candidate with the least held-out ECE (top label, 15 bins)
-    wins among those whose NLL is within one standard error of the least. The NLL cannot distinguish these, and hardly
-    detects a calibration error of .02.
+    The candidate with the least NLL wins. Among equals the earlier one wins. From 500 rows on, the candidate with the
+    least cross-validated ECE (top label, 15 bins) wins among those whose NLL is within one standard error of the least.
+    The NLL cannot distinguish these, and hardly detects a calibration error of .02.
 
     If identity is a candidate, it stays unless the least NLL is lower than its own by more than one standard error of
     the rows' paired differences. With fewer than 20 wrong rows it must be two standard errors, because so few errors do

@@ -12,6 +12,7 @@ from trueodds.reports.schemas.labelling import (
     WeightedFigures,
 )
 from trueodds.reports.schemas.report import Check, Held, KnownVersion, Maturing, Report, Verdict, Window
+from trueodds.reports.schemas.rounding import Rounding
 
 __all__ = [
     "MayAct",
@@ -41,6 +42,7 @@ __all__ = [
     "KnownVersion",
     "Maturing",
     "Report",
+    "Rounding",
     "Verdict",
     "Window",
 ]
