@@ -238,9 +238,10 @@ class Calls:
             model: Name of the model.
             version: Version that gave the answers.
             **options: `predicted`: names of the predicted classes. `index`: their positions. `classes`: names of the
-                columns in their order, needed once per version (default "0", "1", "2", ...). `positive`: of two
-                classes, the one that p(positive) is about; required with the first answers of a version. `times`:
-                datetimes (UTC if without an offset) or Unix times; the default is now. `tags`, `propensities`: one for
+                columns in their order, needed once per version (default "0", "1", "2", ...). `ordered=True`: the
+                classes are levels, the lowest first. `positive`: of two classes, the one that p(positive) is about.
+                Both are required with the first answers of a version. `times`: datetimes (UTC if without an offset) or
+                Unix times; the default is now. `tags`, `propensities`: one for
                 each answer. `shadow=True`: nobody acted on these answers; if their ids equal those of served answers,
                 both versions can be compared. `act_alone`: the version's promise, such as
                 `threshold=.93,risk=.05,confidence=.95`. If every call has it, the summary holds `acts_N`.

@@ -80,7 +80,7 @@ def shared_options(options: ObserveOptions) -> dict[str, Any]:
     Raises:
         ConfigError: A class name is invalid, or has blanks at its ends, which the query would lose.
     """
-    query: dict[str, Any] = {"shadow": True} if options.get("shadow") else {}
+    query: dict[str, Any] = {name: True for name in ("shadow", "ordered") if options.get(name)}
     if (classes := options.get("classes")) is not None:
         line = io.StringIO()
         names = _classes(classes, "classes")
