@@ -124,6 +124,8 @@ def add_parser(commands: Subparsers) -> None:
     first = "the number of the first class in arrays of labels (default: 0 if there is a 0; otherwise required)"
     parser.add_argument("--first-label", type=int, choices=(0, 1), help=first)
     parser.add_argument("--candidates", default="", metavar="NAMES", help=words)
+    words = "the classes are levels, the lowest first: calibrators that keep their order are candidates"
+    parser.add_argument("--ordered", action="store_true", help=words)
     parser.add_argument("--onnx", type=Path, metavar="MODEL", help="add the calibrator to this ONNX graph of logits")
     parser.add_argument("--out", type=Path, default=OUT, metavar="FOLDER", help=f"(default: {OUT}/)")
 
@@ -171,7 +173,8 @@ def run(arguments: argparse.Namespace) -> int:
             arrays=source.arrays[:1] + test.arrays[-1:],
             stated_NC=test.stated_NC,
         )
-    names = default_candidates(source.rows.logits_NC.shape[1], len(source.rows.labels_N))
+    rows = source.rows
+    names = default_candidates(rows.logits_NC.shape[1], len(rows.labels_N), ordered=arguments.ordered)
     if arguments.candidates:
         names = tuple(name.strip() for name in arguments.candidates.split(","))
     candidates = calibrators.names() if names == (ALL,) else names

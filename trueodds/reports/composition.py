@@ -10,6 +10,7 @@ from trueodds.reports.estimands import estimands
 from trueodds.reports.figures import calibration_p_value, decisions_of, figures_of, positive_figures
 from trueodds.reports.labelling import labelling_of
 from trueodds.reports.options import TOLERANCE, ReportOptions
+from trueodds.reports.ordered import ordered_figures
 from trueodds.reports.rounding import RoundedFigures
 from trueodds.reports.schemas import KnownVersion, Labelling, PositiveFigures, Report, Slice, Trend, Verdict
 from trueodds.reports.schemas.alarm import ActingAlone, Advice, Alarm
@@ -19,6 +20,7 @@ from trueodds.reports.verdict.in_the_large import RATIO_TOLERANCE
 from trueodds.reports.verdict.rules import CERTAIN, beside, is_within, of_positive, verdict_at_one_look, verdict_of
 from trueodds.sums.answers import AnswerSums
 from trueodds.sums.bins import CELLS
+from trueodds.sums.ordered import LevelSums
 from trueodds.sums.positive import PositiveSums
 
 
@@ -29,6 +31,7 @@ def report_of(
     options: ReportOptions | None = None,
     *,
     positive: PositiveSums | None = None,
+    ordered: LevelSums | None = None,
     offline: Mapping[str, Any] | None = None,
     labelling: Labelling | None = None,
     tolerance: float | None = None,
@@ -54,6 +57,7 @@ def report_of(
         sums: Calibration sums of the answers and their labels.
         options: Window, bins and confidence level.
         positive: Sums of the same answers by p(positive), for a model with a positive class.
+        ordered: Sums of the labelled answers by level, for ordered classes.
         offline: The model's numbers on its test set.
         labelling: Result of `labelling_of`. Default: computed from the sums alone.
         tolerance: Largest acceptable ECE. Default: the alarm's, or 0.02 without an alarm.
@@ -138,9 +142,10 @@ def report_of(
         level=options.level,
         binning=options.binning,
         positive=of_p,
+        ordered=None if ordered is None else ordered_figures(ordered, options),
         decisions=decisions_of(positive, options.level, options.costs) if positive and options.cells == CELLS else None,
         offline=dict(offline or {}),
-        estimands=estimands(sums, options, positive=of_p is not None),
+        estimands=estimands(sums, options, positive=of_p is not None, ordered=ordered is not None),
         versions=list(versions),
         classes=None if classes is None else list(classes),
         tags=None if tags is None else list(tags),

@@ -41,7 +41,17 @@ OF_POSITIVE = {
 }
 
 
-def estimands(sums: AnswerSums, options: ReportOptions, *, positive: bool = False) -> dict[str, str]:
+OF_ORDERED = {
+    "ordered.rps": "the mean squared error of the probabilities of `at least level k`, summed over k, in levels; its"
+    " limits are for one look",
+    "ordered.level_bias": "the mean of the expected level minus the true level, in levels",
+    "ordered.at_least": "the quantities of p(positive), for the probability of this level or a higher one",
+}
+
+
+def estimands(
+    sums: AnswerSums, options: ReportOptions, *, positive: bool = False, ordered: bool = False
+) -> dict[str, str]:
     """Return the estimand of each number by its name.
 
     The entry "population" says which answers the numbers are about.
@@ -50,6 +60,7 @@ def estimands(sums: AnswerSums, options: ReportOptions, *, positive: bool = Fals
         sums: Sums of the answers.
         options: Window and cells of the report.
         positive: Add the estimands of the figures of p(positive).
+        ordered: Add the estimands of the figures of ordered classes.
     """
     window = options.window
     population = f"all answers {window.words}".strip()
@@ -72,4 +83,5 @@ def estimands(sums: AnswerSums, options: ReportOptions, *, positive: bool = Fals
         "signed_gap": gap,
         **(test if options.one_look else {}),
         **(OF_POSITIVE if positive else {}),
+        **(OF_ORDERED if ordered else {}),
     }

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from trueodds.reports.schemas import PositiveFigures, Rounding
+from trueodds.reports.schemas import OrderedFigures, PositiveFigures, Rounding
 from trueodds.reports.words import DASH, decimal, digits_of_rare, percent, signed, span, unseen
 from trueodds.texts import plural
 
@@ -95,3 +95,39 @@ def positive_rows(positive: PositiveFigures) -> list[tuple[str, str, str, str]]:
         ("  noise floor", decimal(positive.floor_mean, 4), "", floor),
         ("Brier score of p", decimal(positive.brier, 4), limits("brier"), "0 to 1"),
     ]
+
+
+def ordered_rows(ordered: OrderedFigures) -> list[tuple[str, str, str, str]]:
+    """Return the rows of `figure_rows` for ordered classes."""
+    if ordered.rps is None:
+        return []
+    bias = decimal(ordered.level_bias, 4), span(ordered.level_bias_lower, ordered.level_bias_upper, digits=4)
+    return [
+        ("RPS, levels", decimal(ordered.rps, 4), span(ordered.rps_lower, ordered.rps_upper, digits=4), "0 is best"),
+        ("bias of the level", *bias, "expected - true level"),
+    ]
+
+
+LEVELS = "<>>>>>>><"
+"""Sides of the columns of `at_least_rows`."""
+
+
+def at_least_rows(ordered: OrderedFigures) -> list[tuple[str, ...]]:
+    """Return a table of the calibration of each "at least level k". The first row names its columns."""
+    head = ("at least", "says", "share", "interval", "gap", "ECE", "interval", "by chance up to", "")
+    digits = digits_of_rare(*(share for one in ordered.at_least for share in (one.share, one.mean_probability)))
+    rows = [
+        (
+            one.name,
+            percent(one.mean_probability, digits),
+            percent(one.share, digits),
+            span(one.share_lower, one.share_upper, "percent", digits),
+            signed(one.signed_gap, "", digits),
+            decimal(one.ece),
+            span(one.ece_lower, one.ece_upper),
+            decimal(one.floor_p95),
+            "more than chance" if one.more_than_chance else "",
+        )
+        for one in ordered.at_least
+    ]
+    return [head, *rows] if rows else []

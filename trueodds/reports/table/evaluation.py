@@ -11,12 +11,13 @@ import numpy.typing as npt
 
 from trueodds import metrics
 from trueodds.evaluation.paired_differences import RowScores
-from trueodds.reports.display.figure_table import figure_rows, positive_rows
+from trueodds.reports.display.figure_table import LEVELS, at_least_rows, figure_rows, ordered_rows, positive_rows
 from trueodds.reports.display.report_files import Content, DisplayedReport, json_tree
 from trueodds.reports.figures import Figures, calibration_p_value, figures_of, positive_figures
 from trueodds.reports.options import TOLERANCE, ReportOptions
+from trueodds.reports.ordered import ordered_figures
 from trueodds.reports.rounding import rounded_figures
-from trueodds.reports.schemas import Bin, Labelling, PositiveFigures, Rounding, Verdict, WorstBin
+from trueodds.reports.schemas import Bin, Labelling, OrderedFigures, PositiveFigures, Rounding, Verdict, WorstBin
 from trueodds.reports.verdict.cautions import MEASURED_FROM
 from trueodds.reports.verdict.headline import reading_at_one_look, reading_of_top_label
 from trueodds.reports.verdict.rules import CERTAIN, beside, is_within, of_positive, verdict_at_one_look
@@ -24,6 +25,7 @@ from trueodds.sums.answers import AnswerSums
 from trueodds.sums.bins import Binning
 from trueodds.sums.columns import label_indices
 from trueodds.sums.inputs import Array, both_classes, check_labels, check_level, without_noise, without_tensors
+from trueodds.sums.ordered import LevelSums, OrderedSums, check_level_names
 from trueodds.sums.positive import PositiveClass, PositiveSums
 from trueodds.sums.rounding import Given, Resolution, as_resolved, summing_to_1
 from trueodds.sums.rows import TopRows, top_rows
@@ -117,6 +119,8 @@ class CalibrationReport(DisplayedReport):
     """Resolution of the probabilities, and rows that ruled out what happened."""
     positive: PositiveFigures | None = None
     """Figures of p(positive) over all of [0, 1], if only p(positive) was given."""
+    ordered: OrderedFigures | None = None
+    """Ranked probability score, bias of the level, and each "at least level k", for ordered classes."""
     top_label_verdict: Verdict | None = None
     """Verdict on the more probable class, if `verdict` is about p(positive)."""
     rows: ReportedRows | None = field(default=None, repr=False, compare=False)
@@ -131,11 +135,12 @@ class CalibrationReport(DisplayedReport):
         if self.top_label_verdict:
             of_top = reading_of_top_label(self.top_label_verdict, TOLERANCE, self.positive, one_look=True)
             reading = f"{reading} {of_top}"
-        return " ".join(filter(None, [reading + n, self.rounding.reading]))
+        of_levels = f" {self.ordered.reading}" if self.ordered else ""
+        return " ".join(filter(None, [reading + of_levels + n, self.rounding.reading]))
 
     def table(self) -> list[tuple[str, str, str, str]]:
         """Return (name, value, interval, note) of each number, formatted."""
-        return figure_rows(vars(self))
+        return [*figure_rows(vars(self)), *(ordered_rows(self.ordered) if self.ordered else [])]
 
     @property
     def title(self) -> str:
@@ -149,6 +154,8 @@ class CalibrationReport(DisplayedReport):
         if self.positive:
             p = [f"p({self.positive.label}), over all of 0% to 100%", *align(positive_rows(self.positive), "<><<")]
             lines = [*p, "The more probable class", *lines]
+        if self.ordered:
+            lines += align(at_least_rows(self.ordered), LEVELS)
         return "\n".join([self.title, *lines, self.reading])
 
     def to_dict(self) -> dict[str, Any]:
@@ -159,7 +166,7 @@ class CalibrationReport(DisplayedReport):
 
     def _content(self) -> Content:
         about = f"{plural(self.n, 'row')}, {plural(self.classes, 'class', 'classes')}"
-        return Content(self.title, about, self.reading, vars(self), self.bins, self.level, self.positive)
+        return Content(self.title, about, self.reading, vars(self), self.bins, self.level, self.positive, self.ordered)
 
 
 def align(rows: Sequence[Sequence[str]], sides: str) -> list[str]:
@@ -182,6 +189,7 @@ def report(
     binning: Binning = "width",
     level: float = 0.95,
     resolution: Given = None,
+    ordered: bool = False,
 ) -> CalibrationReport:
     """Report the calibration of probabilities with their labels: accuracy, ECE, noise floor, proper scores, tests.
 
@@ -197,6 +205,8 @@ def report(
         resolution: Step of rounded probabilities, such as 0.01, or "exact". None: the step that sums off 1 show; else
             exact. A rounded 0 means "below half a step". It bounds the NLL only from below, so there is no upper limit.
             Steps above 0.02 have no NLL.
+        ordered: The classes are levels, the lowest first. The report adds the ranked probability score, the bias of the
+            expected level, and the calibration of each "at least level k".
 
     Returns:
         The report. `print` it, or let a notebook show it.
@@ -218,6 +228,9 @@ def report(
     labels_N = labels if classes is None else label_indices(labels, classes, p_NC.shape[1])
     sums = CalibrationSums.from_probabilities(p_NC, labels_N, resolution=read_as)
     rounded = rounded_figures(without_noise(p_NC), check_labels(labels_N, *p_NC.shape), read_as, level)
+    names = tuple(map(str, range(p_NC.shape[1]) if classes is None else classes))
+    levels = LevelSums(check_level_names(names), OrderedSums.from_probabilities(p_NC, labels_N)) if ordered else None
+    options = ReportOptions(bins=bins, binning=binning, level=level, one_look=True)
     figures = figures_of(sums, bins, binning, level, False)
     p_value = calibration_p_value(sums, bins, binning)
     figures = figures | {"calibration_p_value": p_value}
@@ -230,7 +243,6 @@ def report(
         by_p = PositiveClass("positive", 1).sums(p_NC, labels_N, resolution=read_as)
         counts_C = by_p.cells[0].astype(np.int64)
         of_p = PositiveSums("positive" if classes is None else str(classes[1]), AnswerSums(counts_C, by_p))
-        options = ReportOptions(bins=bins, binning=binning, level=level, one_look=True)
         positive = positive_figures(of_p, options)
         of_p_certainly = positive_figures(of_p, replace(options, level=CERTAIN))
         positive = positive.model_copy(update=dict(rounded.limits))
@@ -246,9 +258,8 @@ def report(
         verdict=verdict,
         top_label_verdict=of_top_label,
         positive=positive,
-        rows=_reported_rows(
-            p_NC, labels_N, None if classes is None else tuple(map(str, classes)), positive is not None, read_as
-        ),
+        ordered=None if levels is None else ordered_figures(levels, options),
+        rows=_reported_rows(p_NC, labels_N, None if classes is None else names, positive is not None, read_as),
         **{name: value for name, value in shown.items() if name in CalibrationReport.__dataclass_fields__},
     )
 

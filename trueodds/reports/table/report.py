@@ -22,6 +22,7 @@ from trueodds.reports.verdict.in_the_large import RATIO_TOLERANCE
 from trueodds.sums.answers import AnswerSums
 from trueodds.sums.bins import CELLS, cell_of
 from trueodds.sums.hours import MINUTE_MS
+from trueodds.sums.ordered import LevelSums, OrderedSums, check_level_names
 from trueodds.sums.positive import PositiveSums
 from trueodds.sums.sums import CalibrationSums
 
@@ -45,6 +46,7 @@ def report_of_answers(
     tolerance: float = TOLERANCE,
     ratio_tolerance: float = RATIO_TOLERANCE,
     positive: str | None = None,
+    ordered: bool = False,
 ) -> Report:
     """Report on the answers of a table. If the model is off, the report also says where: time, tag, class.
 
@@ -59,10 +61,12 @@ def report_of_answers(
         tolerance: Largest acceptable ECE.
         ratio_tolerance: Largest acceptable expected / observed positives.
         positive: The positive class of two. The report then begins with the figures of its probability.
+        ordered: The classes are levels, the lowest first.
 
     Raises:
-        FileError: The table lacks the column that `by`, `trend` or `positive` needs.
-        ConfigError: The positive class is not one of two classes.
+        FileError: The table lacks the column that `by`, `trend` or `positive` needs, or the probabilities that
+            `ordered` needs.
+        ConfigError: The positive class is not one of two classes, or ordered classes are not in ascending order.
     """
     options, groups = replace(options or ReportOptions(), one_look=True), answers.groups
     if by == "tag" and groups.tags is None:
@@ -78,6 +82,7 @@ def report_of_answers(
         sums_of(answers),
         options,
         positive=None if positive is None else positive_sums_of(answers, positive),
+        ordered=level_sums_of(answers) if ordered else None,
         tolerance=tolerance,
         ratio_tolerance=ratio_tolerance,
         versions=slices_of(versions, options) if len(versions) > 1 else (),
@@ -156,6 +161,25 @@ def positive_sums_of(answers: Answers, name: str) -> PositiveSums:
         else CalibrationSums.zero()
     )
     return PositiveSums(name, AnswerSums(answers_C, labelled))
+
+
+def level_sums_of(answers: Answers) -> LevelSums:
+    """Return the sums of the labelled answers by level, in the order of the classes.
+
+    Raises:
+        FileError: The table does not have the probabilities of all classes.
+        ConfigError: The classes are numbers that do not ascend, or there is one class.
+    """
+    if answers.probabilities_NC is None or answers.predicted is None:
+        raise FileError(
+            f"{answers.source} has no probabilities of all classes, which ordered classes need: give one column of"
+            " probabilities for each class"
+        )
+    names = check_level_names(answers.predicted.values)
+    sums = OrderedSums.zero(len(names))
+    if answers.labelled_N.any():
+        sums = OrderedSums.from_probabilities(*labelled_rows(answers))
+    return LevelSums(names, sums)
 
 
 def labelled_rows(answers: Answers) -> tuple[npt.NDArray[np.floating], npt.NDArray[np.intp]]:
