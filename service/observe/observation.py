@@ -68,6 +68,8 @@ class CallDefaults:
     """Positive class of the binary versions."""
     act_alone: ActAlone | None = None
     """Promise of the versions to act alone."""
+    ordered: bool = False
+    """Whether the classes of the versions are levels, the lowest first. False: not stated."""
 
 
 @dataclass(frozen=True, slots=True)
