@@ -111,7 +111,12 @@ LIBRARY = (
         (
             Section(
                 _METRICS,
-                ("trueodds.metrics.scores", "trueodds.metrics.decomposition", "trueodds.metrics.summary"),
+                (
+                    "trueodds.metrics.scores",
+                    "trueodds.metrics.decomposition",
+                    "trueodds.metrics.ordered",
+                    "trueodds.metrics.summary",
+                ),
             ),
         ),
     ),
