@@ -11,6 +11,7 @@ from trueodds.reports.figures import calibration_p_value, decisions_of, figures_
 from trueodds.reports.labelling import labelling_of
 from trueodds.reports.options import TOLERANCE, ReportOptions
 from trueodds.reports.ordered import ordered_figures
+from trueodds.reports.rounding import RoundedFigures
 from trueodds.reports.schemas import KnownVersion, Labelling, PositiveFigures, Report, Slice, Trend, Verdict
 from trueodds.reports.schemas.alarm import ActingAlone, Advice, Alarm
 from trueodds.reports.verdict.cautions import cautions
@@ -38,6 +39,7 @@ def report_of(
     alarm: Alarm | None = None,
     advice: Advice | None = None,
     acting: ActingAlone | None = None,
+    rounded: RoundedFigures | None = None,
     corrected: int = 0,
     versions: Sequence[Slice] = (),
     classes: Sequence[Slice] | None = None,
@@ -65,6 +67,7 @@ def report_of(
             is set: then a test of these labels decides.
         advice: Whether a recalibration on all labels so far would help.
         acting: How a promise to act alone is kept.
+        rounded: Resolution of the probabilities, which limits what is known of the NLL.
         corrected: Number of labels that another class has replaced.
         versions: Table of the model's versions.
         classes: Table by predicted class.
@@ -92,6 +95,9 @@ def report_of(
     if positive is not None:
         of_p = positive_figures(positive, options, ratio_tolerance)
         of_p_certainly = positive_figures(positive, replace(options, level=CERTAIN), ratio_tolerance)
+    limits = rounded.limits if rounded else {}
+    if of_p is not None and of_p.nll is not None:
+        of_p = of_p.model_copy(update=dict(limits))
     certain = figures_at(CERTAIN)
     if options.one_look and sums.labelled.n:
         p_value = calibration_p_value(sums.labelled, options.bins, options.binning)
@@ -115,6 +121,8 @@ def report_of(
     )
     tables = {"classes": classes, "tags": tags}
     second = [*cautions(sums, labelling, tables, one_look=options.one_look, positive=of_p, alarm=alarm), *notes]
+    if rounded and rounded.rounding.reading:
+        second.append(rounded.rounding.reading)
     return Report(
         model=model,
         version=version,
@@ -147,5 +155,6 @@ def report_of(
         advice=advice,
         acting=acting,
         known=list(known),
-        **figures,
+        rounding=rounded.rounding if rounded else None,
+        **{**figures, **limits},
     )

@@ -24,6 +24,7 @@ _PLAIN = {
     "ks": "the largest cumulative gap over the answers up to some confidence, as a share of all answers",
     "ks_p_value": "the probability that a perfectly calibrated model shows a ks this large",
     "nll": "the mean of -log(probability of the true class), in nats; its limits allow for errors not seen yet",
+    "rounding": "how the model's probabilities are read: their step, and their zeros for classes that came true",
     "brier": "the mean squared error of all class probabilities, 0 to 2; its limits are like those of nll",
     "bins.accuracy": "the share of right answers in a bin; the limits are exact binomial ones",
     "labelling.weighted": "the same figures for ALL answers, if getting a label depends only on the weighting quantity",

@@ -12,6 +12,7 @@ from trueodds.reports.schemas.figures import Bin, Binning, Decisions, Ece, MayAc
 from trueodds.reports.schemas.groups import NO_TAG, Slice, Trend
 from trueodds.reports.schemas.labelling import LOWER, UPPER, Labelling
 from trueodds.reports.schemas.ordered import OrderedFigures
+from trueodds.reports.schemas.rounding import Rounding
 from trueodds.texts import plural
 
 Verdict = Literal[
@@ -215,6 +216,10 @@ class Report(BaseModel):
     brier_scale: str = Field("0 to 2, over all classes", description="scale of `brier`; `positive` has its own")
     brier_lower: float | None = None
     brier_upper: float | None = None
+    rounding: Rounding | None = Field(
+        None,
+        description="for a table with all probabilities: their resolution, and answers that ruled out what happened",
+    )
     bins: list[Bin]
     positive: PositiveFigures | None = Field(
         None, description="figures of p(positive), for a model with a positive class"

@@ -13,6 +13,7 @@ from trueodds.inputs.columns import Texts
 from trueodds.reports.checks import first_checks, is_off
 from trueodds.reports.composition import report_of
 from trueodds.reports.options import TOLERANCE, ReportOptions
+from trueodds.reports.rounding import RoundedFigures, rounded_figures
 from trueodds.reports.schemas import MOST_MINUTES, Report, Unit, Verdict
 from trueodds.reports.slices import slices_of, tags_of, trend_of
 from trueodds.reports.table.acting import acting_threshold, may_act, sample_evenly
@@ -88,6 +89,7 @@ def report_of_answers(
         classes=slices_of(_sums_by(answers, "classes", answers.predicted), options) if by == "class" else None,
         tags=tags_of(_sums_by(answers, "tags", groups.tags), options) if by == "tag" else None,
         trend=trend_of(*sums_by_period(answers, trend), options, tolerance) if trend else None,
+        rounded=_rounded(answers, options.level),
         notes=answers.notes,
         next_steps=NEXT_STEPS,
     )
@@ -104,6 +106,13 @@ def report_of_answers(
             positive=positive is not None,
         )
     return report
+
+
+def _rounded(answers: Answers, level: float) -> RoundedFigures | None:
+    """Describe the resolution of a table with all probabilities; None for other tables."""
+    if answers.probabilities_NC is None or answers.label_N is None:
+        return None
+    return rounded_figures(*labelled_rows(answers), answers.resolution, level)
 
 
 def _sums_by(answers: Answers, name: str, column: Texts | None) -> dict[str, AnswerSums]:
@@ -129,7 +138,9 @@ def sums_of(answers: Answers) -> AnswerSums:
     if answers.probabilities_NC is None or answers.label_N is None:
         rows = answers.confidence_N[labelled_N], answers.correct_N[labelled_N]
         return AnswerSums(answers_C, CalibrationSums.from_top(*rows))
-    return AnswerSums(answers_C, CalibrationSums.from_probabilities(*labelled_rows(answers)))
+    return AnswerSums(
+        answers_C, CalibrationSums.from_probabilities(*labelled_rows(answers), resolution=answers.resolution)
+    )
 
 
 def positive_sums_of(answers: Answers, name: str) -> PositiveSums:
@@ -144,7 +155,11 @@ def positive_sums_of(answers: Answers, name: str) -> PositiveSums:
     positive, p_N, is_positive_N = positive_rows_of(answers, name)
     known_N = answers.labelled_N
     answers_C = np.bincount(cell_of(p_N), minlength=CELLS)
-    labelled = positive.sums_of(p_N[known_N], is_positive_N[known_N]) if known_N.any() else CalibrationSums.zero()
+    labelled = (
+        positive.sums_of(p_N[known_N], is_positive_N[known_N], answers.resolution)
+        if known_N.any()
+        else CalibrationSums.zero()
+    )
     return PositiveSums(name, AnswerSums(answers_C, labelled))
 
 
@@ -163,7 +178,7 @@ def level_sums_of(answers: Answers) -> LevelSums:
     names = check_level_names(answers.predicted.values)
     sums = OrderedSums.zero(len(names))
     if answers.labelled_N.any():
-        sums = OrderedSums.from_probabilities(*labelled_rows(answers))
+        sums = OrderedSums.from_probabilities(*labelled_rows(answers), resolution=answers.resolution)
     return LevelSums(names, sums)
 
 
