@@ -118,12 +118,19 @@ def _stop_idle(worker: psutil.Process, why: str) -> None:
 
 
 def _end(process: psutil.Process) -> None:
-    """Terminate a process, and kill it if it does not end."""
+    """Terminate a process, and kill it if it does not end.
+
+    Where nobody reaps orphans, as in many containers, an ended process stays as a zombie: it has ended all the same.
+    """
+    seconds = 5 if process.status() == psutil.STATUS_STOPPED else 30
     process.terminate()
-    try:
-        process.wait(5 if process.status() == psutil.STATUS_STOPPED else 30)
-    except psutil.TimeoutExpired:
-        process.kill()
+    deadline = time.monotonic() + seconds
+    with suppress(psutil.NoSuchProcess):
+        while process.is_running() and process.status() != psutil.STATUS_ZOMBIE:
+            if time.monotonic() > deadline:
+                process.kill()
+                return
+            time.sleep(0.05)
 
 
 def down(home: Path) -> None:

@@ -263,7 +263,9 @@ def test_keys(folder: Path, tmp_path: Path) -> None:
         assert (error.value.code, error.value.status) == ("key_needed", 401)
 
 
-EXAMPLES = [Client, AsyncClient, Client.predict, Client.feedback, Client.observe, Client.report]
+EXAMPLES = [
+    *(Client, AsyncClient, Client.predict, Client.feedback, Client.observe, Client.observe_decision, Client.report),
+]
 
 
 @pytest.mark.parametrize("method", EXAMPLES)

@@ -235,6 +235,15 @@ def check_level_names(classes: Sequence[str]) -> tuple[str, ...]:
     return names
 
 
+def are_levels(classes: Sequence[str]) -> bool:
+    """Return whether `check_level_names` accepts the classes."""
+    try:
+        check_level_names(classes)
+    except ConfigError:
+        return False
+    return True
+
+
 def _number(name: str) -> tuple[float] | None:
     """Return the number that a name is, in a tuple; None for other names."""
     try:

@@ -17,15 +17,7 @@ from trueodds.reports.figures import Figures, calibration_p_value, figures_of, p
 from trueodds.reports.options import TOLERANCE, ReportOptions
 from trueodds.reports.ordered import ordered_figures
 from trueodds.reports.rounding import rounded_figures
-from trueodds.reports.schemas import (
-    Bin,
-    Labelling,
-    OrderedFigures,
-    PositiveFigures,
-    Rounding,
-    Verdict,
-    WorstBin,
-)
+from trueodds.reports.schemas import Bin, Labelling, OrderedFigures, PositiveFigures, Rounding, Verdict, WorstBin
 from trueodds.reports.verdict.cautions import MEASURED_FROM
 from trueodds.reports.verdict.headline import reading_at_one_look, reading_of_top_label
 from trueodds.reports.verdict.rules import CERTAIN, beside, is_within, of_positive, verdict_at_one_look
@@ -143,8 +135,8 @@ class CalibrationReport(DisplayedReport):
         if self.top_label_verdict:
             of_top = reading_of_top_label(self.top_label_verdict, TOLERANCE, self.positive, one_look=True)
             reading = f"{reading} {of_top}"
-        of_levels = self.ordered.reading if self.ordered else ""
-        return " ".join(filter(None, [reading, of_levels + n, self.rounding.reading]))
+        of_levels = f" {self.ordered.reading}" if self.ordered else ""
+        return " ".join(filter(None, [reading + of_levels + n, self.rounding.reading]))
 
     def table(self) -> list[tuple[str, str, str, str]]:
         """Return (name, value, interval, note) of each number, formatted."""
