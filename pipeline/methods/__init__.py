@@ -5,7 +5,7 @@ ahead. The tables PARTS and PRESETS (`pipeline.methods.catalogue`) hold all name
 `trueodds methods` and the tests read them.
 
 To add a loss, write a function that returns one value per row, in a module of its own, and enter its place into PARTS.
-The tables need no torch: the code of a part is imported when a net is trained (`pipeline.methods.code`). Another
+The tables need no torch: the code of a part is imported when a net is trained (`pipeline.methods.declaration`). Another
 distribution registers a `Part` or a `Preset` in the entry-point group `trueodds.methods` instead.
 A net is trained again when a module of its own method changes (`pipeline.training.provenance`).
 

@@ -8,9 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from pipeline.methods.code import Code, load, module_of
+from pipeline.methods.declaration import LOOKING_AHEAD, SHARED, WEIGHTING, Code, Role, load, module_of
 from pipeline.methods.looking_ahead import Meta, outer_penalty
-from pipeline.methods.roles import LOOKING_AHEAD, SHARED, WEIGHTING, Role
 from trueodds.errors import ConfigError
 
 if TYPE_CHECKING:

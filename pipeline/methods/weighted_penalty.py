@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from pipeline.methods.roles import Schedule, When
+from pipeline.methods.declaration import Schedule, When
 
 Penalty = Callable[[Tensor, Tensor], Tensor]
 """Function (logits_NC, labels_N) -> scalar, added with its weight to the mean of the primary loss."""

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from pipeline.data.vision import torchvision
-from pipeline.methods.augmix import AugMix
+from pipeline.methods.labels.augmix import AugMix
 from pipeline.methods.operations import IDENTITY, Draws, Policy
 
 

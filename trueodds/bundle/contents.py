@@ -12,26 +12,12 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Literal, get_args
+
+from trueodds.processes.choices import DEFAULT, ROLES, SLOTS, Role, Slot
 
 NAME = "[A-Za-z0-9][A-Za-z0-9._-]*"
 """Pattern of a model or version: a folder name that cannot leave its parent folder."""
-DEFAULT: Literal["default"] = "default"
-SHADOW: Literal["shadow"] = "shadow"
-RECALIBRATED: Literal["recalibrated"] = "recalibrated"
-WAITING: Literal["waiting"] = "waiting"
 IDENTITY = ".id"
-
-Role = Literal["default", "shadow", "recalibrated", "waiting"]
-"""Role of a version.
-
-default: it answers. shadow: a net under judgement. recalibrated: a calibrator for the served net, under judgement.
-waiting: the net that becomes the shadow when that place is free.
-"""
-ROLES: tuple[Role, ...] = get_args(Role)
-Slot = Literal["shadow", "recalibrated"]
-"""Roles that are judged beside the served version."""
-SLOTS: tuple[Slot, ...] = get_args(Slot)
 Key = tuple[str, str]
 """Model and version."""
 Step = tuple[str, bytes | None]

@@ -13,7 +13,7 @@ Other modules:
 - options: the caller's options for a model
 - rows: labelled rows as given, and in batches of a kind
 - texts: for text models: the files beside them, their length, and the trial of the tokenizer on hostile texts
-- command: `trueodds import`, which works in a process with limits
-- calibrate: `trueodds calibrate`, for logits of a model that is served elsewhere
+- forms: the forms of files, and presets of preprocessing
+- calibrate: fits to logits of a model that is served elsewhere
 - folding: adds a calibrator to a graph of logits
 """

@@ -1,13 +1,7 @@
-"""Fit a calibrator to the logits of a model that is served elsewhere, and compare all candidates.
-
-They are measured on the test rows of the file, or of --test; without test rows, by cross-validation. The folder --out
-gets calibrator.json and the reliability diagrams before and after. With --onnx it also gets the model with the
-calibrator added: its output is calibrated probabilities.
-"""
+"""Fit of a calibrator to logits of a model that is served elsewhere, and the comparison of all candidates."""
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,41 +14,21 @@ from trueodds import calibrators
 from trueodds.calibrators import Calibrator, FitError
 from trueodds.calibrators.base import Labels
 from trueodds.calibrators.held_out import FOLDS, stratified_folds
-from trueodds.calibrators.selection import default_candidates, default_words
-from trueodds.cli import Subparsers
-from trueodds.errors import MissingExtraError, UserError, unknown
-from trueodds.files import read_npz, write_json, write_text
+from trueodds.errors import UserError, unknown
+from trueodds.files import read_npz
+from trueodds.importing import forms
 from trueodds.importing.errors import LabelledRowsError
-from trueodds.importing.rows import LABEL
 from trueodds.inputs.columns import read_npy
 from trueodds.inputs.vector import labelled
 from trueodds.logits import Logits
 from trueodds.metrics import softmax
-from trueodds.reports.table.evaluation import CalibrationReport, align, report
-from trueodds.reports.words import decimal, span
+from trueodds.reports.table.evaluation import CalibrationReport, report
 from trueodds.sums.inputs import Array, both_classes, check_labels, check_logits, logits_of
-from trueodds.texts import Places, plural
+from trueodds.texts import Places
 
-OUT = Path("calibration")
-ALL = "all"
 AS_IT_IS = "identity"
-FORMS = (
-    "an .npz with logits and labels, or with val_logits, val_labels, test_logits and test_labels; an .npy of logits"
-    " together with --labels; or a .csv or .parquet table with a column of logits for each class, by name, and one"
-    " for the labels"
-)
 PAIRS = (("logits", "labels"), ("val_logits", "val_labels"))
 TEST = ("test_logits", "test_labels")
-EXAMPLES = (
-    "calibrate logits.npz",
-    "calibrate val.csv --test test.csv",
-    "calibrate logits.npy --labels labels.npy",
-    "calibrate logits.npz --onnx model.onnx",
-)
-
-
-class CalibrateOptionsError(UserError, ValueError):
-    """Options contradict each other."""
 
 
 @dataclass(frozen=True)
@@ -94,63 +68,6 @@ class Comparison:
     """
     folds: int
     """Number of folds; 0 if measured on test rows."""
-
-
-def add_parser(commands: Subparsers) -> None:
-    epilog = "\n".join(["examples:", *(f"  trueodds {line}" for line in EXAMPLES)])
-    parser = commands.add_parser("calibrate", description=__doc__, epilog=epilog, intermixed=True)
-    parser.add_argument("logits", type=Path, help=FORMS)
-    parser.add_argument("--test", type=Path, metavar="FILE", help="test rows, in the same form")
-    parser.add_argument("--labels", type=Path, metavar="FILE", help="an .npy with the labels of an .npy of logits")
-    words = f"the column of a table that holds the labels (default: {LABEL})"
-    parser.add_argument("--label", default=LABEL, metavar="COLUMN", help=words)
-    words = "the file holds probabilities instead of logits; they are converted by log"
-    parser.add_argument("--probabilities", action="store_true", help=words)
-    words = f"calibrators to choose from, separated by commas, or {ALL} (default: {default_words()})"
-    first = "the number of the first class in arrays of labels (default: 0 if there is a 0; otherwise required)"
-    parser.add_argument("--first-label", type=int, choices=(0, 1), help=first)
-    parser.add_argument("--candidates", default="", metavar="NAMES", help=words)
-    parser.add_argument("--onnx", type=Path, metavar="MODEL", help="add the calibrator to this ONNX graph of logits")
-    parser.add_argument("--out", type=Path, default=OUT, metavar="FOLDER", help=f"(default: {OUT}/)")
-
-
-def run(arguments: argparse.Namespace) -> int:
-    """Read the rows, print the comparison and write the files."""
-    if arguments.onnx and arguments.probabilities:
-        raise CalibrateOptionsError(
-            "--onnx adds a calibrator to a graph of logits; export logits, and remove --probabilities"
-        )
-    if arguments.labels and arguments.logits.suffix != ".npy":
-        raise CalibrateOptionsError(
-            f"--labels {arguments.labels}: {arguments.logits} holds the labels itself; remove --labels"
-        )
-    source = read_logits(
-        arguments.logits,
-        arguments.label,
-        labels=arguments.labels,
-        probabilities=arguments.probabilities,
-        first=arguments.first_label,
-    )
-    if arguments.test:
-        first = arguments.first_label or 0
-        test = read_logits(arguments.test, arguments.label, probabilities=arguments.probabilities, first=first)
-        source = LogitRows(source.rows, test.test or test.rows)
-    names = default_candidates(source.rows.logits_NC.shape[1], len(source.rows.labels_N))
-    if arguments.candidates:
-        names = tuple(name.strip() for name in arguments.candidates.split(","))
-    comparison = compare(source.rows, source.test, calibrators.names() if names == (ALL,) else names)
-    print(_text(arguments.logits, source, comparison))
-    arguments.out.mkdir(parents=True, exist_ok=True)
-    files = {"calibrator.json": "trueodds.calibrators.from_json restores it"}
-    write_json(arguments.out / "calibrator.json", comparison.calibrator.to_json())
-    for when, measured in (("before", comparison.before), ("after", comparison.after)):
-        files[f"reliability-{when}.svg"] = f"the reliability diagram {when}"
-        write_text(arguments.out / f"reliability-{when}.svg", measured.svg())
-    if arguments.onnx:
-        files["model_calibrated.onnx"] = "output: calibrated probabilities"
-        _fold(arguments.onnx, comparison, arguments.out / "model_calibrated.onnx", source)
-    print(f"\nIn {arguments.out}:", *(f"  {name}: {about}" for name, about in files.items()), sep="\n")
-    return 0
 
 
 def compare(rows: Logits, test: Logits | None, candidates: Sequence[str]) -> Comparison:
@@ -199,53 +116,6 @@ def _folds(labels_N: Labels) -> Iterator[npt.NDArray[np.bool_]]:
     return (fold_N == fold for fold in range(int(fold_N.max()) + 1))
 
 
-def _fold(model: Path, comparison: Comparison, out: Path, source: LogitRows) -> None:
-    """Write the ONNX model with the calibrator."""
-    try:
-        from trueodds.importing.folding import fold
-
-        fold(model, comparison.calibrator, out, source.rows.logits_NC)
-    except ModuleNotFoundError as error:
-        raise MissingExtraError("--onnx", error.name or "onnx", "import") from None
-
-
-def _text(path: Path, source: LogitRows, comparison: Comparison) -> str:
-    """Format the comparison."""
-    rows, classes = source.rows.logits_NC.shape
-    how = f"measured in {comparison.folds} folds, on rows that the fit did not see"
-    if source.test:
-        how = f"measured on {plural(len(source.test.labels_N), 'test row')}"
-    lines: list[tuple[str, ...]] = [("", "NLL", "95% interval", "Brier", "ECE", "95% interval", "noise floor (95%)")]
-    lines.append(_line("  no calibration", comparison.before))
-    problems = []
-    for each in comparison.table:
-        mark = "*" if each.name == comparison.calibrator.name else " "
-        if each.report:
-            lines.append(_line(f"{mark} {each.name}", each.report))
-        else:
-            problems.append(f"  {each.name}: {each.problem}")
-    if not source.test:
-        lines.append(_line("  chosen in each fold", comparison.after))
-    measured = "" if source.test else "Measured with the choice of each fold: "
-    notes = [measured + comparison.after.reading, *comparison.calibrator.warnings]
-    about = f"{path}: {plural(rows, 'row')}, {plural(classes, 'class', 'classes')}; {how}"
-    passed = [f"  {line}" for line in comparison.passed_over]
-    chosen = f"Chosen: {comparison.calibrator.name} ({comparison.reason}). {' '.join(notes)}"
-    return "\n".join([about, "", *align(lines, "<" * len(lines[0])), *problems, *passed, "", chosen])
-
-
-def _line(name: str, one: CalibrationReport) -> tuple[str, ...]:
-    return (
-        name,
-        decimal(one.nll, 4),
-        span(one.nll_lower, one.nll_upper, digits=4),
-        decimal(one.brier, 4),
-        decimal(one.ece, 4),
-        span(one.ece_lower, one.ece_upper, digits=4),
-        f"{decimal(one.floor_mean, 4)} ({decimal(one.floor_p95, 4)})",
-    )
-
-
 def read_logits(
     path: Path, label: str, *, labels: Path | None = None, probabilities: bool = False, first: int | None = None
 ) -> LogitRows:
@@ -267,7 +137,7 @@ def read_logits(
         if path.suffix in (".csv", ".parquet"):
             return LogitRows(_of_table(path, label, probabilities))
         if path.suffix not in (".npz", ".npy"):
-            raise LabelledRowsError(f"{path} has the suffix {path.suffix!r}; expected {FORMS}")
+            raise LabelledRowsError(f"{path} has the suffix {path.suffix!r}; expected {forms.LOGITS}")
         arrays = read_npz(path) if path.suffix == ".npz" else _pair(path, labels)
         pair = next((pair for pair in PAIRS if pair[0] in arrays), PAIRS[0])
         if first is None:
@@ -275,7 +145,7 @@ def read_logits(
         rows = _of_arrays(path, arrays, pair, probabilities, first or 0)
         test = _of_arrays(path, arrays, TEST, probabilities, first or 0) if TEST[0] in arrays else None
     except FileNotFoundError as error:
-        raise LabelledRowsError(f"{error.filename} does not exist; expected {FORMS}") from None
+        raise LabelledRowsError(f"{error.filename} does not exist; expected {forms.LOGITS}") from None
     except UserError:
         raise
     except ValueError as error:
@@ -312,7 +182,9 @@ def _of_arrays(
 ) -> Logits:
     if missing := [name for name in names if name not in arrays]:
         available = ", ".join(arrays)
-        raise LabelledRowsError(f"{path} has no array {', '.join(missing)}; it holds {available}. Expected {FORMS}")
+        raise LabelledRowsError(
+            f"{path} has no array {', '.join(missing)}; it holds {available}. Expected {forms.LOGITS}"
+        )
     logits_NC = _logits(arrays[names[0]], probabilities)
     rows, classes = logits_NC.shape
     labels_N = arrays[names[1]]

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from pipeline.methods.compose import Part
+from pipeline.methods.gamma import POSITIVE as POSITIVE_FORMS
 from pipeline.methods.gamma import RULES, SCHEDULES, exponent
-from pipeline.methods.positive import POSITIVE as POSITIVE_FORMS
 
 GAMMA = {"gamma": tuple(RULES)}
 VARIANT = {"variant": ("paper", "official")}
@@ -85,7 +85,7 @@ PARTS = {
         mixes=True,
     ),
     "augmix": Part(
-        "pipeline.methods.augmix:AugMix",
+        "pipeline.methods.labels.augmix:AugMix",
         "Hendrycks et al. 2020",
         role="views",
         limits={"jsd": (0, 1e6), "severity": (1, 10), "width": (1, 100), "group": (1, 65_536)},

@@ -16,8 +16,9 @@ from trueodds.drawing.picture import CHART, DARK, LIGHT, read_css
 from trueodds.drawing.reliability import TOP_LABEL, Axes, ReliabilityDiagram
 from trueodds.evaluation.paired_differences import RowScores
 from trueodds.files import write_json, write_text
+from trueodds.processes.choices import TOLERANCE
 from trueodds.reports.figures import Figures, calibration_p_value, diagram_of, figures_of, positive_figures
-from trueodds.reports.options import TOLERANCE, ReportOptions
+from trueodds.reports.options import ReportOptions
 from trueodds.reports.schemas import Bin, Labelling, PositiveFigures, Verdict, WorstBin
 from trueodds.reports.table import report_files
 from trueodds.reports.verdict.cautions import MEASURED_FROM

@@ -1,20 +1,29 @@
-"""Code of a method's parts, by its place: it is imported where it is used, so that a table of names needs no torch."""
+"""Declaration of a part of a method: its role, its options, and the place of its code, which training imports."""
 
 from __future__ import annotations
 
 import ast
 import importlib.util
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from trueodds.errors import ConfigError
 
 if TYPE_CHECKING:
     from pipeline.config import OptionValue
 
+Role = Literal["primary", "penalty", "labels", "views", "meta", "outer"]
+When = Literal["joint", "separate", "interleaved"]
+Schedule = Literal["constant", "ramp", "decay"]
+WEIGHTING = ("beta", "start", "when", "every", "schedule", "relative")
+"""Options that every penalty has besides its own: its weight, and when it acts."""
+LOOKING_AHEAD = ("outer", "outer_weight", "lookahead", "rate", "optimizer", "every", "variant")
+"""Options that every meta part has besides its own: its outer loss, and how its parameters learn."""
+SHARED: Mapping[Role, tuple[str, ...]] = {"penalty": WEIGHTING, "meta": LOOKING_AHEAD}
+"""Role -> options that all parts of the role have."""
 Code: TypeAlias = Callable[..., Any] | str
 """A function or class, or its place as entry points have it: `package.module:name`."""
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from pipeline import methods
-from pipeline.methods import code
+from pipeline.methods import declaration
 from tests.conftest import ROOT
 from trueodds.errors import ConfigError
 
@@ -45,11 +45,11 @@ def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_source_says_what_the_signature_says(name: str) -> None:
     part = methods.PARTS[name]
     assert isinstance(part.code, str)
-    parameters = inspect.signature(code.load(part.code)).parameters.values()
+    parameters = inspect.signature(declaration.load(part.code)).parameters.values()
     assert part.options() == {p.name: p.default for p in parameters if p.kind is p.KEYWORD_ONLY}
-    assert code.load(part.code).__module__ == code.module_of(part.code), "its plan hashes this file"
+    assert declaration.load(part.code).__module__ == declaration.module_of(part.code), "its plan hashes this file"
     if part.learner is not None:
-        assert code.load(part.learner).__module__ == code.module_of(part.learner)
+        assert declaration.load(part.learner).__module__ == declaration.module_of(part.learner)
 
 
 @pytest.mark.parametrize(
@@ -65,14 +65,18 @@ def test_the_source_says_what_the_signature_says(name: str) -> None:
 )
 def test_options_of_a_place(name: str, options: dict[str, object], own: None) -> None:
     place = f"odds_places:{name}"
-    assert code.options_of(place) == options
-    loaded = code.load(place)
+    assert declaration.options_of(place) == options
+    loaded = declaration.load(place)
     parameters = inspect.signature(loaded).parameters.values()
-    assert {p.name: p.default for p in parameters if p.kind is p.KEYWORD_ONLY} == options == code.options_of(loaded)
+    assert (
+        {p.name: p.default for p in parameters if p.kind is p.KEYWORD_ONLY} == options == declaration.options_of(loaded)
+    )
 
 
 def test_no_package_is_imported_for_its_options(own: None) -> None:
-    assert code.options_of("odds_package.inner:at_top") == code.options_of("odds_package:at_top") == {"k": 1}
+    assert (
+        declaration.options_of("odds_package.inner:at_top") == declaration.options_of("odds_package:at_top") == {"k": 1}
+    )
     assert not {"odds_package", "odds_package.inner"} & sys.modules.keys()
 
 
@@ -96,7 +100,7 @@ def test_a_place_that_cannot_be_read_is_an_error(place: str, message: str, own: 
 @pytest.mark.parametrize("place", ["odds_places:nothing", "no_such_package:loss", "odds_places.deeper:loss"])
 def test_a_place_that_cannot_be_imported_is_an_error(place: str, own: None) -> None:
     with pytest.raises(ConfigError, match="is not a place of code"):
-        code.load(place)
+        declaration.load(place)
 
 
 def test_a_table_of_names_with_a_place_needs_no_torch() -> None:
@@ -104,7 +108,7 @@ def test_a_table_of_names_with_a_place_needs_no_torch() -> None:
         "import sys; from pipeline import methods;"
         " made = methods.compose('own+mmce', {'gamma': 4.0}, {**methods.PARTS, 'own': methods.Part("
         "'pipeline.methods.losses.bsce:bsce', 'this test')}, {});"
-        " assert made.modules() == ['pipeline.methods.losses.bsce', 'pipeline.methods.penalties.kernels'], made.modules();"
+        " assert made.modules() == ['pipeline.methods.losses.bsce', 'pipeline.methods.penalties.kernels'];"
         " print('torch' in sys.modules, made.build().name, 'torch' in sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True)
