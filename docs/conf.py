@@ -54,6 +54,7 @@ html_theme_options = {
         "font-stack--monospace": "ui-monospace, 'SF Mono', Menlo, Consolas, 'DejaVu Sans Mono', monospace",
     },
 }
+highlight_language = "none"  # formulas and layouts of ours; code blocks name their language
 pygments_style = "friendly"
 pygments_dark_style = "monokai"
 copybutton_prompt_text = r">>> |\.\.\. |\$ "

@@ -74,8 +74,9 @@ class Data(_Section):
     train_size: Annotated[int, Field(ge=2)] | None = None
     """Number of training rows, drawn class-balanced; null: all rows that the other splits leave."""
     validation_size: Annotated[int, Field(ge=2)] | None = None
-    """Number of rows held out to fit the calibrator; null: 300 for digits, 5,000 for CIFAR, 10,000 for Tiny-ImageNet,
-    95 for breast_cancer, 30 for wine, a tenth of your own data, and a tenth of all rows with recipe gamma-net."""
+    """Number of validation rows, which fit the calibrator; null: 300 for digits, 5,000 for CIFAR, 10,000 for
+    Tiny-ImageNet, 95 for breast_cancer, 30 for wine, a tenth of your own data, and a tenth of all rows with recipe
+    gamma-net."""
     held_out_size: Annotated[int, Field(ge=2)] | None = None
     """Number of rows set aside for methods that learn from them separately: penalties with `when: interleaved` and
     parts that look ahead; null: as the recipe says, which is none for most."""
@@ -167,7 +168,7 @@ class Training(_Section):
     randaugment: Annotated[int, Field(ge=0, le=8)] | None = None
     """Augmentation of larger images: number of RandAugment operations per image, such as 2; 0: none."""
     held_out: Literal["apart", "official"] | None = None
-    """Use of held-out rows that the method does not learn from: apart (not used), or official (added to the training
+    """Use of set-aside rows that the method does not learn from: apart (not used), or official (added to the training
     rows, as in the papers' public code)."""
     vectors_rate: Annotated[float, Field(ge=0, le=100)] | None = None
     """For trees: learning rate of the word vectors, by plain sgd without weight decay; 0: the vectors are fixed."""

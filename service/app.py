@@ -13,6 +13,8 @@ from fastapi_offline import FastAPIOffline  # FastAPI whose /docs needs no CDN
 
 from service.alarm import route as alarm
 from service.alarm import webhook_route
+from service.alarm.notices import KINDS as NOTICES
+from service.alarm.notices import NoticeWatch
 from service.alarm.watch import PromiseWatch, Watch
 from service.http import documentation, error_answers, keys, parameters
 from service.http.connections import LOST
@@ -26,15 +28,16 @@ from service.labels import labelled_route, settling_route, voiding_route
 from service.labels import route as labels
 from service.labels import schemas as label_schemas
 from service.models.engine import Engine
-from service.observe import kserve_route
+from service.observe import decision_route, decision_schemas, kserve_route
 from service.observe import route as observe
 from service.observe import schemas as observe_schemas
 from service.observe.parquet import ParquetFiles
 from service.predict import route as predict
 from service.predict import schemas as predict_schemas
 from service.predict.stored import route as predictions
-from service.report import pages
+from service.report import pages, question_route
 from service.report import route as report
+from service.report.questions import Overview
 from service.report.recent import RecentLabels
 from service.runtime import Runtime
 from service.settings import Settings
@@ -74,8 +77,9 @@ def create_app(settings: Settings | None = None) -> FastAPI:
                 return
             housekeeping = keep_house(store, chosen.retention_days, chosen.hold_hours)
             pairs = kserve_route.keep_pairs(store, runtime.telemetry)
-            watches = [kind(store, chosen, runtime.telemetry).keep_watching() for kind in (Watch, PromiseWatch)]
-            async with _background(housekeeping, pairs, *watches):
+            told = store, chosen, runtime.telemetry
+            watches = [Watch(*told), PromiseWatch(*told), *(NoticeWatch(*told, kind) for kind in NOTICES)]
+            async with _background(housekeeping, pairs, *(watch.keep_watching() for watch in watches)):
                 yield shared
         finally:
             await runtime.close()
@@ -93,12 +97,20 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     )
     app.state.runtime, app.state.keys = runtime, keys.Keys(runtime.settings)
     app.state.parquet = parquet
+    app.state.overview = Overview()
     app.state.recent, app.state.gauges = RecentLabels(), Gauges(__version__, read_only=runtime.settings.read_only)
     documentation.install(app, lambda: _key(runtime.engine), lambda: _examples(runtime))
     documented = (
-        *(observe.router, kserve_route.router, status.router, labels.router, labelled_route.router),
+        *(
+            observe.router,
+            decision_route.router,
+            kserve_route.router,
+            status.router,
+            labels.router,
+            labelled_route.router,
+        ),
         *(voiding_route.router, settling_route.router),
-        *(predictions.router, report.router, alarm.router, webhook_route.router),
+        *(predictions.router, report.router, question_route.router, alarm.router, webhook_route.router),
     )
     if runtime.settings.read_only:
         app.add_middleware(ReadOnly)
@@ -113,7 +125,11 @@ def create_app(settings: Settings | None = None) -> FastAPI:
         Envelope,
         telemetry=runtime.telemetry,
         settings=runtime.settings,
-        streamed_types={"/feedback": labels.READERS, "/observe": observe.STREAMED},
+        streamed_types={
+            "/feedback": labels.READERS,
+            "/observe": observe.STREAMED,
+            "/observe/decisions": decision_route.STREAMED,
+        },
     )
     error_answers.install(app)
     return app
@@ -151,6 +167,7 @@ def _examples(runtime: Runtime) -> LiveExamples:
             "/v2/models/{model}/infer": infer_bodies,
             "/v2/models/{model}/versions/{version}/infer": infer_bodies,
             "/observe": observe_schemas.examples(),
+            "/observe/decisions": decision_schemas.examples(),
             "/kserve/logger": observe_schemas.event_examples(),
             "/feedback": label_schemas.examples(engine.version),
             "/admin/labels/void": voiding_route.examples(label_schemas.EXAMPLE_IMPORT),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import secrets
 from typing import TypeVar, cast
 
 from fastapi import Request
@@ -28,6 +29,7 @@ class Runtime:
         self.settings, self.telemetry = settings, Telemetry()
         self._store: Store | None = None
         self._registry: Registry | None = None
+        self._input_key = b""
 
     async def open(self) -> None:
         """Open the store and load the published models. Later versions are noticed within a second.
@@ -66,6 +68,13 @@ class Runtime:
     def engine(self) -> Engine:
         """Engine of the default version. Raises ServiceError 503, with the reason, while there is none."""
         return self.registry.default
+
+    async def input_key(self) -> bytes:
+        """Return the key of the hashes of inputs: the setting's, or the one that the store has made and keeps."""
+        if not self._input_key:
+            key = self.settings.input_key or await self.store.secret("input", secrets.token_hex(32))
+            self._input_key = key.encode()
+        return self._input_key
 
     async def check_store(self) -> None:
         """Raise StoreError if the store cannot be written. For a read-only service: if it cannot be read."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import re
 import socket
 from collections.abc import Callable
@@ -12,7 +13,7 @@ from pathlib import Path
 from typing import Annotated, Any
 from urllib.parse import urlsplit
 
-from pydantic import BeforeValidator, Field, field_validator, model_validator
+from pydantic import BeforeValidator, Field, ValidationInfo, field_validator, model_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from service.choices import STORE
@@ -26,6 +27,8 @@ _SHA256 = re.compile(r"[0-9a-f]{64}")
 _PREFECT = "prefect+"
 DEPLOYMENT = "/deployments/name/"
 """Part of a Prefect deployment's URL that precedes the names of its flow and of the deployment."""
+SHORTEST_SECRET = 16
+"""Least number of characters of a key."""
 CENTURY_DAYS = 36_525
 """Longest retention in days. A longer one overflows a 64-bit number of milliseconds and would stop housekeeping."""
 
@@ -52,7 +55,8 @@ def read_hashes(text: str) -> tuple[str, ...]:
     hashes = tuple(word.strip().lower() for word in words)
     if not all(_SHA256.fullmatch(word) for word in hashes):
         raise ValueError(
-            f"a value of {source} is not a SHA-256 hash (64 hex digits); make a key and its hash with: trueodds key"
+            f"a value of {source} is not a SHA-256 hash (64 hex digits); give the hash and not the key itself."
+            " `trueodds key` makes a key and prints both"
         )
     return hashes
 
@@ -73,6 +77,26 @@ class Webhook:
     def __str__(self) -> str:
         parts = urlsplit(self.url)
         return f"{parts.scheme}://{parts.hostname}" + (f":{parts.port}" if parts.port else "")
+
+
+def read_secret(text: str) -> str:
+    """Read the secret of a setting: a text, or `@FILE` for the file that holds it.
+
+    Raises:
+        ValueError: The file cannot be read, or the secret is too short to be one. The message does not repeat it.
+    """
+    if text.startswith("@"):
+        try:
+            text = Path(text[1:]).read_text(encoding="utf-8").strip()
+        except (OSError, UnicodeDecodeError) as error:
+            raise ValueError(f"the file of the key cannot be read: {error}") from None
+    elif not text:
+        return ""
+    if len(text) < SHORTEST_SECRET:
+        raise ValueError(
+            f"the key has {len(text)} characters; expected at least {SHORTEST_SECRET}. Make one: openssl rand -hex 32"
+        )
+    return text
 
 
 def read_webhooks(text: str) -> tuple[Webhook, ...]:
@@ -175,12 +199,12 @@ class Settings(BaseSettings):
         description="Serve reports only. The PostgreSQL store is only read (it may be a standby), and no model is"
         " loaded.",
     )
-    predict_key: KeyHashes = Field((), description=_KEY.format("/predict, /v2 inference, /observe and /kserve"))
-    feedback_key: KeyHashes = Field((), description=_KEY.format("/feedback"))
-    read_key: KeyHashes = Field(
+    predict_key_hash: KeyHashes = Field((), description=_KEY.format("/predict, /v2 inference, /observe and /kserve"))
+    feedback_key_hash: KeyHashes = Field((), description=_KEY.format("/feedback"))
+    read_key_hash: KeyHashes = Field(
         (), description=_KEY.format("/calibration-report, /models, /metrics and GET /predictions")
     )
-    admin_key: KeyHashes = Field(
+    admin_key_hash: KeyHashes = Field(
         (), description=_KEY.format("/admin, DELETE /predictions and every route of the other keys")
     )
 
@@ -226,6 +250,16 @@ class Settings(BaseSettings):
     max_pinned: int = Field(4, ge=1, description="Versions kept loaded because a request named them explicitly.")
     max_observed: int = Field(
         1000, ge=0, description="Versions of models on other servers that /observe may add. 0 turns /observe off."
+    )
+    keep_inputs: bool = Field(
+        False,
+        description="Store the inputs of decision models that /observe/decisions receives, as they were sent. Otherwise"
+        " only a keyed hash of each input is stored, by which a repeated input is recognised.",
+    )
+    input_key: Annotated[str, _from_text(read_secret)] = Field(
+        "",
+        description="Key of that hash: a text, or @FILE. By default the store makes a key and keeps it. Then somebody"
+        " who has the store can test guesses of short inputs.",
     )
     threads: int | None = Field(
         None,
@@ -320,6 +354,19 @@ class Settings(BaseSettings):
             if 0 < share < cls.model_fields["alarm_propensity_floor"].default:
                 return {**values, "alarm_propensity_floor": share}
         return values
+
+    @field_validator("predict_key_hash", "feedback_key_hash", "read_key_hash", "admin_key_hash")
+    @classmethod
+    def _locked(cls, hashes: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
+        """Refuse to serve a role without a key if the environment holds the key itself instead of its hash."""
+        own = f"TRUEODDS_{info.field_name}".upper()
+        plain = own.removesuffix("_HASH")
+        if not hashes and os.environ.get(plain):
+            raise ValueError(
+                f"{plain} is set, but the service reads only hashes of keys: set {own} to the hash, or unset {plain} to"
+                " serve without this key"
+            )
+        return hashes
 
     @field_validator("models")
     @classmethod

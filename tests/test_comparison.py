@@ -110,7 +110,7 @@ def test_whom_it_calls_better_and_in_which_words() -> None:
     assert "labels more" in early.words() or "label more" in early.words()
     none = compare(SERVED, TRUE, z_NC[:0], labels_N[:0])
     assert none.words().startswith("No fresh labels yet") and none.verdict == "undecided"
-    assert "after the candidate was fixed and after the served version took over." in none.words()
+    assert "after the candidate was published and after the served version took over." in none.words()
     assert (
         none.words() + " 3 labels left out: their propensity is unknown or below 0.05."
         == replace(none, left_out=3).words()

@@ -15,7 +15,7 @@ from pipeline.studies import format as studies
 from trueodds.dialect import read_yaml
 from trueodds.errors import ConfigError
 from trueodds.importing.errors import ModelFileError
-from trueodds.importing.options import Preprocessing
+from trueodds.importing.import_options import Preprocessing
 
 DIFFER = [
     *("010", "-010", "09", "00", "0o10", "0b11", "yes", "No", "ON", "off", "1:30", "190:20:30", "1_000", "0x1_F"),

@@ -31,16 +31,18 @@ LAYERS = {
         bundle evaluation
         calibrators
         logits metrics
-        sums inputs
+        inputs
+        sums
         processes
         errors
     """,
     "trueodds/calibrators": """
         selection
+        affine
         fitting
     """,
     "trueodds/inputs": """
-        image vector text
+        image vector text decisions
     """,
     "trueodds/metrics": """
         decisions labelling
@@ -49,6 +51,7 @@ LAYERS = {
     """,
     "trueodds/reports": """
         table
+        display
         page
         verdict
         schemas
@@ -69,7 +72,7 @@ LAYERS = {
     "pipeline/methods": """
         catalogue
         losses meta
-        labels penalties
+        labels penalties views
     """,
     "service": """
         cli
@@ -108,8 +111,7 @@ EXTRAS = {
     "bundle/storage/objects.py": {"fsspec", "aiohttp", "botocore"},
     "client": {"httpx"},
     "reports/page": {"jinja2", "markupsafe"},
-    "reports/table/report_files.py": {"matplotlib"},
-    "reports/table/evaluation.py": {"matplotlib"},
+    "reports/display/report_files.py": {"matplotlib"},
     "importing": {"onnx", "onnxruntime", "google"},
     "calibrated.py": {"sklearn"},
     "inputs/image": {"simplejpeg", "pyspng"},

@@ -303,9 +303,10 @@ def test_a_calibrator_that_turns_out_worse_is_withdrawn(
     models = tmp_path / "models"
     key, hashed = keys.make()
     (tmp_path / "key").write_text(key)
-    monkeypatch.setenv("TRUEODDS_ADMIN_KEY", hashed)  # as the service is told
+    monkeypatch.setenv("TRUEODDS_ADMIN_KEY_HASH", hashed)
     with serving(tmp_path) as (service, first):
         ask = ["--models", str(models), "--url", str(service.base_url)]
+        monkeypatch.setenv("TRUEODDS_ADMIN_KEY", hashed)
         assert main(["recalibrate", *ask]) == 1
         assert "holds the key's hash" in capsys.readouterr().err
         monkeypatch.delenv("TRUEODDS_ADMIN_KEY")
@@ -438,7 +439,9 @@ def test_clear_words_where_nobody_answers_or_a_key_is_none(tmp_path: Path, monke
             Client.from_environment(url)
     monkeypatch.delenv(ADMIN_KEY_FILE, raising=False)
     monkeypatch.setenv(ADMIN_KEY, "a" * 64)
-    with pytest.raises(ConfigError, match="holds the key's hash"):
+    with pytest.raises(
+        ConfigError, match=r"holds the key's hash; commands take the key itself .*from TRUEODDS_ADMIN_KEY_HASH"
+    ):
         client_keys.admin_key()
     (tmp_path / "key").write_text("word\n")
     assert client_keys.admin_key(tmp_path / "key") == "word"

@@ -182,6 +182,28 @@ def test_waiting_for_a_net_forgets_no_verdict_about_the_calibrator(
     assert judge(request(models, wait_seconds=0.1)).status == "waits"
 
 
+@pytest.mark.parametrize("action", ["withdraw", "promote"])
+def test_a_wait_ends_when_somebody_else_decides(
+    models: PublishedModels, monkeypatch: pytest.MonkeyPatch, action: str
+) -> None:
+    """Issue: the message said "Start again: somebody else decided."."""
+    _, net, _ = roles(models)
+
+    def decide(seconds: float) -> None:
+        if action == "withdraw":
+            models.withdraw("tiny", "shadow")
+        else:
+            models.promote("tiny", str(net))
+
+    monkeypatch.setattr("time.sleep", decide)
+    outcome = judge(request(models, slot="shadow", scale=1.0, wait_seconds=60))
+    assert outcome.status == "nothing" and outcome.judgements == ()
+    assert outcome.words == (
+        "The wait ended without a verdict, because the published versions changed: tiny has no shadow to judge; make"
+        " one: trueodds recalibrate, or trueodds publish --role shadow"
+    )
+
+
 def test_a_person_hears_which_evidence_ends_and_what_begins_anew(
     models: PublishedModels, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

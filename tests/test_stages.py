@@ -228,13 +228,6 @@ def test_own_data_are_watched(reproduced: Path, tmp_path: Path) -> None:
     assert ran(again) == {"fetch", "plan"} and skipped(again) == {"train"}  # digits come out the same
 
 
-@pytest.mark.full
-def test_two_forced_runs_give_identical_hashes(reproduced: Path, tmp_path: Path) -> None:
-    shutil.copytree(reproduced, tmp_path / "copy", symlinks=True)
-    run(["dvc", "repro", "--force"], tmp_path / "copy")
-    assert hashes(tmp_path / "copy") == hashes(reproduced)
-
-
 def command(arguments: list[str], cwd: Path) -> subprocess.CompletedProcess[str]:
     env = {**environment(), "PYTHONPATH": str(ROOT)}
     return subprocess.run(
@@ -258,7 +251,7 @@ def obeyed(arguments: list[str], cwd: Path) -> subprocess.CompletedProcess[str]:
     ("arguments", "message"),
     [
         (["all", "method=focl"], "unknown method 'focl'; allowed: ce, mse, focal"),
-        (["all", "method=mmce_interleaved"], "learns from held-out rows, and there are none; set data.held_out_size"),
+        (["all", "method=mmce_interleaved"], "learns from set-aside rows, and there are none; set data.held_out_size"),
         (["all", "optimizer=adam", "momentum=0.5"], "momentum = 0.5 needs optimizer sgd, and optimizer is adam"),
         (["all", "net=resnet19"], "unknown net 'resnet19'; allowed: resnet8, resnet20, resnet56, "),
         (["all", "calibrator=temperatur"], "Did you mean 'temperature'?"),

@@ -226,7 +226,7 @@ def test_a_killed_run_of_trees_goes_on_to_the_same_weights(
             r"node_weight is 0\.5, which needs trees, .* holds texts; set it to null",
         ),
         ("image", {"vectors_rate": 0.1}, r"training\.vectors_rate is 0\.1, which needs trees"),
-        ("tree", {"method": "flg_sece"}, r"learns from held-out rows, which trees do not support"),
+        ("tree", {"method": "flg_sece"}, r"learns from set-aside rows, which trees do not support"),
     ],
 )
 def test_what_does_not_fit_words(kind: Kind, settings: dict[str, Any], message: str) -> None:

@@ -105,7 +105,7 @@ def test_stages_by_hand_train_with_the_rows_that_were_fetched(
     assert main(["fetch", "dataset=breast_cancer", "held_out_size=60"]) == 0
     assert main(["train", "method=ce+unit_l2", "epochs=1"]) == 0
     notes = json.loads((workspace / "artifacts/model/training.json").read_text())["notes"]
-    assert "Training also used the 60 held-out rows." in notes
+    assert "Training also used the 60 set-aside rows." in notes
 
 
 def test_stages_that_no_process_can_share_are_refused(

@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from trueodds.metrics.decisions.acting import threshold
     from trueodds.reports.table.comparing import compare
     from trueodds.reports.table.evaluation import report
-    from trueodds.sums.inputs import logits_of
+    from trueodds.sums.rounding import logits_of
     from trueodds.sums.sums import CalibrationSums
 
 __all__ = [
@@ -86,7 +86,7 @@ _HOMES = {
     "compare": "trueodds.reports.table.comparing",
     "fit": "trueodds.calibrators",
     "load": "trueodds.bundle.loading",
-    "logits_of": "trueodds.sums.inputs",
+    "logits_of": "trueodds.sums.rounding",
     "report": "trueodds.reports.table.evaluation",
     "threshold": "trueodds.metrics.decisions.acting",
 }

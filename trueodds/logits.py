@@ -37,7 +37,9 @@ def write(path: Path, splits: dict[str, Logits], val_notes: Sequence[str] = ()) 
     arrays: dict[str, npt.NDArray[Any]] = {}
     for split, pair in splits.items():
         arrays |= {f"{split}_logits": pair.logits_NC, f"{split}_labels": pair.labels_N}
-    write_npz(path, arrays | ({"val_notes": np.array(val_notes)} if val_notes else {}))
+    if val_notes:
+        arrays["val_notes"] = np.array(val_notes)
+    write_npz(path, arrays)
 
 
 def notes(path: Path) -> list[str]:

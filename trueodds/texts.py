@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
 from typing import Any
 
+NAME = "[A-Za-z0-9][A-Za-z0-9._-]*"
+"""Pattern of a model or version: a folder name that cannot leave its parent folder."""
 _UNFIT = re.compile("[\0-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 """Control characters (C0, DEL, C1), line and paragraph separators, direction marks, and halves of surrogate pairs.
 
@@ -188,3 +190,12 @@ def _only(names: Iterable[str], key: Callable[[str], str] = form) -> dict[str, s
     for name in names:
         by_key.setdefault(key(name), []).append(name)
     return {found: own[0] for found, own in by_key.items() if len(own) == 1}
+
+
+def capitalise(text: str) -> str:
+    """Capitalise the first letter.
+
+    >>> capitalise("may act")
+    'May act'
+    """
+    return text[0].upper() + text[1:]

@@ -9,17 +9,15 @@ those of `trueodds.reports.verdict.verdict_of`, with the alarm and the advice of
 
 from __future__ import annotations
 
-import argparse
 import sys
 import time
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from benchmarks.record import RESULTS, circumstances, write
+from benchmarks.record import RESULTS, circumstances, options_parser, write
 from benchmarks.streams import Pool, pool
 from service.alarm import AlarmState, advice_of, alarm_of
 from service.settings import Settings
@@ -110,9 +108,9 @@ def words(rows: Pool, truth: str, streams: int, seed: int) -> Words:
 def markdown(found: dict[str, Any]) -> str:
     """Return the table of docs/explanation/results.md from the JSON."""
     names = {
-        "strong": "says it is off",
+        "strong": "says that it is off",
         "advised": "advises to recalibrate",
-        "leaning": "says it leans",
+        "leaning": "says that it is perhaps off",
         "one_look": "a test of one look rejects",
         "green": "is green",
     }
@@ -126,10 +124,9 @@ def markdown(found: dict[str, Any]) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = options_parser(__doc__, RESULT)
     parser.add_argument("--streams", type=int, default=100, help="per setting")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--out", type=Path, default=RESULT)
     options = parser.parse_args()
     if options.streams < 1:
         parser.error(f"--streams is {options.streams}; allowed: 1 or more")

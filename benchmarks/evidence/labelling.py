@@ -17,20 +17,18 @@ Delays of 5,000 labels are exponential: the same for all, or shorter for wrong a
 
 from __future__ import annotations
 
-import argparse
 import json
 import sys
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from scipy.optimize import brentq
 
-from benchmarks.record import RESULTS, circumstances, write
+from benchmarks.record import RESULTS, circumstances, options_parser, write
 from benchmarks.shapes import chance_at
 from benchmarks.streams import POOL, Pool, pool
 from trueodds.metrics import (
@@ -209,8 +207,8 @@ def late(rows: Pool, truth: str, factor: float, runs: int, seed: int) -> Late:
 def markdown(found: dict[str, Any]) -> str:
     """Return the table of docs/explanation/results.md: the worst values over all shapes, calibrated or not."""
     lines = [
-        "| which answers get a label | unweighted covers | weighted by counts | labels are worth | by known chances"
-        " | warned | of 400 labels |",
+        "| which answers get a label | covers: unweighted | weighted by counts | labels are worth"
+        " | weighted by known probabilities | warned | of 400 labels |",
         "|---" * 7 + "|",
     ]
     for labelling in dict.fromkeys(row["labelling"] for row in [*found["choice"], *found["few"]]):
@@ -224,15 +222,14 @@ def markdown(found: dict[str, Any]) -> str:
             cells.append(f"{min(warned):.1%} .. {max(warned):.1%}" if warned else "")
         lines.append(f"| {labelling} | {' | '.join(cells)} |")
     refused = " and ".join(found["summary"]["refused"])
-    lines += ["", f"By counts {refused} is refused: one cell of confidence holds over half of its answers."]
+    lines += ["", f"Weights by counts are refused for {refused}: one cell of confidence has over half of its answers."]
     return "\n".join(lines)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = options_parser(__doc__, RESULT)
     parser.add_argument("--runs", type=int, default=200, help="per setting; five times as many of 400 labels")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--out", type=Path, default=RESULT)
     options = parser.parse_args()
     if options.runs < 1:
         parser.error(f"--runs is {options.runs}; allowed is 1 or more")

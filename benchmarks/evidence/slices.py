@@ -11,15 +11,13 @@ less often than predicted.
 
 from __future__ import annotations
 
-import argparse
 import sys
 import time
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from benchmarks.record import RESULTS, circumstances, write
+from benchmarks.record import RESULTS, circumstances, options_parser, write
 from benchmarks.streams import Pool, pool
 from trueodds.metrics import CalibrationSums, ece_test
 from trueodds.reports.slices import FALSE_DISCOVERY_RATE, benjamini_hochberg
@@ -82,21 +80,20 @@ def markdown(found: Numbers) -> str:
     lines = [
         "| tables | what | each tag by itself | marked together |",
         "|---" * 4 + "|",
-        f"| {sound['tables']} of {sound['tags']:,} sound tags | tags marked in a table | {alone:.1f}"
+        f"| {sound['tables']} of {sound['tags']:,} calibrated tags | tags marked in a table | {alone:.1f}"
         f" | {sound['marked_per_table']:.2f} |",
         f"| | tables with any mark | | {marked:.1%} |",
-        f"| {off['tables']} of {off['tags']} tags, {off['off']} off by .1 | of those that are off, found | |"
-        f" {off['found']:.1%} |",
-        f"| | of those marked, sound | | {off['false_discovery_rate']:.1%} |",
+        f"| {off['tables']} of {off['tags']} tags, {off['off']} off by .1 | share of miscalibrated tags that is marked"
+        f" | | {off['found']:.1%} |",
+        f"| | share of marked tags that is calibrated | | {off['false_discovery_rate']:.1%} |",
     ]
     return "\n".join(lines)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = options_parser(__doc__, RESULT)
     parser.add_argument("--tables", type=int, default=200, help="of each kind")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--out", type=Path, default=RESULT)
     options = parser.parse_args()
     if options.tables < 1:
         parser.error(f"--tables is {options.tables}; allowed is 1 or more")

@@ -13,7 +13,7 @@ def markdown(result: dict[str, Any]) -> str:
         for name, (label, row) in ROWS.items()
         if name in result["faults"] and "skipped" not in result["faults"][name]
     ]
-    lines = ["| fault | how often | what came of it |", "|---|---|---|"]
+    lines = ["| fault | how often | outcome |", "|---|---|---|"]
     return "\n".join([*lines, *(f"| {' | '.join(row)} |" for row in rows)])
 
 
@@ -41,9 +41,15 @@ def _bundles(found: dict[str, Any]) -> tuple[str, str]:
 
 
 def _buckets(found: dict[str, Any]) -> tuple[str, str]:
-    kinds = ("away", "denies", "hangs", "half a bundle", "publisher killed")
-    often = ", ".join(f"{found[kind]} times {kind}" for kind in kinds)
-    return often, f"answered on, also after a restart without it; {_kept(found)}"
+    kinds = {
+        "away": "unreachable",
+        "denies": "access denied",
+        "hangs": "no reply",
+        "half a bundle": "half a bundle in it",
+        "publisher killed": "publisher killed",
+    }
+    often = ", ".join(f"{found[kind]} times {words}" for kind, words in kinds.items())
+    return often, f"kept answering, also after a restart without the bucket; {_kept(found)}"
 
 
 def _bodies(found: dict[str, Any]) -> tuple[str, str]:
@@ -54,7 +60,7 @@ def _bodies(found: dict[str, Any]) -> tuple[str, str]:
 
 def _clients(found: dict[str, Any]) -> tuple[str, str]:
     cut = sum(value for key, value in found["cut"].items() if key != "answered_2xx")
-    often = f"{cut:,} bodies cut, {found['slow']['clients']:,} clients that send a byte at a time"
+    often = f"{cut:,} truncated bodies, {found['slow']['clients']:,} clients that send a byte at a time"
     return often, f"a health probe waited {found['watched']['worst_ms']:.0f} ms at most; no connection was left open"
 
 
@@ -70,14 +76,15 @@ def _crowds(found: dict[str, Any]) -> tuple[str, str]:
     kinds, few = found["kinds"].values(), found["few files"]
     worst = max(kind["watched"]["worst_ms"] for kind in kinds)
     answers = sum(kind["answers"] for kind in kinds)
-    often = f"100 and 300 connections with 100 requests each, or that read nothing: {answers:,} answers"
+    often = f"100 and 300 connections with 100 requests each, or that do not read their answers: {answers:,} answers"
     came = f"a new connection's health probe waited {worst:.0f} ms at most"
-    return often, f"{came}; with {few['files']} open files, answered {few['recovered_seconds']:.1f} s after they left"
+    again = f"with {few['files']} open files, it answered again {few['recovered_seconds']:.1f} s after they left"
+    return often, f"{came}; {again}"
 
 
 def _database(found: dict[str, Any]) -> tuple[str, str]:
     often = ", ".join(f"{found[kind]} times {kind}" for kind in ("restarted", "gone", "hanging"))
-    return often, f"503, then 200 again; {_kept(found)}"
+    return often, f"calls answered 503, then 200 again; {_kept(found)}"
 
 
 def _full_volume(found: dict[str, Any]) -> tuple[str, str]:
@@ -85,25 +92,27 @@ def _full_volume(found: dict[str, Any]) -> tuple[str, str]:
     parts = ("copying", "changing_roles", "published", "predictions", "labels")
     total = {part: sum(kind[part] for kind in kinds) for part in parts}
     often = f"{total['copying']} times while copying, {total['changing_roles']} while changing roles"
-    came = f"refused in words, nothing changed or left over; with space {total['published']} of {total['published']}"
-    return often, f"{came} published; {_kept(total)}"
+    came = "refused with a message, nothing changed or left over"
+    after = f"with free space {total['published']} of {total['published']} published"
+    return often, f"{came}; {after}; {_kept(total)}"
 
 
 def _publishers(found: dict[str, Any]) -> tuple[str, str]:
     left = ("half_copied", "without_role", "without_line")
     often = f"{found['killed']} times: " + ", ".join(f"{found[part]} {part.replace('_', ' ')}" for part in left)
-    return often, f"none served half, published again with one line each; {_kept(found)}"
+    came = "no incomplete bundle was served; publishing again completed it, with one line in the log each"
+    return often, f"{came}; {_kept(found)}"
 
 
 def _replicas(found: dict[str, Any]) -> tuple[str, str]:
     often = f"{found['rounds']} full hours, {found['labelled_elsewhere']:,} labels at the other replica"
-    periods = f"{found['hours']} hours, {found['minutes']} minutes and the alarm agree"
+    periods = f"{found['hours']} hours, {found['minutes']} minutes and the alarm are the same at both replicas"
     return often, f"{periods}, {found['webhook_calls']} call of the webhook; {_kept(found)}"
 
 
 def _restarts(found: dict[str, Any]) -> tuple[str, str]:
     often = f"{found['stopped']} times stopped and started, {found['killed']} times `kill -9`"
-    return often, f"503 and unready in words, then 200 again by itself; {_kept(found)}"
+    return often, f"503 and not ready, with a message; then 200 again without help; {_kept(found)}"
 
 
 ROWS: dict[str, tuple[str, Callable[[dict[str, Any]], tuple[str, str]]]] = {
@@ -112,14 +121,14 @@ ROWS: dict[str, tuple[str, Callable[[dict[str, Any]], tuple[str, str]]]] = {
     "disk": ("disk full", _disk),
     "clock": ("clock jumps", _clock),
     "bundles": ("damaged bundle", _bundles),
-    "buckets": ("bucket of models", _buckets),
-    "bodies": ("hostile bodies", _bodies),
+    "buckets": ("bucket of models fails", _buckets),
+    "bodies": ("malformed bodies", _bodies),
     "damaged_files": ("damaged Parquet files", _bodies),
-    "clients": ("bodies cut, slow clients", _clients),
+    "clients": ("truncated bodies, slow clients", _clients),
     "floods": ("floods from one connection", _floods),
     "crowds": ("many connections at once", _crowds),
-    "database": ("database", _database),
-    "full_volume": ("publishing without space", _full_volume),
+    "database": ("PostgreSQL fails", _database),
+    "full_volume": ("publishing on a full disk", _full_volume),
     "publishers": ("`kill -9` of a publisher", _publishers),
     "replicas": ("clocks of two replicas 10 s apart", _replicas),
     "restarts": ("PostgreSQL under two replicas", _restarts),

@@ -10,14 +10,13 @@ another method, which finds the features; `every step`: one epoch with `flip`, s
 
 from __future__ import annotations
 
-import argparse
 import tempfile
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from benchmarks.record import RESULTS, circumstances, write
+from benchmarks.record import RESULTS, circumstances, options_parser, write
 from benchmarks.training.photos import ROOT, run_stage, write_photos
 from pipeline import nets
 
@@ -49,9 +48,9 @@ def markdown(record: dict[str, Any]) -> str:
     runs, epochs = record["runs"], record["epochs"]
     names = {
         "fetch": "reading the photos",
-        "first": f"features, and {epochs} epochs of the head",
-        "again": f"{epochs} epochs of another method's head, features found",
-        "every step": "one epoch, the body run in every step",
+        "first": f"computing the features, and {epochs} epochs of the head",
+        "again": f"{epochs} epochs of the head with another method, stored features",
+        "every step": "one epoch that computes the features in every step",
     }
     lines = [
         f"{record['photos']:,} photos of {SIDE} x {SIDE}, `{NET}`, {record['threads']} threads; with the start of the"
@@ -64,15 +63,14 @@ def markdown(record: dict[str, Any]) -> str:
         f"| {text} | {runs[name]['seconds']:.0f} | {runs[name]['peak_mb']:,.0f} MB |" for name, text in names.items()
     ]
     whole = epochs * runs["every step"]["seconds"] / runs["first"]["seconds"]
-    lines += ["", f"{epochs} epochs with the body in every step would take {whole:.0f} times as long as from features."]
+    lines += ["", f"{epochs} epochs that compute the features in every step would take {whole:.0f} times as long."]
     return "\n".join(lines)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = options_parser(__doc__, RESULT)
     parser.add_argument("--photos", type=int, default=2_000)
     parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--out", type=Path, default=RESULT)
     options = parser.parse_args()
     if options.photos < 100:
         parser.error(f"--photos is {options.photos}; allowed are numbers from 100 up")

@@ -20,7 +20,7 @@ def add_parser(commands: Subparsers) -> None:
     epilog = common.examples("judge", "judge --model digits --wait 600", net, "judge --margin 0.002")
     parser = commands.add_parser("judge", description=__doc__, epilog=epilog)
     add_judgement(parser)
-    slot = "judge only the shadow (a net), or only the recalibrated version (a calibrator) (default: both)"
+    slot = "the slot to judge: the shadow (a net) or the recalibrated version (a calibrator) (default: both)"
     parser.add_argument("--slot", choices=SLOTS, help=slot)
     whose = "for a model that another server serves"
     parser.add_argument("--version", help=f"{whose}: the version that served (default: the newest)")

@@ -40,14 +40,12 @@ def add_parser(commands: Subparsers) -> None:
     bundle.add_argument("--bundle", type=Path, metavar="FOLDER", help=another)
     role = "default: serve it; shadow: score it beside the served version; none: only publish it (default: default)"
     parser.add_argument("--role", choices=ROLES, default="default", help=role)
-    displace = "with --role shadow: replace the shadow under judgement, whose evidence ends"
+    displace = "with --role shadow: replace the shadow under judgement; the evidence about the replaced one ends"
     parser.add_argument("--displace", action="store_true", help=displace)
     common.add_service(parser)
     promise = (
         "the guarantee for acting alone that is published with the version: a file of `trueodds threshold --out FILE`,"
         " or threshold=.93,risk=.05,confidence=.95; none: no guarantee (default: the bundle's, if it has one)"
-        "the promise to act alone that the version is published with: a file of `trueodds threshold --out FILE`, or"
-        " threshold=.93,risk=.05,confidence=.95; none: without one (default: that of the bundle, if it has one)"
     )
     parser.add_argument("--act-alone", metavar="FILE|TEXT", help=promise)
     parser.add_argument("--unnamed", action="store_true", help="also serve calls that name no model")

@@ -24,7 +24,7 @@ def add_parser(commands: Subparsers) -> None:
     epilog = common.examples("recalibrate", "recalibrate --model digits --candidates temperature vector --wait 600")
     parser = commands.add_parser("recalibrate", description=__doc__, epilog=epilog)
     add_judgement(parser)
-    displace = "let a better fit replace a calibrator under judgement, whose evidence ends"
+    displace = "let a better fit replace the calibrator under judgement; the evidence about the replaced one ends"
     parser.add_argument("--displace", action="store_true", help=displace)
     parser.add_argument(
         "--version",
@@ -111,6 +111,6 @@ def _table_text(choice: CalibratorChoice) -> str:
         v = judged.values
         interval = f"{choice.settings.level:.0%} interval {v['ece_lower']:.4f} .. {v['ece_upper']:.4f}"
         lines += [""] * (when == "before") + [
-            f"ECE {when:<7} {v['ece']:.4f}, {interval}, noise floor {v['floor_p95']:.4f}"
+            f"ECE {when:<7} {v['ece']:.4f}, {interval}, noise floor up to {v['floor_p95']:.4f}"
         ]
     return "\n".join([*lines, *(f"warning: {warning}" for warning in choice.calibrator.warnings), ""])

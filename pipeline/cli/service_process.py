@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import re
 import shutil
 import subprocess
 import sys
@@ -16,6 +18,7 @@ from trueodds.processes import binding
 
 MARKER = ".trueodds-demo"
 START_SECONDS = 60
+_KEYS = r"TRUEODDS_\w+_KEY(_HASH)?"
 
 
 class DemoError(UserError, RuntimeError):
@@ -47,9 +50,11 @@ def serving(work: Path) -> Iterator[str]:
     url_file, log_file = work / "url", work / "service.log"
     command = [sys.executable, "-m", "service", "--port", "0", "--url-file", str(url_file)]
     command += ["--models", str(work / "models"), "--store", str(work / "store.sqlite")]
+    # Keys in the environment are for another service. The demo calls its own without any.
+    environment = {name: value for name, value in os.environ.items() if not re.fullmatch(_KEYS, name)}
     with log_file.open("wb") as log:
         process = subprocess.Popen(
-            binding.command(command), stdout=log, stderr=subprocess.STDOUT, start_new_session=True
+            binding.command(command), env=environment, stdout=log, stderr=subprocess.STDOUT, start_new_session=True
         )
     try:
         yield _wait_until_ready(process, url_file, log_file)

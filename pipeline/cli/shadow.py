@@ -22,7 +22,7 @@ def add_parser(commands: Subparsers) -> None:
     parser = commands.add_parser("shadow", description=__doc__, epilog=epilog)
     parser.add_argument("model")
     parser.add_argument("version", help=f"the version, or {common.NONE} to withdraw the current one")
-    parser.add_argument("--slot", choices=SLOTS, default=SHADOW, help=f"(default: {SHADOW})")
+    parser.add_argument("--slot", choices=SLOTS, default=SHADOW, help=f"the candidate's slot (default: {SHADOW})")
     common.add_models(parser)
     common.add_service(parser)
     common.add_why(parser)

@@ -19,7 +19,7 @@ def methods_table() -> list[tuple[str, str, str]]:
     """Return (name, options, source) of every part and preset. A `+name` can follow a primary loss."""
     from pipeline import methods
     from pipeline.methods.compose import META, META_CHOICES, PENALTY
-    from pipeline.methods.declaration import When
+    from pipeline.methods.roles import When
 
     rows = []
     parts = methods.parts()
@@ -59,7 +59,7 @@ def recipes_table() -> list[tuple[str, str, str]]:
         r = named.recipe
         net = r.net or "a net of your choice"
         how = f"{net}, {r.epochs} epochs, batch {r.batch_size}, {r.optimizer} {r.learning_rate:g} {r.schedule}"
-        about = f"{named.about}; beside it {named.beside}" if named.beside else named.about
+        about = f"{named.about}; also set {named.beside}" if named.beside else named.about
         if named.paper_nets:
             about = f"{about}; nets of its tables: {named.paper_nets}"
         rows.append((name, f"{how}, {'last epoch' if r.selection == 'last' else f'best {r.selection}'}", about))

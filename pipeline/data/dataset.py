@@ -15,6 +15,7 @@ from pipeline.data.raw import DataError, Inputs, Labels, Vectors
 from trueodds.files import read_json, write_json
 
 SPLITS = ("train", "val", "test")
+"""Names of the splits of every data set."""
 HELD_OUT = "held_out"
 """Name of a fourth split, which `data.held_out_size` creates. Parts of a method learn from it instead of val."""
 
@@ -91,7 +92,7 @@ def _missing(error: FileNotFoundError) -> DataError:
 
 
 def sha256(arrays: dict[str, tuple[Inputs, Labels]], vectors: Vectors | None = None, tokenizer: str = "") -> str:
-    """Return the SHA-256 of dtype, shape and bytes of all arrays: SPLITS, held-out rows, vectors, tokenizer."""
+    """Return the SHA-256 of dtype, shape and bytes of all arrays: SPLITS, set-aside rows, vectors, tokenizer."""
     digest = hashlib.sha256()
     for split in (*SPLITS, *(split for split in arrays if split not in SPLITS)):
         for array in arrays[split]:

@@ -40,7 +40,7 @@ def learned(columns: Columns, out: Path, title: str) -> bool:
     if np.isfinite(columns.get("test_gamma_mean", np.nan)).any():
         panels.append(("γ: mean, and the band of 90% of the rows", lambda axes: _gamma(axes, columns)))
     if "outer_before" in columns:
-        panels.append(("outer loss, on held-out rows", lambda axes: _outer(axes, columns)))
+        panels.append(("outer loss, on set-aside rows", lambda axes: _outer(axes, columns)))
     if layers:
         panels.append(("learned L2, mean of a layer", lambda axes: _lines(axes, columns, layers, "l2_")))
     if bins := [name for name in columns if name.startswith("gamma_bin_")]:

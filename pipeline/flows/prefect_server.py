@@ -16,6 +16,7 @@ from __future__ import annotations
 import gc
 import itertools
 import runpy
+import signal
 import sys
 import threading
 import time
@@ -55,6 +56,7 @@ def lock_at_once() -> None:
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # as in worker.py
     collect_in_thread()
     lock_at_once()
     sys.argv = ["prefect", "server", "start", *sys.argv[1:]]

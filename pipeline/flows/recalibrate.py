@@ -69,7 +69,7 @@ def tell(flow: Flow[..., Any], flow_run: FlowRun, state: State[Any]) -> None:
     try:
         client = Client.from_environment(given.get("service"))
         who = f"flow run {flow_run.name}"
-        client.observe_decision(given.get("model"), given.get("version"), who=who, why=why[:2000])
+        client.report_undecided(given.get("model"), given.get("version"), who=who, why=why[:2000])
     except UserError as error:
         log = flow_run_logger(flow_run)
         log.error("the service could not be told that this recalibration ended without a decision: %s", error)
@@ -115,8 +115,8 @@ def recalibrate(
         promote: Decision about a calibrator. when-better: the verdict "better" promotes it, "worse" withdraws it. now:
             a fitted calibrator is served at once. never: a person decides.
         promote_net: The same for the net that is the shadow.
-        displace: A better fit replaces a calibrator under judgement, whose evidence ends. Applies to this run only: the
-            runs that continue to judge that fit do not displace it.
+        displace: A better fit replaces the calibrator under judgement, and the evidence about that one ends. The runs
+            that continue to judge the fit do not displace it.
         wait_seconds: Seconds to wait for enough labels for a verdict. The worker is blocked meanwhile.
         look_again_minutes: Minutes until another run, if labels are too few for a fit or a verdict, or the service is
             down. Each further run waits twice as long, up to a day. None: no other run.

@@ -13,6 +13,7 @@ poll or another worker.
 from __future__ import annotations
 
 import runpy
+import signal
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -69,6 +70,8 @@ def leave_held() -> None:
 
 
 if __name__ == "__main__":
+    # Prefect ends a worker by SIGINT. Background jobs of a shell script ignore it, and so do the processes they start.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     report_once()
     leave_held()
     sys.argv = ["prefect", "worker", "start", *OPTIONS, *sys.argv[1:]]

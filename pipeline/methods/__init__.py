@@ -5,7 +5,7 @@ ahead. The tables PARTS and PRESETS (`pipeline.methods.catalogue`) hold all name
 `trueodds methods` and the tests read them.
 
 To add a loss, write a function that returns one value per row, in a module of its own, and enter its place into PARTS.
-The tables need no torch: the code of a part is imported when a net is trained (`pipeline.methods.declaration`). Another
+The tables need no torch: the code of a part is imported when a net is trained (`pipeline.methods.code`). Another
 distribution registers a `Part` or a `Preset` in the entry-point group `trueodds.methods` instead.
 A net is trained again when a module of its own method changes (`pipeline.training.provenance`).
 
@@ -62,7 +62,7 @@ def resolve(spec: str, options: Mapping[str, OptionValue]) -> Composition:
     - `beta`: its weight.
     - `start`: the fraction of the run after which it acts.
     - `when`: joint (a term of the objective), separate (a gradient of its own) or interleaved (steps of its own, on
-      held-out rows).
+      set-aside rows).
     - `every`: the number of steps between two interleaved steps.
     - `schedule`: constant, ramp (from 0 to beta at the end of the run) or decay (from beta to 0).
     - `relative`: whether the weight follows the size of the primary loss (`pipeline.methods.weighted_penalty`).

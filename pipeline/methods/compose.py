@@ -7,9 +7,10 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, get_args
 
 from pipeline.config import OptionValue
+from pipeline.methods.code import Code, options_of
 from pipeline.methods.composition import Component, Composition
-from pipeline.methods.declaration import Code, Role, Schedule, When, options_of
 from pipeline.methods.looking_ahead import CE, outer_penalty
+from pipeline.methods.roles import Role, Schedule, When
 from trueodds.errors import ConfigError, unknown
 
 if TYPE_CHECKING:

@@ -8,8 +8,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from pipeline.methods.declaration import LOOKING_AHEAD, SHARED, WEIGHTING, Code, Role, load, module_of
+from pipeline.methods.code import Code, load, module_of
 from pipeline.methods.looking_ahead import Meta, outer_penalty
+from pipeline.methods.roles import LOOKING_AHEAD, SHARED, WEIGHTING, Role
 from trueodds.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -139,7 +140,7 @@ class Composition:
 
     @property
     def held_out_parts(self) -> tuple[str, ...]:
-        """Names of the parts that need held-out rows: interleaved penalties and meta parts."""
+        """Names of the parts that need set-aside rows: interleaved penalties and meta parts."""
         return tuple(
             part.name for part in self.components if part.role == "meta" or part.options.get("when") == "interleaved"
         )

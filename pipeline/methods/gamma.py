@@ -7,7 +7,6 @@ All rules are from Mukhoti et al. 2020. gamma is a constant for the gradient, as
 from __future__ import annotations
 
 import functools
-import math
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, TypeAlias, overload
 
@@ -235,22 +234,3 @@ def resolve(gamma: float | str, p: Tensor, moment: Moment, changes: tuple[float,
     if not isinstance(gamma, str):
         return gamma
     return RULES[gamma](p.detach(), sum(moment.progress >= change for change in changes))
-
-
-SMALLEST_RANGE = 1e-6  # of minmax, for rows that are all equal
-
-
-def _softplus(raw_N: Tensor) -> Tensor:
-    from torch.nn import functional as F
-
-    return F.softplus(raw_N)
-
-
-POSITIVE: dict[str, tuple[Callable[[Tensor], Tensor], float | None]] = {
-    "abs": (lambda raw_N: raw_N.abs(), 1.0),
-    "relu": (lambda raw_N: raw_N.relu(), 1.0),
-    "softplus": (_softplus, math.log(math.e - 1)),
-    "sigmoid": (lambda raw_N: 2 * raw_N.sigmoid(), 0.0),
-    "minmax": (lambda raw_N: 2 * (raw_N - raw_N.min()) / (raw_N.max() - raw_N.min()).clamp_min(SMALLEST_RANGE), None),
-}
-"""Name -> (function that makes the output positive, input at which it is 1). None: it has no such input."""

@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 
 from pipeline.methods.batch import Batch, identity
-from pipeline.methods.declaration import When
 from pipeline.methods.learner import Learner, learners_due
 from pipeline.methods.looking_ahead import Meta
+from pipeline.methods.roles import When
 from pipeline.methods.weighted_penalty import WeightedPenalty
 from trueodds.errors import ConfigError
 

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from pipeline.methods.declaration import Schedule, When
+from pipeline.methods.roles import Schedule, When
 
 Penalty = Callable[[Tensor, Tensor], Tensor]
 """Function (logits_NC, labels_N) -> scalar, added with its weight to the mean of the primary loss."""
@@ -95,7 +95,7 @@ class WeightedPenalty:
         when: joint: weight x penalty is a term of the objective. separate: its gradient is computed alone, and added at
             `weight` times the norm of the objective's gradient, so that neither dominates
             (`pipeline.methods.gradients`). interleaved: after each `every`-th step it takes a step of its own, with
-            weight x penalty on a held-out batch. That step uses the same optimizer and clipping, the net in training
+            weight x penalty on a set-aside batch. That step uses the same optimizer and clipping, the net in training
             mode, and rows without augmentation. It has no weight decay, because the step before has applied it: a run
             decays its weights as often as one without the penalty.
         every: Number of steps between two interleaved steps.

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 FAMILIES = (resnet, bottleneck, wide_resnet, densenet, torchvision_nets, mlp, gp_cnn, tree_lstm)
 SHAPES: dict[str, Shape] = {shape.name: shape for family in FAMILIES for shape in family.SHAPES}
+"""Named sizes of the networks of this package. `shapes` adds those of other distributions."""
 OPTIONS = ("width", "depth", "dropout", "resize")
 """Options of a net in params.yaml; each family has some of them."""
 

@@ -129,8 +129,8 @@ class Comparison:
         if self.gain is None or self.lower is None or self.upper is None:
             left_out = f" {self._left_out_words()}" if self.left_out else ""
             return (
-                "No fresh labels yet. Fresh labels belong to answers given after the candidate was fixed and after the"
-                f" served version took over.{left_out}"
+                "No fresh labels yet. Fresh labels belong to answers given after the candidate was published and after"
+                f" the served version took over.{left_out}"
             )
         way = "lower" if self.gain >= 0 else "higher"
         of = "the labelled answers"

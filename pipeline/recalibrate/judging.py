@@ -58,7 +58,7 @@ def evidence_about(request: Recalibration, state: ModelState, candidate: Candida
 
     A version with the served net is compared on all labels of the served version, by the logits that both share.
     Another net is compared on the answers that the service scored with both. Only answers count that were given after
-    the candidate was fixed and after the served version took over.
+    the candidate entered its slot and after the served version took over.
 
     Raises:
         BundleError: Its inputs or classes are not those of the served version, or its calibrator is for another net.

@@ -155,7 +155,7 @@ def _with_net(request: Recalibration, outcome: Outcome, call: Call) -> Outcome:
     try:
         net = judge_slot(request, SHADOW, call)
     except UserError as error:
-        return replace(outcome, words=f"{outcome.words}\nThe shadow could not be judgements: {error}")
+        return replace(outcome, words=f"{outcome.words}\nThe shadow could not be judged: {error}")
     if net is None:
         return outcome
     joined = _outcome(outcome.model, outcome.served, [net])
@@ -180,6 +180,7 @@ def _fit(request: Recalibration, state: ModelState, call: Call, previous: Judgem
         request.candidates,
         settings,
         served.card.positive_class(),
+        served.card.ordered,
     )
     if not choice.better:
         words = f"Nothing published: {choice.rows:,} labels do not distinguish the best candidate from the served one."
@@ -195,8 +196,8 @@ def _fit(request: Recalibration, state: ModelState, call: Call, previous: Judgem
     instead = f"; displaces {previous.version}: {previous.comparison.evidence()}" if previous else ""
     version = call(publish_candidate, request, state, choice, rows, instead)
     words = (
-        f"{name}/{version} is published as the recalibrated version, {lower} on held-out labels{instead}. Labels of"
-        f" later answers will decide: trueodds judge. {commands(name, RECALIBRATED, version)}"
+        f"{name}/{version} is published as the recalibrated version, {lower} (cross-validated){instead}. Labels"
+        f" of later answers decide: trueodds judge. {commands(name, RECALIBRATED, version)}"
     )
     return Outcome("published", name, served.version, version, words, choice)
 
@@ -245,7 +246,8 @@ def _wait(request: Recalibration, outcome: Outcome, call: Call) -> Outcome:
             try:
                 later = _judge(again, call)
             except BundleError as error:
-                return _after(outcome, replace(outcome, words=f"{error}: somebody else decided.", judgements=()))
+                words = f"The wait ended without a verdict, because the published versions changed: {error}"
+                return _after(outcome, replace(outcome, words=words, judgements=()))
         outcome = _after(outcome, replace(later, choice=outcome.choice))
     return outcome
 

@@ -86,7 +86,7 @@ def recalibrate(request: Recalibration, model: ObservedModel, call: Call) -> Out
     if not choice.better:
         words = f"Nothing written: {choice.rows:,} labels do not distinguish the best candidate from the answers as is."
         return Outcome("kept", model.name, version, None, words, choice)
-    words = f"{choice.best.name}: NLL {choice.gain:.4f} nats a label lower on held-out labels."
+    words = f"{choice.best.name}: NLL {choice.gain:.4f} nats a label lower (cross-validated)."
     if request.out is not None:
         _write(request.out, choice)
         words += (

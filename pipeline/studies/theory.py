@@ -50,23 +50,31 @@ def lines(found: Sequence[ClaimCheck]) -> str:
     return "\n".join([*head, *rows, "", *(f"- {one.claim} ({one.source}): {one.words}" for one in found)])
 
 
-def minimiser(eta_K: npt.ArrayLike, gamma: float = 2.0, steps: int = 400) -> Array:
+def minimiser(eta: npt.ArrayLike, gamma: float = 2.0, steps: int = 400) -> Array:
     """Return the fixed point of training by BSCE-GRA: q with sum_y eta_y u(q, y) (q - e_y) = 0, u = ||q - e_y||^gamma.
 
     That is q_k proportional to eta_k u(q, k), found by damped iteration. For two classes
     odds(q) = odds(eta)^(1 / (1 + gamma)).
 
+    Args:
+        eta: True probabilities, shape (K,), or (N, K) for N distributions at once.
+        gamma: Exponent of the weight.
+        steps: Number of iterations.
+
+    Returns:
+        An array of the shape of `eta`.
+
     Examples:
         >>> minimiser([0.9, 0.1]).round(3).tolist()
         [0.675, 0.325]
     """
-    eta_K = np.asarray(eta_K, np.float64)
-    log_q_K = np.log(eta_K)
+    log_eta = np.log(np.asarray(eta, np.float64))
+    log_q = log_eta
     for _ in range(steps):
-        q_K = _softmax(log_q_K)
-        weight_K = np.linalg.norm(q_K[:, None] - np.eye(len(q_K)), axis=0) ** gamma
-        log_q_K = (gamma * log_q_K + np.log(eta_K) + np.log(weight_K)) / (1 + gamma)
-    return _softmax(log_q_K)
+        q = _softmax(log_q)
+        distance = np.linalg.norm(q[..., :, None] - np.eye(q.shape[-1]), axis=-2)
+        log_q = (gamma * log_q + log_eta + gamma * np.log(distance)) / (1 + gamma)
+    return _softmax(log_q)
 
 
 def brier_identity(rng: np.random.Generator, draws: int) -> ClaimCheck:
@@ -85,12 +93,13 @@ def brier_identity(rng: np.random.Generator, draws: int) -> ClaimCheck:
 
 def brier_minimiser(rng: np.random.Generator, draws: int) -> ClaimCheck:
     """Test that training by BSCE-GRA converges to q = eta (BSCE-GRA paper, section 9)."""
-    gaps, below = [], 0
-    for _ in range(draws):
-        _, eta_K = _pair(rng)
-        q_K = minimiser(eta_K)
-        gaps.append(np.abs(q_K - eta_K).sum() / 2)
-        below += bool(q_K.max() < eta_K.max())
+    drawn = [_pair(rng)[1] for _ in range(draws)]
+    gaps, below = np.empty(0), 0
+    for classes in sorted({len(eta_K) for eta_K in drawn}):
+        eta_NK = np.stack([eta_K for eta_K in drawn if len(eta_K) == classes])
+        q_NK = minimiser(eta_NK)
+        gaps = np.append(gaps, np.abs(q_NK - eta_NK).sum(axis=1) / 2)
+        below += int((q_NK.max(axis=1) < eta_NK.max(axis=1)).sum())
     example = float(minimiser([EXAMPLE, 1 - EXAMPLE])[0])
     words = (
         "The printed proof takes the weight |q - eta|^2 as known and constant. Training uses the label instead of eta"
@@ -99,9 +108,7 @@ def brier_minimiser(rng: np.random.Generator, draws: int) -> ClaimCheck:
         f" {100 * below / draws:.1f}% of the draws. Such nets are under-confident, which offsets the over-confidence"
         " of a net that has memorised its training rows."
     )
-    return _finding(
-        "bsce-gra, section 9", "training converges to q = eta", np.array(gaps) < 1e-6, float(np.max(gaps)), words
-    )
+    return _finding("bsce-gra, section 9", "training converges to q = eta", gaps < 1e-6, float(np.max(gaps)), words)
 
 
 def focal_bound(rng: np.random.Generator, draws: int) -> ClaimCheck:
@@ -175,8 +182,8 @@ def _table(rng: np.random.Generator) -> metrics.CalibrationSums:
     return metrics.CalibrationSums.from_top(confidence_N, hit_N)
 
 
-def _softmax(z_K: Array) -> Array:
-    """Return the softmax of z_K."""
-    e_K: Array = np.exp(z_K - z_K.max())
-    found: Array = e_K / e_K.sum()
+def _softmax(z: Array) -> Array:
+    """Return the softmax over the last axis."""
+    e: Array = np.exp(z - z.max(axis=-1, keepdims=True))
+    found: Array = e / e.sum(axis=-1, keepdims=True)
     return found

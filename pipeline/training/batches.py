@@ -115,7 +115,7 @@ class Augmentation:
         padding: Pixels of zero padding before the random crop; 0 means none.
         flip: Whether to flip images horizontally with probability 1/2.
         crop_scale: Smallest share of the area in a random resized crop (`pipeline.data.vision`); 0 means none.
-        randaugment: Number of RandAugment operations (`pipeline.methods.operations`); 0 means none.
+        randaugment: Number of RandAugment operations (`pipeline.methods.views.operations`); 0 means none.
         views: Augmentation of a method, applied last to the uint8 images; it may return several views of each.
     """
 
@@ -186,7 +186,7 @@ class Augmentation:
                     images.append(crop(image_HWC.permute(2, 0, 1)))
             images_NHWC = torch.stack(images).permute(0, 2, 3, 1)
         if self.randaugment:
-            from pipeline.methods.operations import randaugment
+            from pipeline.methods.views.operations import randaugment
 
             augmented = randaugment(self.randaugment, size)
             images_NHWC = augmented(images_NHWC.permute(0, 3, 1, 2), generator, n, share).permute(0, 2, 3, 1)
@@ -354,7 +354,7 @@ class SplitBatches:
     test: Batches
     held_out: Batches | None
     trains_on_held_out: bool = False
-    """Whether the held-out rows are among the training rows."""
+    """Whether the set-aside rows are among the training rows."""
 
     @classmethod
     def of(
@@ -374,11 +374,11 @@ class SplitBatches:
             device: The device.
             recipe: The recipe, with its augmentation and batch size.
             views: Augmentation of the method, or None.
-            held_out: Whether the method learns from held-out rows.
+            held_out: Whether the method learns from set-aside rows.
             draws_ahead: Whether training rows draw their moves ahead (`Batches`).
 
         Raises:
-            ConfigError: The recipe's batches would have a single row, or the held-out rows have a single class.
+            ConfigError: The recipe's batches would have a single row, or the set-aside rows have a single class.
         """
         augmentation = Augmentation(recipe.padding, recipe.flip, recipe.crop_scale, recipe.randaugment, views)
         train = replace(Batches.of(data, "train", device, augmentation), draws_ahead=draws_ahead)
@@ -391,11 +391,11 @@ class SplitBatches:
             if len(rows) // rows.steps(recipe.batch_size) < 2:
                 raise ConfigError(
                     "batch normalisation and penalties need two rows in a batch: raise batch_size or the number of"
-                    " training and held-out rows"
+                    " training and set-aside rows"
                 )
         if apart is not None and bool((apart.labels_N == apart.labels_N[0]).all()):
             raise ConfigError(
-                f"all {len(apart)} held-out rows have one class, from which calibration cannot be learned; raise"
+                f"all {len(apart)} set-aside rows have one class, from which calibration cannot be learned; raise"
                 " data.held_out_size"
             )
         return cls(train, val, test, apart, trains_on_held_out)
@@ -403,13 +403,13 @@ class SplitBatches:
     def notes(self) -> list[str]:
         """Return notes for the model's card: which rows were learned from besides the training rows."""
         if self.trains_on_held_out:
-            return ["The held-out rows were training rows (training.held_out: official)."]
+            return ["The set-aside rows were training rows (training.held_out: official)."]
         if self.held_out is None:
             return []
-        return [f"Training also used the {len(self.held_out):,} held-out rows."]
+        return [f"Training also used the {len(self.held_out):,} set-aside rows."]
 
     def held_out_rows(self, batch_size: int, seed: int, *, skip: int) -> Iterator[tuple[Tensor, Tensor]]:
-        """Yield batches of held-out rows without augmentation, in an order of their own.
+        """Yield batches of set-aside rows without augmentation, in an order of their own.
 
         They have a generator of their own, so that training rows draw the same numbers with and without them.
         """

@@ -17,8 +17,8 @@ from trueodds import logits
 from trueodds.errors import ConfigError, unknown
 from trueodds.files import write_bytes, write_json, write_npz, write_text
 from trueodds.importing import importer, onnx_file
-from trueodds.importing.options import ImportOptions, Preprocessing
-from trueodds.importing.rows import ImportRows
+from trueodds.importing.import_options import ImportOptions, Preprocessing
+from trueodds.importing.labelled_rows import ImportRows
 from trueodds.texts import listed
 
 if TYPE_CHECKING:

@@ -60,7 +60,7 @@ def train(
 
     Raises:
         WeightsError: The initial weights cannot be read or downloaded, or belong to another net.
-        ConfigError: Batches would have one row, held-out rows have one class, the device does not exist, the method
+        ConfigError: Batches would have one row, set-aside rows have one class, the device does not exist, the method
             cannot look ahead through the net, or a part of the method would never learn.
         TrainingError: The loss is no longer finite.
 

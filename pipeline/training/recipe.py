@@ -45,7 +45,7 @@ class Recipe:
             not learn.
         node_weight: For trees, the factor of the loss of a node that is not a root. A tree's loss is the sum over its
             labelled nodes, and a batch's loss is the mean over trees.
-        held_out: Use of held-out rows if the method does not learn from them. apart: none, so that it has as many rows
+        held_out: Use of set-aside rows if the method does not learn from them. apart: none, so that it has as many rows
             as methods that do. official: they are training rows, as in the public code of meta-calibration.
         threads: Threads of the CPU; 0 is torch's choice. Sums depend on it in the last bits.
         precision: Precision of the net's body in training steps; bfloat16 uses autocast. Pooling, head, loss,

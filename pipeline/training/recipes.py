@@ -91,36 +91,39 @@ RECIPES = {
     ),
     "cpu": NamedRecipe("32 x 32 images within 30 minutes on 2 cores", Recipe(net="resnet8", epochs=30)),
     "papers-350": _paper(
-        "CIFAR in the focal and BSCE-GRA papers: drops at 150 and 250; sum and clipping as in their public code",
+        "CIFAR in the focal and BSCE-GRA papers: the learning rate drops at epochs 150 and 250; the loss is summed and"
+        " the gradient clipped as in their public code",
         350,
         beside="validation_size=5000; BSCE-GRA: seed=1, 42, 71",
         paper_nets="resnet50, resnet110, wrn26_10, densenet121",
     ),
     "papers-100": _paper(
-        "Tiny-ImageNet in the focal paper's public code: drops at 40 and 60",
+        "Tiny-ImageNet in the focal paper's public code: the learning rate drops at epochs 40 and 60",
         100,
         net="resnet50_tiny",
         batch_size=64,
         milestones=(0.4, 0.6),
     ),
     "bsce-100": _paper(
-        "Tiny-ImageNet in the BSCE-GRA paper: drops at 40 and 60",
+        "Tiny-ImageNet in the BSCE-GRA paper: the learning rate drops at epochs 40 and 60",
         100,
         milestones=(0.4, 0.6),
         net="resnet50_tiny",
         beside="seed=1, 42, 71",
     ),
     "gamma-net": _paper(
-        "CIFAR, Tiny-ImageNet in the gamma-net paper: drops at 150 and 250; sum and clipping as in the code it adapts",
+        "CIFAR and Tiny-ImageNet in the gamma-net paper: the learning rate drops at epochs 150 and 250; the loss is"
+        " summed and the gradient clipped as in the code that it adapts",
         350,
         net="resnet18",
         selection="val_error",
-        beside="five seeds; it makes the splits 8:1:1 itself, the last to learn from by looking ahead",
+        beside="five seeds; the paper splits the rows 8:1:1 itself, and the last part is for the look-ahead",
     ),
     "soft-calibration": NamedRecipe(
-        "CIFAR in the soft calibration objectives paper, whose schedule is not printed: one epoch of warm-up, drops to"
-        " a fifth at 60, 120 and 160, Nesterov and 2e-4 of the squared weights are those of the Wide-ResNet baseline in"
-        " the repository of its code; weight_decay is tuned",
+        "CIFAR in the soft calibration objectives paper, which does not print its schedule. So the schedule is that of"
+        " the Wide-ResNet baseline in the repository of its code: one epoch of warm-up, the learning rate drops to a"
+        " fifth at epochs 60, 120 and 160, Nesterov momentum, 2e-4 of the squared weights. The paper tunes"
+        " weight_decay",
         Recipe(
             net="wrn28_10",
             epochs=200,
@@ -130,12 +133,12 @@ RECIPES = {
             decay=0.2,
             warmup=1 / 200,
         ),
-        "batch_size=512 learning_rate=0.4, the same rate a row; ten seeds",
+        "batch_size=512 learning_rate=0.4, the same rate per row; ten seeds",
     ),
     "imagenet-90": NamedRecipe(
-        "ImageNet in the soft calibration objectives paper, whose schedule is not printed: five epochs of warm-up,"
-        " drops to a tenth at 30, 60 and 80, Nesterov and 1e-4 of the squared weights are those of the ResNet-50"
-        " baseline in the repository of its code; weight_decay is tuned",
+        "ImageNet in the soft calibration objectives paper, which does not print its schedule. So the schedule is that"
+        " of the ResNet-50 baseline in the repository of its code: five epochs of warm-up, the learning rate drops to a"
+        " tenth at epochs 30, 60 and 80, Nesterov momentum, 1e-4 of the squared weights. The paper tunes weight_decay",
         Recipe(
             net="torchvision_resnet50",
             epochs=90,
@@ -171,7 +174,8 @@ RECIPES = {
         ),
     ),
     "finetune": NamedRecipe(
-        "photos of 224 px from given weights (training.start): the head alone first, then all layers; 50 epochs as the"
+        "fine-tuning on photos of 224 px, from pretrained weights (training.start): the head alone for the first"
+        " epochs, then all layers; 50 epochs as in the"
         " BSCE-GRA paper's Table 7 (its net: net=vit_b_16 resize=224 for CIFAR), whose other settings are not printed",
         Recipe(
             net="torchvision_resnet50",
@@ -189,8 +193,8 @@ RECIPES = {
         "start=torchvision:resnet50",
     ),
     "finetune-head": NamedRecipe(
-        "photos from given weights (training.start) on two cores: features are computed once, and the head learns from"
-        " them",
+        "fine-tuning on photos on two cores, from pretrained weights (training.start): the features are computed once,"
+        " and only the head is trained on them",
         Recipe(
             net="torchvision_resnet18",
             epochs=50,

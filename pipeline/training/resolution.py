@@ -29,11 +29,11 @@ def plan_of(training: Training, dataset: str, kind: Kind, *, held_out: bool) -> 
         training: The section `training` of params.yaml.
         dataset: Name of the data set.
         kind: Kind of its rows.
-        held_out: Whether the data set has held-out rows.
+        held_out: Whether the data set has set-aside rows.
 
     Raises:
         ConfigError: A recipe, net, method or option is unknown; the initial weights do not exist; settings contradict
-            each other or the kind of rows; the method needs held-out rows and there are none; or `curves` names an
+            each other or the kind of rows; the method needs set-aside rows and there are none; or `curves` names an
             epoch that the run does not have.
 
     Examples:
@@ -125,7 +125,7 @@ def _check_words(training: Training, recipe: Recipe, method: Composition, datase
         return
     if method.held_out_parts:
         raise ConfigError(
-            f"method {method.name!r}: {' and '.join(method.held_out_parts)} learns from held-out rows, which trees do"
+            f"method {method.name!r}: {' and '.join(method.held_out_parts)} learns from set-aside rows, which trees do"
             f" not support; use another method (data set {dataset!r} holds {kind}s)"
         )
     if recipe.freeze != freezing.NOTHING or recipe.head_epochs or training.start is not None:
@@ -180,18 +180,18 @@ def _check_compile(method: Composition, recipe: Recipe, dataset: str, kind: Kind
 
 
 def _check_held_out(method: Composition, recipe: Recipe, held_out: bool) -> None:
-    """Check held-out rows against the method and the recipe; warn if nothing uses them."""
+    """Check set-aside rows against the method and the recipe; warn if nothing uses them."""
     if held_out and not method.held_out_parts and recipe.held_out == "apart":
         log.warning(
-            "method %s does not use the held-out rows; training.held_out=official makes them training rows",
+            "method %s does not use the set-aside rows; training.held_out=official makes them training rows",
             method.name,
         )
     if recipe.held_out == "official" and not held_out:
         raise ConfigError(
-            "training.held_out is 'official', and there are no held-out rows; leave it null, or set data.held_out_size"
+            "training.held_out is 'official', and there are no set-aside rows; leave it null, or set data.held_out_size"
         )
     if method.held_out_parts and not held_out:
         raise ConfigError(
-            f"method {method.name!r}: {' and '.join(method.held_out_parts)} learns from held-out rows, and"
+            f"method {method.name!r}: {' and '.join(method.held_out_parts)} learns from set-aside rows, and"
             " there are none; set data.held_out_size, such as 5000 for CIFAR or 100 for digits, and fetch again"
         )

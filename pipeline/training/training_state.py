@@ -72,7 +72,7 @@ class Epoch:
         generator: Generator of the order of the rows, the augmentation and the mixing of batches.
         resumed: The generator's state after the steps before a kill; None without a kill.
         steps: Number of steps taken.
-        held_out: Number of batches of held-out rows taken.
+        held_out: Number of batches of set-aside rows taken.
     """
 
     def __init__(self, seed: int) -> None:
@@ -96,7 +96,7 @@ class Epoch:
         return self._outputs[0]
 
     def next(self, held_out: Iterator[tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor]:
-        """Return the next batch of held-out rows."""
+        """Return the next batch of set-aside rows."""
         self.held_out += 1
         return next(held_out)
 

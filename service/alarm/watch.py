@@ -10,10 +10,10 @@ import asyncio
 import logging
 import secrets
 import time
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
 
-from service.alarm.evidence import Delivery, Evidence
+from service.alarm.evidence import Delivery
 from service.alarm.promise import PROMISE, PromiseState, restarting_promise, taking_promise
 from service.alarm.promise_readings import acting_alone
 from service.alarm.readings import alarm_of
@@ -66,6 +66,24 @@ def restarting(settings: Settings) -> Callable[[Any, int], tuple[Any, int] | Non
 
 
 WatchedState = AlarmState | PromiseState
+
+
+class Paging(Protocol):
+    """Finding that webhooks are told about."""
+
+    @property
+    def acknowledged(self) -> object:
+        """None as long as nobody has taken care of it."""
+
+
+class Deliverable(Protocol):
+    """State with a finding, if there is one, and its deliveries by webhook."""
+
+    @property
+    def paging(self) -> Paging | None: ...
+
+    @property
+    def deliveries(self) -> Mapping[str, Delivery]: ...
 
 
 class Watch:
@@ -140,7 +158,7 @@ class Watch:
             tree = await self._store.update_state(*key, self.NAME, await self._take(key))
         elif self._seen.get(key) != last_taken:
             tree = await self._store.read_state(*key, self.NAME)
-        elif key not in self._due or key in self._sending or _now() < self._due[key]:
+        elif not self._is_due(key):
             return
         else:
             tree = await self._store.read_state(*key, self.NAME)
@@ -149,18 +167,26 @@ class Watch:
         state = await asyncio.to_thread(self._read, key, tree)
         self._seen[key] = max(last_label, last_taken)
         self._due.pop(key, None)
+        self._begin(key, state)
+
+    def _is_due(self, key: Key) -> bool:
+        """Return whether a call of a webhook is due for a version, and none is going on."""
+        return key in self._due and key not in self._sending and _now() >= self._due[key]
+
+    def _begin(self, key: Key, state: Deliverable) -> None:
+        """Begin to call the webhooks that are due, unless this is going on."""
         if self._undelivered_hooks(key, state) and key not in self._sending:
             self._sending[key] = task = asyncio.create_task(self._deliver_all(key, state))
             task.add_done_callback(lambda _: self._sending.pop(key, None))
 
-    def _undelivered_hooks(self, key: Key, state: WatchedState) -> list[Webhook]:
+    def _undelivered_hooks(self, key: Key, state: Deliverable) -> list[Webhook]:
         """Return the webhooks without this alarm's message. After an acknowledgement no new delivery begins."""
         evidence = state.paging
         if is_shadow(key[0]) or evidence is None:
             return []
         return [hook for hook in self._webhooks if _is_undelivered(state.deliveries.get(hook.key), evidence)]
 
-    async def _deliver_all(self, key: Key, state: WatchedState) -> None:
+    async def _deliver_all(self, key: Key, state: Deliverable) -> None:
         """Call every webhook that is due, and set the time of the next call."""
         due = []
         for hook in self._undelivered_hooks(key, state):
@@ -222,7 +248,7 @@ class Watch:
             return None
         return max(settled.claimed_until_ms, settled.next_ms)
 
-    async def _change(self, key: Key, hook: Webhook, change: Callable[[Delivery], Delivery]) -> WatchedState:
+    async def _change(self, key: Key, hook: Webhook, change: Callable[[Delivery], Delivery]) -> Deliverable:
         """Change the stored delivery. The store lets workers do this one at a time."""
         take = await self._take(key)
 
@@ -236,7 +262,7 @@ class Watch:
 
         return self._read(key, await self._store.update_state(*key, self.NAME, step))
 
-    async def _news(self, key: Key, state: WatchedState) -> dict[str, Any]:
+    async def _news(self, key: Key, state: Deliverable) -> dict[str, Any]:
         assert isinstance(state, AlarmState)
         state = state.model_copy(update={"deliveries": {}})  # every attempt must send the same message
         sums = await self._store.read_sums(*key)
@@ -293,7 +319,7 @@ class PromiseWatch(Watch):
     def _read(self, key: Key, tree: Any) -> WatchedState:
         return PromiseState.read(tree, self._promises[key], self._settings)
 
-    async def _news(self, key: Key, state: WatchedState) -> dict[str, Any]:
+    async def _news(self, key: Key, state: Deliverable) -> dict[str, Any]:
         assert isinstance(state, PromiseState) and state.fired is not None
         answers = (await self._store.read_sums(*key)).answers
         acted = await self._store.count_acted(*key)
@@ -324,7 +350,7 @@ async def update_evidence(store: Store, version: Version, settings: Settings) ->
         await store.update_state(*key, PROMISE, taking_promise(promise, settings))
 
 
-def _is_undelivered(delivery: Delivery | None, evidence: Evidence | PromiseState) -> bool:
+def _is_undelivered(delivery: Delivery | None, evidence: Paging) -> bool:
     return evidence.acknowledged is None if delivery is None else delivery.delivered_ms is None
 
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 SEND_SECONDS = 10.0
 """Time within which a webhook must answer."""
 ALARM, TRIAL, UNDECIDED = "calibration-alarm", "calibration-alarm-test", "recalibration-undecided"
-BROKEN = "promise-broken"
+BROKEN, QUESTION = "promise-broken", "question-notice"
 """Types of messages."""
 
 
@@ -59,6 +59,21 @@ def trial_news(model: str, version: str, *, address: str) -> dict[str, Any]:
         "model": model,
         "version": version,
         "reading": "This is a test message. No alarm has fired.",
+        "report_url": _report_url(address, model, version),
+    }
+
+
+def question_news(
+    model: str, version: str, id_: str, numbers: dict[str, Any], *, reading: str, address: str
+) -> dict[str, Any]:
+    """Return the message of a notice about a question. Its id is the same, however often it is sent."""
+    return {
+        "type": QUESTION,
+        "id": id_,
+        "model": model,
+        "version": version,
+        **numbers,
+        "reading": reading,
         "report_url": _report_url(address, model, version),
     }
 

@@ -202,18 +202,29 @@ def _text(line: bytes) -> str:
         raise ValueError("the row is not UTF-8; in a spreadsheet, save it as 'CSV UTF-8'") from None
 
 
-async def row_blocks(request: Request, reader: LineReader[R], size: int, noun: str) -> AsyncGenerator[list[Row[R]]]:
+async def row_blocks(
+    request: Request, reader: LineReader[R], size: int, noun: str, longest: int = 0
+) -> AsyncGenerator[list[Row[R]]]:
     """Yield the rows of a body in blocks of `size` bytes. `noun` names the content of a line in messages.
 
+    Args:
+        request: The request.
+        reader: Reads the lines.
+        size: Least size of a block, except the last.
+        noun: Content of a line, for messages.
+        longest: Longest line, if it may be longer than a block.
+
     Raises:
-        ServiceError: Errors of the reader; 413 for a line longer than a block.
+        ServiceError: Errors of the reader; 413 for a line that is too long.
     """
-    async for block in blocks(request, size, noun, reader.ends):
+    async for block in blocks(request, size, noun, reader.ends, longest):
         yield await asyncio.to_thread(reader.rows, block)
     yield reader.rest()
 
 
-async def blocks(request: Request, size: int, noun: str, ends: Sequence[bytes]) -> AsyncIterator[bytes]:
+async def blocks(
+    request: Request, size: int, noun: str, ends: Sequence[bytes], longest: int = 0
+) -> AsyncIterator[bytes]:
     """Yield complete lines, in blocks of at least `size` bytes except the last. For errors see `row_blocks`.
 
     `ends` has the bytes that end a line. A CR at the end waits for the next byte, because it may be half of CRLF.
@@ -224,8 +235,10 @@ async def blocks(request: Request, size: int, noun: str, ends: Sequence[bytes]) 
         if len(buffer) < size:
             continue
         end = 1 + max(buffer.rfind(end, 0, len(buffer) - (end == b"\r")) for end in ends)
+        if not end and len(buffer) < longest:
+            continue
         if not end:
-            message = f"a line has more than {size:,} bytes, the limit; {noun} must be one short line"
+            message = f"a line has more than {max(size, longest):,} bytes, the limit; {noun} must be one short line"
             raise ServiceError(413, "line_too_long", message)
         block = bytes(buffer[:end])
         del buffer[:end]

@@ -18,5 +18,5 @@ def run(arguments: argparse.Namespace) -> int:
     key, hashed = keys.make()
     print(f"key     {key}", f"sha256  {hashed}", sep="\n", flush=True)
     print("Give the key to the callers. Give only the hash to the service, for example:", file=sys.stderr)
-    print(f"  TRUEODDS_PREDICT_KEY={hashed} trueodds serve", file=sys.stderr)
+    print(f"  TRUEODDS_PREDICT_KEY_HASH={hashed} trueodds serve", file=sys.stderr)
     return 0

@@ -48,9 +48,7 @@ def run(arguments: argparse.Namespace) -> int:
     except ValidationError as error:
         for problem in error.errors():
             name = ".".join(map(str, problem["loc"]))
-            secret = name.endswith(
-                ("_key", "_webhook")
-            )  # somebody may pass a key instead of its hash, or a URL with a token
+            secret = name.endswith(("_key_hash", "_webhook"))  # somebody may pass a key itself, or a URL with a token
             value = "" if secret else f" = {problem['input']!r}"
             place = f"--{name.replace('_', '-')} or TRUEODDS_{name.upper()}"
             print(f"{name}{value}: {problem['msg']} ({place})", file=sys.stderr)

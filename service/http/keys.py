@@ -39,10 +39,10 @@ class Keys:
 
     def __init__(self, settings: Settings) -> None:
         self._hashes: dict[Role, tuple[str, ...]] = {
-            "predict": settings.predict_key,
-            "feedback": settings.feedback_key,
-            "read": settings.read_key,
-            "admin": settings.admin_key,
+            "predict": settings.predict_key_hash,
+            "feedback": settings.feedback_key_hash,
+            "read": settings.read_key_hash,
+            "admin": settings.admin_key_hash,
         }
 
     def is_open(self, role: Role) -> bool:

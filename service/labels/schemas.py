@@ -68,8 +68,9 @@ _ROW = {
         {
             "id": {"type": "string", "minLength": 1, "maxLength": MAX_ID, "description": "Id of the prediction."},
             "label": {
-                "oneOf": [TEXT, {"type": "integer"}],
-                "description": "Class by name. A whole number is read as a name.",
+                "oneOf": [TEXT, {"type": "integer"}, {"type": "boolean"}],
+                "description": "Class by name. A whole number is read as a name. With `question`, true and false are"
+                " names too.",
             },
             "index": {
                 "type": "integer",
@@ -80,6 +81,10 @@ _ROW = {
             "model": {
                 **TEXT,
                 "description": "Model of your own id. Needed if it is not predicted yet, or if two models have it.",
+            },
+            "question": {
+                **TEXT,
+                "description": "Instead of model: name of the question, for an answer of a decision model.",
             },
         },
         ["id"],
@@ -95,6 +100,7 @@ _ROWS = object_of(
             "description": "Value for all rows that have none of their own.",
         },
         "model": {**TEXT, "description": "Value for all rows that have none of their own."},
+        "question": {**TEXT, "description": "Instead of model, for all rows that have none of their own."},
         "import_id": _IMPORT,
     },
     ["labels"],

@@ -15,11 +15,10 @@ from service.http.error_answers import bad_row
 from service.ids import MAX_ID, own_id_problem
 from service.predict.options import check_propensity, check_tag
 from trueodds.bundle import ActAlone
-from trueodds.bundle.contents import NAME
 from trueodds.errors import nearest
 from trueodds.inputs import times
 from trueodds.sums.inputs import BELOW_ZERO, Array
-from trueodds.texts import as_name, as_whole, plural, short
+from trueodds.texts import NAME, as_name, as_whole, plural, short
 
 Form = Literal["probabilities", "logits", "confidence"]
 ALLOWED = (
@@ -69,6 +68,8 @@ class CallDefaults:
     """Positive class of the binary versions."""
     act_alone: ActAlone | None = None
     """Promise of the versions to act alone."""
+    ordered: bool = False
+    """Whether the classes of the versions are levels, the lowest first. False: not stated."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,7 +35,7 @@ class Storing:
         outcomes: dict[int, str | Refusal] = {refusal.row: refusal for refusal in refusals}
         self._decide(batches, earlier)
         for batch, known in zip(batches, earlier, strict=True):
-            outcomes |= zip(batch.numbers, _outcomes(batch, known), strict=True)
+            outcomes |= zip(batch.numbers, outcomes_of(batch, known), strict=True)
         return [outcomes[row.row] for row in rows]
 
     async def store_all(self, rows: list[Observation]) -> list[str]:
@@ -52,7 +52,7 @@ class Storing:
         except ConflictsError as error:
             earlier = error.outcomes
         self._decide(batches, earlier)
-        outcomes = [o for batch, known in zip(batches, earlier, strict=True) for o in _outcomes(batch, known)]
+        outcomes = [o for batch, known in zip(batches, earlier, strict=True) for o in outcomes_of(batch, known)]
         if conflicts := [outcome for outcome in outcomes if isinstance(outcome, Refusal)]:
             raise RefusedRowsError(sorted(conflicts, key=lambda refusal: refusal.row), len(rows))
         return [outcome for outcome in outcomes if isinstance(outcome, str)]
@@ -94,15 +94,16 @@ class Storing:
         """Return the versions to add, the rows that fit their versions, and the rows that do not."""
         new, batches, refusals = list[Version](), list[Batch](), list[Refusal]()
         for key, group in sorted(self._by_version(rows).items()):
+            defaults = self._defaults_of(group[0])
             version = versions.get(key) or self._new_version(group[0], key[0], [*versions.values(), *new])
             if isinstance(version, Version) and not version.is_observed:
                 version = _version_taken(group[0])
-            elif isinstance(version, Version) and (problem := other_form(version, self._defaults)):
+            elif isinstance(version, Version) and (problem := other_form(version, defaults)):
                 version = Refusal(group[0].row, group[0].id, "other_form", problem)
             if isinstance(version, Refusal):
                 refusals += [Refusal(row.row, row.id, version.code, version.message) for row in group]
                 continue
-            batch = batch_of(version, group, self._defaults, self._request_id, self._audit_share)
+            batch = batch_of(version, group, defaults, self._request_id, self._audit_share)
             refusals += batch.refusals
             if batch.numbers:
                 batches.append(batch)
@@ -125,7 +126,11 @@ class Storing:
                 " Is its name different for each answer? Otherwise raise TRUEODDS_MAX_OBSERVED"
             )
             return Refusal(first.row, first.id, "too_many_versions", message)
-        return version_of(first, self._defaults, model)
+        return version_of(first, self._defaults_of(first), model)
+
+    def _defaults_of(self, row: Observation) -> CallDefaults:
+        """Return the values that the call gives for all rows of the row's version."""
+        return self._defaults
 
 
 def _version_taken(row: Observation) -> Refusal:
@@ -136,7 +141,7 @@ def _version_taken(row: Observation) -> Refusal:
     return Refusal(row.row, row.id, "version_taken", message)
 
 
-def _outcomes(batch: Batch, earlier: Sequence[EarlierPrediction | None]) -> list[str | Refusal]:
+def outcomes_of(batch: Batch, earlier: Sequence[EarlierPrediction | None]) -> list[str | Refusal]:
     """Return stored, already_known or a refusal for each row of a batch."""
     outcomes: list[str | Refusal] = []
     for number, id_, known in zip(batch.numbers, batch.rows.ids, earlier, strict=True):

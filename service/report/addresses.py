@@ -13,7 +13,7 @@ from trueodds.reports.times import utc
 from trueodds.sums.hours import HOUR_MS, hour_of
 from trueodds.texts import plural
 
-REPORT, CHOOSE = "/calibration-report", "/calibration-report/choose"
+REPORT, CHOOSE, QUESTIONS = "/calibration-report", "/calibration-report/choose", "/questions"
 KEPT = (
     "model",
     "version",

@@ -14,6 +14,7 @@ from service.report.query import ReportQuery, unknown_tag
 from service.report.recent import RecentLabels, select_labels
 from service.runtime import Runtime
 from service.store import MAX_PERIODS, By, RowSums, Store
+from service.store.decision_rows import Notice, QuestionCounts
 from service.store.rows import HeldLabels, LabelBlock, MaturedCounts, Settlement, Version, Voiding
 from trueodds.bundle.contents import shadowed_by, slot_of
 from trueodds.metrics import CalibrationSums
@@ -22,6 +23,7 @@ from trueodds.reports.schemas import MOST_MINUTES, KnownVersion, Unit
 from trueodds.sums.answers import AnswerSums
 from trueodds.sums.fine import FineSums
 from trueodds.sums.hours import MINUTE_MS, hour_of, hours_of, within
+from trueodds.sums.ordered import LevelSums, OrderedSums
 from trueodds.sums.positive import PositiveSums
 
 UNITS: tuple[Unit, ...] = get_args(Unit)
@@ -41,6 +43,8 @@ class ReportData:
     sums: AnswerSums
     positive: PositiveSums | None
     """Sums of the same answers by p(positive), for a version with a positive class."""
+    ordered: LevelSums | None
+    """Sums of the labels by level, for a version with ordered classes; not for `last`, one class or one tag."""
     rows: LabelledRows
     """Labels of the window that arrived last."""
     corrected_count: int
@@ -71,6 +75,10 @@ class ReportData:
     """State of the evidence about the promise to act alone, as it is stored; None without a promise."""
     acted_count: int
     """Number of answers so far that acted alone."""
+    questions: list[QuestionCounts]
+    """Versions of the question, if the model is a question of a decision model."""
+    notices: list[Notice]
+    """Notices about that question."""
 
 
 async def read(runtime: Runtime, recent: RecentLabels, version: Version, query: ReportQuery) -> ReportData:
@@ -87,11 +95,13 @@ async def read(runtime: Runtime, recent: RecentLabels, version: Version, query: 
     known = await store.read_versions()
     corrected = await _count_corrected(store, version, query, block)
     versions = await sums_of_versions(store, known, query, version, sums)
+    questions, notices = await _question(store, version)
     all_sums = sums if query.window.is_everything else await store.read_sums(*key)
     any_corrected = corrected or await store.count_corrected(*key)
     return ReportData(
         sums=sums,
         positive=positive,
+        ordered=await _ordered(store, version, query),
         rows=rows_of_window(block, version, query),
         corrected_count=corrected,
         versions=versions,
@@ -109,7 +119,17 @@ async def read(runtime: Runtime, recent: RecentLabels, version: Version, query: 
         groups=await sums_of_groups(store, version, query) if query.by else None,
         trend=await periods_of(store, version, query, class_and_tag) if query.trend else None,
         class_and_tag=class_and_tag,
+        questions=questions,
+        notices=notices,
     )
+
+
+async def _question(store: Store, version: Version) -> tuple[list[QuestionCounts], list[Notice]]:
+    """Read the versions and the notices of a question. There are none for other models."""
+    if not version.is_observed:
+        return [], []
+    questions = [question for question in await store.read_questions() if question.of.model == version.model]
+    return questions, [one for one in await store.read_notices() if one.model == version.model] if questions else []
 
 
 @dataclass(frozen=True)
@@ -287,6 +307,14 @@ async def _positive(
         by_name = await store.read_sums_by(by, *key, *window, only=name, positive=True)
         sums = by_name.get(name, AnswerSums.zero())
     return PositiveSums(positive.name, sums)
+
+
+async def _ordered(store: Store, version: Version, query: ReportQuery) -> LevelSums | None:
+    """Return the sums of the labels by level, or None if there are none for this window."""
+    if not version.ordered or query.last is not None or query.group is not None or query.class_and_tag is not None:
+        return None
+    sums = await store.read_ordered_sums(*version.key, query.since_ms, query.until_ms)
+    return LevelSums(version.classes, OrderedSums.zero(len(version.classes)) if sums is None else sums)
 
 
 async def _count_corrected(store: Store, version: Version, query: ReportQuery, block: LabelBlock) -> int:

@@ -15,6 +15,7 @@ from fastapi import APIRouter, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
 from markupsafe import Markup
+from pydantic import BaseModel
 from starlette.responses import RedirectResponse, Response
 
 from service.errors import ServiceError
@@ -82,6 +83,12 @@ def render(
         footer=part("footer"),
     )
     return page.render(report, now=now, site=site)
+
+
+def render_questions(overview: BaseModel, *, now: datetime, first: int, most: int) -> str:
+    """Render the overview of questions as HTML, from question number `first` on, `most` on a page."""
+    template = ENVIRONMENT.get_template("questions.html")
+    return template.render(overview=overview, now=now, first=first, most=most, questions_address=addresses.QUESTIONS)
 
 
 def problem(message: str) -> str:

@@ -18,6 +18,7 @@ from service.report import pages
 from service.report.data import CheckData, ReportData, read, read_checks
 from service.report.notes import doubtful_note, held_note, held_of, maturing_of, voiding_note, window_note
 from service.report.query import ReportQuery, TrendUnit, check, check_class, check_costs, costs_of, unix_ms
+from service.report.question_notes import question_notes
 from service.runtime import runtime_of
 from service.settings import Settings
 from service.store import MAX_LAST, By, StoreError
@@ -220,6 +221,7 @@ def compose(data: ReportData, version: Version, query: ReportQuery, settings: Se
     maturing = maturing_of(version, data.matured_counts, data.all_sums.answers, settings.matures)
     waiting = window_note(version, settings.matures) if maturing is None else maturing.reading
     notes += filter(None, [waiting, in_doubt, held, voiding_note(data.voidings)])
+    notes += question_notes(data.questions, data.notices, version)
     alarm: Alarm | None = None
     advice: Advice | None = None
     try:
@@ -249,6 +251,7 @@ def compose(data: ReportData, version: Version, query: ReportQuery, settings: Se
         data.sums,
         options,
         positive=data.positive,
+        ordered=data.ordered,
         offline=version.metrics,
         labelling=labelling_of(data.sums, options, data.rows, version.reference),
         alarm=alarm,

@@ -14,6 +14,7 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 from service.alarm.evidence import NULLS
 from service.alarm.readings import Standing
 from service.alarm.state import AlarmState
+from service.store.decision_rows import Notice, QuestionCounts
 from service.store.rows import HeldLabels, MaturedCounts, Version
 from service.telemetry.metrics import KEY
 from trueodds.metrics import EceInterval, ece_interval
@@ -69,6 +70,8 @@ class Gauges:
         changes: Iterable[tuple[str, str, bool]],
         held_labels: Mapping[str, HeldLabels],
         left_out: int = 0,
+        questions: Sequence[QuestionCounts] = (),
+        notices: Sequence[Notice] = (),
     ) -> list[Metric]:
         """Return all gauges. See `Registry` for `intended` and `changes`, and `choose_versions` for `left_out`."""
         return [
@@ -83,6 +86,7 @@ class Gauges:
             _ready_gauge(intended),
             _altered_gauge(changes),
             *_held_gauges(held_labels),
+            *_question_gauges(questions, notices),
         ]
 
     def _calibration(self, states: Sequence[VersionState]) -> list[Metric]:
@@ -238,3 +242,23 @@ def _altered_gauge(changes: Iterable[tuple[str, str, bool]]) -> Metric:
     text = "1: its files have changed since they were loaded; 0: they have not"
     values = [([model, version], float(is_altered)) for model, version, is_altered in changes]
     return _gauge("version_altered", text, KEY, values)
+
+
+def _question_gauges(questions: Sequence[QuestionCounts], notices: Sequence[Notice]) -> list[Metric]:
+    """Return the gauges of the questions with the latest answers, and of their notices."""
+    shown = sorted(questions, key=lambda question: question.last_ms)[-MOST_VERSIONS:]
+    keys = [list(question.of.key) for question in shown]
+
+    def gauge(name: str, text: str, values: Iterable[float | None]) -> Metric:
+        named = [(key, value) for key, value in zip(keys, values, strict=True) if value is not None]
+        return _gauge(f"question_{name}", text, KEY, named)
+
+    times = [([*one.key[:2], one.kind], one.at_ms / 1000) for one in notices if [*one.key[:2]] in keys]
+    text = "Time of a notice about a question: served_model_changed, wording_changed or refusals_rising"
+    return [
+        gauge("answered", "Answers of a decision model to a question", (q.answered for q in shown)),
+        gauge("declined", "Requests in which the host declined a question", (q.declined for q in shown)),
+        gauge("repeated", "Answers to an input that was asked before", (q.repeated for q in shown)),
+        gauge("option_mass", "Mean share of the probability that fell on the options", (q.mean_mass for q in shown)),
+        _gauge("question_notice_timestamp_seconds", text, [*KEY, "notice"], times),
+    ]

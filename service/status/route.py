@@ -116,9 +116,10 @@ async def metrics(request: Request) -> Response:
         matured = await runtime.store.read_matured(*version.key)
         states.append(VersionState(version, sums, *alarm, acting, matured))
     held = await runtime.store.read_held()
+    of_questions = await runtime.store.read_questions(), await runtime.store.read_notices()
 
     def text() -> bytes:
-        return runtime.telemetry.text(gauges.families(states, loaded, altered, held, left_out))
+        return runtime.telemetry.text(gauges.families(states, loaded, altered, held, left_out, *of_questions))
 
     return Response(await asyncio.to_thread(text), media_type=CONTENT_TYPE_LATEST)
 

@@ -122,7 +122,8 @@ class Rules:
             return self._hold(row, label)
         if len(answers) > 1:
             models = ", ".join(sorted(map(self._model, answers)))
-            message = f'several models have the id {short(label.id)} ({models}); add "model"'
+            cure = 'add "model", or "question" if they are questions'
+            message = f"several models have the id {short(label.id)} ({models}); {cure}"
             return Refusal(row, label.id, "ambiguous_id", message)
         answer = answers[0]
         index = self._names(answer.version).index(label.label)

@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 
 from service.errors import Refusal
 from service.store.databases.database import Database
+from service.store.decision_rows import Decisions, Notice, QuestionCounts
 from service.store.label_rules import Outcome, Plan, RefusedLabelsError
 from service.store.rows import (
     By,
@@ -38,6 +39,7 @@ from service.store.rows import (
     storable,
 )
 from service.store.work import (
+    decisions,
     doubtful,
     labels,
     maturing,
@@ -58,6 +60,7 @@ from trueodds.bundle.contents import shadow_of, shadowed_by, shadows_of
 from trueodds.sums.answers import AnswerSums
 from trueodds.sums.hours import hours_of
 from trueodds.sums.maturity import Matures
+from trueodds.sums.ordered import OrderedSums
 
 COMPACT_COMMITS = 512
 """Number of commits by this process after which it compacts the sums."""
@@ -161,6 +164,49 @@ class Store:
         outcomes = await self.database.write(work, large=rows > SMALL)
         self._count(rows)
         return outcomes
+
+    async def put_decisions(
+        self, batches: list[PredictionBatch], rows: list[Decisions], alpha: float
+    ) -> list[list[EarlierPrediction | None]]:
+        """Store answers of decision models, each row by itself, and count their questions; see `put_observations`.
+
+        Args:
+            batches: The answers.
+            rows: One row per answer and per declined question, by version of the question.
+            alpha: Significance level of the test of declined questions.
+        """
+        keyed = [(batch, await self._tag_keys(batch)) for batch in batches]
+        number = sum(len(some.rows) for some in rows)
+        work = partial(decisions.put_all, keyed, rows, self._known, self._clock(), alpha)
+        outcomes = await self.database.write(work, large=number > SMALL)
+        self._count(number)
+        return outcomes
+
+    async def read_questions(self) -> list[QuestionCounts]:
+        """Read all versions of all questions with their counts, in the order in which they were added."""
+        return await self.database.read(decisions.questions)
+
+    async def read_decided(self, ids: list[str]) -> dict[tuple[str, str], bool]:
+        """Read, by model and id, whether an earlier row of one of these ids was declined."""
+        return await self.database.read(partial(decisions.known, ids))
+
+    async def read_input(self, model: str, id_: str) -> str | None:
+        """Read the input of an answer as JSON; None if the service has not kept it."""
+        return await self.database.read(partial(decisions.kept_inputs, id_, model)) if storable(id_) else None
+
+    async def read_notices(self) -> list[Notice]:
+        """Read all notices about questions in their order."""
+        return await self.database.read(decisions.notices)
+
+    async def change_deliveries(
+        self, key: tuple[str, str, str], change: Callable[[dict[str, Any]], dict[str, Any]]
+    ) -> dict[str, Any]:
+        """Change the deliveries of a notice, one process at a time. Return them as they are then."""
+        return await self.database.write(partial(decisions.change_deliveries, key, change))
+
+    async def secret(self, name: str, fresh: str) -> str:
+        """Return a secret that the store keeps; `fresh` becomes it if there is none."""
+        return await self.database.write(partial(decisions.secret, name, fresh))
 
     async def _tag_keys(self, batch: PredictionBatch) -> list[int]:
         """Return the keys of the sums by tag for a batch's rows. New tags are added."""
@@ -324,6 +370,8 @@ class Store:
                     work = partial(retention.prune, before, after, limit, own=own)
                     removed, removed_labels, after = await self.database.write(work, large=True)
                     answers, answer_labels = answers + removed, answer_labels + removed_labels
+            while await self.database.write(partial(decisions.prune, before, limit), large=True) == limit:
+                pass
         if held_before is not None:
             held = await self.database.write(partial(retention.prune_held, held_before))
         return PruneCounts(answers, answer_labels, held)
@@ -392,6 +440,20 @@ class Store:
         With `positive`, the sums are by p(positive); see `PositiveClass.sums`. They are zero without a positive class.
         """
         return await self._read_total(model, version, queries.kind_of(None, positive=positive), since, until)
+
+    async def read_ordered_sums(
+        self, model: str, version: str, since: int | None = None, until: int | None = None
+    ) -> OrderedSums | None:
+        """Read the sums by level of a version with ordered classes; None for others, and before its first answer."""
+        hours = hours_of(since, until)
+
+        def question(key: int) -> Work[OrderedSums | None]:
+            known = self._version(key)
+            if not known.ordered:
+                return None
+            return (yield from queries.ordered_sums(key, len(known.classes), hours))
+
+        return await self._ask(model, version, question, None)
 
     async def count_acted(self, model: str, version: str, since: int | None = None, until: int | None = None) -> int:
         """Count the answers of a version that acted alone; 0 for a version without a promise."""

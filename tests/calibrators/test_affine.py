@@ -14,7 +14,7 @@ from tests import reference_calibrators as twin
 from tests.calibrators.test_calibrators import Array, Labels, drawn, fitted
 from trueodds import calibrators
 from trueodds.calibrators import FitError
-from trueodds.calibrators.affine import Affine
+from trueodds.calibrators.affine.maps import Affine
 from trueodds.calibrators.fitting.newton import minimise
 from trueodds.calibrators.temperature import SHRINKAGE
 from trueodds.sums.inputs import softmax

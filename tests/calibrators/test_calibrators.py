@@ -268,7 +268,7 @@ NAMES = calibrators.names()
 
 def test_names() -> None:
     assert NAMES[:4] == ["identity", "temperature", "ensemble_temperature", "bias_corrected_temperature"]
-    assert len(NAMES) == 19
+    assert len(NAMES) == 20
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -64,7 +64,7 @@ def test_select_is_the_default_and_takes_its_options() -> None:
     assert calibrators.fit(Z, Y, candidates=["identity", "temperature"], folds=3) == selection.calibrator
     assert calibrators.fit(Z, Y) == calibrators.select(Z, Y).calibrator
     with pytest.raises(
-        ConfigError, match=r"unknown option of 'select' 'fold'; allowed: candidates, folds. Did you mean"
+        ConfigError, match=r"unknown option of 'select' 'fold'; allowed: candidates, folds, ordered. Did you mean"
     ):
         calibrators.fit(Z, Y, fold=3)
     with pytest.raises(ConfigError, match="allowed is the name or class of a calibrator, after logits and labels"):

@@ -15,7 +15,7 @@ from tests import reference, reference_calibrators
 from tests.calibrators.test_calibrators import drawn, ends
 from trueodds import calibrators
 from trueodds.calibrators import Beta, FitError, Platt, Quadratic
-from trueodds.calibrators.affine import Vector
+from trueodds.calibrators.affine.maps import Vector
 from trueodds.calibrators.sigmoid import Logistic, log_odds, log_pair
 from trueodds.sums.inputs import softmax
 

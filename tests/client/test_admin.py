@@ -109,7 +109,7 @@ def test_an_alarm_is_acknowledged_and_armed_again(client: Client, folder: Path, 
 
 
 def test_a_recalibration_without_a_decision_is_told(client: Client) -> None:
-    assert client.observe_decision("tiny", None, who="flow run 7", why="the disk is full") == []
+    assert client.report_undecided("tiny", None, who="flow run 7", why="the disk is full") == []
 
 
 def test_any_route_has_the_key_the_tries_and_the_errors(client: Client) -> None:
@@ -129,7 +129,7 @@ def test_the_admin_key_comes_from_a_file_or_the_environment(
     (tmp_path / "models").symlink_to(folder / "models")
     for name in (ADMIN_KEY, ADMIN_KEY_FILE):
         monkeypatch.delenv(name, raising=False)
-    with server(tmp_path, "--admin-key", hashed) as (http, _):
+    with server(tmp_path, "--admin-key-hash", hashed) as (http, _):
         url = str(http.base_url)
         served = Client.from_environment(url).ready()
         assert served is not None
@@ -147,7 +147,7 @@ def test_the_admin_key_comes_from_a_file_or_the_environment(
             Client.from_environment(url).delete("a")
     monkeypatch.delenv(ADMIN_KEY_FILE)
     monkeypatch.setenv(ADMIN_KEY, hashed)
-    with pytest.raises(ConfigError, match=f"{ADMIN_KEY} holds the key's hash, which is for the service"):
+    with pytest.raises(ConfigError, match=f"{ADMIN_KEY} holds the key's hash; commands take the key itself"):
         Client.from_environment(url)
 
 
@@ -168,8 +168,9 @@ def test_whoever_calls_may_give_up_before_the_last_try() -> None:
 def test_both_clients_have_the_same_calls_and_say_what_they_return() -> None:
     calls = {name for name in dir(Client) if not name.startswith("_")} - {"close", "from_environment", "url"}
     assert calls == {
-        *("acknowledge", "delete", "feedback", "labelled", "models", "observe", "observe_decision", "page", "predict"),
-        *("predictions", "ready", "rearm", "report", "request", "versions", "void"),
+        *("acknowledge", "delete", "feedback", "labelled", "models", "observe", "observe_decision"),
+        *("observe_decisions", "page", "predict", "predictions", "ready", "rearm", "report", "report_undecided"),
+        *("request", "versions", "void"),
     }
     for name in calls:
         signature = inspect.signature(getattr(Client, name))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import doctest
 import gc
+import json
 import subprocess
 import sys
 import tracemalloc
@@ -30,7 +31,7 @@ from trueodds.errors import ConfigError
 from trueodds.sums.inputs import Array
 
 
-def test_predictions_labels_and_report(client: Client, folder: Path) -> None:
+def test_predictions_labels_and_report(client: Client, folder: Path, tmp_path: Path) -> None:
     before = client.report()
     images_NHWC = images(600)
     predictions = client.predict(images_NHWC)
@@ -49,6 +50,9 @@ def test_predictions_labels_and_report(client: Client, folder: Path) -> None:
     assert lines[0] == f"tiny {served.version}: {report.answers:,} answers, {report.labelled:,} with their labels"
     assert lines[1].startswith(f"ECE                 {report.ece:.4f}, 95% interval {report.ece_lower:.4f} .. ")
     assert lines[-1] == report.reading
+    report.save(tmp_path / "live.json")
+    assert json.loads((tmp_path / "live.json").read_text()) == report.to_dict()
+    assert report.to_dict()["labelled"] == report.labelled and "Reliability diagram" in report.svg()
 
 
 def test_without_labels_a_report_prints_its_reading(client: Client) -> None:
@@ -172,6 +176,18 @@ def test_p_positive_of_answers_and_of_observed_ones(client: Client, folder: Path
     assert client.report(model="elsewhere", version="2").answers == 1
 
 
+def test_ordered_classes_of_observed_answers(client: Client) -> None:
+    whose: dict[str, Any] = {"model": "stars", "version": "1"}
+    p_NC = [[0.5, 0.25, 0.25], [0.0, 0.5, 0.5]]
+    client.observe(["g-1", "g-2"], p_NC, classes=["bad", "fair", "good"], ordered=True, **whose)
+    client.feedback({"g-1": "bad", "g-2": "good"})
+    report = client.report(**whose)
+    assert report.ordered is not None and report.ordered.rps == pytest.approx(0.28125, rel=1e-6)
+    shown = f"RPS                 {report.ordered.rps:.4f} (of 0 to 2, in levels), bias of the level +0.1250"
+    assert shown in str(report)
+    assert "bias of the level" in report._repr_html_()
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -238,7 +254,7 @@ def test_an_error_in_a_later_request_has_the_answers_before_it(client: Client) -
 def test_keys(folder: Path, tmp_path: Path) -> None:
     key, hash_ = keys.make()
     (tmp_path / "models").symlink_to(folder / "models")
-    with server(tmp_path, "--predict-key", hash_) as (http, _):
+    with server(tmp_path, "--predict-key-hash", hash_) as (http, _):
         url = str(http.base_url)
         with Client(url, key=key) as client:
             assert len(client.predict(images(1))) == 1
@@ -247,7 +263,9 @@ def test_keys(folder: Path, tmp_path: Path) -> None:
         assert (error.value.code, error.value.status) == ("key_needed", 401)
 
 
-EXAMPLES = [Client, AsyncClient, Client.predict, Client.feedback, Client.observe, Client.report]
+EXAMPLES = [
+    *(Client, AsyncClient, Client.predict, Client.feedback, Client.observe, Client.observe_decision, Client.report),
+]
 
 
 @pytest.mark.parametrize("method", EXAMPLES)

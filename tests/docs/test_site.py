@@ -8,6 +8,8 @@ import re
 from pathlib import Path
 
 import pytest
+from docutils import nodes
+from docutils.core import publish_doctree
 
 from tests.conftest import ROOT, run
 from tools.site import api, docstrings
@@ -51,6 +53,50 @@ def test_links_of_a_page_lead_to_pages_of_the_site_or_to_the_repository() -> Non
 def test_no_character_of_a_docstring_is_markup(text: str, shown: str) -> None:
     assert docstrings.escaped(text) == shown
     assert docstrings.is_clean(docstrings.escape(text.splitlines()))
+
+
+FORMULAS = """Compute two numbers.
+
+    l1:  sum_b |a_b - c_b|   *usual*
+    l2:  sqrt(sum_b `x`^2)
+
+    max: |a_1|
+
+Then a sentence. It
+goes on.
+
+Args:
+    norm: One of these:
+
+        l1 or l2.
+
+Examples:
+    >>> 1 + 1
+    2
+"""
+
+
+def test_a_formula_of_several_lines_keeps_its_lines() -> None:
+    """Issue: they flowed together."""
+    escaped = docstrings.escape(FORMULAS.splitlines())
+    assert escaped[:8] == ["Compute two numbers.", "", "::", "", *FORMULAS.splitlines()[2:4], "", "    max: |a_1|"]
+    assert escaped.count("::") == 1 and "Then a sentence. It" in escaped and "    >>> 1 + 1" in escaped
+    head = escaped[: escaped.index("Args:")]
+    assert docstrings.is_clean(head)
+    shown = publish_doctree("\n".join(head))
+    (block,) = shown.findall(nodes.literal_block)
+    assert block.astext().splitlines() == [line[4:] for line in FORMULAS.splitlines()[2:6]]
+
+
+def test_every_constant_has_a_docstring() -> None:
+    entries = {entry: api.directive(*entry) for entry in dict.fromkeys(api.documented())}
+    constants = {entry: lines for entry, lines in entries.items() if lines[0].startswith(".. py:data::")}
+    assert len(constants) > 25
+    shown = {
+        entry: [line for line in lines[1:] if line.strip() and ":value:" not in line]
+        for entry, lines in constants.items()
+    }
+    assert [entry for entry, lines in shown.items() if not lines] == []
 
 
 def test_a_layout_that_is_no_markup_is_shown_line_by_line() -> None:

@@ -172,6 +172,7 @@ class Prefect:
                 stdout=log,
                 stderr=log,
                 start_new_session=True,
+                preexec_fn=ignore_interrupts,
             )
         wait_for(lambda: name in server.workers_heard(self.url), 60, lambda: f"worker {name} is not online")
         return worker
@@ -193,13 +194,21 @@ def wait_for(condition: Callable[[], bool], seconds: float, story: Callable[[], 
         time.sleep(pause)
 
 
-def stop(worker: subprocess.Popen[bytes]) -> None:
-    worker.send_signal(signal.SIGTERM)
+def ignore_interrupts() -> None:
+    """As in each background job of a script, such as `make prefect &`."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+def ends_in_order(worker: subprocess.Popen[bytes]) -> bool:
+    """Whether SIGTERM ends it; it is gone in any case."""
+    worker.terminate()
     try:
         worker.wait(40)
     except subprocess.TimeoutExpired:
         worker.kill()
         worker.wait()
+        return False
+    return True
 
 
 @pytest.fixture(scope="session")
@@ -208,12 +217,13 @@ def prefect(reproduced: Path, tmp_path_factory: pytest.TempPathFactory) -> Itera
     home = tmp_path_factory.mktemp("prefect") / "checkout"
     shutil.copytree(reproduced, home, symlinks=True)
     prefect = Prefect(home, f"http://127.0.0.1:{free_port()}/api")
+    in_order = True
     try:
         prefect.up()
         yield prefect
     finally:
         if prefect.second is not None:
-            stop(prefect.second)
+            in_order = ends_in_order(prefect.second)
         prefect.command("pipeline.flows", "down", check=False)
         for process in psutil.process_iter():  # nothing of ours may stay, whatever a failed test left
             try:
@@ -221,6 +231,7 @@ def prefect(reproduced: Path, tmp_path_factory: pytest.TempPathFactory) -> Itera
                     process.kill()
             except psutil.Error:
                 continue
+    assert in_order, "the second worker had to be killed: it did not end when it was told to"
 
 
 @pytest.fixture(autouse=True)

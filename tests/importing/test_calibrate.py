@@ -65,7 +65,7 @@ def test_it_writes_the_calibrator_and_pictures(tmp_path: Path, capsys: pytest.Ca
 
 def test_a_table_names_its_classes(tmp_path: Path) -> None:
     assert calibrate(csv(tmp_path / "val.csv"), "--test", csv(tmp_path / "test.csv"), "--out", tmp_path / "csv") == 0
-    np.savez(tmp_path / "p.npz", logits=metrics.softmax(Z), labels=Y)
+    np.savez(tmp_path / "p.npz", probabilities=metrics.softmax(Z), labels=Y)
     assert calibrate(tmp_path / "p.npz", "--probabilities", "--out", tmp_path / "p") == 0
     np.save(tmp_path / "logits.npy", Z)
     np.save(tmp_path / "labels.npy", Y)
@@ -74,6 +74,61 @@ def test_a_table_names_its_classes(tmp_path: Path) -> None:
     names = ("csv", "p", "npy")
     fits = [json.loads((tmp_path / name / "calibrator.json").read_text())["calibrator"] for name in names]
     assert fits[0] == fits[1] == fits[2]
+
+
+P = metrics.softmax(Z)
+BINARY = np.stack([1 - P[:, 0], P[:, 0]], axis=1)
+
+
+@pytest.mark.parametrize(
+    ("arrays", "chosen", "read"),
+    [
+        ({"logits": Z}, False, "Read: logits."),
+        ({"logits": P}, True, "Read: logits; probabilities are converted to logits by log."),
+        ({"probabilities": P}, True, "Read: probabilities; probabilities are converted to logits by log."),
+        ({"probabilities": P}, False, "Read: probabilities; probabilities are converted to logits by log."),
+        ({"probabilities": P[:, 0]}, False, "Read: probabilities; probabilities are converted to logits by log."),
+        ({"val_probabilities": P}, False, "Read: val_probabilities; probabilities are"),
+        ({"logits": Z, "probabilities": P[::-1]}, False, "Read: logits."),
+        ({"logits": Z[::-1], "probabilities": P}, True, "Read: probabilities; probabilities are"),
+        (
+            {"val_probabilities": P, "test_probabilities": P[:50]},
+            False,
+            "Read: val_probabilities and test_probabilities; probabilities are",
+        ),
+        ({"val_logits": Z, "test_probabilities": P[:50]}, False, "Read: val_logits and test_probabilities; prob"),
+    ],
+)
+def test_the_array_that_is_read(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], arrays: dict[str, np.ndarray], chosen: bool, read: str
+) -> None:
+    """Issue: `--probabilities` wanted an array that is called logits."""
+    labels = {f"{name.rpartition('_')[0]}_labels".lstrip("_"): Y[: len(rows)] for name, rows in arrays.items()}
+    if any(rows.ndim == 1 for rows in arrays.values()):
+        labels = {"labels": (Y == 0).astype(int)}
+    np.savez(tmp_path / "a.npz", **arrays, **labels)  # type: ignore[arg-type]
+    source = read_logits(tmp_path / "a.npz", "label", probabilities=chosen)
+    expected = BINARY if source.rows.logits_NC.shape[1] == 2 else P
+    assert_allclose(metrics.softmax(source.rows.logits_NC), expected, atol=1e-12)
+    if source.test:
+        assert_allclose(metrics.softmax(source.test.logits_NC), P[:50], atol=1e-12)
+    words = ["--probabilities"] if chosen else []
+    assert calibrate(tmp_path / "a.npz", *words, "--out", tmp_path) == 0
+    assert read in capsys.readouterr().out.splitlines()[1]
+
+
+def test_a_table_of_probabilities_and_another_file_for_the_test(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    table = csv(tmp_path / "p.csv", logits=P)
+    np.savez(tmp_path / "test.npz", test_logits=Z, test_labels=Y, logits=Z, labels=Y)
+    assert calibrate(table, "--probabilities", "--out", tmp_path) == 0
+    assert "\nRead: probabilities; probabilities are converted to logits by log.\n" in capsys.readouterr().out
+    assert calibrate(csv(tmp_path / "z.csv"), "--test", tmp_path / "test.npz", "--out", tmp_path) == 0
+    assert capsys.readouterr().out.splitlines()[1] == "Read: test_logits."
+    np.savez(tmp_path / "p.npz", probabilities=P, labels=Y)
+    assert calibrate(tmp_path / "p.npz", "--onnx", tmp_path / "model.onnx", "--out", tmp_path) == 1
+    assert f"export logits: {tmp_path / 'p.npz'} holds probabilities" in capsys.readouterr().err
 
 
 def test_a_label_in_another_writing_is_the_class_that_alone_is_meant(tmp_path: Path) -> None:
@@ -105,6 +160,11 @@ def test_the_calibrator_is_folded_into_a_graph(tmp_path: Path) -> None:
     [
         ({"x": Z}, "has no array logits, labels; it holds x. Expected an .npz with logits and labels"),
         ({"logits": Z}, "has no array labels; it holds logits"),
+        (
+            {"probabilities": Z, "labels": Y},
+            "If these are logits, name the array logits, and leave out --probabilities",
+        ),
+        ({"labels": Y + 1}, "has no array logits; it holds labels"),
         ({"logits": Z, "labels": Y + 1}, "has labels from 1 to 3 of 3 classes, and none is 0"),
         (
             {"logits": Z, "labels": Y - 1},
@@ -165,3 +225,11 @@ def test_labels_from_1_on_are_refused_until_it_is_said(tmp_path: Path) -> None:
         assert (read_logits(path, "label", first=first).rows.labels_N == Y % 2 + 1 - first).all()
     np.savez(path, logits=Z, labels=Y % 2 + 1, test_logits=Z, test_labels=Y)
     assert (read_logits(path, "label").rows.labels_N == Y % 2 + 1).all()
+
+
+def test_levels_have_further_candidates(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    np.savez(tmp_path / "a.npz", logits=Z, labels=Y)
+    words = [str(tmp_path / "a.npz"), "--out", str(tmp_path / "out")]
+    for ordered in (False, True):
+        assert cli.main("trueodds", cli.COMMANDS, ["calibrate", *words, *["--ordered"] * ordered]) == 0
+        assert ("ordered_temperature" in capsys.readouterr().out) == ordered

@@ -97,7 +97,7 @@ def test_a_table_with_a_test_table(tmp_path: Path, capsys: pytest.CaptureFixture
     starred = next(line.split() for line in printed.splitlines() if line.startswith("* "))
     others = [line.split() for line in printed.splitlines() if line[:2] == "  " and line[2:3].isalpha()]
     better = {name for name, nll, *_ in others if float(nll) < float(starred[2])}
-    assert "chosen by NLL" in printed and all(f"{name} was passed over: " in printed for name in better)
+    assert "CV NLL" in printed and all(f"{name} was passed over: " in printed for name in better)
     assert "p(yes), over all of 0 to 1; " in printed and "Brier (0 to 1)" in printed
     served = Model.load(tmp_path / "loan" / "bundle", threads=1)
     assert served.bundle.card.input.model_dump()["features"] == ["age", "income"]
@@ -114,11 +114,11 @@ def test_a_parquet_table_is_a_csv_table(tmp_path: Path) -> None:
     pyarrow = pytest.importorskip("pyarrow")
     from pyarrow import parquet
 
-    from trueodds.importing import rows
+    from trueodds.importing import labelled_rows
 
     (tmp_path / "t.csv").write_text("a,b,label\n1,2.5,x\n,4,y\n")
     parquet.write_table(pyarrow.table({"a": [1.0, None], "b": [2.5, 4.0], "label": ["x", "y"]}), tmp_path / "t.parquet")
-    one, other = (rows.read(tmp_path / name) for name in ("t.csv", "t.parquet"))
+    one, other = (labelled_rows.read(tmp_path / name) for name in ("t.csv", "t.parquet"))
     assert not isinstance(one.x, tuple) and not isinstance(other.x, tuple)
     assert np.array_equal(one.x, other.x, equal_nan=True) and one.y.tolist() == other.y.tolist() == ["x", "y"]
     assert one.features == other.features == ("a", "b")
@@ -137,3 +137,19 @@ def test_without_pyarrow_a_parquet_table_names_the_extra(
 def test_what_is_missing_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert command(tmp_path / "no.onnx", "--labelled", "val.npz") == 1
     assert capsys.readouterr().err.startswith(f"error: {tmp_path / 'no.onnx'} does not exist; give the path of an ONNX")
+
+
+def test_ordered_classes_are_in_the_card(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Levels are stated once: the card holds them, and calibrators that keep the order are candidates."""
+    model, x = Linear("NHWC", 3, type="uint8"), images(400, 3)
+    np.savez(tmp_path / "val.npz", x=x, y=labels_of(model.logits(x), 0.3) + 1)
+    path = model.write(tmp_path / "stars.onnx")
+    words = [path, "--labelled", tmp_path / "val.npz", "--out", tmp_path / "out", "--ordered"]
+    assert command(*words, "--classes", "1,2,3") == 0, capsys.readouterr().err
+    assert "ordered_temperature" in capsys.readouterr().out
+    card = json.loads((tmp_path / "out/stars/bundle/card.json").read_text())
+    assert (card["classes"], card["ordered"]) == (["1", "2", "3"], True)
+    assert "The classes are levels" in (tmp_path / "out/stars/bundle/MODEL_CARD.md").read_text()
+    assert Model.load(tmp_path / "out/stars/bundle", threads=1).version.ordered
+    assert command(*words, "--classes", "1,3,2") != 0
+    assert "numbers that do not ascend" in capsys.readouterr().err

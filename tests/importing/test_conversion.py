@@ -11,9 +11,10 @@ import pytest
 from onnx import helper, numpy_helper
 
 from tests.importing.models import Linear, float_tensor, graph_of, images, vectors
-from trueodds.importing.options import ImportOptions, Preprocessing
-from trueodds.importing.rewriting import ServableModel, convert
-from trueodds.importing.rows import ImportRows
+from trueodds.importing.import_options import ImportOptions, Preprocessing
+from trueodds.importing.importer import convert
+from trueodds.importing.inference import ServableModel
+from trueodds.importing.labelled_rows import ImportRows
 from trueodds.inputs import Input
 
 ROWS = 40

@@ -17,8 +17,9 @@ from trueodds.bundle.bundle import same_answers
 from trueodds.calibrators import Temperature
 from trueodds.importing import folding
 from trueodds.importing.errors import ModelFileError
-from trueodds.importing.options import ImportOptions
-from trueodds.importing.rewriting import convert, session
+from trueodds.importing.import_options import ImportOptions
+from trueodds.importing.importer import convert
+from trueodds.importing.inference import session
 
 X = vectors(40)
 

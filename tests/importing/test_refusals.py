@@ -14,10 +14,13 @@ from onnx import TensorProto, helper, numpy_helper
 
 from tests.importing.models import Linear, float_tensor, graph_of, images, labels_of, vectors
 from trueodds.errors import UserError
-from trueodds.importing import importer, rows
-from trueodds.importing.options import ImportOptions, Preprocessing
-from trueodds.importing.rewriting import convert, session
-from trueodds.importing.rows import ImportRows
+from trueodds.importing import importer, labelled_rows
+from trueodds.importing.class_names import class_numbers
+from trueodds.importing.import_options import ImportOptions, Preprocessing
+from trueodds.importing.importer import convert
+from trueodds.importing.inference import session
+from trueodds.importing.labelled_rows import ImportRows
+from trueodds.texts import listed
 
 
 def preprocessed(how: str) -> ImportOptions:
@@ -192,7 +195,7 @@ COLUMNS = "a,b,label\n"
 def test_tables_that_hold_no_rows(name: str, text: str, message: str, tmp_path: Path) -> None:
     (tmp_path / name).write_text(text)
     with pytest.raises(UserError) as refusal:
-        rows.read(tmp_path / name)
+        labelled_rows.read(tmp_path / name)
     assert message in str(refusal.value)
 
 
@@ -211,16 +214,16 @@ def test_tables_that_hold_no_rows(name: str, text: str, message: str, tmp_path: 
 def test_arrays_that_hold_no_rows(arrays: dict[str, npt.ArrayLike], message: str, tmp_path: Path) -> None:
     np.savez(tmp_path / "rows.npz", **arrays)  # type: ignore[arg-type]
     with pytest.raises(UserError) as refusal:
-        rows.read(tmp_path / "rows.npz")
+        labelled_rows.read(tmp_path / "rows.npz")
     assert message in str(refusal.value)
 
 
 def test_a_folder_without_images(tmp_path: Path) -> None:
     (tmp_path / "cat").mkdir()
     with pytest.raises(UserError, match="holds no images in class folders"):
-        rows.read(tmp_path)
+        labelled_rows.read(tmp_path)
     with pytest.raises(FileNotFoundError, match=r"does not exist; --labelled takes an \.npz"):
-        rows.read(tmp_path / "nothing.npz")
+        labelled_rows.read(tmp_path / "nothing.npz")
 
 
 def test_columns_that_the_model_does_not_name_are_named(tmp_path: Path) -> None:
@@ -291,6 +294,97 @@ def test_an_order_that_was_stated_is_taken(tmp_path: Path) -> None:
     assert scored.classes == ("0", "1", "2")
 
 
+@pytest.mark.parametrize(
+    ("given", "expected", "note"),
+    [
+        ((), ("a", "b", "c"), ""),
+        (("a", "b", "c"), ("a", "b", "c"), ""),
+        (("A", "B ", "c"), ("A", "B ", "c"), ""),
+        (
+            ("one", "two", "three"),
+            ("one", "two", "three"),
+            "config.json names the classes 'a', 'b', 'c'; --classes names",
+        ),
+        (("a", "two", "c"), ("a", "two", "c"), ""),
+    ],
+)
+def test_id2label_beside_the_file_names_the_classes_unless_the_user_does(
+    given: tuple[str, ...], expected: tuple[str, ...], note: str, tmp_path: Path
+) -> None:
+    path = Linear().write(tmp_path / "m.onnx")
+    (tmp_path / "config.json").write_text('{"id2label": {"2": "c", "0": "a", "1": "b"}}')
+    index_N = labels_of(Linear().logits(vectors(200)), 0.1)
+    rows_of = of(np.array(expected)[index_N])
+    scored = importer.score(path, rows_of, None, ImportOptions(classes=given))
+    assert scored.classes == expected
+    notes = [one for one in scored.notes if "--classes" in one]
+    assert [note in one for one in notes] == [True] * bool(note)
+
+
+@pytest.mark.parametrize("given", [("c", "a", "b"), ("b", "x", "c"), ("C", "b", "a")])
+def test_an_order_that_contradicts_the_models_own_names_both(given: tuple[str, ...], tmp_path: Path) -> None:
+    path = Linear().write(tmp_path / "m.onnx")
+    (tmp_path / "config.json").write_text('{"id2label": {"0": "a", "1": "b", "2": "c"}}')
+    rows_of = of(np.array(given)[labels_of(Linear().logits(vectors(200)), 0.1)])
+    with pytest.raises(UserError) as refusal:
+        importer.score(path, rows_of, None, ImportOptions(classes=given))
+    message = str(refusal.value)
+    assert f"--classes names output 0 {given[0]!r}, and {tmp_path / 'config.json'} names it 'a'" in message
+    assert f"--classes has the order {listed(given)}, and" in message and "the order 'a', 'b', 'c'; remove" in message
+
+
+def with_metadata(path: Path, **entries: str) -> Path:
+    model = onnx.load(Linear(features=3).write(path))
+    helper.set_model_props(model, entries)
+    onnx.save(model, path)
+    return path
+
+
+@pytest.mark.parametrize("key", ["feature_names", "feature_names_in_", "features", "input_features"])
+@pytest.mark.parametrize("text", ['["age", "income", "debt"]', "['age', 'income', 'debt']", "age, income,debt"])
+def test_features_that_the_metadata_name_are_matched_by_name(key: str, text: str, tmp_path: Path) -> None:
+    path, x = with_metadata(tmp_path / "m.onnx", **{key: text}), vectors(90, 3)
+    y = labels_of(Linear(features=3).logits(x))
+
+    def scored(columns: list[int], *names: str) -> importer.ScoredModel:
+        return importer.score(path, ImportRows("table", x[:, columns], y, features=names), None, ImportOptions())
+
+    straight, swapped = scored([0, 1, 2], "age", "income", "debt"), scored([2, 0, 1], "Debt", "age", "income")
+    assert np.array_equal(straight.splits["val"].logits_NC, swapped.splits["val"].logits_NC)
+    assert swapped.model.kind.model_dump()["features"] == ["age", "income", "debt"]
+    assert not any("does not name its features" in note for note in straight.notes)
+    assert "The column 'Debt' of table is the input 'debt'." in swapped.notes
+    unnamed = scored([0, 1, 2])
+    order = (
+        "table does not name its columns; they are used in the order of the model's features: 'age', 'income', 'debt'."
+    )
+    assert order in unnamed.notes and np.array_equal(unnamed.splits["val"].logits_NC, straight.splits["val"].logits_NC)
+    with pytest.raises(UserError, match=r"no column 'income', which the model takes; .* Did you mean 'incom'"):
+        scored([0, 1, 2], "age", "incom", "debt")
+    with pytest.raises(UserError, match="table has the column 'id', which the model does not take; remove it"):
+        scored([0, 1, 2, 0], "age", "income", "debt", "id")
+    with pytest.raises(UserError, match="table has 2 features in each row"):
+        scored([0, 1])
+
+
+@pytest.mark.parametrize(
+    "text", ['["age", "age", "debt"]', '["age", 3, "debt"]', "age,,debt", "[" * 100_000, '{"a": 1}']
+)
+def test_metadata_that_name_no_features_are_left_alone(text: str, tmp_path: Path) -> None:
+    path = with_metadata(tmp_path / "m.onnx", feature_names=text)
+    rows_of = ImportRows("t.csv", vectors(40, 3), np.zeros(40, np.int64), features=("b", "a", "c"))
+    model = convert(path, rows_of, ImportOptions())
+    assert model.kind.model_dump()["features"] == ["b", "a", "c"]
+    assert any("does not name its features" in note for note in model.notes)
+
+
+def test_metadata_with_another_number_of_features_are_ignored_with_a_note(tmp_path: Path) -> None:
+    path = with_metadata(tmp_path / "m.onnx", feature_names='["age", "income"]')
+    rows_of = ImportRows("t.csv", vectors(40, 3), np.zeros(40, np.int64), features=("b", "a", "c"))
+    notes = convert(path, rows_of, ImportOptions()).notes
+    assert f"The metadata of {path} name 2 features, and the model takes 3: the names are ignored." in notes
+
+
 def test_classes_without_rows_are_allowed_where_it_is_said(tmp_path: Path) -> None:
     given = of(np.array([0, 1] * 40))
     scored = importer.score(
@@ -337,22 +431,22 @@ def test_a_name_that_is_no_folders(tmp_path: Path) -> None:
 
 
 def test_labels_with_blanks_and_underscores_are_classes_where_nothing_else_is_meant() -> None:
-    given = rows.ImportRows("t.csv", np.zeros((3, 1)), np.array(["New York", "new_york", "Rome"]))
-    assert given.numbers(["Rome", "New_York"]).tolist() == [1, 1, 0]
+    given = ImportRows("t.csv", np.zeros((3, 1)), np.array(["New York", "new_york", "Rome"]))
+    assert class_numbers(given, ["Rome", "New_York"]).tolist() == [1, 1, 0]
     with pytest.raises(UserError, match="the label 'new_york', which is not a class"):
-        given.numbers(["Rome", "New York", "New.York"])
+        class_numbers(given, ["Rome", "New York", "New.York"])
 
 
 def test_a_quantity_beside_texts_is_no_class(tmp_path: Path) -> None:
     path = tmp_path / "t.csv"
     path.write_text("text,label\n" + "".join(f"tea,{k}.5\n" for k in range(30)))
     with pytest.raises(UserError, match="'label' holds 30 different numbers in 30 rows: a quantity"):
-        rows.read(path, texts=True)
+        labelled_rows.read(path, texts=True)
 
 
 def test_names_with_blanks_and_underscores_are_one_where_nothing_else_is_meant() -> None:
     """Issue: "Sepal Length" was not the input sepal_length."""
-    table = rows.ImportRows("t.csv", np.array([[1.0, 2.0]]), np.array(["a"]), features=("Sepal Length", "age"))
+    table = ImportRows("t.csv", np.array([[1.0, 2.0]]), np.array(["a"]), features=("Sepal Length", "age"))
     assert np.asarray(table.reorder(["age", "sepal_length"]).x).tolist() == [[2, 1]]
     assert table.notes(["age", "sepal_length"]) == ("The column 'Sepal Length' of t.csv is the input 'sepal_length'.",)
     twice = replace(table, features=("Sepal Length", "sepal.length"))

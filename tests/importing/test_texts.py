@@ -20,9 +20,10 @@ from tests.importing.test_command import command
 from tests.inputs.test_text import framed
 from tests.service.tiny_bundle import tokenizer_json, word_weights
 from trueodds.bundle import Bundle
+from trueodds.importing import hostile
 from trueodds.importing.errors import ModelFileError
-from trueodds.importing.texts import hostile
-from trueodds.importing.texts.hub_files import HubFiles
+from trueodds.importing.hub_files import HubFiles
+from trueodds.importing.understanding import max_tokens
 from trueodds.inputs import Limits, TextInput
 
 WORDS = ("good", "bad", "film", "plot", "the")
@@ -160,15 +161,15 @@ def test_the_length_is_that_of_the_files_or_asked_for(
             (place / name).write_text(json.dumps(tree))
     files = HubFiles.beside(place / "tokenizer.json", place / "elsewhere" / "bag.onnx")
     if isinstance(words, int):
-        length, notes = files.max_tokens(None, place / "tokenizer.json", cut)
+        length, notes = max_tokens(files, None, place / "tokenizer.json", cut)
         assert length == words
         assert [note[:76] for note in notes] == (
             ["tokenizer.json truncates texts at 8 tokens, and the model may read 512 (--ma"] if cut else []
         )
         return
     with pytest.raises(ModelFileError, match=re.escape(words)):
-        files.max_tokens(None, place / "tokenizer.json", cut)
-    assert files.max_tokens(20, place / "tokenizer.json", cut) == (20, ())
+        max_tokens(files, None, place / "tokenizer.json", cut)
+    assert max_tokens(files, 20, place / "tokenizer.json", cut) == (20, ())
 
 
 def test_the_files_beside_a_model_name_classes_sides_and_padding(
@@ -190,7 +191,30 @@ def test_the_files_beside_a_model_name_classes_sides_and_padding(
     (place / "tokenizer_config.json").write_text("{")
     assert command("bag.onnx", *BESIDE) == 0
     card = Bundle.load("imported/bag/bundle").card
-    assert card.classes == ["0", "1"] and "tokenizer_config.json cannot be read (" in card.notes[0]
+    assert card.classes == ["0", "1"] and "tokenizer_config.json cannot be read (" in "\n".join(card.notes)
+    assert "id2label of config.json has only generated names such as 'LABEL_0'. It is ignored." in card.notes
+
+
+@pytest.mark.parametrize(
+    ("table", "classes", "note"),
+    [
+        ({"1": "b", "0": "a"}, ("a", "b"), ""),
+        ({}, (), ""),
+        ({"0": "a", "2": "b"}, (), "has the numbers '0', '2', and 1 is not among them; needed is every number from 0"),
+        ({"1": "a", "2": "b"}, (), "has the numbers '1', '2', and 0 is not among them"),
+        ({"0": "a", "1": "b", "2": "a"}, (), "gives the outputs 0 and 2 the same name 'a'"),
+        ({"0": "LABEL_0", "1": "LABEL_1"}, (), "has only generated names such as 'LABEL_0'"),
+        ({"0": "LABEL_0", "1": "spam"}, ("LABEL_0", "spam"), ""),
+        ({"0": "a", "1": 7}, (), "is not an object of numbers of outputs with their names"),
+        ({"0": "a", "1": " "}, (), "is not an object of numbers of outputs with their names"),
+        (["a", "b"], (), "is not an object of numbers of outputs with their names"),
+    ],
+)
+def test_id2label_names_every_output_or_none(table: Any, classes: tuple[str, ...], note: str, tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text(json.dumps({"id2label": table}))
+    files = HubFiles.beside(None, tmp_path / "m.onnx")
+    assert files.classes == classes and bool(files.classes_file) == bool(classes)
+    assert [note in one and one.endswith(". It is ignored.") for one in files.notes] == [True] * bool(note)
 
 
 @pytest.mark.parametrize(
@@ -300,7 +324,7 @@ def test_a_classifier_of_transformers(place: Path, capsys: pytest.CaptureFixture
     kind = served.bundle.card.input
     assert isinstance(kind, TextInput) and (kind.max_tokens, kind.pad_id, kind.types) == (8, 3, "token_type_ids")
     texts = ["one two", "four " * 12, "two"]
-    theirs: Any = PreTrainedTokenizerFast(tokenizer_object=Tokenizer.from_file("tokenizer.json"), pad_token="<pad>")  # type: ignore[no-untyped-call]
+    theirs: Any = PreTrainedTokenizerFast(tokenizer_object=Tokenizer.from_file("tokenizer.json"), pad_token="<pad>")
     with torch.no_grad():
         batch = theirs(texts, padding=True, truncation=True, max_length=8, return_tensors="pt")
         expected = net(input_ids=batch["input_ids"], attention_mask=batch["attention_mask"]).logits.numpy()

@@ -9,7 +9,7 @@ import torch
 
 from pipeline import methods
 from pipeline.methods.batch import Batch
-from pipeline.methods.labels.augmix import AugMix
+from pipeline.methods.views.augmix import AugMix
 from tests.methods.batches import batch
 
 

@@ -14,7 +14,6 @@ from pipeline import methods, nets
 from pipeline.config import OptionValue
 from pipeline.methods import penalties
 from pipeline.methods.batch import ForwardPass
-from pipeline.methods.gamma import POSITIVE
 from pipeline.methods.looking_ahead import Descent, outer_penalty
 from pipeline.methods.meta.gamma_net import GammaNet
 from pipeline.methods.meta.learned_histogram import LearnedHistogram
@@ -23,6 +22,7 @@ from pipeline.methods.meta.lookahead import logit_tangent
 from pipeline.methods.meta.meta_learner import MetaLearner
 from pipeline.methods.meta.outer import OuterLoss
 from pipeline.methods.method import Method
+from pipeline.methods.positive import POSITIVE
 from pipeline.nets.net import Net
 from tests.reference_meta import outer_after
 from trueodds.errors import ConfigError

@@ -56,7 +56,7 @@ def test_a_part_that_learns_nothing_leaves_the_run_as_it_is_bit_for_bit(
 def test_a_killed_run_goes_on_to_the_same_net(
     method: str, digits: DataSet, workspace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Killed in the middle of an epoch: its network, optimizer, means and held-out rows go on where they were."""
+    """Killed in the middle of an epoch: its network, optimizer, means and set-aside rows go on where they were."""
     options: dict[str, OptionValue] = {"lookahead": "all" if "meta" in method else "head"}
     if "mdca" in method:
         options["mdca.relative"] = True
@@ -75,7 +75,7 @@ def test_what_was_learned_is_told(digits: DataSet, workspace: Path, tmp_path: Pa
     assert meta["part"] == "gamma_net" and meta["parameters"] == 16 * 10 + 16 and 0 < meta["share_of_net"] < 0.2
     assert 0 <= meta["share_at_cap"] <= 1 and 0 < first["outer_before"] < 1 and 0 < first["outer_after"] < 1
     assert first["outer_before"] != last["outer_before"]
-    assert "Training also used the 100 held-out rows." in result.settings["notes"]
+    assert "Training also used the 100 set-aside rows." in result.settings["notes"]
     assert not any("heads" in name for name in result.net.state_dict())
     assert run(digits, tmp_path / "d", "ce").settings["meta"] is None
     layers = run(digits, tmp_path / "e", "ce_meta_sece", lookahead="all").history[-1]
@@ -92,12 +92,12 @@ def test_what_went_wrong_is_told(
         with pytest.raises(TrainingError, match=r"has diverged: gamma_net is no longer finite\. Lower its rate"):
             run(digits, tmp_path / "c", "flg")
     with pytest.raises(
-        ConfigError, match=r"unit_l2 learns from held-out rows, and there are none; set data\.held_out_size"
+        ConfigError, match=r"unit_l2 learns from set-aside rows, and there are none; set data\.held_out_size"
     ):
         run(data.load(Data(train_size=200)), tmp_path / "d", "ce_meta_sece")
     x, y = digits.arrays["held_out"]
     single = {**digits.arrays, "held_out": (x[y == 3], y[y == 3])}
-    with pytest.raises(ConfigError, match=r"held-out rows have one class, .* raise data.held_out_size"):
+    with pytest.raises(ConfigError, match=r"set-aside rows have one class, .* raise data.held_out_size"):
         run(DataSet(single, digits.card), tmp_path / "e", "flg")
 
 
@@ -106,7 +106,7 @@ def test_held_out_rows_are_training_rows_where_that_is_asked_for(
 ) -> None:
     official = Training(**SMALL, held_out="official")
     result = train(digits, official, tmp_path / "a")
-    assert result.settings["notes"] == ["The held-out rows were training rows (training.held_out: official)."]
+    assert result.settings["notes"] == ["The set-aside rows were training rows (training.held_out: official)."]
     joined = {split: digits.arrays[split] for split in ("val", "test")}
     joined["train"] = tuple(  # type: ignore[assignment]
         np.concatenate([digits.arrays[split][i] for split in ("train", "held_out")]) for i in (0, 1)
@@ -114,8 +114,8 @@ def test_held_out_rows_are_training_rows_where_that_is_asked_for(
     plain = train(DataSet(joined, {**digits.card, "splits": {}}), Training(**SMALL), tmp_path / "b")
     assert [row["val_nll"] for row in plain.history] == [row["val_nll"] for row in result.history]
     meta = train(digits, official.model_copy(update={"method": "flg"}), tmp_path / "c")
-    assert "Training also used the 100 held-out rows." in meta.settings["notes"]
-    with pytest.raises(ConfigError, match="there are no held-out rows; leave it null, or set data"):
+    assert "Training also used the 100 set-aside rows." in meta.settings["notes"]
+    with pytest.raises(ConfigError, match="there are no set-aside rows; leave it null, or set data"):
         train(DataSet(joined, {**digits.card, "splits": {}}), official, tmp_path / "d")
 
 

@@ -121,19 +121,6 @@ def test_a_method_combines_as_ours_do(own: Path) -> None:
         methods.resolve("poly1", {"epsilon": 20.0})
 
 
-def test_a_part_may_name_the_place_of_its_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    table = "from pipeline import methods\nPOLY1 = methods.Part('odds_own.losses:poly1', 'a place')\n"
-    files = {"odds_own/__init__.py": "", "odds_own/losses.py": LOSSES, "odds_own/table.py": table}
-    folder = install(tmp_path, "odds-own", files, {"trueodds.methods": {"poly1": "odds_own.table:POLY1"}})
-    monkeypatch.syspath_prepend(str(folder))
-    made = methods.resolve("poly1+smoothing", {"poly1.epsilon": 3.0})
-    assert made.to_json()["parts"]["poly1"] == {"epsilon": 3.0} and "odds_own.losses" not in sys.modules
-    expected = methods.build("ce+smoothing").loss(logits_NC := torch.randn(8, 3), labels_N := torch.arange(8) % 3)
-    assert made.build().loss(logits_NC, labels_N) > expected and "odds_own.losses" in sys.modules
-    planned = plan_of(config.Training(net="mlp", method="poly1"), "wine", "vector", held_out=False)
-    assert "trueodds.methods: poly1 of odds-own==1.0" in planned.code and "pipeline/methods/targets.py" in planned.code
-
-
 def test_the_plan_names_distribution_version_and_files(own: Path, tmp_path: Path) -> None:
     made = plan()
     titles = {"trueodds.methods: poly1 of odds-own==1.0", "trueodds.nets: linear of odds-own==1.0"}

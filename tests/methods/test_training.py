@@ -99,7 +99,7 @@ def test_held_out_steps_do_not_change_the_order_of_the_training_rows(digits: Dat
 
 
 def test_interleaved_without_held_out_rows_is_refused(workspace: Path, tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"learns from held-out rows, and there are none; set data\.held_out_size"):
+    with pytest.raises(ConfigError, match=r"learns from set-aside rows, and there are none; set data\.held_out_size"):
         train(data.load(Data(train_size=200)), Training(method="mmce_interleaved"), tmp_path / "c")
 
 
@@ -107,7 +107,7 @@ def test_held_out_rows_that_nothing_learns_from_are_said(
     digits: DataSet, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     train(digits, Training(epochs=1, width=4), tmp_path / "c")
-    assert "method ce does not use the held-out rows" in caplog.text
+    assert "method ce does not use the set-aside rows" in caplog.text
 
 
 FAST = ("bsce_gra", "dfl", "flsd53", "ls05", "brier")

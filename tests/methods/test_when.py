@@ -13,8 +13,8 @@ from torch import Tensor, nn
 from pipeline import data, methods, nets
 from pipeline.config import Data, OptionValue, Training
 from pipeline.methods import penalties
-from pipeline.methods.declaration import When
 from pipeline.methods.gradients import backward
+from pipeline.methods.roles import When
 from pipeline.methods.weighted_penalty import WeightedPenalty
 from pipeline.training.batches import Batches
 from pipeline.training.recipes import resolve
@@ -91,7 +91,7 @@ def test_joint_and_separate_and_interleaved_set_in_at_their_start() -> None:
 def test_interleaved_steps_are_those_of_a_plain_loop(
     reduction: Literal["mean", "sum"], workspace: Any, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Two epochs with every second step followed by one on held-out rows, written out."""
+    """Two epochs with every second step followed by one on set-aside rows, written out."""
     digits = data.load(Data(train_size=200, held_out_size=100))
     decay = 0.1
     training = Training(epochs=2, width=4, threads=1, reduction=reduction, clip=2.0, method="mmce_interleaved",
@@ -191,7 +191,7 @@ def test_a_penalty_that_never_acted_is_said(
     of_parts = [notes[line] for line in expected if line in notes]
     assert settings["notes"][-len(of_parts) or len(settings["notes"]) :] == of_parts
     assert settings["notes"][: len(settings["notes"]) - len(of_parts)] == (
-        ["Training also used the 100 held-out rows."] if "interleaved" in name else []
+        ["Training also used the 100 set-aside rows."] if "interleaved" in name else []
     )
     assert all(note in caplog.text for note in of_parts)
     for part, steps, acted in expected:

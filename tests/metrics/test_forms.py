@@ -91,6 +91,21 @@ def test_they_agree_with_the_report() -> None:
     assert same(ratio, metrics.calibration_ratio(PositiveClass("spam", 1).sums(BOTH, Y)))
 
 
+def test_sums_take_the_same_forms() -> None:
+    build = metrics.CalibrationSums.from_probabilities
+    expected = build(BOTH, Y)
+    assert expected.n == 400 and expected.has_scores
+    for predictions in (P, list(P), BOTH, BOTH.tolist()):
+        assert build(predictions, Y) == build(predictions, NAMED, classes=NAMES) == expected
+    assert build(P, NAMED, classes=NAMES, scores=False) == build(BOTH, Y, scores=False)
+    assert build(BOTH[:, ::-1], NAMED, classes=NAMES[::-1]) == build(BOTH[:, ::-1], 1 - Y)
+    assert metrics.ece(build(P, NAMED, classes=NAMES)) == metrics.ece(P, NAMED, classes=NAMES)
+    with pytest.raises(ConfigError, match=r"unknown label 'ham'; allowed: hams, spam\. Did you mean 'hams'"):
+        build(P, NAMED, classes=["hams", "spam"])
+    with pytest.raises(ConfigError, match="classes has 3 names for 2 columns; give one name for each column, in order"):
+        build(BOTH, NAMED, classes=[*NAMES, "eggs"])
+
+
 def test_two_columns_and_sums_are_passed_on_as_they_are() -> None:
     for values in (BOTH, BOTH.tolist(), BOTH.astype(np.float16), metrics.CalibrationSums.zero()):
         assert as_rows(values, Y)[0] is values and as_rows(values, Y)[1] is Y
@@ -114,6 +129,6 @@ def test_two_columns_and_sums_are_passed_on_as_they_are() -> None:
     ],
 )
 def test_bad_columns(probabilities: Any, labels: Any, message: str) -> None:
-    for metric in (metrics.ece, metrics.classwise_ece, metrics.nll):
+    for metric in (metrics.ece, metrics.classwise_ece, metrics.nll, metrics.CalibrationSums.from_probabilities):
         with pytest.raises(ValueError, match=message):
             metric(probabilities, labels)

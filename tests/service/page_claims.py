@@ -173,9 +173,9 @@ WORDS: list[tuple[str, Claim]] = [
         r"The model is too sure in some ranges and not sure enough in others; the diagram shows where\.",
         lambda r, t: is_uneven(r) and refuted(r),
     ),
-    (r"It leans to being over-confident\.", lambda r, t: says_less(r)),
-    (r"It leans to being under-confident\.", lambda r, t: says_more(r)),
-    (r"It leans to being too sure in some ranges and not sure enough in others\.", lambda r, t: is_uneven(r)),
+    (r"It is perhaps over-confident\.", lambda r, t: says_less(r)),
+    (r"It is perhaps under-confident\.", lambda r, t: says_more(r)),
+    (r"It is perhaps too sure in some ranges and not sure enough in others\.", lambda r, t: is_uneven(r)),
     (r"Chance alone passes that limit at 1 look in 20, so with many looks it will:", lambda r, t: is_more(r)),
     (r"only the alarm's evidence settles it\.", lambda r, t: r.window.is_everything and not refuted(r)),
     (
@@ -211,10 +211,10 @@ OF_POSITIVE: list[tuple[str, Claim]] = [
         r"p\((.*?)\) is too high in some ranges and too low in others; the diagram shows where\.",
         partial(_says_of_positive, sign=0, strong=True),
     ),
-    (r"p\((.*?)\) leans to being too high\.", partial(_says_of_positive, sign=-1, strong=False)),
-    (r"p\((.*?)\) leans to being too low\.", partial(_says_of_positive, sign=1, strong=False)),
+    (r"p\((.*?)\) is perhaps too high\.", partial(_says_of_positive, sign=-1, strong=False)),
+    (r"p\((.*?)\) is perhaps too low\.", partial(_says_of_positive, sign=1, strong=False)),
     (
-        r"p\((.*?)\) leans to being too high in some ranges and too low in others\.",
+        r"p\((.*?)\) is perhaps too high in some ranges and too low in others\.",
         partial(_says_of_positive, sign=0, strong=False),
     ),
     (
@@ -246,15 +246,15 @@ OF_POSITIVE: list[tuple[str, Claim]] = [
         lambda r, t: of_top_label(r, "uneven") and is_uneven(r) and refuted(r),
     ),
     (
-        r"The more probable class leans to being over-confident\.",
+        r"The more probable class is perhaps over-confident\.",
         lambda r, t: of_top_label(r, "leans_over_confident") and says_less(r),
     ),
     (
-        r"The more probable class leans to being under-confident\.",
+        r"The more probable class is perhaps under-confident\.",
         lambda r, t: of_top_label(r, "leans_under_confident") and says_more(r),
     ),
     (
-        r"The more probable class leans to being too sure in some ranges and not sure enough in others\.",
+        r"The more probable class is perhaps too sure in some ranges and not sure enough in others\.",
         lambda r, t: of_top_label(r, "leans_uneven") and is_uneven(r),
     ),
 ]
@@ -293,7 +293,7 @@ STATES: list[tuple[str, Claim]] = [
     *(
         (rf"p\(([^)]*)\) {verb} {word} (?=\w|p\()", partial(_says_of_positive, sign=sign, strong=verb == "is"))
         for word, sign in (("too high", -1), ("too low", 1), ("uneven", 0))
-        for verb in ("is", "leans")
+        for verb in ("is", "is perhaps")
     ),
     (
         r"(?:In these labels f|F)ewer answers are (.*?) than it says\.(?: One look does not settle it\.)?",
@@ -309,8 +309,8 @@ STATES: list[tuple[str, Claim]] = [
         lambda r, t: is_of_positive(r, t, 0),
     ),
     (
-        r"Off at times At some time its percentages were off, although p\((.*)\) of all labels together does not"
-        r" show it\.",
+        r"Miscalibrated at times At some time its percentages were off, although p\((.*)\) of all labels together does"
+        r" not show it\.",
         lambda r, t: refuted(r) and not is_more(r) and r.positive is not None,
     ),
     (
@@ -318,15 +318,15 @@ STATES: list[tuple[str, Claim]] = [
         lambda r, t: all_show(t, r.tolerance, r.tolerance),
     ),
     (
-        r"Leans over-confident In these labels it is right less often than it says\. One look does not settle it\.",
+        r"Perhaps over-confident In these labels it is right less often than it says\. One look does not settle it\.",
         lambda r, t: says_less(r),
     ),
     (
-        r"Leans under-confident In these labels it is right more often than it says\. One look does not settle it\.",
+        r"Perhaps under-confident In these labels it is right more often than it says\. One look does not settle it\.",
         lambda r, t: says_more(r),
     ),
     (
-        r"Leans uneven In these labels it is too sure in some ranges and not sure enough in others\. One look"
+        r"Perhaps uneven In these labels it is too sure in some ranges and not sure enough in others\. One look"
         r" does not settle it\.",
         lambda r, t: is_uneven(r),
     ),
@@ -337,7 +337,7 @@ STATES: list[tuple[str, Claim]] = [
         lambda r, t: is_uneven(r) and refuted(r),
     ),
     (
-        r"Off at times At some time its percentages were off, although all labels together do not show it\.",
+        r"Miscalibrated at times At some time its percentages were off, although all labels together do not show it\.",
         lambda r, t: refuted(r) and not is_more(r),
     ),
 ]
@@ -406,7 +406,7 @@ TODO: list[tuple[str, Claim]] = [
         lambda r, t: at(r, t) and bool(r.alarm and r.alarm.refuted_null and r.alarm.refuted_null.pages),
     ),
     (
-        rf"A notice was given, which calls nobody, on [^.]* UTC, after {N} labels?\.",
+        rf"A notice, which calls no webhook, was given on [^.]* UTC, after {N} labels?\.",
         lambda r, t: at(r, t) and bool(r.alarm and r.alarm.state == "notice"),
     ),
     (

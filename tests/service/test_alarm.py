@@ -152,7 +152,7 @@ def test_the_way_of_an_alarm_can_be_tried(serve: Callable[..., Client], hook: Ho
     hook.reply = {"id": "11111111-2222-3333-4444-555555555555"}
     base, key = hook.url.removesuffix("/hook"), keys.make()
     hooks = f"prefect+{base}/api/deployments/name/recalibrate/live,{hook.url},http://127.0.0.1:1/token"
-    client = serve({"alarm_webhook": hooks, "admin_key": key[1]})
+    client = serve({"alarm_webhook": hooks, "admin_key_hash": key[1]})
     assert client.post("/admin/alarm/test").status_code == 401
     tries = client.post("/admin/alarm/test", headers={"authorization": f"Bearer {key[0]}"}).json()["webhooks"]
     assert [(one["taken"], one["flow_run"]) for one in tries] == [(True, hook.reply["id"]), (True, None), (False, None)]
@@ -173,7 +173,7 @@ def test_the_way_of_an_alarm_can_be_tried(serve: Callable[..., Client], hook: Ho
 def test_a_recalibration_without_a_decision_is_counted_and_told(serve: Callable[..., Client], hook: Hook) -> None:
     base, key = hook.url.removesuffix("/hook"), keys.make()
     hooks = f"prefect+{base}/api/deployments/name/recalibrate/live,{hook.url}"
-    client = serve({"alarm_webhook": hooks, "admin_key": key[1]})
+    client = serve({"alarm_webhook": hooks, "admin_key_hash": key[1]})
     body = {"model": "tiny", "version": None, "who": "flow run red-fox", "why": "alarm 7 Failed: no such folder"}
     assert client.post("/admin/recalibration/undecided", json=body).status_code == 401
     authorized = {"authorization": f"Bearer {key[0]}"}

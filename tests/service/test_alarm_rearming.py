@@ -64,7 +64,7 @@ def test_it_watches_anew_and_may_fire_again(serve: Callable[..., Client], hook: 
 
 def test_the_page_has_a_form_for_it(serve: Callable[..., Client]) -> None:
     key, hashed = keys.make()
-    client = serve({"admin_key": hashed, "feedback_key": ""})
+    client = serve({"admin_key_hash": hashed, "feedback_key_hash": ""})
     version = fire(client)
     form, headers = {"model": "tiny", "version": version, "key": key, **ADA}, {"content-type": FORM}
     assert client.post(ACKNOWLEDGE, content=urlencode(form), headers=headers).status_code == 303
@@ -82,7 +82,7 @@ def test_the_page_has_a_form_for_it(serve: Callable[..., Client]) -> None:
 
 def test_refusals(serve: Callable[..., Client]) -> None:
     key, hashed = keys.make()
-    client = serve({"admin_key": hashed, "feedback_key": ""})
+    client = serve({"admin_key_hash": hashed, "feedback_key_hash": ""})
     version = fire(client)
     body = {"model": "tiny", "version": version, **ADA}
     assert client.post(REARM, json=body).status_code == 401

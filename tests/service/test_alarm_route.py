@@ -81,7 +81,7 @@ def test_acknowledging(client: Client) -> None:
 def test_acknowledging_by_a_form_of_our_own_page(serve: Callable[..., Client]) -> None:
     key, hashed = keys.make()
     other, _ = keys.make()
-    client = serve({"admin_key": hashed, "feedback_key": ""})
+    client = serve({"admin_key_hash": hashed, "feedback_key_hash": ""})
     name = fire(client)
     form = {"model": "tiny", "version": name, "who": "Ada", "why": "Käse & more", "null": "", "key": ""}
 

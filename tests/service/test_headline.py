@@ -77,7 +77,7 @@ def check_agreement(report: Report) -> None:
     assert "recalibrat" not in (report.headline + state.text).lower(), "that is the advice's to say"
     assert ('id="command-recalibrate"' in html) == (report.advice.helps == "yes")
     assert not (report.verdict == "cannot_tell" and report.advice.helps == "yes")
-    assert report.verdict.startswith("leans_") == ("leans to being" in report.headline) == (state.name == "leans")
+    assert report.verdict.startswith("leans_") == ("is perhaps" in report.headline) == (state.name == "leans")
 
 
 def test_sound_versions_hardly_ever_get_a_strong_word() -> None:

@@ -55,6 +55,7 @@ def vectors(serve_once: Callable[..., Client]) -> Client:
 OPERATIONS = (
     "POST /predict",
     "POST /observe",
+    "POST /observe/decisions",
     "POST /kserve/logger",
     "POST /feedback",
     "GET /admin/labelled.npz",
@@ -65,6 +66,7 @@ OPERATIONS = (
     "POST /admin/recalibration/undecided",
     "POST /admin/alarm/rearm",
     "GET /calibration-report",
+    "GET /questions",
     "GET /predictions",
     "GET /predictions/{id}",
     "DELETE /predictions/{id}",
@@ -140,6 +142,7 @@ def test_no_documented_request_causes_a_server_error(
     check()
 
 
+PAIR = ("request", "response", "questions", "answers", "model", "type", "choices", "criteria", "probabilities")
 JSON_VALUE = st.recursive(
     st.none()
     | st.booleans()
@@ -148,16 +151,17 @@ JSON_VALUE = st.recursive(
     | st.text(max_size=5),
     lambda inner: (
         st.lists(inner, max_size=4)
-        | st.dictionaries(st.sampled_from(["b64", "id", "label", "length", "width", "logits", "version"]), inner)
+        | st.dictionaries(st.sampled_from(["b64", "id", "label", "length", "width", "logits", "version", *PAIR]), inner)
     ),
     max_leaves=20,
 )
 
 
 @settings(FEW, max_examples=150)
-@given(value=JSON_VALUE, key=st.sampled_from(["instances", "labels", "observations"]))
+@given(value=JSON_VALUE, key=st.sampled_from(["instances", "labels", "observations", "decisions"]))
 def test_no_json_causes_a_server_error(running: Client, vectors: Client, value: object, key: str) -> None:
-    for service, path in ((running, "/predict"), (running, "/feedback"), (running, "/observe"), (vectors, "/predict")):
+    paths = ("/predict", "/feedback", "/observe", "/observe/decisions")
+    for service, path in (*((running, path) for path in paths), (vectors, "/predict")):
         for body in (value, {key: value}, {key: [value]}):
             assert 200 <= service.post(path, json=body).status_code < 500
 
@@ -256,6 +260,8 @@ def test_every_example_is_answered_as_documented(serve: Callable[..., Client], b
         ("/observe", JSON): 3,
         ("/observe", "application/x-ndjson"): 1,
         ("/observe", "text/csv"): 1,
+        ("/observe/decisions", JSON): 2,
+        ("/observe/decisions", "application/x-ndjson"): 1,
         ("/feedback", JSON): 3,
         ("/feedback", "text/csv"): 1,
         ("/feedback", "application/x-ndjson"): 1,

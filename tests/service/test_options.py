@@ -266,7 +266,11 @@ def test_bad_parameters(client: Client, query: str, words: str) -> None:
 def test_keys_open_what_they_are_for(serve: Callable[..., Client], tmp_path: Any) -> None:
     made = {role: keys.make() for role in get_args(keys.Role)}
     (tmp_path / "hashes").write_text(made["feedback"][1] + "\n")
-    limits = {"predict_key": made["predict"][1], "feedback_key": f"@{tmp_path}/hashes", "admin_key": made["admin"][1]}
+    limits = {
+        "predict_key_hash": made["predict"][1],
+        "feedback_key_hash": f"@{tmp_path}/hashes",
+        "admin_key_hash": made["admin"][1],
+    }
     client = serve(limits)
 
     def status(role: keys.Role | None, path: str = "/predict", scheme: str = "Bearer") -> int:
@@ -292,9 +296,31 @@ def test_keys_open_what_they_are_for(serve: Callable[..., Client], tmp_path: Any
 def test_a_setting_that_is_no_hash_is_refused_without_being_repeated(
     text: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["--admin-key", text]) == 2
+    assert main(["--admin-key-hash", text]) == 2
     output = capsys.readouterr().err
-    assert "admin_key" in output and "secret" not in output
+    assert "admin_key_hash" in output and "secret" not in output
+
+
+@pytest.mark.parametrize("role", get_args(keys.Role))
+def test_a_key_in_place_of_its_hash_opens_no_service(
+    role: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Issue: TRUEODDS_ADMIN_KEY was the hash for the service and the key itself for commands."""
+    key, hashed = keys.make()
+    name, plain = f"{role}_key_hash", f"TRUEODDS_{role.upper()}_KEY"
+    monkeypatch.setenv(plain, key)
+    assert main(["serve", "--port", "0"]) == 2
+    output = capsys.readouterr().err
+    assert f"{plain} is set, but the service reads only hashes of keys: set {plain}_HASH to the hash" in output
+    monkeypatch.setenv(f"{plain}_HASH", key)
+    assert main(["serve", "--port", "0"]) == 2
+    refused = capsys.readouterr().err
+    assert "give the hash and not the key itself" in refused and f"{plain}_HASH)" in refused
+    assert key not in output + refused
+    monkeypatch.setenv(f"{plain}_HASH", hashed)
+    assert getattr(Settings(), name) == (hashed,)
+    monkeypatch.delenv(f"{plain}_HASH")
+    assert getattr(Settings.model_validate({name: hashed}), name) == (hashed,)
 
 
 def test_a_key_is_made_and_only_its_hash_is_needed(capsys: pytest.CaptureFixture[str]) -> None:
@@ -306,8 +332,8 @@ def test_a_key_is_made_and_only_its_hash_is_needed(capsys: pytest.CaptureFixture
 def test_keys_and_webhooks_may_stand_in_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where several workers read them."""
     first, second = "0" * 64, "f" * 64
-    monkeypatch.setenv("TRUEODDS_PREDICT_KEY", f"{first}, {second}")
+    monkeypatch.setenv("TRUEODDS_PREDICT_KEY_HASH", f"{first}, {second}")
     monkeypatch.setenv("TRUEODDS_ALARM_WEBHOOK", "https://a/b,https://c")
     settings = Settings()
-    assert settings.predict_key == (first, second) and settings.feedback_key == ()
+    assert settings.predict_key_hash == (first, second) and settings.feedback_key_hash == ()
     assert [webhook.url for webhook in settings.alarm_webhook] == ["https://a/b", "https://c"]

@@ -134,7 +134,7 @@ def altered(report: Report, **changes: Any) -> Report:
         ("no labels", "waiting", "No labels yet", "http://127.0.0.1:8000/feedback"),
         ("few labels", "waiting", "Cannot tell yet", "Keep sending true labels"),
         ("calibrated", "fine", "Within 0.02", "Nothing has to be done"),
-        ("bare", "leans", "Leans over-confident", "See below where they are off"),
+        ("bare", "leans", "Perhaps over-confident", "See below where they are off"),
         ("over-confident", "alarm", "Alarm", 'action="/admin/alarm/acknowledge"'),
         ("acknowledged", "acknowledged", "Alarm, acknowledged", "Ada, 14 Mar 2026, 09:30 UTC"),
         ("notice", "off", "Over-confident", "Somewhere the confidence is off"),

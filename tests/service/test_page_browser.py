@@ -152,7 +152,7 @@ def test_an_absent_service_is_said_and_the_numbers_stay(tab: Chromium, folder: P
         before = text(tab, "main")
     tab.run(REFRESH)
     tab.wait_for("document.querySelector('#pulse').classList.contains('away')")
-    assert "the service does not answer. What you see is from before" in text(tab, "#pulse")
+    assert "the service does not answer. The page shows the last report" in text(tab, "#pulse")
     assert text(tab, "#news") == text(tab, "#pulse")
     assert text(tab, "main") == before
     assert all("ERR_CONNECTION_REFUSED" in problem for problem in tab.problems)

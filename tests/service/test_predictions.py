@@ -190,7 +190,7 @@ def test_refusals(client: Client, serve: Callable[..., Client], monkeypatch: pyt
 
 def test_reading_and_removing_take_their_keys(serve: Callable[..., Client]) -> None:
     (reading, hashed), (admin, of_admin) = keys.make(), keys.make()
-    client = serve({"read_key": hashed, "admin_key": of_admin})
+    client = serve({"read_key_hash": hashed, "admin_key_hash": of_admin})
     (row,) = client.predict(pictures(1))
     path = f"/predictions/{row['id']}"
     for url in ("/predictions", path):

@@ -19,7 +19,7 @@ READING, ADMIN, FEEDBACK = (keys.make() for _ in range(3))
 
 @pytest.fixture
 def locked(serve: Callable[..., Client]) -> Client:
-    client = serve({"read_key": READING[1], "admin_key": ADMIN[1], "feedback_key": FEEDBACK[1]})
+    client = serve({"read_key_hash": READING[1], "admin_key_hash": ADMIN[1], "feedback_key_hash": FEEDBACK[1]})
     client.predict(pictures(3))
     return client
 
@@ -71,6 +71,6 @@ def test_health_and_documentation_stay_open(locked: Client) -> None:
 
 
 def test_without_it_everybody_reads(serve: Callable[..., Client]) -> None:
-    client = serve({"admin_key": ADMIN[1]})
+    client = serve({"admin_key_hash": ADMIN[1]})
     client.predict(pictures(1))
     assert [client.get(path).status_code for path in READ] == [200] * len(READ)

@@ -49,7 +49,7 @@ def stored(sums: CalibrationSums, answers: int | None = None) -> AnswerSums:
     ("truth", "verdict", "words"),
     [
         (lambda c: c, "cannot_tell", "errors that cancel out within a bin do not show"),
-        (lambda c: c - 0.2, "leans_over_confident", "this is more. It leans to being over-confident"),
+        (lambda c: c - 0.2, "leans_over_confident", "this is more. It is perhaps over-confident"),
         (lambda c: c + 0.5 * (1 - c), "leans_under_confident", "under-confident"),
         (lambda c: np.where(c > 0.75, c - 0.15, c + 0.15), "leans_uneven", "too sure in some ranges"),
     ],

@@ -136,7 +136,7 @@ def test_refusals(client: Client) -> None:
 
 def test_it_takes_the_admin_key(serve: Callable[..., Client]) -> None:
     _, hashed = keys.make()
-    client = serve({"admin_key": hashed})
+    client = serve({"admin_key_hash": hashed})
     assert client.post(VOID, json={**SIGNED, "import_id": "x"}).status_code == 401
 
 

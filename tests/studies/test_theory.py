@@ -38,6 +38,12 @@ def test_of_two_classes_the_odds_have_a_root(gamma: float) -> None:
     assert q[0] / q[1] == pytest.approx(4 ** (1 / (1 + gamma)))
 
 
+def test_several_distributions_at_once_give_what_each_gives() -> None:
+    eta_NK = np.random.default_rng(0).dirichlet(np.full(4, 0.3), 5)
+    each = np.array([theory.minimiser(eta_K) for eta_K in eta_NK])
+    assert theory.minimiser(eta_NK) == pytest.approx(each, abs=1e-12) and each.shape == (5, 4)
+
+
 def test_what_the_claims_say() -> None:
     found = {(one.source, one.claim): one for one in theory.findings(60)}
     assert len(found) == len(theory.findings(1)) == 6 and theory.findings(60) == list(found.values())

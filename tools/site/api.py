@@ -73,6 +73,7 @@ LIBRARY = (
         (
             Section("trueodds", names=("report", "fit", "load", "logits_of", "threshold", "compare", "Calibrated")),
             Section("trueodds", returned_by=("report", "compare")),
+            Section("trueodds.reports.display.report_files", names=("DisplayedReport",)),
         ),
     ),
     Page(
@@ -149,7 +150,7 @@ LIBRARY = (
         "client",
         "trueodds.client",
         "The client of a running service. It needs the extra `client`.",
-        (Section("trueodds.client"),),
+        (Section("trueodds.client"), Section("trueodds.reports.display.live", names=("LiveReport",))),
     ),
     Page(
         "bundle",

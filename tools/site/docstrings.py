@@ -30,6 +30,8 @@ ALIASES = (
 _CODE = re.compile(r"(``(?:[^`]|`(?!`))+``|`[^`]+`)")
 _SPECIAL = re.compile(r"(\\|\*|\||`|(?<=\w)_(?=\W|$))")
 _DIRECTIVE = re.compile(r"^\s*\.\. [\w:]+::.*$", re.MULTILINE)
+_SECTION = re.compile(r"(Args|Attributes|Examples|Keyword Args|Note|Notes|Raises|References|Returns|Warns|Yields):\s*")
+"""First line of a section in Google's style."""
 _MEMBERS = ("attribute", "data", "property")
 """Kinds of object whose docstrings have no sections."""
 _aside: dict[str, list[str]] = {}
@@ -54,7 +56,11 @@ def escaped(text: str) -> str:
 
 
 def escape(lines: list[str]) -> list[str]:
-    """Escape the text of a docstring. Examples stay as they are, and get the empty line that they need before them."""
+    """Escape the text of a docstring, so that it is reStructuredText.
+
+    Examples stay as they are, and get the empty line that they need before them. An indented paragraph outside the
+    sections, such as a formula of several lines, becomes a literal block, which keeps its lines.
+    """
     paragraphs: list[list[str]] = [[]]
     for line in lines:
         begins = line.lstrip().startswith(">>>")
@@ -64,9 +70,20 @@ def escape(lines: list[str]) -> list[str]:
         if line.strip():
             paragraphs[-1].append(line)
     result: list[str] = []
+    in_section = in_literal = False
     for paragraph in filter(None, paragraphs):
         text = "\n".join(paragraph)
-        result += [*(text if text.lstrip().startswith(">>>") else escaped(text)).splitlines(), ""]
+        if not paragraph[0].startswith(" "):
+            in_section = bool(_SECTION.fullmatch(paragraph[0]))
+        if text.lstrip().startswith(">>>"):
+            in_literal = False
+            result += [*paragraph, ""]
+        elif in_section or not all(line.startswith(" ") for line in paragraph):
+            in_literal = False
+            result += [*escaped(text).splitlines(), ""]
+        else:
+            result += [*([] if in_literal else ["::", ""]), *paragraph, ""]
+            in_literal = True
     return result
 
 

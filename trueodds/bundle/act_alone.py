@@ -18,6 +18,7 @@ from trueodds.sums.inputs import Array
 from trueodds.texts import short
 
 Decision = Literal["act", "escalate"]
+"""Decision on one answer: it acts alone, or a person decides."""
 Confidence = Annotated[float, Field(ge=0, le=1)]
 EXAMPLE = "threshold=.93,risk=.05,confidence=.95"
 """Example of a promise, for messages."""

@@ -29,7 +29,14 @@ from trueodds.files import naming, read_json, sha256, write_json, write_text
 from trueodds.inputs import InputError, Inputs
 from trueodds.sums.inputs import Array
 
-MODEL, CALIBRATOR, CARD, MODEL_CARD = "model.onnx", "calibrator.json", "card.json", "MODEL_CARD.md"
+MODEL = "model.onnx"
+"""File of a bundle with the graph, from inputs to logits."""
+CALIBRATOR = "calibrator.json"
+"""File of a bundle with the fitted calibrator, from logits to probabilities."""
+CARD = "card.json"
+"""File of a bundle with its card: the input, the classes, the test numbers, and the hashes of the other files."""
+MODEL_CARD = "MODEL_CARD.md"
+"""File of a bundle with the card as a page for people."""
 NO_BUNDLE = "NO_BUNDLE.txt"
 """File that explains why a folder for a bundle is empty."""
 GOLDEN_TOLERANCE = 1e-3

@@ -14,9 +14,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from trueodds.processes.choices import DEFAULT, ROLES, SLOTS, Role, Slot
+from trueodds.texts import NAME
 
-NAME = "[A-Za-z0-9][A-Za-z0-9._-]*"
-"""Pattern of a model or version: a folder name that cannot leave its parent folder."""
 IDENTITY = ".id"
 Key = tuple[str, str]
 """Model and version."""

@@ -7,19 +7,21 @@ be stored as JSON. The examples assume `import numpy as np` and `from trueodds i
 array([[0.731, 0.269]])
 """
 
-from trueodds.calibrators.affine import BiasCorrectedTemperature, Matrix, Vector
+from trueodds.calibrators.affine.dirichlet import Dirichlet
+from trueodds.calibrators.affine.maps import BiasCorrectedTemperature, Matrix, Vector
+from trueodds.calibrators.affine.structured import StructuredMatrix, StructuredVector
 from trueodds.calibrators.base import Calibrator, FitError
 from trueodds.calibrators.curve import StructuredCurve, TemperatureCurve
-from trueodds.calibrators.dirichlet import Dirichlet
 from trueodds.calibrators.ensemble import EnsembleTemperature
+from trueodds.calibrators.fitting.rounded import Rounded
 from trueodds.calibrators.histogram import BBQ, Histogram
 from trueodds.calibrators.identity import Identity
 from trueodds.calibrators.isotonic import Isotonic
+from trueodds.calibrators.ordered import OrderedTemperature
 from trueodds.calibrators.registry import from_json, get, names, options, origin
 from trueodds.calibrators.selection import SELECT, Candidate, Selection, check, fit, select
 from trueodds.calibrators.sigmoid import Beta, Platt, Quadratic
 from trueodds.calibrators.spline import Spline
-from trueodds.calibrators.structured import StructuredMatrix, StructuredVector
 from trueodds.calibrators.temperature import Temperature
 from trueodds.calibrators.venn_abers import VennAbers
 
@@ -36,8 +38,10 @@ __all__ = [
     "Identity",
     "Isotonic",
     "Matrix",
+    "OrderedTemperature",
     "Platt",
     "Quadratic",
+    "Rounded",
     "SELECT",
     "Selection",
     "Spline",

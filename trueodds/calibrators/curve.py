@@ -10,13 +10,13 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import expit
 
+from trueodds.calibrators.affine.structured import StructuredMatrix
 from trueodds.calibrators.base import Calibrator, FitError, Labels, Logits, frozen_array, row_blocks
 from trueodds.calibrators.checks import Number, OptionCheck
 from trueodds.calibrators.fitting.newton import minimise
 from trueodds.calibrators.held_out import FOLDS, stratified_folds
 from trueodds.calibrators.score_curves import with_top
 from trueodds.calibrators.sigmoid import Logistic
-from trueodds.calibrators.structured import StructuredMatrix
 from trueodds.calibrators.temperature import Temperature
 from trueodds.sums.inputs import Array
 from trueodds.sums.losses import SMALLEST_PROBABILITY

@@ -9,18 +9,20 @@ from typing import Any, TypeAlias
 
 import numpy.typing as npt
 
-from trueodds.calibrators.affine import BiasCorrectedTemperature, Matrix, Vector
+from trueodds.calibrators.affine.dirichlet import Dirichlet
+from trueodds.calibrators.affine.maps import BiasCorrectedTemperature, Matrix, Vector
+from trueodds.calibrators.affine.structured import StructuredMatrix, StructuredVector
 from trueodds.calibrators.base import Calibrator, Labels, Logits, check_fit_data
 from trueodds.calibrators.curve import StructuredCurve, TemperatureCurve
-from trueodds.calibrators.dirichlet import Dirichlet
 from trueodds.calibrators.ensemble import EnsembleTemperature
+from trueodds.calibrators.fitting.rounded import Rounded, from_fields
 from trueodds.calibrators.held_out import out_of_scale, overfitting
 from trueodds.calibrators.histogram import BBQ, Histogram
 from trueodds.calibrators.identity import Identity
 from trueodds.calibrators.isotonic import Isotonic
+from trueodds.calibrators.ordered import OrderedTemperature
 from trueodds.calibrators.sigmoid import Beta, Platt, Quadratic
 from trueodds.calibrators.spline import Spline
-from trueodds.calibrators.structured import StructuredMatrix, StructuredVector
 from trueodds.calibrators.temperature import Temperature
 from trueodds.calibrators.venn_abers import VennAbers
 from trueodds.errors import ConfigError, unknown
@@ -36,6 +38,7 @@ _CLASSES: tuple[type[Calibrator], ...] = (
     Temperature,
     EnsembleTemperature,
     BiasCorrectedTemperature,
+    OrderedTemperature,
     Platt,
     Beta,
     Quadratic,
@@ -53,7 +56,7 @@ _CLASSES: tuple[type[Calibrator], ...] = (
     StructuredCurve,
 )
 _BY_NAME: dict[str, type[Calibrator]] = {c.name: c for c in _CLASSES}
-RESERVED = (*_BY_NAME, "select", "all")
+RESERVED = (*_BY_NAME, Rounded.name, "select", "all")
 """Names that no other distribution may register: the built-in calibrators, and words with a meaning in their place."""
 
 
@@ -124,7 +127,7 @@ def origin(calibrator: Calibrator | type[Calibrator]) -> Distribution | None:
         None
     """
     kind = calibrator if isinstance(calibrator, type) else type(calibrator)
-    return None if kind in _CLASSES else extensions.origin("calibrators", kind.name, kind)
+    return None if kind in (*_CLASSES, Rounded) else extensions.origin("calibrators", kind.name, kind)
 
 
 def _is_calibrator(value: object) -> bool:
@@ -251,8 +254,8 @@ def from_json(tree: dict[str, Any]) -> Calibrator:
     name, requirement = str(fields.pop("calibrator", None)), fields.pop("distribution", None)
     if requirement is not None and name not in names():
         raise extensions.missing("calibrators", name, requirement)
-    calibrator = get(name)
+    calibrator = Rounded if name == Rounded.name else get(name)
     try:
-        return calibrator(**fields)
+        return from_fields(fields, from_json) if calibrator is Rounded else calibrator(**fields)
     except TypeError as error:
         raise ValueError(f"calibrator {calibrator.name!r} cannot be restored from {sorted(fields)}: {error}") from None

@@ -11,9 +11,9 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import expit
 
-from trueodds.calibrators.affine import UNSEEN, slope_notes
+from trueodds.calibrators.affine.dirichlet import LEAST
+from trueodds.calibrators.affine.maps import UNSEEN, slope_notes
 from trueodds.calibrators.base import Calibrator, Labels, Logits, check_classes_have_rows, frozen_array
-from trueodds.calibrators.dirichlet import LEAST
 from trueodds.calibrators.fitting.newton import minimise
 from trueodds.calibrators.fitting.objectives import Rows
 from trueodds.calibrators.temperature import range_of

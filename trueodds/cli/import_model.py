@@ -12,10 +12,8 @@ bundle is tried as the service will use it before it is written. If that fails, 
 from __future__ import annotations
 
 import argparse
-import base64
 import contextlib
 import importlib.util
-import pickle
 import re
 import signal
 import tempfile
@@ -28,6 +26,7 @@ from trueodds.errors import UserError
 from trueodds.importing import forms
 from trueodds.processes import limited
 from trueodds.processes.choices import LABEL
+from trueodds.processes.limited import SECONDS, SHARE
 from trueodds.texts import plural
 
 if TYPE_CHECKING:
@@ -39,10 +38,8 @@ BUNDLE = "bundle"
 WORK = "trueodds.cli.import_model:work"
 """Function that runs in a process with limits."""
 NEEDED = ("onnx", "onnxruntime")
-SECONDS, SHARE = 120.0, 0.75
-"""Default limits: seconds without progress, and the share of the machine's memory."""
 GB = 10**9
-COLUMNS = ("calibrator", "chosen by NLL", "error", "NLL", "ECE", "its interval", "noise floor (95%)")
+COLUMNS = ("calibrator", "CV NLL", "error", "NLL", "ECE", "its interval", "noise floor (95%)")
 OF_POSITIVE = ("calibrator", "mean p", "Brier (0 to 1)", "ECE", "its interval", "noise floor (95%)")
 EXAMPLES = (
     "import model.onnx --labelled val.npz --preprocess imagenet --classes cat,dog",
@@ -63,6 +60,9 @@ def add_parser(commands: Subparsers) -> None:
     parser.add_argument("--classes", default="", metavar="NAMES", help=f"{words} (default: as model or rows name them)")
     words = "the positive class of two, such as malignant: answers contain its probability"
     parser.add_argument("--positive", metavar="CLASS", help=words)
+    words = "the classes are levels, the lowest first, such as stars: the report of the service has their figures, and"
+    words += " calibrators that keep the order are candidates"
+    parser.add_argument("--ordered", action="store_true", help=words)
     words = f"the maker's own probabilities of the labelled rows, for comparison:  {forms.EXPECTED}"
     parser.add_argument("--expected", type=Path, metavar="FILE", help=words)
     words = "allow classes without a labelled row; nothing is learned or measured about them"
@@ -149,8 +149,7 @@ def _write_in_process(arguments: argparse.Namespace, name: str, folder: Path) ->
     if arguments.trusted:
         return write(arguments, name, folder)
     memory = int(arguments.memory * GB) if arguments.memory else int(SHARE * limited.memory_of_machine())
-    word = base64.b64encode(pickle.dumps((arguments, name, folder))).decode()
-    end = limited.run(WORK, [word], limited.ProcessLimits(arguments.seconds, memory))
+    end = limited.run(WORK, [arguments, name, folder], limited.ProcessLimits(arguments.seconds, memory))
     step, nothing = end.step or f"importing {arguments.model}", "nothing was written or published"
     if end.limit == "seconds":
         problem = f"{step} made no progress in {arguments.seconds:g} s, which is the limit; {nothing}"
@@ -165,20 +164,20 @@ def _write_in_process(arguments: argparse.Namespace, name: str, folder: Path) ->
     return end.status
 
 
-def work(word: str) -> int:
-    """Call `write` and return the exit status. `word` holds its arguments, pickled, in base64."""
-    return status_of(lambda: write(*pickle.loads(base64.b64decode(word))))
+def work(arguments: argparse.Namespace, name: str, folder: Path) -> int:
+    """Call `write` and return the exit status, also for an error that it raises."""
+    return status_of(lambda: write(arguments, name, folder))
 
 
 def write(arguments: argparse.Namespace, name: str, folder: Path) -> int:
     """Write the bundle of the model called `name`, and the other files, to `folder`, and print the summary.
 
     Raises:
-        UserError: As in `importer.import_model` and `rows.read`.
+        UserError: As in `importer.import_model` and `labelled_rows.read`.
     """
-    from trueodds.importing import rows
+    from trueodds.importing import labelled_rows
+    from trueodds.importing.import_options import ImportOptions, Preprocessing
     from trueodds.importing.importer import import_model
-    from trueodds.importing.options import ImportOptions, Preprocessing
 
     texts = arguments.tokenizer is not None or arguments.input == "text"
     options = ImportOptions(
@@ -193,13 +192,20 @@ def write(arguments: argparse.Namespace, name: str, folder: Path) -> int:
         max_characters=arguments.max_characters,
     )
     limited.step(f"reading {arguments.labelled}")
-    labelled = rows.read(arguments.labelled, arguments.label, texts=texts)
+    labelled = labelled_rows.read(arguments.labelled, arguments.label, texts=texts)
     test = None
     if arguments.test:
         limited.step(f"reading {arguments.test}")
-        test = rows.read(arguments.test, arguments.label, texts=texts)
+        test = labelled_rows.read(arguments.test, arguments.label, texts=texts)
     outcome = import_model(
-        arguments.model, labelled, folder, name=name, options=options, test=test, positive=arguments.positive
+        arguments.model,
+        labelled,
+        folder,
+        name=name,
+        options=options,
+        test=test,
+        positive=arguments.positive,
+        ordered=arguments.ordered,
     )
     print(summary(outcome))
     return 0
@@ -252,8 +258,8 @@ def summary(outcome: Outcome) -> str:
         *(f"{one.name} was chosen: {one.chosen}." for one in outcome.selection.table if one.chosen),
         *(f"{one.name} was passed over: {one.passed_over}." for one in outcome.selection.table if one.passed_over),
         *_of_positive(named),
-        "All numbers are measured on the test rows, except the NLL of the choice, which is cross-validated on the"
-        " calibration rows. *: chosen, with the smallest sound NLL. ECE: of the more probable class, with"
+        "All numbers are measured on the test rows, except the CV NLL: the NLL by which the calibrator is chosen, which"
+        " is cross-validated on the calibration rows. *: the chosen calibrator. ECE: of the more probable class, with"
         f" {results.settings.bins} bins and its {results.settings.level:.0%} interval. Noise floor: the mean ECE of"
         " calibrated probabilities on this number of rows, and its 95th percentile.",
     ]

@@ -13,12 +13,10 @@ from typing import TYPE_CHECKING, get_args
 
 from trueodds.cli import Subparsers
 from trueodds.cli.tables import OptionsError, add_form, costs_of, form_of
-from trueodds.errors import MissingExtraError
 from trueodds.processes.choices import MOST_RATIO, TOLERANCE, ReportBy, TrendUnit
 
 if TYPE_CHECKING:
     from trueodds.reports.options import ReportOptions
-    from trueodds.reports.schemas import Report
     from trueodds.sums.bins import Binning
 
 
@@ -27,6 +25,7 @@ EXAMPLES = (
     "report answers.csv --label species --by tag --trend day",
     "report scores.csv --positive malignant --costs miss=10,alarm=1",
     "report score.csv --classes score --positive churn",
+    "report stars.csv --label stars --ordered --html report.html",
     "report probabilities.npy --labels labels.npy --json report.json",
 )
 
@@ -40,6 +39,9 @@ def add_parser(commands: Subparsers) -> None:
     words = "the positive class of two; the report adds figures of its probability, and alerts by it; a single"
     words += " column of probabilities belongs to this class, unless its name is a class"
     parser.add_argument("--positive", metavar="CLASS", help=words)
+    words = "the classes are levels, the lowest first, in the order of their columns or of --classes; the report adds"
+    words += " the ranked probability score, the bias of the level, and the calibration of each `at least level k`"
+    parser.add_argument("--ordered", action="store_true", help=words)
     words = "with --positive: costs of a missed positive and of a false alarm, in one unit: miss=10,alarm=1"
     parser.add_argument("--costs", metavar="COSTS", help=words)
     parser.add_argument("--bins", type=int, default=15, help="bins of confidence: a divisor of 3,000 (default: 15)")
@@ -62,6 +64,7 @@ def add_parser(commands: Subparsers) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Read the table, print its report and write the files."""
     from trueodds.files import write_text
+    from trueodds.reports.display.live import page_of
     from trueodds.reports.table import reading
     from trueodds.reports.table.report import report_of_answers
     from trueodds.reports.table.text import text_of
@@ -79,13 +82,14 @@ def run(arguments: argparse.Namespace) -> int:
         tolerance=arguments.tolerance,
         ratio_tolerance=arguments.ratio_tolerance or MOST_RATIO,
         positive=arguments.positive,
+        ordered=arguments.ordered,
     )
     print(text_of(report))
     files: dict[Path, str] = {}
     if arguments.json:
         files[arguments.json] = report.model_dump_json(indent=2) + "\n"
     if arguments.html:
-        files[arguments.html] = _page(report)
+        files[arguments.html] = page_of(report, "--html")
     for path, text in files.items():
         write_text(path, text)
     if files:
@@ -126,16 +130,3 @@ def _options(arguments: argparse.Namespace) -> ReportOptions:
         level=arguments.level,
         costs=costs_of(arguments),
     )
-
-
-def _page(report: Report) -> str:
-    """Render the HTML page.
-
-    Raises:
-        MissingExtraError: jinja2 is not installed.
-    """
-    try:
-        from trueodds.reports.page import render
-    except ModuleNotFoundError as error:
-        raise MissingExtraError("--html", error.name or "jinja2", "report") from None
-    return render(report)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from trueodds.errors import UserError
 from trueodds.processes.choices import LABEL, TABLES
+from trueodds.sums.resolution_option import add_resolution, resolution_of
 
 if TYPE_CHECKING:
     from trueodds.metrics import Costs
@@ -39,6 +40,7 @@ def add_form(parser: argparse.ArgumentParser, *, several: bool = False) -> None:
     scale.add_argument("--probabilities", action="store_true", help=words.format("probabilities") + " (the default)")
     scale.add_argument("--logits", action="store_true", help=words.format("logits"))
     parser.add_argument("--classes", default="", metavar="NAMES", help=classes)
+    add_resolution(parser)
     words = "the number of the first class where labels are numbers (default: 0 if there is a 0; otherwise required)"
     parser.add_argument("--first-label", type=int, choices=(0, 1), help=words)
 
@@ -54,6 +56,7 @@ def form_of(arguments: argparse.Namespace) -> Form:
         first_label=arguments.first_label,
         labels=arguments.labels,
         positive=arguments.positive,
+        resolution=resolution_of(arguments),
     )
 
 

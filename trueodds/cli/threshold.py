@@ -83,7 +83,13 @@ def run(arguments: argparse.Namespace) -> int:
         positive=arguments.positive,
     )
     print(
-        "\n".join([*text_of(result, by=arguments.by, costs=costs is not None), *filter(None, [drawn]), *answers.notes])
+        "\n".join(
+            [
+                *text_of(result, by=arguments.by, costs=costs is not None),
+                *filter(None, [drawn, answers.read_as]),
+                *answers.notes,
+            ]
+        )
     )
     if arguments.out:
         if result.reason != "certified":
@@ -96,8 +102,9 @@ def run(arguments: argparse.Namespace) -> int:
 
 def text_of(result: ActingThreshold, *, by: ActingBy | None = None, costs: bool = False) -> list[str]:
     """Format the result as lines: one or two sentences for each group."""
-    from trueodds.reports.table.acting import capitalise, reading
+    from trueodds.reports.table.acting import reading
     from trueodds.reports.words import level, percent
+    from trueodds.texts import capitalise
 
     if not result.groups:
         return [capitalise(reading(result, costs=costs))]

@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 
 from trueodds.errors import ConfigError
-from trueodds.processes.choices import ADMIN_KEY, ADMIN_KEY_FILE
+from trueodds.processes.choices import ADMIN_KEY, ADMIN_KEY_FILE, ADMIN_KEY_HASH
 
 CURE = f". Put the key into {ADMIN_KEY} or into a file: --key-file"
 """End of the message about a refused key, for users of a command."""
@@ -31,5 +31,8 @@ def admin_key(file: str | Path | None = None) -> str | None:
         key = os.environ.get(ADMIN_KEY, "").strip()
     if re.fullmatch("[0-9a-fA-F]{64}|@.*|.*,.*", key):
         where = place or ADMIN_KEY
-        raise ConfigError(f"{where} holds the key's hash, which is for the service; give the key itself (--key-file)")
+        raise ConfigError(
+            f"{where} holds the key's hash; commands take the key itself (--key-file), and the service reads its hash"
+            f" from {ADMIN_KEY_HASH}"
+        )
     return key or None

@@ -34,12 +34,16 @@ class Results:
     panel: dict[str, float] | None = None
     """Part of the error that the votes of people alone explain, if votes are known (`panel_values`)."""
 
+    @property
+    def table(self) -> dict[str, Any]:
+        """Content of metrics.json."""
+        table = table_of(self.before, self.after, self.others, self.calibrator, self.settings)
+        return table if self.panel is None else {**table, "label_counts": self.panel}
+
     def write(self, folder: Path, notes: Iterable[str] = ()) -> None:
         """Write metrics.json, with `notes` before its own, and calibrators.csv into `folder`."""
         folder.mkdir(parents=True, exist_ok=True)
-        table = table_of(self.before, self.after, self.others, self.calibrator, self.settings)
-        if self.panel is not None:
-            table["label_counts"] = self.panel
+        table = self.table
         write_json(folder / "metrics.json", {**table, "notes": [*notes, *table["notes"]]})
         names = ["calibrator", "role", *self.before.values, "problem"]
         write_csv(folder / "calibrators.csv", names, rows_of(self.before, self.after, self.others))
@@ -66,9 +70,9 @@ def evaluate(
     Raises:
         ConfigError: An entry of `settings.compare` is invalid.
     """
+    others = measure_others(calibrator, validation, test, settings, positive, counts_NC)
     rows = test.logits_NC, test.labels_N
     before, after = (measure(each, *rows, settings, positive, counts_NC) for each in (Identity(), calibrator))
-    others = measure_others(calibrator, validation, test, settings, positive, counts_NC)
     panel = None if counts_NC is None else panel_values(counts_NC)
     return Results(before, after, others, calibrator, settings, panel)
 
@@ -128,7 +132,7 @@ def table_of(
     calibrator: Calibrator,
     settings: EvaluationSettings,
 ) -> dict[str, Any]:
-    """Return the content of metrics.json."""
+    """Return the content of metrics.json, without what is known of the votes of people."""
     was, now, n = before.values, after.values, after.sums.n
     notes = [*calibrator.warnings, *_difference(was, now, n, settings.level)]
     # Fitted matrices and curves belong in calibrator.json: a thousand classes have a million weights.

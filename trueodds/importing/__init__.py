@@ -1,18 +1,22 @@
 """Import of your own models: an ONNX file becomes a bundle with calibrated probabilities.
 
-The model passes through these steps:
+The model passes once through these steps:
 
-- reading: the file (onnx_file), its signature, the files beside it
-- understanding: the kind of input that the file and the rows agree on
-- rewriting: nodes before and behind the graph, so that it takes rows of the kind and gives logits
-- classes: the class of each logit
-- importer: scores the rows, compares calibrators, and writes the bundle after a trial
+- read: onnx_file loads and checks the file, signature finds its input and outputs, hub_files the facts in the files
+  beside it
+- understand: understanding finds the kind of input that the file and the rows agree on; for texts, hostile tries the
+  tokenizer
+- rewrite: rewriting adds nodes before and behind the graph, so that it takes rows of the kind and gives logits;
+  inference runs it in onnxruntime
+- class_names: names the class of each logit and of each row
+- agreement: checks the logits of the rows with their labels and with the maker's own probabilities
+
+importer takes these steps, scores the rows, compares calibrators, and writes the bundle after a trial.
 
 Other modules:
 
-- options: the caller's options for a model
-- rows: labelled rows as given, and in batches of a kind
-- texts: for text models: the files beside them, their length, and the trial of the tokenizer on hostile texts
+- import_options: the caller's options for a model
+- labelled_rows: labelled rows as given, and in batches of a kind
 - forms: the forms of files, and presets of preprocessing
 - calibrate: fits to logits of a model that is served elsewhere
 - folding: adds a calibrator to a graph of logits

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -23,12 +23,13 @@ from trueodds.inputs.vector import labelled
 from trueodds.logits import Logits
 from trueodds.metrics import softmax
 from trueodds.reports.table.evaluation import CalibrationReport, report
-from trueodds.sums.inputs import Array, both_classes, check_labels, check_logits, logits_of
+from trueodds.sums.inputs import Array, as_matrix, both_classes, check_labels, check_logits
+from trueodds.sums.rounding import EXACT, Resolution, checked_rows, logits_of
 from trueodds.texts import Places
 
 AS_IT_IS = "identity"
-PAIRS = (("logits", "labels"), ("val_logits", "val_labels"))
-TEST = ("test_logits", "test_labels")
+KINDS = ("logits", "probabilities")
+"""Names of an array of rows, after `val_` or `test_` where a file holds several splits."""
 
 
 @dataclass(frozen=True)
@@ -37,6 +38,14 @@ class LogitRows:
 
     rows: Logits
     test: Logits | None = None
+    arrays: tuple[str, ...] = ()
+    """Names of the arrays of an .npz that were read, first that of the rows, then that of the test rows."""
+    are_probabilities: bool = False
+    """Whether the rows are given as probabilities, which were converted by log."""
+    resolution: Resolution = EXACT
+    """Resolution of the probabilities from which the logits come."""
+    stated_NC: npt.NDArray[np.floating] | None = None
+    """Rounded probabilities of the test rows, or of `rows` without test rows; None if they are not rounded."""
 
 
 @dataclass(frozen=True)
@@ -70,42 +79,59 @@ class Comparison:
     """Number of folds; 0 if measured on test rows."""
 
 
-def compare(rows: Logits, test: Logits | None, candidates: Sequence[str]) -> Comparison:
+def compare(
+    rows: Logits,
+    test: Logits | None,
+    candidates: Sequence[str],
+    resolution: Resolution = EXACT,
+    stated_NC: npt.NDArray[np.floating] | None = None,
+) -> Comparison:
     """Fit each candidate on `rows`, and measure it on `test`, or, without test rows, in 5 stratified folds.
+
+    Args:
+        rows: Rows to fit on.
+        test: Rows to measure on.
+        candidates: Names of the candidates.
+        resolution: Resolution of the probabilities from which the logits come.
+        stated_NC: These probabilities for the rows that are measured, if they are rounded.
 
     Raises:
         ConfigError: A candidate is unknown.
         ValueError: Logits or labels cannot be used, or there are fewer than two rows.
     """
-    selection = calibrators.select(rows.logits_NC, rows.labels_N, candidates=candidates)
+    selection = calibrators.select(rows.logits_NC, rows.labels_N, candidates=candidates, resolution=resolution)
     chosen, reason = selection.calibrator, next(line.chosen for line in selection.table if line.chosen)
     passed = tuple(f"{line.name} was passed over: {line.passed_over}" for line in selection.table if line.passed_over)
     why = chosen, reason, passed
     target = test or rows
-    before = report(softmax(target.logits_NC), target.labels_N)
+    if stated_NC is None:
+        before = report(softmax(target.logits_NC), target.labels_N)
+    else:
+        before = report(stated_NC, target.labels_N, resolution=resolution)
     table = []
     for name in candidates:
         if name == AS_IT_IS:
             continue
         try:
-            p_NC = _probabilities(name, rows, test)
+            p_NC = _probabilities(name, rows, test, resolution)
         except FitError as error:
             table.append(CandidateReport(name, None, str(error)))
         else:
             table.append(CandidateReport(name, report(p_NC, target.labels_N)))
     if test:
         return Comparison(before, tuple(table), *why, report(chosen(test.logits_NC), test.labels_N), 0)
-    nested = _probabilities(calibrators.SELECT, rows, None, candidates=candidates)
+    nested = _probabilities(calibrators.SELECT, rows, None, resolution, candidates=candidates)
     return Comparison(before, tuple(table), *why, report(nested, rows.labels_N), min(FOLDS, len(rows.labels_N)))
 
 
-def _probabilities(method: str, rows: Logits, test: Logits | None, **options: Sequence[str]) -> Array:
+def _probabilities(method: str, rows: Logits, test: Logits | None, resolution: Resolution, **options: Any) -> Array:
     """Return calibrated probabilities of rows that the fit did not see."""
     if test:
-        return calibrators.fit(rows.logits_NC, rows.labels_N, method, **options)(test.logits_NC)
+        return calibrators.fit(rows.logits_NC, rows.labels_N, method, resolution=resolution, **options)(test.logits_NC)
     p_NC = np.empty(rows.logits_NC.shape)
     for inside_N in _folds(rows.labels_N.astype(np.intp)):
-        calibrator = calibrators.fit(rows.logits_NC[~inside_N], rows.labels_N[~inside_N], method, **options)
+        others = rows.logits_NC[~inside_N], rows.labels_N[~inside_N]
+        calibrator = calibrators.fit(*others, method, resolution=resolution, **options)
         p_NC[inside_N] = calibrator(rows.logits_NC[inside_N])
     return p_NC
 
@@ -117,7 +143,13 @@ def _folds(labels_N: Labels) -> Iterator[npt.NDArray[np.bool_]]:
 
 
 def read_logits(
-    path: Path, label: str, *, labels: Path | None = None, probabilities: bool = False, first: int | None = None
+    path: Path,
+    label: str,
+    *,
+    labels: Path | None = None,
+    probabilities: bool = False,
+    first: int | None = None,
+    resolution: Resolution | None = None,
 ) -> LogitRows:
     """Read the rows of a file.
 
@@ -125,8 +157,10 @@ def read_logits(
         path: File with logits.
         label: Column of the labels in a table.
         labels: File of the labels of an .npy.
-        probabilities: The file holds probabilities. They are converted by log.
+        probabilities: The file holds probabilities. They are converted by log. Of an .npz with an array `logits` and an
+            array `probabilities`, this chooses the one that is read.
         first: Number of the first class in arrays of labels. None: 0, if one of them holds a 0.
+        resolution: Resolution of the probabilities. None: as the rows of the fit show it.
 
     Raises:
         LabelledRowsError: There is no such file, it has another form, or logits or labels cannot be used.
@@ -135,42 +169,96 @@ def read_logits(
     """
     try:
         if path.suffix in (".csv", ".parquet"):
-            return LogitRows(_of_table(path, label, probabilities))
+            return _stated(_of_table(path, label, probabilities), None, resolution)
         if path.suffix not in (".npz", ".npy"):
             raise LabelledRowsError(f"{path} has the suffix {path.suffix!r}; expected {forms.LOGITS}")
         arrays = read_npz(path) if path.suffix == ".npz" else _pair(path, labels)
-        pair = next((pair for pair in PAIRS if pair[0] in arrays), PAIRS[0])
+        kinds = KINDS[::-1] if probabilities else KINDS
+        pair = _pair_in(arrays, kinds, ("", "val_")) or _names(kinds[0], "")
+        of_test = _pair_in(arrays, kinds, ("test_",))
         if first is None:
-            _check_first(path, arrays, pair)
+            _check_first(path, arrays, [pair, *filter(None, [of_test])])
         rows = _of_arrays(path, arrays, pair, probabilities, first or 0)
-        test = _of_arrays(path, arrays, TEST, probabilities, first or 0) if TEST[0] in arrays else None
+        test = _of_arrays(path, arrays, of_test, probabilities, first or 0) if of_test else None
+        source = _stated(rows, test, resolution)
     except FileNotFoundError as error:
         raise LabelledRowsError(f"{error.filename} does not exist; expected {forms.LOGITS}") from None
     except UserError:
         raise
     except ValueError as error:
         raise LabelledRowsError(f"{path}: {_cure(str(error))}") from None
-    if test and test.logits_NC.shape[1] != rows.logits_NC.shape[1]:
-        sizes = f"{pair[0]} has {rows.logits_NC.shape[1]} classes and test_logits {test.logits_NC.shape[1]}"
-        raise LabelledRowsError(f"{path}: {sizes}; give rows of the same model in both")
-    return LogitRows(rows, test)
+    names = tuple(name for name, _ in filter(None, [pair, of_test]))
+    if source.test and source.test.logits_NC.shape[1] != source.rows.logits_NC.shape[1]:
+        sizes = [of.logits_NC.shape[1] for of in (source.rows, source.test)]
+        problem = f"{pair[0]} has {sizes[0]} classes and {names[-1]} {sizes[1]}"
+        raise LabelledRowsError(f"{path}: {problem}; give rows of the same model in both")
+    return replace(source, arrays=names if path.suffix == ".npz" else ())
+
+
+class _Values(NamedTuple):
+    """Numbers of the classes as the file has them, and labels."""
+
+    values_NC: npt.NDArray[Any]
+    labels_N: Labels
+    are_probabilities: bool
+
+
+def _stated(rows: _Values, test: _Values | None, given: Resolution | None) -> LogitRows:
+    """Convert the numbers of a file to logits. The rows of the fit show the resolution of both.
+
+    Raises:
+        ValueError: The numbers are not what they are said to be.
+    """
+    logits, stated_NC, resolution = _converted(rows, given)
+    of_test = None
+    if test is not None:
+        of_test, stated_NC, _ = _converted(test, resolution if rows.are_probabilities else given)
+    return LogitRows(
+        logits, of_test, are_probabilities=rows.are_probabilities, resolution=resolution, stated_NC=stated_NC
+    )
+
+
+def _converted(rows: _Values, given: Resolution | None) -> tuple[Logits, npt.NDArray[np.floating] | None, Resolution]:
+    """Return logits, the probabilities if they are rounded, and their resolution."""
+    if not rows.are_probabilities:
+        return Logits(check_logits(rows.values_NC), rows.labels_N), None, EXACT
+    p_NC, resolution = checked_rows(rows.values_NC, given)
+    logits = Logits(logits_of(p_NC, resolution=resolution), rows.labels_N)
+    return logits, None if resolution.step is None else p_NC, resolution
+
+
+def is_of_probabilities(name: str) -> bool:
+    """Return whether an array holds probabilities by its name."""
+    return name.endswith(KINDS[1])
+
+
+def _names(kind: str, split: str) -> tuple[str, str]:
+    """Return the names of a split's arrays: rows of this kind, and labels."""
+    return f"{split}{kind}", f"{split}labels"
+
+
+def _pair_in(arrays: Mapping[str, object], kinds: Sequence[str], splits: Sequence[str]) -> tuple[str, str] | None:
+    """Return the names of the first kind of rows that a file holds, with those of the labels; None if it has none."""
+    pairs = [_names(kind, split) for kind in kinds for split in splits]
+    return next((pair for pair in pairs if pair[0] in arrays), None)
 
 
 def _pair(path: Path, labels: Path | None) -> dict[str, npt.NDArray[Any]]:
     if labels is None:
         raise LabelledRowsError(f"{path} holds one array; give the file of its labels: --labels labels.npy")
-    return dict(zip(PAIRS[0], map(read_npy, (path, labels)), strict=True))
+    return dict(zip(_names(KINDS[0], ""), map(read_npy, (path, labels)), strict=True))
 
 
-def _check_first(path: Path, arrays: dict[str, npt.NDArray[Any]], pair: tuple[str, str]) -> None:
+def _check_first(path: Path, arrays: dict[str, npt.NDArray[Any]], pairs: Sequence[tuple[str, str]]) -> None:
     """Check that numeric labels show whether they count from 0 or from 1.
 
     Raises:
         LabelledRowsError: They do not.
     """
-    labels = [arrays[name] for name in (pair[1], TEST[1]) if name in arrays and arrays[name].dtype.kind in "iu"]
+    labels = [arrays[name] for _, name in pairs if name in arrays and arrays[name].dtype.kind in "iu"]
     numbers = np.unique(np.concatenate([array.ravel() for array in labels])) if labels else np.zeros(0, int)
-    classes = arrays[pair[0]].shape[-1] if pair[0] in arrays and arrays[pair[0]].ndim == 2 else 0
+    rows = arrays.get(pairs[0][0])
+    classes = 0 if rows is None else rows.shape[1] if rows.ndim == 2 else 2
     if len(numbers) and numbers[0] >= 1 and numbers[-1] <= classes:
         problem = f"{path} has labels from {numbers[0]} to {numbers[-1]} of {classes:,} classes, and none is 0"
         cure = "give the number of the first class: --first-label 0 or --first-label 1"
@@ -179,20 +267,22 @@ def _check_first(path: Path, arrays: dict[str, npt.NDArray[Any]], pair: tuple[st
 
 def _of_arrays(
     path: Path, arrays: dict[str, npt.NDArray[Any]], names: tuple[str, str], probabilities: bool, first: int
-) -> Logits:
+) -> _Values:
     if missing := [name for name in names if name not in arrays]:
         available = ", ".join(arrays)
         raise LabelledRowsError(
             f"{path} has no array {', '.join(missing)}; it holds {available}. Expected {forms.LOGITS}"
         )
-    logits_NC = _logits(arrays[names[0]], probabilities)
-    rows, classes = logits_NC.shape
+    are_probabilities = probabilities or is_of_probabilities(names[0])
+    values_NC = both_classes(arrays[names[0]]) if are_probabilities else check_logits(arrays[names[0]])
+    values_NC = as_matrix(values_NC, names[0])
     labels_N = arrays[names[1]]
     labels_N = labels_N.astype(np.int64) - first if first and labels_N.dtype.kind in "iu" else labels_N
-    return Logits(logits_NC, check_labels(labels_N, rows, classes, names[1]))
+    labels_N = check_labels(labels_N, len(values_NC), values_NC.shape[1], names[1])
+    return _Values(values_NC, labels_N, are_probabilities)
 
 
-def _of_table(path: Path, label: str, probabilities: bool) -> Logits:
+def _of_table(path: Path, label: str, probabilities: bool) -> _Values:
     classes, values_NC, names = labelled.read(path, label)
     if len(classes) == 1:
         cure = "give one column for each class, such as 1 - p for the other one of two"
@@ -201,13 +291,12 @@ def _of_table(path: Path, label: str, probabilities: bool) -> Logits:
     place = {name: places.get(name) for name in sorted({*names.tolist()})}
     if (strange := next((name for name, k in place.items() if k is None), None)) is not None:
         raise LabelledRowsError(f"{path}: {unknown('label', strange, classes)} The columns of logits are the classes")
-    return Logits(_logits(values_NC, probabilities), np.array([place[name] for name in names.tolist()], dtype=np.intp))
-
-
-def _logits(values: npt.NDArray[Any], probabilities: bool) -> npt.NDArray[np.floating]:
-    return logits_of(both_classes(values)) if probabilities else check_logits(values)
+    labels_N = np.array([place[name] for name in names.tolist()], dtype=np.intp)
+    return _Values(values_NC, labels_N, probabilities)
 
 
 def _cure(message: str) -> str:
     """Reword an error of `trueodds.fit` for users of the command line."""
-    return f"{message.partition(': every row')[0]}: give --probabilities" if "logits_of" in message else message
+    if "logits_of" in message:
+        return f"{message.partition(': every row')[0]}: give --probabilities"
+    return message.replace("apply a calibrator first", "name the array logits, and leave out --probabilities")

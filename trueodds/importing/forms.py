@@ -9,9 +9,9 @@ ROWS = "an .npz with x and y, a folder of class folders, a .csv or .parquet tabl
 EXPECTED = "an .npy, an .npz with p, or a .csv or .parquet table with a column for each class, by name"
 """The maker's own probabilities."""
 LOGITS = (
-    "an .npz with logits and labels, or with val_logits, val_labels, test_logits and test_labels; an .npy of logits"
-    " together with --labels; or a .csv or .parquet table with a column of logits for each class, by name, and one"
-    " for the labels"
+    "an .npz with logits and labels, or with val_logits, val_labels, test_logits and test_labels, or with probabilities"
+    " in place of logits; an .npy of logits together with --labels; or a .csv or .parquet table with a column of logits"
+    " for each class, by name, and one for the labels"
 )
 """Logits with their labels."""
 PRESETS: dict[str, dict[str, Any]] = {

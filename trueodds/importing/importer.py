@@ -4,32 +4,36 @@ from __future__ import annotations
 
 import re
 import tempfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from trueodds import calibrators, logits
-from trueodds.bundle import METRICS, MODEL, Bundle, BundleError, Description, Reference, RiskCoverage, trial
-from trueodds.bundle.contents import NAME
+from trueodds.bundle import METRICS, MODEL, Bundle, BundleError, Description, Reference, RiskCoverage
 from trueodds.calibrators.selection import Selection, default_candidates
 from trueodds.errors import ConfigError
-from trueodds.evaluation.results import Results, evaluate, table_of
+from trueodds.evaluation.results import Results, evaluate
 from trueodds.evaluation.splits import balanced_split
 from trueodds.files import write_bytes
-from trueodds.importing.classes import check_order, check_seen, class_names, compare_with_maker
+from trueodds.importing import onnx_file, signature
+from trueodds.importing.agreement import check_order, compare_with_maker
+from trueodds.importing.class_names import check_seen, class_names, class_numbers
 from trueodds.importing.errors import LabelledRowsError, ModelFileError
-from trueodds.importing.options import ImportOptions
-from trueodds.importing.rewriting import ServableModel, convert, session
-from trueodds.importing.rows import ImportRows, batches
+from trueodds.importing.import_options import ImportOptions
+from trueodds.importing.inference import ServableModel, logits_of, session, try_bundle
+from trueodds.importing.labelled_rows import ImportRows, batches
+from trueodds.importing.rewriting import rewrite
+from trueodds.importing.understanding import understand
 from trueodds.inputs import Inputs, VectorInput
 from trueodds.logits import Logits
-from trueodds.processes.limited import progress, step
-from trueodds.processes.progress import bar
+from trueodds.processes.limited import step
+from trueodds.processes.progress import counted
+from trueodds.sums.ordered import check_level_names
 from trueodds.sums.positive import PositiveClass
+from trueodds.texts import NAME
 
 METHOD = "imported"
 """Name on the card instead of a training method."""
@@ -84,6 +88,7 @@ def import_model(
     options: ImportOptions = ImportOptions(),  # noqa: B008  # frozen
     test: ImportRows | None = None,
     positive: str | None = None,
+    ordered: bool = False,
     seed: int = 0,
 ) -> Outcome:
     """Import a model: write `out`/bundle, and beside it logits.npz, metrics.json and calibrators.csv.
@@ -99,13 +104,15 @@ def import_model(
         options: The caller's options for the model.
         test: Test rows. Default: half of `labelled`, class-balanced, chosen by `seed`.
         positive: Positive class of two.
+        ordered: The classes are levels, the lowest first.
         seed: Seed of the split.
 
     Raises:
         ModelFileError: The model cannot be imported, or the service would refuse its bundle.
         LabelledRowsError: The rows cannot be used, or not with this model.
         InputError: The model's kind of input does not allow the values of the rows.
-        ConfigError: The name cannot be a folder's name, or the positive class is not one of two.
+        ConfigError: The name cannot be a folder's name, the positive class is not one of two, or ordered
+            classes are numbers that do not ascend.
         FileNotFoundError: There is no such model.
     """
     if not re.fullmatch(NAME, name):
@@ -114,13 +121,15 @@ def import_model(
     scored = score(model, labelled, test, options, seed=seed)
     step("")
     positive_class = None if positive is None else PositiveClass.of(positive, scored.classes)
+    if ordered:
+        check_level_names(scored.classes)
     val, held_out = scored.splits["val"], scored.splits["test"]
-    selection = calibrators.select(val.logits_NC, val.labels_N)
-    judging = Judging(default_candidates(len(scored.classes), len(val.labels_N)))
+    selection = calibrators.select(val.logits_NC, val.labels_N, ordered=ordered)
+    judging = Judging(default_candidates(len(scored.classes), len(val.labels_N), ordered=ordered))
     results = evaluate(selection.calibrator, val, held_out, judging, positive_class)
     out.mkdir(parents=True, exist_ok=True)
     step(f"trying the bundle of {model} as the service will use it")
-    bundle = _write_bundle(scored, results, name, out / BUNDLE, positive_class)
+    bundle = _write_bundle(scored, results, name, out / BUNDLE, positive_class, ordered=ordered)
     step("")
     logits.write(out / LOGITS, scored.splits, scored.notes)
     results.write(out, scored.notes)
@@ -132,20 +141,23 @@ def score(
 ) -> ScoredModel:
     """Convert a model and compute its logits on both splits. Arguments and errors are those of `import_model`."""
     model = convert(path, labelled, options)
-    names = class_names(model, labelled)
-    labels_N = labelled.numbers(names)
+    names, of_classes = class_names(model, labelled)
+    labels_N = class_numbers(labelled, names)
     if not options.allow_unseen:
         check_seen(labels_N, names, labelled)
     rows, labels = {"val": labelled}, {"val": labels_N}
     if test is not None:
-        rows["test"], labels["test"] = test, test.numbers(names)
+        rows["test"], labels["test"] = test, class_numbers(test, names)
     least = LEAST if test is not None else 2 * LEAST
     if few := next((each for each in rows.values() if len(each) < least), None):
         raise LabelledRowsError(
             f"{few.source} holds {len(few)} rows; at least {least} are needed, {LEAST} in each split"
         )
     step(f"scoring the rows by {path}")
-    inputs = {split: batches(model.kind, each) for split, each in rows.items()}
+    inputs = {
+        split: counted(batches(model.kind, each), len(each), f"score {each.source}", model.kind.noun)
+        for split, each in rows.items()
+    }
     splits = {split: Logits(logits_of(model, rows[split], inputs[split]), labels[split]) for split in rows}
     val, golden = splits["val"], model.sample[:1]
     if options.expected is not None:
@@ -161,37 +173,27 @@ def score(
     sha256 = labelled.sha256() if test is None else f"{labelled.sha256()} {test.sha256()}"
     features = model.kind.features if isinstance(model.kind, VectorInput) else ()
     renamed = (note for each in rows.values() if features for note in each.notes(features))
-    return ScoredModel(model, names, splits, golden[0], model.run(golden)[0], sha256, (*model.notes, *renamed))
+    return ScoredModel(
+        model, names, splits, golden[0], model.run(golden)[0], sha256, (*model.notes, *of_classes, *renamed)
+    )
 
 
-def logits_of(model: ServableModel, rows: ImportRows, inputs: Iterable[Inputs]) -> npt.NDArray[np.float32]:
-    """Compute the logits of rows, N x C, from their batches `inputs`, with a progress bar.
+def convert(path: Path, rows: ImportRows, options: ImportOptions) -> ServableModel:
+    """Read the model of a file, understand its input from some rows, and rewrite it.
 
     Raises:
-        LabelledRowsError: Images cannot be read. One message names all of them.
-        ModelFileError: onnxruntime cannot run rows, or logits are not finite.
+        ModelFileError, LabelledRowsError, InputError, FileNotFoundError: As in these three steps.
     """
-    parts: list[npt.NDArray[np.float32]] = []
-    with bar(len(rows), f"score {rows.source}", model.kind.noun) as shown:
-        for batch in inputs:
-            try:
-                parts.append(model.run(batch))
-            except Exception as error:  # onnxruntime has a dozen exception types without a common base
-                why = " ".join(str(error).split())
-                raise ModelFileError(f"{rows.source}: onnxruntime cannot run its rows: {why}") from None
-            shown.update(len(batch))
-            progress()
-    logits_NC = np.concatenate(parts)
-    if len(bad := np.flatnonzero(~np.isfinite(logits_NC).all(axis=1))):
-        first = rows.x[bad[0]] if isinstance(rows.x, tuple) else f"row {bad[0]}"
-        problem = f"{rows.source}: the logits of {len(bad):,} of {len(rows):,} rows are not finite"
-        cure = "check the row for missing or extreme values, and the model for an overflow (float16)"
-        raise ModelFileError(f"{problem}, beginning with {first}; {cure}")
-    return logits_NC
+    step(f"reading {path}")
+    loaded = onnx_file.load(path)
+    session(loaded.model, path)  # raises early if onnxruntime refuses the file
+    file = signature.read(path, loaded, options)
+    meaning = understand(file, rows)
+    return rewrite(meaning, spinning=not isinstance(rows.x, tuple))
 
 
 def _write_bundle(
-    scored: ScoredModel, results: Results, name: str, out: Path, positive: PositiveClass | None
+    scored: ScoredModel, results: Results, name: str, out: Path, positive: PositiveClass | None, *, ordered: bool
 ) -> Bundle:
     """Write the bundle of a scored model with its calibrator, after a trial.
 
@@ -199,11 +201,12 @@ def _write_bundle(
         ModelFileError: The service would refuse it. `out` is unchanged.
     """
     calibrator, model, val = results.calibrator, scored.model, scored.splits["val"]
-    table = table_of(results.before, results.after, results.others, calibrator, results.settings)
+    table = results.table
     description = Description(
         name=name,
         classes=list(scored.classes),
         positive=positive and positive.name,
+        ordered=ordered,
         input=model.kind,
         method=METHOD,
         training=dict(model.origin),
@@ -230,20 +233,3 @@ def _write_bundle(
         except BundleError as error:  # the message names a temporary folder
             problem = re.sub(r"\S*/" + re.escape(MODEL), "the model", str(error))
             raise ModelFileError(f"the service would refuse the bundle of {name}: {problem}") from None
-
-
-def try_bundle(bundle: Bundle) -> None:
-    """Load a bundle's graph as the service does, and check its answers, row by row and in a full batch.
-
-    Raises:
-        ModelFileError: onnxruntime refuses the graph.
-        BundleError: The service would refuse the bundle, or an answer depends on the other rows of its batch.
-    """
-    graph = session(str(bundle.model_path), bundle.model_path)
-    names = [tensor.name for tensor in graph.get_inputs()]
-
-    def infer(rows: Inputs) -> Any:
-        return graph.run([graph.get_outputs()[0].name], bundle.card.input.feed(rows, names))[0]
-
-    rows = trial.check(bundle, graph.get_inputs(), graph.get_outputs(), infer)
-    trial.check_batch(bundle, rows, infer)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import ast
+import contextlib
 import hashlib
-from collections.abc import Iterator
+import json
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import onnx
 from google.protobuf.message import DecodeError
@@ -25,6 +28,10 @@ CURRENT = 13
 """Opset of a graph that is combined with a model without one."""
 LIFTED = 8
 """IR version to which older ones are raised. Before 4, every weight had to be a graph input; functions need 8."""
+FEATURE_KEYS = ("feature_names", "feature_names_in_", "features", "input_features")
+"""Keys of a file's metadata that may hold the names of its features."""
+LONGEST_METADATA = 2**24
+"""Largest number of characters of such an entry."""
 LIMIT = 2**31 - 1
 """Largest size in bytes of a protobuf message, and so of a graph with its weights in one file."""
 LOOKS = {
@@ -36,11 +43,18 @@ LOOKS = {
 }
 
 
-def load(path: Path) -> tuple[Model, dict[str, Any]]:
-    """Load the model of a file, with its weights from other files and without metadata.
+class LoadedModel(NamedTuple):
+    """A model without metadata, and what its metadata stated."""
 
-    Returns:
-        The model, and its hash, opset and producer for the card.
+    model: Model
+    origin: dict[str, Any]
+    """Hash, opset and producer of the file, for the card."""
+    features: tuple[str, ...]
+    """Names of the features; empty if the metadata has none."""
+
+
+def load(path: Path) -> LoadedModel:
+    """Load the model of a file, with its weights from other files and without metadata.
 
     Raises:
         ModelFileError: The file is not ONNX, weights are missing, or onnxruntime does not support operators or opset.
@@ -59,9 +73,37 @@ def load(path: Path) -> tuple[Model, dict[str, Any]]:
         raise _no_onnx(path, data)
     _load_weights(model, path)
     _check_operators(model, path)
+    features = feature_names({entry.key: entry.value for entry in model.metadata_props})
     model = without_metadata(_modern(raise_ir_version(model), path))
     producer = " ".join(filter(None, (model.producer_name, model.producer_version)))
-    return model, {"sha256": digest(path), "opset": opset(model), "producer": producer}
+    return LoadedModel(model, {"sha256": digest(path), "opset": opset(model), "producer": producer}, features)
+
+
+def feature_names(metadata: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the names of the features in a file's metadata: a list in JSON or Python, or names separated by commas.
+
+    The key is `feature_names`, scikit-learn's `feature_names_in_`, or another of FEATURE_KEYS. A value that is no list
+    of different names counts as none.
+
+    Examples:
+        >>> feature_names({"feature_names": '["age", "income"]'}), feature_names({"feature_names_in_": "age, income"})
+        (('age', 'income'), ('age', 'income'))
+        >>> feature_names({"feature_names": '["age", "age"]'})
+        ()
+    """
+    text = next((metadata[key] for key in FEATURE_KEYS if metadata.get(key)), "")
+    if len(text) > LONGEST_METADATA:
+        return ()
+    names: Any = None
+    for parse in (json.loads, ast.literal_eval):
+        with contextlib.suppress(ValueError, SyntaxError, RecursionError, MemoryError):
+            names = parse(text)
+            break
+    if not isinstance(names, list | tuple):
+        names = text.split(",")
+    if not all(isinstance(name, str) and name.strip() for name in names) or len(set(names)) < len(names):
+        return ()
+    return tuple(name.strip() for name in names)
 
 
 def raise_ir_version(model: Model) -> Model:

@@ -9,14 +9,15 @@ from pathlib import Path
 import numpy as np
 from onnx import TensorProto
 
+from trueodds.importing import hostile
 from trueodds.importing.errors import LabelledRowsError, ModelFileError
+from trueodds.importing.hub_files import CONFIG, TOKENIZER_CONFIG, HubFiles
+from trueodds.importing.import_options import PIXEL, Layout, Preprocessing
+from trueodds.importing.labelled_rows import CHANNELS, ImportRows, sample
 from trueodds.importing.onnx_file import Model
-from trueodds.importing.options import PIXEL, Layout, Preprocessing
-from trueodds.importing.reading import FLOATS, TEXT_INPUTS, ModelFile, TensorInfo
-from trueodds.importing.rows import CHANNELS, ImportRows, sample
-from trueodds.importing.texts import hostile
+from trueodds.importing.signature import FLOATS, TEXT_INPUTS, ModelFile, TensorInfo
 from trueodds.inputs import ImageInput, Input, Inputs, TextInput, VectorInput
-from trueodds.inputs.text.kind import MOST_CHARACTERS
+from trueodds.inputs.text.kind import MOST, MOST_CHARACTERS
 from trueodds.inputs.text.tokens import Stated
 from trueodds.processes.limited import step
 from trueodds.texts import listed
@@ -27,6 +28,7 @@ LAYOUT: Layout = "NCHW"
 """Default order of the axes of images."""
 LARGEST_TOKENIZER = 2**27
 """Largest size in bytes of a tokenizer.json. Those with 256,000 tokens have 35 million."""
+TOKENS_OPTION = "--max-tokens"
 CURE = "--preprocess imagenet, unit (pixels 0 to 1), raw (0 to 255), or {mean: .., std: ..}"
 
 
@@ -76,26 +78,32 @@ def _vector_input(file: ModelFile, rows: ImportRows) -> tuple[VectorInput, tuple
         what = "images" if isinstance(rows.x, tuple) else f"an array of shape {rows.x.shape}"
         raise LabelledRowsError(f"{path} takes vectors, {inputs[0]}; {rows.source} holds {what}")
     columns, notes, table = rows.x.shape[1], list[str](), rows
-    if len(inputs) > 1:
-        names: Sequence[str] = [tensor.name for tensor in inputs]
-        table = rows.reorder(names)
-    else:
-        names = rows.features or [f"x{k}" for k in range(columns)]
     (*_, size) = inputs[0].shape or (None,)
-    wanted = len(names) if len(inputs) > 1 else size or columns
+    own: Sequence[str] = [tensor.name for tensor in inputs] if len(inputs) > 1 else file.features
+    if len(inputs) == 1 and own and size not in (None, len(own)):
+        problem = f"The metadata of {path} name {len(own)} features, and the model takes {size}"
+        notes.append(f"{problem}: the names are ignored.")
+        own = ()
+    if own:
+        table = rows.reorder(own)
+    names = own or rows.features or [f"x{k}" for k in range(columns)]
+    wanted = len(own) or size or columns
     if columns != wanted:
         problem = f"{rows.source} has {columns} features in each row, and {path} takes {wanted}"
         raise LabelledRowsError(f"{problem}; give the columns that the model was trained on, in their order")
-    if rows.features and len(inputs) == 1:
+    if rows.features and not own:
         order = f"the columns of {rows.source} are used in their order: {listed(names)}"
         notes.append(f"The model does not name its features; {order}.")
+    if own and not rows.features:
+        order = f"they are used in the order of the model's features: {listed(names)}"
+        notes.append(f"{rows.source} does not name its columns; {order}.")
     if preprocessing is not None:
         preprocessing.check_channels(len(names), "features")
     for k, tensor in enumerate(inputs):
         if tensor.type not in FLOATS:
             _check_whole(preprocessing, 1.0, tensor, path)
-            own = slice(k, k + 1) if len(inputs) > 1 else slice(0, columns)
-            _check_whole_rows(table, names, own, tensor, path)
+            part = slice(k, k + 1) if len(inputs) > 1 else slice(0, columns)
+            _check_whole_rows(table, names, part, tensor, path)
     if any(tensor.type not in FLOATS for tensor in inputs):
         notes.append("The model takes whole numbers: fractions of features are cut off.")
     return VectorInput(features=list(names), missing=bool(np.isnan(rows.x).any())), tuple(notes)
@@ -137,7 +145,6 @@ def _image_input(file: ModelFile, rows: ImportRows) -> tuple[ImageInput, Layout]
     if preprocessing is None and tensor.type != TensorProto.UINT8:
         problem = f"{path} takes {tensor}, but the service takes pixels, 0 to 255"
         raise ModelFileError(f"{problem}; give the preprocessing: {CURE}")
-    _check_whole(preprocessing, PIXEL, tensor, path)
     _, *sizes = tensor.shape or ()
     layout = own.layout or _layout(sizes, tensor, path)
     channels, height, width = sizes if layout == "NCHW" else [sizes[2], *sizes[:2]]
@@ -152,6 +159,7 @@ def _image_input(file: ModelFile, rows: ImportRows) -> tuple[ImageInput, Layout]
         raise ModelFileError(f"{path} takes images of any size, {tensor}; {cure}")
     if own.size not in (None, height, width):
         raise ModelFileError(f"preprocess: size is {own.size}, but {path} takes {height} x {width}")
+    _check_whole(preprocessing, PIXEL, tensor, path)
     own.check_channels(channels, "channels")
     encoded = isinstance(rows.x, tuple) or own.crop is not None
     scaling = (
@@ -193,10 +201,9 @@ def _text_input(file: ModelFile, rows: ImportRows) -> tuple[TextInput, tuple[str
         raise LabelledRowsError(f"{path} takes texts, and {rows.source} holds {what}")
     if stated.max_characters is not None and not 1 <= stated.max_characters <= MOST_CHARACTERS:
         raise ModelFileError(f"{hostile.OPTION} is {stated.max_characters:,}; allowed are 1 to {MOST_CHARACTERS:,}")
-    data = _tokenizer(stated.tokenizer)
+    data, vocabulary = _tokenizer(stated.tokenizer), _vocabulary(file.model, inputs[0].name)
     own = Stated.of(data, file.hub.pad_token)
-    vocabulary = _vocabulary(file.model, inputs[0].name)
-    length, notes = file.hub.max_tokens(stated.max_tokens, stated.tokenizer, own.max_tokens)
+    length, notes = max_tokens(file.hub, stated.max_tokens, stated.tokenizer, own.max_tokens)
     if vocabulary is None:
         notes = (
             *notes,
@@ -215,6 +222,44 @@ def _text_input(file: ModelFile, rows: ImportRows) -> tuple[TextInput, tuple[str
     ).with_tokenizer(data)
     hostile.check(kind, stated.tokenizer.name)
     return kind, notes
+
+
+def max_tokens(hub: HubFiles, requested: int | None, tokenizer: Path, cut: int | None) -> tuple[int, tuple[str, ...]]:
+    """Return the number of tokens that a model reads, and notes for the user.
+
+    Args:
+        hub: Facts from the files beside the model.
+        requested: Number that the user has given.
+        tokenizer: File of the tokenizer.
+        cut: Length at which that file truncates texts.
+
+    Raises:
+        ModelFileError: The number is beyond what the files allow, no file has one, or the files contradict each
+            other.
+    """
+    positions = f"{CONFIG} gives the model positions for {hub.positions:,} tokens" if hub.positions else ""
+    if requested is not None:
+        if not 1 <= requested <= MOST:
+            raise ModelFileError(f"{TOKENS_OPTION} is {requested}; allowed are 1 to {MOST:,}")
+        if hub.positions is not None and requested > hub.positions:
+            raise ModelFileError(f"{TOKENS_OPTION} is {requested:,}, but {positions}; use {hub.positions} or fewer")
+        return requested, ()
+    cuts = f"{tokenizer.name} truncates texts at {cut:,} tokens" if cut else ""
+    length = f"{TOKENIZER_CONFIG} has model_max_length {hub.max_length:,}" if hub.max_length else ""
+    known = [number for number in (hub.max_length, hub.positions) if number is not None]
+    if cut is None and not known:
+        beside = f"neither {tokenizer.name} nor a {TOKENIZER_CONFIG} or {CONFIG} beside it states"
+        cure = f"give the number: {TOKENS_OPTION} N, such as {TOKENS_OPTION} 512"
+        raise ModelFileError(f"{beside} how many tokens the model reads; {cure}")
+    limit = min([*known, MOST])
+    if (cut or 0) > limit or (hub.max_length or 0) > (hub.positions or MOST):
+        problem = "; ".join(filter(None, (cuts, length, positions)))
+        cure = f"Give the number of tokens that it reads: {TOKENS_OPTION} {limit}"
+        raise ModelFileError(f"{problem}: these contradict each other. {cure}")
+    if cut is None:
+        return limit, ()
+    more = f"{cuts}, and the model may read {limit:,} ({TOKENS_OPTION})."
+    return cut, (more,) if known and cut < limit else ()
 
 
 def _tokenizer(path: Path) -> bytes:

@@ -44,6 +44,7 @@ from trueodds.inputs.text.kind import TextInput
 from trueodds.inputs.vector.kind import VectorInput
 
 KINDS: tuple[type[InputKind], ...] = (ImageInput, VectorInput, TextInput)
+"""Class of each kind of input."""
 SERVED = frozenset[str](kind.model_fields["kind"].default for kind in KINDS)
 """Names of the kinds that a bundle can hold. Models of other data, such as trees, have no bundle."""
 

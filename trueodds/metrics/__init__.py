@@ -13,6 +13,7 @@ is wrong, and `n` is the number of rows. Array names end with their axes: `logit
 
 from trueodds.metrics.alarms.gain_sequence import GainSequence, gain_evidence, gain_sequence
 from trueodds.metrics.alarms.in_the_large import PositiveEProcess
+from trueodds.metrics.alarms.ordered import OrderedEProcess
 from trueodds.metrics.alarms.prequential import Prequential
 from trueodds.metrics.alarms.promise import RiskEProcess
 from trueodds.metrics.alarms.sequential import EProcess, ShiryaevRoberts, blocks
@@ -49,6 +50,7 @@ from trueodds.metrics.intervals.classwise_ece import (
 )
 from trueodds.metrics.intervals.confidence_sequence import GapSequence, gap_sequence
 from trueodds.metrics.intervals.mce import MceInterval, mce_interval, mce_noise_floor
+from trueodds.metrics.intervals.ordered import LevelBias, level_bias, rps_interval
 from trueodds.metrics.intervals.proper_scores import ScoreInterval, score_interval
 from trueodds.metrics.intervals.risk_sequence import RiskSequence, risk_sequence
 from trueodds.metrics.labelling.coverage import (
@@ -68,6 +70,7 @@ from trueodds.metrics.labelling.weighted_ece import (
     inverse_probability_ece,
     weighted_ece,
 )
+from trueodds.metrics.ordered import rps
 from trueodds.metrics.ranked import whole_bins
 from trueodds.metrics.scores import (
     FractionAbove,
@@ -80,6 +83,7 @@ from trueodds.metrics.scores import (
     nll,
     signed_gap,
 )
+from trueodds.metrics.significance.at_least import AtLeast, at_least
 from trueodds.metrics.significance.calibration import CalibrationTest, calibration_test
 from trueodds.metrics.significance.differences import Difference
 from trueodds.metrics.significance.drift import ConfidenceDrift, confidence_drift
@@ -96,12 +100,14 @@ from trueodds.processes.choices import MOST_RATIO
 from trueodds.sums.bins import CELLS, Bins, cell_of
 from trueodds.sums.cells import COLUMNS
 from trueodds.sums.inputs import softmax
+from trueodds.sums.ordered import OrderedSums
 from trueodds.sums.sums import CalibrationSums
 
 __all__ = [
     "CELLS",
     "COLUMNS",
     "MOST_RATIO",
+    "AtLeast",
     "Bins",
     "BrierDecomposition",
     "CalibrationRatio",
@@ -123,8 +129,11 @@ __all__ = [
     "GapSequence",
     "KsTest",
     "LabelDelay",
+    "LevelBias",
     "MceInterval",
     "NoiseFloor",
+    "OrderedEProcess",
+    "OrderedSums",
     "PositiveEProcess",
     "Prequential",
     "RiskEProcess",
@@ -141,6 +150,7 @@ __all__ = [
     "WeightedEce",
     "accuracy",
     "adaptive_ece",
+    "at_least",
     "binomial_interval",
     "blocks",
     "brier",
@@ -173,6 +183,7 @@ __all__ = [
     "ks_test",
     "label_binned_ece",
     "label_delay",
+    "level_bias",
     "mce",
     "mce_interval",
     "mce_noise_floor",
@@ -183,6 +194,8 @@ __all__ = [
     "noise_floor_per_class",
     "positives_needed",
     "risk_sequence",
+    "rps",
+    "rps_interval",
     "samplewise_error",
     "samplewise_interval",
     "samplewise_noise_floor",

@@ -11,7 +11,7 @@ from scipy.special import gammaln, stdtrit
 
 from trueodds.errors import unknown
 from trueodds.metrics.intervals.binomial import mean_deviation
-from trueodds.sums.forms import as_columns
+from trueodds.sums.columns import as_columns
 from trueodds.sums.inputs import (
     ROW_SUM_TOLERANCE,
     Array,

@@ -24,6 +24,8 @@ MODELS = "TRUEODDS_MODELS"
 """Environment variable with the folder or bucket of the published models."""
 ADMIN_KEY, ADMIN_KEY_FILE = "TRUEODDS_ADMIN_KEY", "TRUEODDS_ADMIN_KEY_FILE"
 """Environment variables with the admin key, and with the path of a file that holds it."""
+ADMIN_KEY_HASH = "TRUEODDS_ADMIN_KEY_HASH"
+"""Environment variable with the hash of the admin key, for the service."""
 ReportBy = Literal["class", "tag"]
 """Groups of a report's additional table."""
 TrendUnit = Literal["minute", "hour", "day", "month", "auto"]
@@ -32,9 +34,13 @@ ActingBy = Literal["question", "tag", "class"]
 """Groups that each have their own threshold for acting alone."""
 
 DEFAULT: Literal["default"] = "default"
+"""Role of the version that answers requests."""
 SHADOW: Literal["shadow"] = "shadow"
+"""Role of a net that is scored on the same inputs without answering."""
 RECALIBRATED: Literal["recalibrated"] = "recalibrated"
+"""Role of a calibrator that is applied to the served net's logits without answering."""
 WAITING: Literal["waiting"] = "waiting"
+"""Role of the net that becomes the shadow when that place is free."""
 
 Role = Literal["default", "shadow", "recalibrated", "waiting"]
 """Role of a version.
@@ -46,3 +52,4 @@ ROLES: tuple[Role, ...] = get_args(Role)
 Slot = Literal["shadow", "recalibrated"]
 """Roles that are judged beside the served version."""
 SLOTS: tuple[Slot, ...] = get_args(Slot)
+"""The roles of `Slot`."""

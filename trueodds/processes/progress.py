@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import sys
-from typing import Any, TextIO
+from collections.abc import Iterable, Iterator, Sized
+from typing import Any, TextIO, TypeVar
 
 from tqdm import tqdm
 
 LOG_SECONDS = 15.0
+
+Batch = TypeVar("Batch", bound=Sized)
 
 
 class _Lines:
@@ -44,3 +47,11 @@ def bar(total: int, what: str, unit: str, *, done: int = 0, hidden: bool = False
         smoothing=0.05,
         delay=0 if live else 1e-9,  # in a log, no line before the first progress
     )
+
+
+def counted(batches: Iterable[Batch], total: int, what: str, unit: str) -> Iterator[Batch]:
+    """Yield batches, and move a bar of `total` units by the length of each that has been worked on."""
+    with bar(total, what, unit) as shown:
+        for batch in batches:
+            yield batch
+            shown.update(len(batch))

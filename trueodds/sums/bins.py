@@ -17,6 +17,7 @@ import numpy.typing as npt
 from trueodds.sums.inputs import ROW_SUM_TOLERANCE, Array, as_numbers, is_whole
 
 CELLS = 3000
+"""Number of cells of confidence in calibration sums. Bins of equal width are unions of them."""
 EDGES = np.arange(CELLS + 1, dtype=np.float64) / CELLS
 MOST_BINS = 1_000_000  # with more bins of equal mass, memory runs out before an error can be reported
 

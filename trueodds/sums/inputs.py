@@ -8,12 +8,11 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from trueodds.sums.steps import MOST_ROUNDING, explained_by_rounding, inferred_step
 from trueodds.texts import plural
 
 Array = npt.NDArray[np.float64]
 ROW_SUM_TOLERANCE = 1e-3
-MOST_ROUNDING = 0.1
-"""Largest distance from 1 of the sum of rounded probabilities."""
 BELOW_ZERO = 1e-6
 """Size of a negative probability that counts as 0; arithmetic such as 1 - p leaves such values."""
 _Float = TypeVar("_Float", bound=np.floating)
@@ -224,10 +223,18 @@ def check_matrix(values: npt.ArrayLike, name: str) -> npt.NDArray[np.floating]:
     return matrix_NC
 
 
-def check_probabilities(values: npt.ArrayLike, name: str = "probabilities") -> npt.NDArray[np.floating]:
+def check_probabilities(
+    values: npt.ArrayLike, name: str = "probabilities", *, step: float | None = None
+) -> npt.NDArray[np.floating]:
     """Check probabilities: a finite N x C array with values in [0, 1] and rows that sum to 1 (see `sums_to_one`).
 
     A value from -1e-6 to 0 counts as 0.
+
+    Args:
+        values: Probabilities, shape (N, C).
+        name: Name of the argument in messages.
+        step: Step to which the values are known to be rounded. It explains sums that differ more from 1. None: the
+            step that the rows show, if a sum differs.
 
     Raises:
         ValueError: `check_matrix` does not accept the values, one is outside [0, 1], or a row does not sum to 1
@@ -238,7 +245,9 @@ def check_probabilities(values: npt.ArrayLike, name: str = "probabilities") -> n
     if low < 0 or high > 1 + ROW_SUM_TOLERANCE:
         worst = low if low < 0 else high
         raise ValueError(f"{name} holds {worst:.6g}; allowed is [0, 1]. If these are logits, apply a calibrator first")
-    wrong_N = ~sums_to_one(probabilities_NC)
+    wrong_N = ~sums_to_one(probabilities_NC, step)
+    if wrong_N.any() and step is None and (step := inferred_step(probabilities_NC)) is not None:
+        wrong_N = ~sums_to_one(probabilities_NC, step)
     if wrong_N.any():
         sums_N = probabilities_NC.sum(axis=1, dtype=np.float64)
         off = int(np.where(wrong_N, np.abs(sums_N - 1), 0).argmax())
@@ -255,26 +264,32 @@ def without_noise(values: npt.NDArray[_Float]) -> npt.NDArray[_Float]:
     return np.where(noise, values.dtype.type(0), values) if noise.any() else values
 
 
-def sums_to_one(p_NC: npt.NDArray[np.floating]) -> npt.NDArray[np.bool_]:
-    """Return which rows sum to 1 within 1e-3, or as far as rounding explains.
+def sums_to_one(p_NC: npt.NDArray[np.floating], step: float | None = None) -> npt.NDArray[np.bool_]:
+    """Return which rows sum to 1 within 1e-3, or as far as rounding explains (`explained_by_rounding`).
 
-    In a row with d >= 2 decimals, a value above 0 is at most 10^-d / 2 too high, and each value is at most that much
-    too low. So the sum may differ from 1 by that much for all values together, but by at most 0.1.
+    Without a step, a row with d >= 2 decimals counts as rounded to them, and its sum may differ from 1 by at most 0.1.
+
+    Args:
+        p_NC: Probabilities, shape (N, C).
+        step: Step to which the values are known to be rounded.
 
     Examples:
         >>> sums_to_one(np.array([[0.33, 0.33, 0.33], [0.3, 0.3, 0.3]])).tolist()
         [True, False]
+        >>> sums_to_one(np.array([[0.3, 0.3, 0.3]]), step=0.1).tolist()
+        [True]
     """
     excess_N = p_NC.sum(axis=1, dtype=np.float64) - 1
     sound_N: npt.NDArray[np.bool_] = np.abs(excess_N) <= ROW_SUM_TOLERANCE
+    if step is not None:
+        return sound_N | explained_by_rounding(p_NC, excess_N, step)
     for decimals in _DECIMALS:
         doubtful = np.flatnonzero(~sound_N & (np.abs(excess_N) <= MOST_ROUNDING))
         if not len(doubtful):
             break
-        rows_MC, half = p_NC[doubtful].astype(np.float64), 0.5 * 10.0**-decimals
+        rows_MC = p_NC[doubtful].astype(np.float64)
         is_rounded_M = (np.abs(rows_MC - rows_MC.round(decimals)) < 1e-7).all(axis=1)  # 1e-7: also for float32
-        most_M, least_M = half * (rows_MC > 0).sum(axis=1), -half * rows_MC.shape[1]
-        explained_M = (excess_N[doubtful] <= most_M + 1e-7) & (excess_N[doubtful] >= least_M - 1e-7)
+        explained_M = explained_by_rounding(rows_MC, excess_N[doubtful], 10.0**-decimals)
         sound_N[doubtful] = is_rounded_M & explained_M
     return sound_N
 
@@ -318,37 +333,6 @@ def both_classes(probabilities: npt.ArrayLike) -> npt.NDArray[Any]:
     if values.ndim == 1 or values.shape[1:] == (1,):
         return np.stack([1 - values.reshape(-1), values.reshape(-1)], axis=1)
     return values
-
-
-def logits_of(probabilities: npt.ArrayLike) -> Array:
-    """Compute logits z = ln p, whose softmax is p, for a calibrator of a model that returns only probabilities.
-
-    A probability of 0 has no logarithm. It counts as its dtype's precision (2.2e-16 in float64, 1.2e-7 in float32), or
-    as the smallest other probability of its row if that is smaller. So it stays the smallest of its row.
-
-    Args:
-        probabilities: Probabilities, shape (N, C); or those of the positive class alone of a binary model, shape (N,)
-            or (N, 1).
-
-    Returns:
-        Logits, shape (N, C), or (N, 2) for the positive class alone.
-
-    Raises:
-        ValueError: The probabilities are invalid.
-
-    Examples:
-        >>> import trueodds
-        >>> trueodds.logits_of([[0.75, 0.25], [1.0, 0.0]]).round(3)
-        array([[ -0.288,  -1.386],
-               [  0.   , -36.044]])
-        >>> trueodds.logits_of([0.25]).round(3)
-        array([[-0.288, -1.386]])
-    """
-    p_NC = check_probabilities(both_classes(probabilities))
-    precision = float(np.finfo(p_NC.dtype).eps)
-    wide_NC = p_NC.astype(np.float64)
-    least_N1 = np.min(wide_NC, axis=1, keepdims=True, where=wide_NC > 0, initial=precision)
-    return np.log(np.where(wide_NC > 0, wide_NC, least_N1))
 
 
 def softmax(logits_NC: npt.ArrayLike) -> Array:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import struct
 import zlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any, NamedTuple
@@ -16,8 +16,9 @@ import numpy.typing as npt
 from trueodds.errors import unknown
 from trueodds.sums.bins import CELLS, EDGES, Bins, check_bins
 from trueodds.sums.cells import COLUMNS, SumsTally, check_cells, clear_empty_cells
+from trueodds.sums.columns import as_labelled_columns
 from trueodds.sums.inputs import Array, as_numbers, is_number, is_whole
-from trueodds.sums.losses import brier_of, nll_of
+from trueodds.sums.rounding import Given, as_resolved
 from trueodds.sums.rows import ROWS, top_rows
 
 MOST_BRIER = 2 + 1e-6  # 2, and what float32 makes of it
@@ -61,7 +62,13 @@ class CalibrationSums:
 
     @classmethod
     def from_probabilities(
-        cls, probabilities_NC: npt.ArrayLike, labels_N: npt.ArrayLike, *, scores: bool = True
+        cls,
+        probabilities_NC: npt.ArrayLike,
+        labels_N: npt.ArrayLike,
+        *,
+        classes: Sequence[object] | None = None,
+        scores: bool = True,
+        resolution: Given = None,
     ) -> CalibrationSums:
         """Build the sums of N rows of class probabilities and their labels. Ties go to the smallest class index.
 
@@ -69,20 +76,34 @@ class CalibrationSums:
         read in one pass, in blocks that fit into the cache. The whole array is never copied, whatever its dtype and
         order.
 
+        NLL and Brier of rounded probabilities are those of `trueodds.sums.rounding.rounded_losses`. Confidence and
+        correctness are those of the values as they are, except that a confidence of 1 counts as 1 - s/4, where s is the
+        step. In steps above 0.02 the NLL is unknown (NaN).
+
         Args:
-            probabilities_NC: Probabilities, shape (N, C); each row sums to 1.
-            labels_N: True classes, shape (N,).
+            probabilities_NC: Probabilities, shape (N, C); each row sums to 1. Shape (N,) is p(positive) of two classes
+                and stands for the columns 1 - p and p.
+            labels_N: True classes, shape (N,), as indices, or as names with `classes`.
+            classes: Names of the columns in their order.
             scores: Whether to include NLL and Brier. Without them (NaN) it takes half the time.
+            resolution: Step of rounded probabilities, such as 0.01, or "exact". None: the step that sums off 1 show.
 
         Raises:
+            ConfigError: A label is not a class, or the number of names differs from the number of columns. It is a
+                ValueError.
             ValueError: An argument is invalid. The message states what was given and what is allowed.
+
+        Examples:
+            >>> sums = metrics.CalibrationSums.from_probabilities([0.9, 0.4], ["spam", "ham"], classes=["ham", "spam"])
+            >>> metrics.accuracy(sums), round(metrics.mean_confidence(sums), 3)
+            (1.0, 0.75)
         """
+        p_NC, index_N = as_labelled_columns(probabilities_NC, labels_N, classes)
         tally = SumsTally()
-        for confidence, correct, true, squares in top_rows(probabilities_NC, labels_N, scores=scores):
-            nll, brier = None, None
-            if scores:
-                nll, brier = nll_of(true), brier_of(true, squares)
-            tally.add(confidence, correct, nll, brier)
+        rows_NC, read_as = as_resolved(p_NC, resolution)
+        for rows in top_rows(rows_NC, index_N, scores=scores, resolution=read_as):
+            nll = rows.nll if scores and read_as.has_nll else None
+            tally.add(rows.confidence, rows.correct, nll, rows.brier if scores else None)
         return cls(tally.cells())
 
     @classmethod
@@ -193,10 +214,13 @@ class CalibrationSums:
         count_G, confidence_G, correct_G = self.cells[:3, cell_G]
         return CellGroups(count_G, confidence_G, correct_G, EDGES[cell_G + 1])
 
-    @property
-    def has_scores(self) -> bool:
-        """Whether every row has its NLL and its Brier score."""
-        return not np.isnan(self.cells[3:]).any()
+    def has(self, column: str) -> bool:
+        """Return whether every row has the value of one of COLUMNS.
+
+        Args:
+            column: Name of the column.
+        """
+        return not np.isnan(self.cells[COLUMNS.index(column)]).any()
 
     def total(self, column: str) -> float:
         """Return the sum of one of COLUMNS over all cells.
@@ -211,7 +235,9 @@ class CalibrationSums:
             raise unknown("column", column, COLUMNS)
         value = float(self.cells[COLUMNS.index(column)].sum())
         if np.isnan(value):
-            raise ValueError(f"these sums hold no {column}: they were built by from_top without it")
+            raise ValueError(
+                f"these sums hold no {column}: it was not given, or the probabilities are too coarse for it"
+            )
         return value
 
     def bins(self, bins: int = 15) -> Bins:

@@ -18,7 +18,7 @@ from pipeline.data.texts.encoding import words_in
 
 ORDER = ("train", "held_out", "val", "test")
 """Order of the parts. Each is compared with those before it, which were used for learning or fitting earlier."""
-NAMES = {"train": "training", "held_out": "held-out", "val": "validation", "test": "test"}
+NAMES = {"train": "training", "held_out": "set-aside", "val": "validation", "test": "test"}
 REMEDY = (
     "Duplicates make calibration and metrics look better than they are for new rows. data.duplicates: leave_out leaves"
     " them out."

@@ -1,4 +1,4 @@
-"""Draws of training, validation, test and held-out rows by labels and groups, before any row is decoded."""
+"""Draws of training, validation, test and set-aside rows by labels and groups, before any row is decoded."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ log = logging.getLogger("pipeline.data")
 
 @dataclass(frozen=True)
 class Shares:
-    """Shares of validation rows and held-out rows among the rows that are not test rows."""
+    """Shares of validation rows and set-aside rows among the rows that are not test rows."""
 
     validation: float
     held_out: float

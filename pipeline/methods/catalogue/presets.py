@@ -113,3 +113,4 @@ PRESETS = {
     ),
     "cpc": Preset("ce+cpc", "Cheng and Vasconcelos 2022; weights of Liu et al. 2023", {"bdc": 0.1, "bec": 1.0}),
 }
+"""Methods by the names of the papers, each a composition of parts."""

@@ -1,7 +1,7 @@
 """Meta parts: parameters of the training loss that learn while the net learns, by looking one step ahead.
 
 A part has parameters phi that shape the training loss. A meta step computes how phi changes the outer loss, a loss of
-held-out rows, after the step that the net is about to take. It then moves phi down that gradient (Luketina et al.
+set-aside rows, after the step that the net is about to take. It then moves phi down that gradient (Luketina et al.
 2016; Bohdal et al. 2021; gamma-net paper, eq. 3). `pipeline.methods.meta.lookahead` computes the gradient.
 """
 

@@ -7,8 +7,8 @@ import math
 import torch
 from torch import Tensor, nn
 
-from pipeline.methods.gamma import POSITIVE
 from pipeline.methods.meta.part import MetaPart
+from pipeline.methods.positive import POSITIVE
 from pipeline.nets.net import Net
 
 

@@ -24,7 +24,7 @@ class LearnedHistogram(MetaPart):
     times its start.
 
     Bins that learned to lower the penalty itself would become empty. These bins learn by looking ahead instead: the
-    net's step, with the penalty in it, should lower the outer loss of held-out rows.
+    net's step, with the penalty in it, should lower the outer loss of set-aside rows.
 
     Args:
         bins: Number of bins.

@@ -56,7 +56,7 @@ def through_head(
 ) -> LookAhead:  # fmt: skip
     """Look ahead through a step of the last layer alone, clipped by its own norm.
 
-    It costs one pass of the held-out rows, and no backward pass through the net. Running statistics do not change.
+    It costs one pass of the set-aside rows, and no backward pass through the net. Running statistics do not change.
     """
     inputs, labels = held_out
     theta = [net.head.weight, net.head.bias]
@@ -80,7 +80,7 @@ def through_all(
 ) -> LookAhead:  # fmt: skip
     """Look ahead through a step of every layer.
 
-    It costs a backward pass for the step, one for the held-out rows, and the forward-mode pass.
+    It costs a backward pass for the step, one for the set-aside rows, and the forward-mode pass.
     """
     inputs, labels = held_out
     named = {name: parameter for name, parameter in net.named_parameters() if parameter.requires_grad}
@@ -105,7 +105,7 @@ def as_public_code(
     """Look ahead as the public code of meta-calibration does (Bohdal et al. 2021), which differs from its paper.
 
     The step is one of the last layer down the SUM of the losses, whatever the recipe's reduction, without clipping. The
-    graph of the outer loss also reaches the net. Its gradient there is never cleared: it is the `leak`. The held-out
+    graph of the outer loss also reaches the net. Its gradient there is never cleared: it is the `leak`. The set-aside
     rows change the running statistics.
     """
     inputs, labels = held_out

@@ -1,4 +1,4 @@
-"""Outer losses, which meta parameters learn to lower on held-out rows."""
+"""Outer losses, which meta parameters learn to lower on set-aside rows."""
 
 from __future__ import annotations
 

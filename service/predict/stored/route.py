@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 from typing import Annotated, Any, Literal
 from urllib.parse import quote
 
+import orjson
 from fastapi import APIRouter, Query, Request
 from pydantic import BaseModel
 from starlette.responses import Response, StreamingResponse
@@ -145,6 +146,8 @@ async def prediction(request: Request, id: str, model: _Model = None) -> Respons
     row = await _one(runtime, id, model)
     version = await runtime.answered_by(row.model, row.version)
     answer = stored_answer(row, version, runtime.settings.audit_share)
+    if version.is_observed and (kept := await runtime.store.read_input(row.model, row.id)) is not None:
+        answer.input = orjson.loads(kept)
     return Response(answer.model_dump_json(), media_type=JSON)
 
 

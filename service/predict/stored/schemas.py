@@ -44,6 +44,11 @@ class StoredAnswer(BaseModel):
     )
     classes: list[str]
     probabilities: list[float] | None = Field(description="One per class. Null if only the confidence is known.")
+    input: Any = Field(
+        None,
+        description="Input of a decision model, if the service keeps inputs (`--keep-inputs`).",
+        exclude_if=lambda value: value is None,
+    )
 
 
 class PredictionDeleted(BaseModel):

@@ -5,7 +5,7 @@ from __future__ import annotations
 APPLICATION_ID = 0x74727565
 """`true` in ASCII. Marks a SQLite file as a TrueOdds store; in PostgreSQL, the id of the lock for creating tables."""
 
-VERSION = 8
+VERSION = 9
 """The only schema version that this release reads."""
 SQLITE_BEFORE, POSTGRES_BEFORE = 6, 5
 """Schema versions that `trueodds store upgrade` can upgrade. Earlier versions were never released."""
@@ -32,6 +32,22 @@ _MATURING = (
     "CREATE TABLE early (key {serial}, version {int} NOT NULL, prediction TEXT NOT NULL, label {int} NOT NULL,"
     " given_ms {int} NOT NULL, import_id TEXT){strict}",
     "CREATE INDEX early_labels ON early (version, prediction)",
+)
+
+_DECISIONS = (
+    # Questions of decision models, with the state of the test of declined ones; see work.decisions.
+    "CREATE TABLE questions (model TEXT PRIMARY KEY, declined TEXT NOT NULL){clustered}",
+    "CREATE TABLE question_versions (key {serial}, model TEXT NOT NULL, version TEXT NOT NULL, name TEXT NOT NULL,"
+    " type TEXT NOT NULL, served TEXT NOT NULL, wording TEXT NOT NULL, ordered {int} NOT NULL, answered {int} NOT NULL,"
+    " declined {int} NOT NULL, repeated {int} NOT NULL, masses {int} NOT NULL, mass_sum {real} NOT NULL,"
+    " low_masses {int} NOT NULL, first_ms {int} NOT NULL, last_ms {int} NOT NULL, UNIQUE (model, version)){strict}",
+    "CREATE TABLE decisions (id TEXT NOT NULL, question {int} NOT NULL, created_ms {int} NOT NULL, declined {int}"
+    " NOT NULL, mass {real}, input TEXT, kept TEXT, PRIMARY KEY (id, question)){clustered}",
+    "CREATE INDEX decision_inputs ON decisions (question, input)",
+    "CREATE INDEX decision_times ON decisions (created_ms)",
+    "CREATE TABLE notices (key {serial}, model TEXT NOT NULL, version TEXT NOT NULL, kind TEXT NOT NULL, at_ms {int}"
+    " NOT NULL, details TEXT NOT NULL, deliveries TEXT NOT NULL, UNIQUE (model, version, kind)){strict}",
+    "CREATE TABLE secrets (name TEXT PRIMARY KEY, value TEXT NOT NULL){clustered}",
 )
 
 _AFTER_WINDOW = "CREATE INDEX after_window ON labels (version) WHERE late = 1"
@@ -72,6 +88,7 @@ _TABLES = (
     " import_id TEXT, doubtful {int} NOT NULL DEFAULT 0, PRIMARY KEY (model, id)){clustered}",
     *_DOUBTFUL,
     *_MATURING,
+    *_DECISIONS,
     # One row per transaction of a voiding, and per version in it. Version 0 stands for held labels.
     "CREATE TABLE voidings (key {serial}, version {int} NOT NULL, at_ms {int} NOT NULL, import_id TEXT, since_ms {int},"
     " until_ms {int}, who TEXT NOT NULL, why TEXT NOT NULL, removed {int} NOT NULL, restored {int} NOT NULL,"
@@ -109,6 +126,7 @@ _POSTGRES = {
 _UPGRADE = (
     *_DOUBTFUL,
     *_MATURING,
+    *_DECISIONS,
     *(f"ALTER TABLE labels ADD COLUMN {name} {{int}}" for name in ("counted_ms", "assumed", "late")),
     _AFTER_WINDOW,
     "ALTER TABLE versions ADD COLUMN matures_ms {int}",

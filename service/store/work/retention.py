@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from service.store.rows import DeletionCounts
+from service.store.work import decisions
 from service.store.work.statements import Lock, Query, Work
 
 # A label that a state has not used yet stays in the log, with its prediction. A prediction whose window is open also
@@ -79,6 +80,7 @@ def remove(id_: str, models: list[str]) -> Work[DeletionCounts]:
     )
     predictions = yield Query(f"DELETE FROM predictions WHERE model IN ({of}) AND id = $2 RETURNING id", (models, id_))
     held = yield Query(f"DELETE FROM held WHERE model IN ({of}) AND id = $2 RETURNING id", (models, id_))
+    yield from decisions.remove(id_, models)
     return DeletionCounts(len(predictions), len(labels), len(held))
 
 

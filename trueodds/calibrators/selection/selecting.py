@@ -6,21 +6,24 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
 
+import numpy as np
 import numpy.typing as npt
 
 from trueodds.calibrators import registry
-from trueodds.calibrators.base import Calibrator, check_fit_data
+from trueodds.calibrators.base import Calibrator, Labels, check_fit_data
 from trueodds.calibrators.checks import check_number
+from trueodds.calibrators.fitting.rounded import fit_rounded
 from trueodds.calibrators.held_out import FOLDS
 from trueodds.calibrators.selection.choosing import PLENTY, Candidate, choose
 from trueodds.calibrators.selection.folds import Folds
 from trueodds.errors import ConfigError, unknown
 from trueodds.sums.inputs import Array
+from trueodds.sums.rounding import Given, resolution_of
 from trueodds.texts import short
 
 SELECT = "select"
-"""Method name that stands for the candidate of least cross-validated NLL."""
-SELECT_OPTIONS = ("candidates", "folds")
+"""Method name that stands for the candidate that `select` returns."""
+SELECT_OPTIONS = ("candidates", "folds", "ordered")
 
 CANDIDATES = (
     "identity",
@@ -40,6 +43,9 @@ gain about .001 and .006 (five worlds, log-odds with standard deviation 2.5, mea
 
 TOP_CURVES = ("temperature_curve", "structured_curve", "spline", "bbq", "histogram")
 """Further candidates for more than two classes, from `PLENTY` rows on. They bend the top label's confidence."""
+
+ORDERED = ("ordered_temperature",)
+"""Further candidates for more than two ordered classes. With two it is `bias_corrected_temperature`."""
 
 
 @dataclass(frozen=True)
@@ -62,11 +68,13 @@ class Selection:
     """Held-out -ln p_y of each candidate, row by row, for paired comparisons; None if it could not be fitted."""
 
 
-def default_candidates(classes: int, rows: int) -> tuple[str, ...]:
+def default_candidates(classes: int, rows: int, *, ordered: bool = False) -> tuple[str, ...]:
     """Return the default candidates of `select` for so many classes and rows."""
     own = registry.joining()
     if classes == 2:
         return (*CANDIDATES, *CURVES, *own)
+    if ordered:
+        own = [*ORDERED, *own]
     return (*CANDIDATES, *TOP_CURVES, *own) if rows >= PLENTY else (*CANDIDATES, *own)
 
 
@@ -76,7 +84,8 @@ def default_words() -> str:
     own = ", ".join(registry.joining())
     registered = f"; from other distributions {own}" if own else ""
     every = ", ".join(CANDIDATES)
-    return f"{every}; of two classes also {two}; of more, from {PLENTY} rows on, also {more}{registered}"
+    ordered = f"of ordered ones also {', '.join(ORDERED)}"
+    return f"{every}; of two classes also {two}; of more, from {PLENTY} rows on, also {more}; {ordered}{registered}"
 
 
 def check(method: registry.Method, options: Mapping[str, object] | None = None) -> None:
@@ -116,19 +125,26 @@ def check(method: registry.Method, options: Mapping[str, object] | None = None) 
 
 
 def fit(
-    logits_NC: npt.ArrayLike, labels_N: npt.ArrayLike, method: registry.Method = SELECT, **options: Any
+    logits_NC: npt.ArrayLike,
+    labels_N: npt.ArrayLike,
+    method: registry.Method = SELECT,
+    *,
+    resolution: Given = None,
+    **options: Any,
 ) -> Calibrator:
     """Fit a calibrator on validation rows. `calibrator(other_logits)` then returns probabilities.
 
     If a model only returns probabilities, pass `trueodds.logits_of(probabilities)`, here and to the calibrator. The
-    calibrator's `warnings` report anything that the fit makes worse on these rows, or on rows that fits like it have
-    not seen.
+    calibrator's `warnings` report anything that the fit makes worse: on these rows, or on rows that were left out of a
+    similar fit.
 
     Args:
         logits_NC: Logits, shape (N, C), of any float dtype (computed in float64).
         labels_N: True classes, shape (N,), as class indices.
-        method: Name of a calibrator (`trueodds.calibrators.names()`), its class, or "select" for the candidate of least
-            cross-validated NLL.
+        method: Name of a calibrator (`trueodds.calibrators.names()`), its class, or "select" for the best candidate
+            by cross-validation (`trueodds.calibrators.select`).
+        resolution: Step of the probabilities from which `trueodds.logits_of` computed the logits with the same
+            `resolution`, such as 0.01. The result is then a `Rounded` calibrator. None and "exact": not rounded.
         options: Options of the calibrator (`trueodds.calibrators.options`), or those of `select`, which also returns
             the table of candidates.
 
@@ -136,7 +152,7 @@ def fit(
         The fitted calibrator.
 
     Raises:
-        ConfigError: A name or option is unknown.
+        ConfigError: A name or option is unknown, or the resolution is not a step.
         ValueError: Logits are empty, of a wrong shape, not finite, or probabilities; labels are outside the classes; an
             option has a value that is not allowed, or the objective does not use it.
         FitError: The rows do not determine this calibrator; for example, a class has no rows.
@@ -149,9 +165,19 @@ def fit(
         'temperature'
     """
     check(method, options)
-    if method != SELECT:
+    if method == SELECT:
+        return select(logits_NC, labels_N, resolution=resolution, **options).calibrator
+    step = _step_of(resolution)
+    if step is None:
         return registry.fit_by_name(method, logits_NC, labels_N, **options)
-    return select(logits_NC, labels_N, **options).calibrator
+    return fit_rounded(
+        *check_fit_data(logits_NC, labels_N), step, lambda z, y: registry.fit_by_name(method, z, y, **options)
+    )
+
+
+def _step_of(resolution: Given) -> float | None:
+    """Return the step of a resolution; None if exact or not given."""
+    return None if resolution is None else resolution_of(np.empty((0, 1)), resolution).step
 
 
 def select(
@@ -160,12 +186,14 @@ def select(
     *,
     candidates: Sequence[registry.Method | tuple[registry.Method, Mapping[str, Any]]] | None = None,
     folds: int | None = None,
+    resolution: Given = None,
+    ordered: bool = False,
 ) -> Selection:
-    """Fit all candidates and return the one with the least cross-validated NLL, fitted on all rows.
+    """Fit all candidates and return the best one by cross-validated NLL and ECE, fitted on all rows.
 
-    Among equals the earlier one wins. From 500 rows on, the candidate with the least held-out ECE (top label, 15 bins)
-    wins among those whose NLL is within one standard error of the least. The NLL cannot distinguish these, and hardly
-    detects a calibration error of .02.
+    The candidate with the least NLL wins. Among equals the earlier one wins. From 500 rows on, the candidate with the
+    least cross-validated ECE (top label, 15 bins) wins among those whose NLL is within one standard error of the least.
+    The NLL cannot distinguish these, and hardly detects a calibration error of .02.
 
     If identity is a candidate, it stays unless the least NLL is lower than its own by more than one standard error of
     the rows' paired differences. With fewer than 20 wrong rows it must be two standard errors, because so few errors do
@@ -186,8 +214,12 @@ def select(
         labels_N: True classes, shape (N,).
         candidates: Names, classes, or pairs of one of these with options. None: six candidates; with two classes also
             beta, quadratic and Venn-Abers; with more classes and at least 500 rows also those that bend the top label's
-            confidence; and registered calibrators of other distributions that set `joins_select`.
+            confidence; with `ordered` also those for levels; and registered calibrators of other distributions that set
+            `joins_select`.
         folds: Number of folds. None: 5, or one per row if there are fewer rows.
+        resolution: Step of rounded probabilities, as `fit` has it. All rows determine the power of the zeros, and then
+            the candidates are compared.
+        ordered: Whether the classes are levels, the lowest first.
 
     Returns:
         The chosen calibrator and the table of the candidates.
@@ -208,11 +240,23 @@ def select(
         raise ValueError(f"logits has {len(logits)} row; cross-validation needs at least 2")
     folds = min(FOLDS, len(logits)) if folds is None else folds
     check_number("folds", folds, 2, len(logits), whole=True)
-    pairs = _pairs(default_candidates(logits.shape[1], len(logits)) if candidates is None else candidates)
+    if not isinstance(ordered, bool):
+        raise ValueError(f"ordered is {ordered!r}; allowed are True and False")
+    default = default_candidates(logits.shape[1], len(logits), ordered=ordered)
+    pairs = _pairs(default if candidates is None else candidates)
     if not pairs:
         raise ValueError(f"candidates is empty; allowed: names such as {', '.join(CANDIDATES)}")
-    calibrator, table, lost = choose(pairs, Folds(logits, labels, folds))
-    return Selection(calibrator, table, lost)
+    step = _step_of(resolution)
+    if step is None:
+        return Selection(*choose(pairs, Folds(logits, labels, folds)))
+    results = list[Any]()
+
+    def fit_inner(z_NC: Array, y_N: Labels) -> Calibrator:
+        chosen, *others = choose(pairs, Folds(z_NC, y_N, folds))
+        results.extend(others)
+        return chosen
+
+    return Selection(fit_rounded(logits, labels, step, fit_inner), *results)
 
 
 def _pairs(

@@ -76,17 +76,17 @@ def _check(p_N: npt.ArrayLike, positive_N: npt.ArrayLike) -> tuple[Array, npt.ND
 
 @dataclass(frozen=True)
 class PositiveEProcess(StoredState, AnytimeTest):
-    """Sequential test that p(positive) is right in the large, up to a ratio and up to a tolerance.
+    """Sequential test that p(positive) is right on average (in the large), up to a ratio and a tolerance.
 
     The null is that at every label, given everything before it, the answers that are being labelled satisfy
 
         1 / r <= E[p] / E[y] <= r   and   |E[y - p]| <= tolerance.
 
     Fixed bets (`log_payoffs`) are mixed over starting times as in `EProcess`. So P(ever E >= 1/alpha) <= alpha while
-    the null holds (Ville 1939), and a long good past does not hide a bad present. A positive of probability p costs, or
-    wins, a share of the capital that does not shrink with p. So about ten expected positives show a p that is four
-    times too high, at a prevalence of .001 as well as .1. Payoffs use p itself, because the 3,000 cells are too wide
-    for it.
+    the null holds (Ville 1939), and a long calibrated time does not hide a later error. A positive of
+    probability p costs, or wins, a share of the capital that does not shrink with p. So about ten expected positives
+    show a p that is four times too high, at a prevalence of .001 as well as .1. Payoffs use p itself, because the
+    3,000 cells are too wide for it.
 
     Examples:
         >>> alarm = metrics.PositiveEProcess.start()

@@ -44,7 +44,8 @@ class RiskEProcess(StoredState, AnytimeTest):
         M_k <- (M_k + gamma_j) payoff_k(label j),    E = 1 / (1 + log2(j + 1)) + mean_k M_k
 
     E is a nonnegative supermartingale that begins at 1, so P(ever E >= 1/alpha) <= alpha (Ville 1939). Fresh capital at
-    every label means that a long good past does not hide a bad present (e-detectors: Shin, Ramdas and Rinaldo 2024).
+    every label means that a long time without error does not hide a later one (e-detectors: Shin, Ramdas and Rinaldo
+    2024).
 
     Examples:
         >>> test, log_e_N = metrics.RiskEProcess.start(0.05).advance([False, False, True, False] * 50)

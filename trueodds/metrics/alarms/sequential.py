@@ -187,7 +187,7 @@ class EProcess(_Wealth, AnytimeTest):
         M_k <- (M_k + gamma_j) E_k(block j),    E = 1/(1 + log2(j+1)) + sum_k w_k M_k
 
     E_k(block) is the product of bet k's payoffs (`trueodds.metrics.alarms.payoffs`), and w_k is its weight. Fresh
-    capital comes in at every block, so a long good past does not hide a bad present.
+    capital comes in at every block, so a long calibrated time does not hide a later error.
 
     References:
         Ville 1939. Shin, Ramdas and Rinaldo 2024, E-detectors.
@@ -222,7 +222,7 @@ class EProcess(_Wealth, AnytimeTest):
 
 
 class ShiryaevRoberts(_Wealth):
-    """Change detector with one false alarm in a chosen number of labels. It detects a change sooner than `EProcess`.
+    """Change detector: at most one false alarm in a chosen number of labels on average. It is quicker than `EProcess`.
 
     Before every block one unit is staked on each bet: R_k <- (R_k + 1) E_k(block), R = sum_k w_k R_k. Under the null
     R - blocks falls on average. So the mean run until R >= a is at least a blocks, and

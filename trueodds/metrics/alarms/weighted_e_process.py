@@ -35,11 +35,11 @@ class WeightedEProcess(StoredState, AnytimeTest):
     (s(c) (P(right) - c) - tolerance) for every p. Because 1 + x <= e^x, the product of the payoffs divided by e^(sum of
     these means) never grows on average (a supermartingale that begins at 1). The sum of the means is at most L floor n
     (ECE of the n answers so far - tolerance). While that ECE has never been above the tolerance, P(ever E >= 1/alpha)
-    <= alpha (Ville 1939). This holds even if some corner is labelled more often than the rest, or if traffic comes in
+    <= alpha (Ville 1939). This holds even if some range is labelled more often than the rest, or if traffic comes in
     phases.
 
     Unlike in `EProcess`, stakes stay constant and no fresh capital comes in. Fresh capital would test the traffic since
-    some moment, and alarm in every bad phase. The price is that an error after a long good past is detected late.
+    some moment, and alarm in every bad phase. The price is that an error after a long calibrated time is detected late.
     Traffic that begins in a bad phase does have a large ECE at that moment, and may alarm.
 
     The floor must be fixed in advance. The nearer it is to the smallest propensity that occurs, the larger the stakes

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from trueodds.metrics.decisions.thresholds import Threshold, counts, positive_sums, threshold_at
 from trueodds.metrics.intervals.binomial import binomial_interval
 from trueodds.sums.bins import CELLS, EDGES
-from trueodds.sums.forms import label_indices
+from trueodds.sums.columns import label_indices
 from trueodds.sums.inputs import Array, check_level
 from trueodds.sums.sums import CalibrationSums
 

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from trueodds.metrics.intervals.binomial import binomial_interval
 from trueodds.sums.bins import CELLS, EDGES
-from trueodds.sums.forms import label_indices
+from trueodds.sums.columns import label_indices
 from trueodds.sums.inputs import Array, as_numbers, check_level
 from trueodds.sums.positive import PositiveClass
 from trueodds.sums.sums import CalibrationSums

@@ -15,7 +15,8 @@ from trueodds.metrics.alarms.in_the_large import check_ratio
 from trueodds.metrics.intervals.binomial import binomial_interval
 from trueodds.metrics.scores import Predictions, as_sums
 from trueodds.processes.choices import MOST_RATIO
-from trueodds.sums.forms import as_rows, is_vector
+from trueodds.sums.columns import is_vector
+from trueodds.sums.forms import as_rows
 from trueodds.sums.inputs import check_level
 from trueodds.sums.positive import PositiveClass
 from trueodds.sums.sums import CalibrationSums

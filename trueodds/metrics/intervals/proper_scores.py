@@ -17,6 +17,7 @@ from trueodds.sums.cells import COLUMNS
 from trueodds.sums.forms import as_rows
 from trueodds.sums.inputs import Array, check_level
 from trueodds.sums.losses import SMALLEST_PROBABILITY, WORST_NLL
+from trueodds.sums.rounding import Given
 from trueodds.sums.sums import CalibrationSums
 
 Score = Literal["nll", "brier"]
@@ -68,6 +69,7 @@ def score_interval(
     score: Score = "nll",
     level: float = 0.95,
     classes: Sequence[object] | None = None,
+    resolution: Given = None,
 ) -> ScoreInterval:
     """Compute a confidence interval for the expected NLL (nats) or Brier score.
 
@@ -101,6 +103,8 @@ def score_interval(
         level: Confidence level of both limits together, inside (0, 1).
         classes: Names of the classes in the order of the columns, if the labels are names. With (N,) the second one is
             the positive class.
+        resolution: Step of rounded probabilities, as in `nll`. The limits then are those of the estimate: they allow
+            for the choice of the rows and not for the rounding.
 
     Returns:
         The mean score and its limits.
@@ -122,7 +126,7 @@ def score_interval(
     if score not in MOST:
         raise unknown("score", score, MOST)
     check_level(level)
-    sums = as_sums(predictions, labels_N, scores=True)
+    sums = as_sums(predictions, labels_N, scores=True, resolution=resolution)
     n, total, squares = sums.n, sums.total(score), sums.total(f"{score}_squared")
     mean = total / n
     if n == 1:
@@ -130,9 +134,9 @@ def score_interval(
     t, right = float(stdtrit(n - 1, (1 + level) / 2)), sums.total("correct")
     parts = _parts(sums, score)
     if parts.wrong**2 < RARE * parts.wrong_squared or right == n:
-        below, above = _rare_errors(parts, n, t, (1 - level) / 2)
+        below, above = rare_errors(parts, n, t, (1 - level) / 2)
     else:
-        below = above = t * _spread(total, squares, n)
+        below = above = t * spread(total, squares, n)
     lower, upper = mean - below / n, mean + above / n
     if right < min(RARE, n - right):
         _, most = binomial_interval([right], [n], level=level)
@@ -142,9 +146,9 @@ def score_interval(
     return ScoreInterval(mean, max(lower, 0.0), upper, level, unseen)
 
 
-def _rare_errors(parts: Parts, n: int, t: float, q: float) -> tuple[float, float]:
+def rare_errors(parts: Parts, n: int, t: float, q: float) -> tuple[float, float]:
     """Return the distances of the limits from the sum of the score."""
-    of_right = t * _spread(parts.right, parts.right_squared, n)
+    of_right = t * spread(parts.right, parts.right_squared, n)
     lost, variance = parts.wrong, max(parts.wrong_squared - parts.wrong**2 / n, 0.0)
     least = variance / lost * float(gammaincinv(lost**2 / variance, q)) if variance > 1e-12 * lost**2 else lost
     more, wider = lost + parts.dearest, variance + parts.dearest**2
@@ -152,7 +156,7 @@ def _rare_errors(parts: Parts, n: int, t: float, q: float) -> tuple[float, float
     return float(np.hypot(of_right, lost - least)), float(np.hypot(of_right, most - lost))
 
 
-def _spread(total: float, squares: float, n: int) -> float:
+def spread(total: float, squares: float, n: int) -> float:
     """Return the standard deviation of a sum over n rows."""
     return float(np.sqrt(max(squares - total**2 / n, 0.0) * n / (n - 1)))
 

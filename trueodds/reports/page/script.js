@@ -163,7 +163,7 @@
         tell("Refreshes every 10 seconds.");
       }
     } catch (error) {
-      tell(`No news: ${error.message.startsWith("the service") ? error.message : "the service does not answer"}. What you see is from before; trying again.`, true);
+      tell(`Not updated: ${error.message.startsWith("the service") ? error.message : "the service does not answer"}. The page shows the last report; trying again.`, true);
     }
     timer = setTimeout(refresh, EVERY);
   }

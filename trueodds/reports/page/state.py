@@ -1,4 +1,4 @@
-"""State of a report in one word, with the worst state first."""
+"""State of a report in a few words, with the worst state first."""
 
 from __future__ import annotations
 
@@ -33,14 +33,16 @@ _STATES: dict[Verdict, State] = {
         "Within {tolerance}",
         "With 95% confidence, for this one look, its percentages are off by at most {tolerance} on average.",
     ),
-    "leans_over_confident": State("leans", "Leans over-confident", _LOOK.format(_LESS)),
-    "leans_under_confident": State("leans", "Leans under-confident", _LOOK.format(_MORE)),
-    "leans_uneven": State("leans", "Leans uneven", _LOOK.format(_BOTH)),
+    "leans_over_confident": State("leans", "Perhaps over-confident", _LOOK.format(_LESS)),
+    "leans_under_confident": State("leans", "Perhaps under-confident", _LOOK.format(_MORE)),
+    "leans_uneven": State("leans", "Perhaps uneven", _LOOK.format(_BOTH)),
     "over_confident": State("off", "Over-confident", f"{_LESS.capitalize()}."),
     "under_confident": State("off", "Under-confident", f"{_MORE.capitalize()}."),
     "uneven": State("off", "Uneven", f"{_BOTH.capitalize()}."),
     "off_at_times": State(
-        "off", "Off at times", "At some time its percentages were off, although all labels together do not show it."
+        "off",
+        "Miscalibrated at times",
+        "At some time its percentages were off, although all labels together do not show it.",
     ),
 }
 _FEWER, _SOME_MORE = "fewer answers are {label} than it says", "more answers are {label} than it says"
@@ -55,12 +57,12 @@ _STATES_OF_POSITIVE: dict[Verdict, State] = _STATES | {
     ),
     "off_at_times": State(
         "off",
-        "Off at times",
+        "Miscalibrated at times",
         "At some time its percentages were off, although p({label}) of all labels together does not show it.",
     ),
-    "leans_too_high": State("leans", "p({label}) leans too high", _LOOK.format(_FEWER)),
-    "leans_too_low": State("leans", "p({label}) leans too low", _LOOK.format(_SOME_MORE)),
-    "leans_uneven": State("leans", "p({label}) leans uneven", _LOOK.format(_BOTH_WAYS)),
+    "leans_too_high": State("leans", "p({label}) is perhaps too high", _LOOK.format(_FEWER)),
+    "leans_too_low": State("leans", "p({label}) is perhaps too low", _LOOK.format(_SOME_MORE)),
+    "leans_uneven": State("leans", "p({label}) is perhaps uneven", _LOOK.format(_BOTH_WAYS)),
     "too_high": State("off", "p({label}) is too high", f"{_FEWER.capitalize()}."),
     "too_low": State("off", "p({label}) is too low", f"{_SOME_MORE.capitalize()}."),
     "uneven": State("off", "p({label}) is uneven", f"{_BOTH_WAYS}."),

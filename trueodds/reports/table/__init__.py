@@ -1,7 +1,6 @@
 """The report of a table of answers with their labels, without a service and at one look.
 
 - evaluation: `trueodds.report` of arrays, in a terminal and in a notebook
-- report_files: the files and the matplotlib axes of that report
 - comparing: `trueodds.compare` of arrays: several models on the same rows
 - form: facts about a table that its file does not state
 - classes: the classes of labels and of columns

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Literal
 
 from trueodds.processes.choices import LABEL
+from trueodds.sums.rounding import Resolution
 
 Scale = Literal["probabilities", "logits"]
 
@@ -27,3 +28,5 @@ class Form:
     """Number of the first class, 0 or 1, if labels are numbers. None: the labels show it."""
     labels: Path | None = None
     """File of the labels that belong to an array."""
+    resolution: Resolution | None = None
+    """Resolution of the probabilities. None: as the rows show it."""

@@ -31,9 +31,9 @@ MEANS: dict[str, str] = {
     "over_confident": "The model is over-confident: it is right less often than it says.",
     "under_confident": "The model is under-confident: it is right more often than it says.",
     "uneven": "The model is too sure in some ranges and not sure enough in others; the diagram shows where.",
-    "leans_over_confident": "It leans to being over-confident.",
-    "leans_under_confident": "It leans to being under-confident.",
-    "leans_uneven": "It leans to being too sure in some ranges and not sure enough in others.",
+    "leans_over_confident": "It is perhaps over-confident.",
+    "leans_under_confident": "It is perhaps under-confident.",
+    "leans_uneven": "It is perhaps too sure in some ranges and not sure enough in others.",
 }
 """Sentences on each verdict."""
 _UNTESTED = "The more probable class is not tested beside it: one look, one test."
@@ -43,9 +43,9 @@ MEANS_OF_POSITIVE: dict[str, str] = MEANS | {
     "too_high": "p({label}) is too high: fewer answers are {label} than it says.",
     "too_low": "p({label}) is too low: more answers are {label} than it says.",
     "uneven": "p({label}) is too high in some ranges and too low in others; the diagram shows where.",
-    "leans_too_high": "p({label}) leans to being too high.",
-    "leans_too_low": "p({label}) leans to being too low.",
-    "leans_uneven": "p({label}) leans to being too high in some ranges and too low in others.",
+    "leans_too_high": "p({label}) is perhaps too high.",
+    "leans_too_low": "p({label}) is perhaps too low.",
+    "leans_uneven": "p({label}) is perhaps too high in some ranges and too low in others.",
 }
 OF_TOP_LABEL: dict[str, str] = {
     "cannot_tell": "Over both classes together, the more probable class shows no more than chance.",
@@ -54,9 +54,9 @@ OF_TOP_LABEL: dict[str, str] = {
     "over_confident": "The more probable class is over-confident: it is right less often than its confidence says.",
     "under_confident": "The more probable class is under-confident: it is right more often than its confidence says.",
     "uneven": "The more probable class is too sure in some ranges and not sure enough in others.",
-    "leans_over_confident": "The more probable class leans to being over-confident.",
-    "leans_under_confident": "The more probable class leans to being under-confident.",
-    "leans_uneven": "The more probable class leans to being too sure in some ranges and not sure enough in others.",
+    "leans_over_confident": "The more probable class is perhaps over-confident.",
+    "leans_under_confident": "The more probable class is perhaps under-confident.",
+    "leans_uneven": "The more probable class is perhaps too sure in some ranges and not sure enough in others.",
 }
 """Sentences on the more probable class, beside those of p(positive), by its verdict."""
 

@@ -1,0 +1,1 @@
+"""Affine maps of the logits: bias-corrected temperature, vector, matrix, their structured forms, and Dirichlet."""

@@ -1,0 +1,59 @@
+"""Columns of two classes from p(positive) alone, and positions of labels that are given as the names of columns."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from trueodds.errors import ConfigError, unknown
+from trueodds.sums.inputs import as_array, both_classes, without_tensors
+
+
+def as_labelled_columns(
+    probabilities: npt.ArrayLike, labels: npt.ArrayLike, classes: Sequence[object] | None
+) -> tuple[npt.ArrayLike, npt.ArrayLike]:
+    """Return N x 2 for p(positive) of two classes, and indices for labels that `classes` names.
+
+    Everything else is returned as it is, so N x C with indices is neither copied nor checked here.
+
+    Raises:
+        ConfigError: A label is not a class, or the number of names differs from the number of columns.
+        ValueError: p(positive) or the labels are not numbers or names, or have missing values.
+    """
+    p_NC = as_columns(probabilities)
+    if classes is None:
+        return p_NC, labels
+    shape = np.shape(without_tensors(p_NC))
+    return p_NC, label_indices(labels, classes, shape[1] if len(shape) == 2 else len(classes))
+
+
+def as_columns(probabilities: npt.ArrayLike) -> npt.ArrayLike:
+    """Return N x 2 for p(positive) of two classes, shape (N,). Anything else is returned as it is."""
+    return both_classes(probabilities) if is_vector(probabilities) else probabilities
+
+
+def label_indices(labels: npt.ArrayLike, classes: Sequence[object], columns: int) -> list[int]:
+    """Return the position of each label among the classes, which name the columns.
+
+    Raises:
+        ConfigError: A label is not one of the classes, or the number of names differs from the number of columns.
+    """
+    if len(classes) != columns:
+        raise ConfigError(
+            f"classes has {len(classes)} names for {columns} columns; give one name for each column, in order"
+        )
+    place = {name: k for k, name in enumerate(classes)}
+    names = as_array(labels, "labels").tolist()
+    for name in names:
+        if name not in place:
+            raise unknown("label", name, map(str, classes))
+    return [place[name] for name in names]
+
+
+def is_vector(values: object) -> bool:
+    """Return whether these are values of shape (N,), not empty. A list of rows is not converted to learn it."""
+    if isinstance(values, list | tuple):
+        return len(values) > 0 and np.ndim(without_tensors(values[0])) == 0
+    return np.ndim(without_tensors(values)) == 1 and np.size(without_tensors(values)) > 0
