@@ -136,7 +136,7 @@ LIBRARY = (
         "alarms",
         "Alarms",
         "Sequential tests that stay valid when they are read after every label, in `trueodds.metrics`.",
-        (Section(_METRICS, ("trueodds.metrics.alarms",)),),
+        (Section(_METRICS, ("trueodds.metrics.alarms", "trueodds.processes.choices")),),
     ),
     Page(
         "decisions",

@@ -11,10 +11,11 @@ import numpy.typing as npt
 
 from trueodds import metrics
 from trueodds.evaluation.paired_differences import RowScores
+from trueodds.processes.choices import TOLERANCE
 from trueodds.reports.display.figure_table import LEVELS, at_least_rows, figure_rows, ordered_rows, positive_rows
 from trueodds.reports.display.report_files import Content, DisplayedReport, json_tree
 from trueodds.reports.figures import Figures, calibration_p_value, figures_of, positive_figures
-from trueodds.reports.options import TOLERANCE, ReportOptions
+from trueodds.reports.options import ReportOptions
 from trueodds.reports.ordered import ordered_figures
 from trueodds.reports.rounding import rounded_figures
 from trueodds.reports.schemas import Bin, Labelling, OrderedFigures, PositiveFigures, Rounding, Verdict, WorstBin
