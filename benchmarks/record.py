@@ -1,7 +1,8 @@
-"""The results of benchmarks: their folder, and the circumstances that each one records."""
+"""The results of benchmarks: their options, their folder, and the circumstances that each one records."""
 
 from __future__ import annotations
 
+import argparse
 import json
 import platform
 import shlex
@@ -12,6 +13,14 @@ from pathlib import Path
 from typing import Any
 
 RESULTS = Path(__file__).parent / "results"
+
+
+def options_parser(about: str | None, out: Path | None = None) -> argparse.ArgumentParser:
+    """Return a parser with the help text `about`, and with --out if the result goes to the file `out` by default."""
+    parser = argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
+    if out is not None:
+        parser.add_argument("--out", type=Path, default=out, help="file of the result (default: %(default)s)")
+    return parser
 
 
 def circumstances(*packages: str) -> dict[str, Any]:

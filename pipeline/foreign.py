@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import base64
 import importlib
-import pickle
 import signal
 import tempfile
 from pathlib import Path
 
 from trueodds.errors import UserError
 from trueodds.processes import limited
-
-SECONDS, SHARE = 120.0, 0.75
-"""Longest time of one step without progress in seconds, and largest share of the machine's memory."""
+from trueodds.processes.limited import SECONDS, SHARE, ProcessLimits
 
 
 class ForeignModelError(UserError, RuntimeError):
@@ -32,10 +28,9 @@ def call(function: str, *arguments: object, model: str) -> None:
         ForeignModelError: The function raised an error, met a limit, or its process crashed.
     """
     memory = int(SHARE * limited.memory_of_machine())
-    encoded = base64.b64encode(pickle.dumps(arguments)).decode()
     with tempfile.TemporaryDirectory(prefix="trueodds-foreign-") as folder:
         refusal = Path(folder) / "refusal"
-        end = limited.run(f"{__name__}:main", [function, encoded, str(refusal)], limited.ProcessLimits(SECONDS, memory))
+        end = limited.run(f"{__name__}:main", [function, arguments, refusal], ProcessLimits(SECONDS, memory))
         if end.status == 0:
             return
         if refusal.exists():
@@ -50,7 +45,7 @@ def call(function: str, *arguments: object, model: str) -> None:
     )
 
 
-def main(function: str, encoded: str, refusal: str) -> int:
+def main(function: str, arguments: tuple[object, ...], refusal: Path) -> int:
     """Call the function in the process that `call` starts.
 
     Returns:
@@ -58,8 +53,8 @@ def main(function: str, encoded: str, refusal: str) -> int:
     """
     module, _, name = function.partition(":")
     try:
-        getattr(importlib.import_module(module), name)(*pickle.loads(base64.b64decode(encoded)))
+        getattr(importlib.import_module(module), name)(*arguments)
     except (UserError, OSError) as error:
-        Path(refusal).write_text(str(error), encoding="utf-8")
+        refusal.write_text(str(error), encoding="utf-8")
         return 1
     return 0

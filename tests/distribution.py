@@ -9,26 +9,54 @@ from xdist.scheduler import LoadFileScheduling
 
 T = TypeVar("T")
 
+DEATHS = "tests/flows/test_deaths.py::test_one_run_bears_the_death_of_each_of_its_processes"
 MINUTES = (
-    "tests/methods/test_training.py",  # this and the faults need no `dvc repro`, which the others wait for
+    "tests/methods/test_training.py",  # this one needs no `dvc repro`, which the others wait for
+    DEATHS,
+    "tests/flows/test_remote.py",
+    "tests/flows/test_recalibrate.py",
+    "tests/flows/test_train.py",
+    "tests/flows/test_deaths.py",
+    "tests/flows/test_study.py",
+    "tests/docs/test_pages.py::test_every_block_in_order[tutorials/pipeline]",
     "tests/service/test_faults.py::test_killed_publishers",
     "tests/service/test_faults.py::test_a_dozen_kills",
+    "tests/studies/test_study.py",
+    "tests/test_starter.py",
+    "tests/test_training_model.py",
+    "tests/test_export.py",
+    "tests/docs/test_pages.py::test_every_block_in_order[how-to/import-a-model]",
+    "tests/docs/test_pages.py::test_every_block_in_order[how-to/run-a-study]",
+    "tests/docs/test_pages.py::test_every_block_in_order[how-to/schedule-runs]",
+    "tests/docs/test_pages.py::test_every_block_in_order[how-to/train]",
+    "tests/docs/test_pages.py::test_cifar100_by_the_command_of_its_page",
+    "tests/docs/test_site.py",
+    "tests/test_stages.py",
+    "tests/test_shift.py",
     "tests/service/test_faults.py::test_publishing_",
     "tests/service/test_faults.py::test_clock_jumps",
-    "tests/flows/test_deaths.py::test_one_run_bears_the_death_of_each_of_its_processes",
-    "tests/docs/test_pages.py::test_every_block_in_order[how-to/train]",
+    "tests/service/test_faults.py::test_two_replicas_whose_clocks_disagree",
+    "tests/service/test_faults.py::test_a_damaged_bundle_is_refused_in_words",
+    "tests/service/test_faults.py",
+    "tests/test_plan.py",
+    "tests/test_speed.py",
+    "tests/test_nets.py",
+    "tests/test_examples.py",
+    "tests/service/test_bucket.py",
     "tests/docs/test_pages.py::test_every_block_in_order[how-to/use-your-data]",
-    "tests/flows/test_deaths.py",
-    "tests/flows/test_recalibrate.py",
-    "tests/docs/test_pages.py::test_every_block_in_order[tutorials/pipeline]",
-    "tests/flows/test_train.py",
-    "tests/docs/test_pages.py::test_cifar100_by_the_command_of_its_page",
     "tests/docs/test_pages.py::test_every_block_in_order[tutorials/fine-tune-photos]",
     "tests/docs/test_readme.py::test_make_run",
-    "tests/service/test_faults.py::test_two_replicas_whose_clocks_disagree",
-    "tests/service/test_faults.py",
-    "tests/test_stages.py",
+    "tests/test_training_processes.py",
+    "tests/studies/test_papers.py",
+    "tests/service/test_alarm_streams.py",
+    "tests/service/test_alarm_process.py",
+    "tests/service/store/test_killed.py",
+    "tests/test_train.py",
+    "tests/test_live_demo.py",
+    "tests/test_recalibrate.py",
     "tests/docs/test_pages.py::test_every_block_in_order",
+    "tests/studies/test_drawing.py",
+    "tests/test_curves.py",
 )
 """Begun last, each would leave the other processes idle at the end; those that wait most first."""
 SECONDS = (
@@ -43,8 +71,12 @@ SECONDS = (
     "tests/test_vector_training.py",
 )
 """Files whose fast tests take ten seconds of a processor and more, by `make test`'s table in docs/how-to/develop.md."""
-SHARED = {"tests/flows/test_train.py": "tests/flows/test_recalibrate.py"}
-"""A file -> the one whose process runs it as well: for both it starts one Prefect server."""
+SHARED = {
+    "tests/flows/test_train.py": "tests/flows/test_recalibrate.py",
+    "tests/flows/test_study.py": "tests/flows/test_deaths.py",
+    "tests/flows/test_remote.py": DEATHS,
+}
+"""A file -> the file or test whose process runs it as well: for both it starts one Prefect server."""
 ALONE = tuple(name for name in MINUTES if "::" in name)
 
 

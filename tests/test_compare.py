@@ -78,7 +78,7 @@ def test_reports_that_cannot_be_compared_say_what_is_missing() -> None:
     old, new = (trueodds.report(p_NC, labels_N) for p_NC in models.values())
     named = [trueodds.report(models["old"], np.array(list(order))[labels_N], classes=order) for order in ("abc", "bac")]
     for given, labels, message in (
-        ([old, new], labels_N, "reports hold their labels and classes; give neither"),
+        ([old, new], labels_N, "reports hold their labels, classes and resolution; give none"),
         ([old], None, "1 model to compare; give two or more"),
         ([old, models["new"]], None, "'report 2' is ndarray, and 'report 1' a report; give reports or arrays of all"),
         ([old, replace(new, rows=None)], None, "'report 2' has lost its rows .*make it again with trueodds.report"),

@@ -71,7 +71,7 @@ LAYERS = {
     "pipeline/methods": """
         catalogue
         losses meta
-        labels penalties
+        labels penalties views
     """,
     "service": """
         cli

@@ -228,13 +228,6 @@ def test_own_data_are_watched(reproduced: Path, tmp_path: Path) -> None:
     assert ran(again) == {"fetch", "plan"} and skipped(again) == {"train"}  # digits come out the same
 
 
-@pytest.mark.full
-def test_two_forced_runs_give_identical_hashes(reproduced: Path, tmp_path: Path) -> None:
-    shutil.copytree(reproduced, tmp_path / "copy", symlinks=True)
-    run(["dvc", "repro", "--force"], tmp_path / "copy")
-    assert hashes(tmp_path / "copy") == hashes(reproduced)
-
-
 def command(arguments: list[str], cwd: Path) -> subprocess.CompletedProcess[str]:
     env = {**environment(), "PYTHONPATH": str(ROOT)}
     return subprocess.run(

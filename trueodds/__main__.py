@@ -26,13 +26,7 @@ class NameClashError(UserError, ImportError):
 def main() -> int:
     """Run the command that `sys.argv` names and return its exit status (see `trueodds.cli.main`)."""
     words = sys.argv[1:]
-    commands: dict[str, cli.Command] = {}
-    clashes = []
-    for entry in metadata.entry_points(group=GROUP):
-        try:
-            commands |= _table(entry)
-        except NameClashError as error:
-            clashes.append(f"error: {error}")
+    commands, clashes = registered()
     if not commands and not clashes:
         print(f"error: {HOME} is not installed, so no command is registered: pip install -e {HOME}", file=sys.stderr)
         return 1
@@ -42,6 +36,18 @@ def main() -> int:
         if words and not words[0].startswith("-"):
             return 1
     return cli.main("trueodds", commands, words)
+
+
+def registered() -> tuple[dict[str, cli.Command], list[str]]:
+    """Return the commands that installed packages register, and a message for each package that cannot be loaded."""
+    commands: dict[str, cli.Command] = {}
+    clashes = []
+    for entry in metadata.entry_points(group=GROUP):
+        try:
+            commands |= _table(entry)
+        except NameClashError as error:
+            clashes.append(f"error: {error}")
+    return commands, clashes
 
 
 def _table(entry: metadata.EntryPoint) -> Mapping[str, cli.Command]:

@@ -11,8 +11,8 @@ import numpy.typing as npt
 from trueodds import calibrators
 from trueodds.calibrators import SELECT, Calibrator
 from trueodds.errors import MissingExtraError, UserError
-from trueodds.sums.inputs import Array, as_array, check_no_mask, without_tensors
-from trueodds.sums.rounding import logits_of
+from trueodds.sums.inputs import Array, as_array, as_matrix, check_no_mask, without_tensors
+from trueodds.sums.rounding import Resolution, logits_of, resolution_of
 
 try:
     from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, clone
@@ -45,6 +45,8 @@ class Calibrated(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # type: i
         ensemble: True (also "auto"): each fold's estimator gets its own calibrator, and the probabilities are their
             mean. False: there is one estimator, fitted on all rows, and one calibrator, fitted on each row's logits
             from the fold that did not see it. This is smaller and faster.
+        resolution: Step to which the estimator rounds its probabilities, such as 0.01, or "exact". None: the step that
+            sums off 1 show in the first fold; else exact.
 
     Examples:
         >>> from sklearn.datasets import load_breast_cancer
@@ -67,12 +69,14 @@ class Calibrated(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # type: i
         options: Mapping[str, Any] | None = None,
         cv: Any = None,
         ensemble: bool | Literal["auto"] = "auto",
+        resolution: float | Literal["exact"] | None = None,
     ) -> None:
         self.estimator = estimator
         self.method = method
         self.options = options
         self.cv = cv
         self.ensemble = ensemble
+        self.resolution = resolution
 
     def fit(self, X: Any, y: Any) -> Self:
         """Fit the estimators and calibrators.
@@ -99,6 +103,7 @@ class Calibrated(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # type: i
         self.classes_ = self.estimator.classes_ if frozen else np.unique(y)
         labels_N = self._indices(y)
         self.estimators_, self.calibrators_ = [], []
+        self.resolution_: Resolution | None = None
         if frozen:
             self._add(self.estimator, self._logits(self.estimator, X), labels_N)
         elif self.ensemble:
@@ -147,7 +152,8 @@ class Calibrated(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # type: i
 
     def _add(self, model: Any, logits_NC: Array, labels_N: npt.NDArray[np.intp]) -> None:
         self.estimators_.append(model)
-        self.calibrators_.append(calibrators.fit(logits_NC, labels_N, self.method, **(self.options or {})))
+        options = {**(self.options or {}), "resolution": self.resolution_}
+        self.calibrators_.append(calibrators.fit(logits_NC, labels_N, self.method, **options))
 
     def _indices(self, y: npt.NDArray[Any]) -> npt.NDArray[np.intp]:
         place = {name: k for k, name in enumerate(self.classes_.tolist())}
@@ -157,7 +163,10 @@ class Calibrated(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # type: i
 
     def _logits(self, model: Any, X: Any) -> Array:
         if not hasattr(model, "decision_function"):
-            logits_NC = logits_of(model.predict_proba(X))
+            p_NC = as_matrix(model.predict_proba(X), "predict_proba")
+            if self.resolution_ is None:  # the first fold decides for all rows
+                self.resolution_ = resolution_of(p_NC, self.resolution)
+            logits_NC = logits_of(p_NC, resolution=self.resolution_)
         else:
             logits_NC = as_array(model.decision_function(X), "decision_function").astype(np.float64)
             if logits_NC.ndim == 1:

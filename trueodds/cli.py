@@ -58,6 +58,7 @@ class Command:
 COMMANDS = {
     "calibrate": Command("trueodds.importing.calibrate", "fit a calibrator to the logits of a model served elsewhere"),
     "compare": Command("trueodds.reports.table.compare_command", "compare models by their answers on the same rows"),
+    "completion": Command("trueodds.completion", "print a script for the completion of a shell", "completion"),
     "import": Command("trueodds.importing.command", "make a bundle of an ONNX model of your own", "import"),
     "replay": Command("trueodds.replay.command", "send a data set to a running service, with drift", "client"),
     "report": Command("trueodds.reports.table.command", "report on a table of answers with their labels"),

@@ -190,3 +190,12 @@ def _only(names: Iterable[str], key: Callable[[str], str] = form) -> dict[str, s
     for name in names:
         by_key.setdefault(key(name), []).append(name)
     return {found: own[0] for found, own in by_key.items() if len(own) == 1}
+
+
+def capitalise(text: str) -> str:
+    """Capitalise the first letter.
+
+    >>> capitalise("may act")
+    'May act'
+    """
+    return text[0].upper() + text[1:]

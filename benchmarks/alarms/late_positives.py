@@ -16,10 +16,8 @@ the last day. The judge compares two models on the labels of that day. All three
 
 from __future__ import annotations
 
-import argparse
 import time
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -27,7 +25,7 @@ import numpy.typing as npt
 import scipy
 from scipy.special import expit, logit
 
-from benchmarks.record import RESULTS, circumstances, write
+from benchmarks.record import RESULTS, circumstances, options_parser, write
 from pipeline.recalibrate.candidate_comparison import compare
 from service.alarm import AlarmState, advice_of, alarm_of
 from service.settings import Settings
@@ -263,10 +261,9 @@ def summary(verdicts: list[Found], judgements: list[Judged]) -> dict[str, float]
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = options_parser(__doc__, RESULT)
     parser.add_argument("--streams", type=int, default=100, help="streams (default: %(default)s)")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--out", type=Path, default=RESULT)
     options = parser.parse_args()
     if options.streams < 1:
         parser.error(f"--streams is {options.streams}; allowed: 1 or more")

@@ -17,12 +17,10 @@ an audit of 2% a label takes fifty acting answers.
 
 from __future__ import annotations
 
-import argparse
 import math
 import sys
 import time
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -30,7 +28,7 @@ import numpy.typing as npt
 from scipy.special import logsumexp
 from scipy.stats import binom, binomtest
 
-from benchmarks.record import RESULTS, circumstances, write
+from benchmarks.record import RESULTS, circumstances, options_parser, write
 from trueodds.bundle import ActAlone
 from trueodds.metrics import RiskEProcess
 from trueodds.metrics.alarms.promise import ODDS, log_laid, payoffs_of
@@ -235,12 +233,11 @@ def summary(measured: dict[str, list[dict[str, Any]]]) -> dict[str, float]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = options_parser(__doc__, RESULT)
     parser.add_argument(
         "--streams", type=int, default=1000, help="per setting of kept promises; a fifth for broken ones"
     )
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--out", type=Path, default=RESULT)
     options = parser.parse_args()
     if options.streams < 10:
         parser.error(f"--streams is {options.streams}; allowed: 10 or more")

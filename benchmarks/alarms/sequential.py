@@ -7,18 +7,16 @@ The streams are those of benchmarks/streams.py. PUBLISHED holds the target value
 
 from __future__ import annotations
 
-import argparse
 import json
 import sys
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from benchmarks.record import RESULTS, circumstances, write
+from benchmarks.record import RESULTS, circumstances, options_parser, write
 from benchmarks.streams import CHUNK, LABELS, TEMPERATURES, TOLERANCE, Pool, first_alarms, pool
 from trueodds.metrics import CalibrationSums, gap_sequence
 from trueodds.metrics.alarms.payoffs import Null
@@ -187,11 +185,10 @@ def summary(found: dict[str, Any]) -> dict[str, Any]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = options_parser(__doc__, RESULT)
     parser.add_argument("--streams", type=int, default=300, help="per setting")
     parser.add_argument("--shapes", default="ABC", help="which of the shapes")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--out", type=Path, default=RESULT)
     options = parser.parse_args()
     if options.streams < 1 or not options.shapes or not set(options.shapes) <= set("ABC"):
         parser.error(f"--streams is {options.streams}, --shapes {options.shapes!r}; allowed: 1 or more, letters of ABC")

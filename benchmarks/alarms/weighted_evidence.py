@@ -12,12 +12,10 @@ of the answers with the lowest confidence get labels with probability .9, the ot
 
 from __future__ import annotations
 
-import argparse
 import math
 import sys
 import time
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -25,7 +23,7 @@ import numpy.typing as npt
 from scipy.optimize import brentq
 
 from benchmarks.alarms.sequential import TRUTHS
-from benchmarks.record import RESULTS, circumstances, write
+from benchmarks.record import RESULTS, circumstances, options_parser, write
 from benchmarks.streams import Pool, pool
 from trueodds.metrics import EProcess, WeightedEProcess
 from trueodds.metrics.alarms.sequential import BLOCK
@@ -167,10 +165,9 @@ def markdown(found: dict[str, Any]) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = options_parser(__doc__, RESULT)
     parser.add_argument("--streams", type=int, default=200, help="per setting of the false alarms; a fifth for delays")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--out", type=Path, default=RESULT)
     options = parser.parse_args()
     if options.streams < 5:
         parser.error(f"--streams is {options.streams}; allowed: 5 or more")

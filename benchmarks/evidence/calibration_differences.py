@@ -15,7 +15,6 @@ expected difference is 0. The goal of 6% fails if an exact one-sided binomial te
 
 from __future__ import annotations
 
-import argparse
 import json
 import sys
 import time
@@ -27,7 +26,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import bdtrc, ndtr, ndtri
 
-from benchmarks.record import RESULTS, circumstances, write
+from benchmarks.record import RESULTS, circumstances, options_parser, write
 from trueodds.evaluation.paired_differences import RowScores
 from trueodds.metrics.significance.differences import of_rows, of_seeds
 from trueodds.metrics.significance.nets import Nets
@@ -214,7 +213,7 @@ def markdown(found: dict[str, Any]) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = options_parser(__doc__)
     parser.add_argument(
         "--runs", type=int, default=2000, help="pairs in a setting (default: 2000); power takes a tenth"
     )

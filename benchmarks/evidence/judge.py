@@ -16,7 +16,6 @@ and 100 classes, and rare costly errors. Many candidates: 10 equal ones in turn,
 
 from __future__ import annotations
 
-import argparse
 import json
 import sys
 import time
@@ -27,7 +26,7 @@ import numpy as np
 from scipy import stats
 
 from benchmarks.evidence.judge_streams import LABELS, LEVEL, Judged, Population, judged, of_records, stopped, synthetic
-from benchmarks.record import RESULTS, circumstances, write
+from benchmarks.record import RESULTS, circumstances, options_parser, write
 from pipeline.recalibrate import Rules
 from tools.tables.markdown import table
 from trueodds.metrics import gain_evidence
@@ -162,7 +161,7 @@ def markdown(found: dict[str, Any]) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = options_parser(__doc__)
     parser.add_argument("--records", type=Path, help="folder of the nets' records; the result is written with it alone")
     parser.add_argument("--runs", type=int, default=RUNS, help="streams a population")
     options = parser.parse_args()

@@ -11,15 +11,13 @@ less often than predicted.
 
 from __future__ import annotations
 
-import argparse
 import sys
 import time
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from benchmarks.record import RESULTS, circumstances, write
+from benchmarks.record import RESULTS, circumstances, options_parser, write
 from benchmarks.streams import Pool, pool
 from trueodds.metrics import CalibrationSums, ece_test
 from trueodds.reports.slices import FALSE_DISCOVERY_RATE, benjamini_hochberg
@@ -93,10 +91,9 @@ def markdown(found: Numbers) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = options_parser(__doc__, RESULT)
     parser.add_argument("--tables", type=int, default=200, help="of each kind")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--out", type=Path, default=RESULT)
     options = parser.parse_args()
     if options.tables < 1:
         parser.error(f"--tables is {options.tables}; allowed is 1 or more")

@@ -53,7 +53,7 @@ from benchmarks.faults.ledger import Ledger
 from benchmarks.faults.process import Service
 from benchmarks.faults.report import markdown
 from benchmarks.faults.watch import watched
-from benchmarks.record import RESULTS, commit, processor, write
+from benchmarks.record import RESULTS, commit, options_parser, processor, write
 from trueodds.bundle import open_models
 
 RESULT = RESULTS / "faults.json"
@@ -303,7 +303,7 @@ def main() -> None:
         "crowds",
     )
     names = (*first, "damaged_files", "database", "full_volume", "publishers", "replicas", "restarts")
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = options_parser(__doc__, RESULT)
     parser.add_argument("--table", action="store_true", help="print the committed result as a table; do nothing")
     parser.add_argument("--only", nargs="+", choices=names, default=names)
     parser.add_argument("--kills", type=int, default=300)
@@ -312,7 +312,6 @@ def main() -> None:
     parser.add_argument("--flood-seconds", type=float, default=5, help="of each kind of flood")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--store", help="postgresql://..., where schemas may be made, for kills and cuts")
-    parser.add_argument("--out", type=Path, default=RESULT)
     options = parser.parse_args()
     if options.table:
         print(markdown(json.loads(options.out.read_text(encoding="utf-8"))))

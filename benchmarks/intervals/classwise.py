@@ -12,17 +12,15 @@ quarter of the runs.
 
 from __future__ import annotations
 
-import argparse
 import sys
 import time
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from benchmarks.record import RESULTS, circumstances, write
+from benchmarks.record import RESULTS, circumstances, options_parser, write
 from benchmarks.shapes import pool_logits
 from trueodds.metrics import classwise_ece_interval, softmax
 
@@ -155,11 +153,10 @@ def markdown(record: dict[str, Any]) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = options_parser(__doc__, RESULT)
     parser.add_argument("--runs", type=int, default=150, help="samples per setting of fewer than 5,000 rows")
     parser.add_argument("--nets", default="ABCD", help="which of the nets")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--out", type=Path, default=RESULT)
     options = parser.parse_args()
     if options.runs < 1 or not set(options.nets) <= set(SIZES):
         parser.error(f"--runs is {options.runs}, --nets {options.nets!r}; allowed are runs >= 1 and letters of ABCD")

@@ -11,13 +11,11 @@ ECE is the truth without simulation error.
 
 from __future__ import annotations
 
-import argparse
 import json
 import sys
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any
 from unittest import mock
 
@@ -25,7 +23,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.optimize import brentq
 
-from benchmarks.record import RESULTS, circumstances, write
+from benchmarks.record import RESULTS, circumstances, options_parser, write
 from benchmarks.shapes import SHAPES, chance_at, pool_logits
 from trueodds.metrics import CalibrationSums, ece_interval
 from trueodds.metrics.intervals import calibration_error
@@ -199,11 +197,10 @@ def markdown(found: dict[str, Any]) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = options_parser(__doc__, RESULT)
     parser.add_argument("--runs", type=int, default=300, help="samples per setting")
     parser.add_argument("--shapes", default="ABCD", help="which of the shapes")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--out", type=Path, default=RESULT)
     options = parser.parse_args()
     if options.runs < 1 or not set(options.shapes) <= set(SHAPES):
         parser.error(

@@ -11,16 +11,14 @@ The interval's coverage is over samples of images; the truth is the value over a
 
 from __future__ import annotations
 
-import argparse
 import time
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from benchmarks.record import RESULTS, circumstances, write
+from benchmarks.record import RESULTS, circumstances, options_parser, write
 from trueodds import metrics
 
 Array = npt.NDArray[np.float64]
@@ -120,9 +118,8 @@ def markdown(record: dict[str, Any]) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = options_parser(__doc__, RESULT)
     parser.add_argument("--runs", type=int, default=1000, help="samples of images for each coverage")
-    parser.add_argument("--out", type=Path, default=RESULT)
     options = parser.parse_args()
     if options.runs < 1:
         parser.error(f"--runs is {options.runs}; allowed are whole numbers from 1 on")

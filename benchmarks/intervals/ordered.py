@@ -13,18 +13,16 @@ False marks and false alarms are counted for calibrated models only. An alarm wa
 
 from __future__ import annotations
 
-import argparse
 import sys
 import time
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from scipy.special import expit, ndtri
 
-from benchmarks.record import RESULTS, circumstances, write
+from benchmarks.record import RESULTS, circumstances, options_parser, write
 from trueodds import metrics
 from trueodds.metrics import OrderedEProcess, OrderedSums
 from trueodds.sums.ordered import ordered_rows
@@ -185,9 +183,8 @@ def markdown(record: dict[str, Any]) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = options_parser(__doc__, RESULT)
     parser.add_argument("--runs", type=int, default=200, help="samples per setting; a quarter of 20,000 rows")
-    parser.add_argument("--out", type=Path, default=RESULT)
     options = parser.parse_args()
     if options.runs < 20:
         parser.error(f"--runs is {options.runs}; allowed are 20 and more")

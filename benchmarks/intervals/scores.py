@@ -11,19 +11,17 @@ without simulation error.
 
 from __future__ import annotations
 
-import argparse
 import json
 import sys
 import time
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any, get_args
 
 import numpy as np
 import numpy.typing as npt
 from scipy.special import stdtrit
 
-from benchmarks.record import RESULTS, circumstances, write
+from benchmarks.record import RESULTS, circumstances, options_parser, write
 from benchmarks.shapes import pool_logits
 from trueodds.metrics import CalibrationSums, score_interval, softmax
 from trueodds.metrics.intervals.proper_scores import Score
@@ -169,10 +167,9 @@ def markdown(found: dict[str, Any]) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = options_parser(__doc__, RESULT)
     parser.add_argument("--runs", type=int, default=1000, help="samples per setting")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--out", type=Path, default=RESULT)
     options = parser.parse_args()
     if options.runs < 1:
         parser.error(f"--runs is {options.runs}; allowed are whole numbers from 1 on")

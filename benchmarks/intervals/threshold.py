@@ -20,7 +20,6 @@ from this file with the same exact binomial p-values.
 
 from __future__ import annotations
 
-import argparse
 import importlib.util
 import json
 import shlex
@@ -37,7 +36,7 @@ from scipy.special import bdtr
 from scipy.stats import binom
 
 import trueodds
-from benchmarks.record import RESULTS, circumstances, write
+from benchmarks.record import RESULTS, circumstances, options_parser, write
 
 RISK, CONFIDENCE, SEED = 0.05, 0.95, 1
 ROWS, LABELS = 10_000, (100, 300, 1_000, 10_000)
@@ -259,10 +258,9 @@ def markdown(result: dict[str, Any]) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = options_parser(__doc__, RESULT)
     parser.add_argument("--records", type=Path, metavar="FOLDER", help="nets as .npz; without it, simulated ones only")
     parser.add_argument("--runs", type=int, default=1000, help="replays per setting")
-    parser.add_argument("--out", type=Path, default=RESULT)
     options = parser.parse_args()
     if options.runs < 1:
         parser.error(f"--runs is {options.runs}; allowed are whole numbers from 1 on")

@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from benchmarks.record import RESULTS, circumstances, write
+from benchmarks.record import RESULTS, circumstances, options_parser, write
 
 Fit = Callable[[], Callable[[], Any]]
 """Function that fits, and returns a function for the probabilities of the fitted rows."""
@@ -239,11 +239,10 @@ def _seconds(seconds: float) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = options_parser(__doc__, RESULT)
     parser.add_argument("--shapes", nargs="+", choices=SHAPES, default=list(SHAPES))
     parser.add_argument("--cases", nargs="+", choices=list(CASES), default=list(CASES), metavar="CASE")
     parser.add_argument("--limit", type=float, default=120.0, help="seconds per fit")
-    parser.add_argument("--out", type=Path, default=RESULT)
     parser.add_argument("--child", nargs=2, metavar=("CASE", "PACKAGE"), help=argparse.SUPPRESS)
     parser.add_argument("--data", type=Path, help=argparse.SUPPRESS)
     options = parser.parse_args()

@@ -11,7 +11,6 @@ results are medians.
 
 from __future__ import annotations
 
-import argparse
 import statistics
 import tempfile
 import time
@@ -23,7 +22,7 @@ import numpy as np
 import onnxruntime as ort
 from PIL import Image
 
-from benchmarks.record import RESULTS, circumstances, write
+from benchmarks.record import RESULTS, circumstances, options_parser, write
 from trueodds.importing.import_options import ImportOptions, Preprocessing
 from trueodds.importing.importer import convert
 from trueodds.importing.inference import ServableModel, logits_of
@@ -108,7 +107,7 @@ def markdown(record: dict[str, Any]) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = options_parser(__doc__)
     parser.add_argument("--count", type=int, default=128)
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--write", action="store_true", help=f"write {RESULT.name}")

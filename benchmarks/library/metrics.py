@@ -13,7 +13,6 @@ calibration errors from torchmetrics and relplot.
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import sys
@@ -27,7 +26,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from benchmarks.record import RESULTS, circumstances, write
+from benchmarks.record import RESULTS, circumstances, options_parser, write
 from trueodds import metrics
 
 RESULT = RESULTS / "metrics.json"
@@ -243,10 +242,9 @@ def _time(seconds: float) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = options_parser(__doc__, RESULT)
     parser.add_argument("--table", action="store_true", help="print the committed result as a table; measure nothing")
     parser.add_argument("--quick", action="store_true", help="up to 100,000 rows and 100 classes only")
-    parser.add_argument("--out", type=Path, default=RESULT)
     options = parser.parse_args()
     if options.table:
         print(markdown(json.loads(options.out.read_text(encoding="utf-8"))))

@@ -22,7 +22,6 @@ fitted on one and measured on the other: NLL, ECE (15 bins) and noise floor of e
 
 from __future__ import annotations
 
-import argparse
 import json
 import shlex
 import sys
@@ -34,7 +33,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from benchmarks.record import RESULTS, circumstances, write
+from benchmarks.record import RESULTS, circumstances, options_parser, write
 from trueodds import calibrators, logits_of, metrics
 from trueodds.calibrators import Calibrator, FitError
 from trueodds.calibrators.held_out import FOLDS, calibrated_nll
@@ -248,7 +247,7 @@ def markdown(result: dict[str, Any]) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = options_parser(__doc__, RESULT)
     parser.add_argument("--parts", nargs="+", choices=PARTS, default=["worlds"])
     parser.add_argument("--few", type=int, default=200, help=f"draws of {FEW} rows")
     parser.add_argument("--many", type=int, default=20, help=f"draws of {MANY:,} rows")
@@ -257,7 +256,6 @@ def main() -> None:
     parser.add_argument("--draws", type=int, default=20, help="draws of each number of rows, for the curves")
     parser.add_argument("--records", type=Path, metavar="DIR", help="a folder of records, for the part of that name")
     parser.add_argument("--splits", type=int, default=20, help="of each record")
-    parser.add_argument("--out", type=Path, default=RESULT)
     options = parser.parse_args()
     if "records" in options.parts and options.records is None:
         parser.error("--parts records needs --records DIR, a folder of .npz files with predictions and ground_truth")

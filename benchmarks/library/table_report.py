@@ -10,7 +10,6 @@ Each is a new process, measured from start to end. Results are medians of the tu
 
 from __future__ import annotations
 
-import argparse
 import multiprocessing
 import os
 import shlex
@@ -24,7 +23,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.record import RESULTS, circumstances, write
+from benchmarks.record import RESULTS, circumstances, options_parser, write
 from trueodds.metrics import softmax
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -107,7 +106,7 @@ def markdown(record: dict[str, Any]) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = options_parser(__doc__)
     parser.add_argument("--rows", type=int, default=1_000_000)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--write", action="store_true", help=f"write {RESULT.name}")

@@ -12,7 +12,6 @@ and not rows. Models are gradient boostings of 30 features. Clients are threads 
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import contextlib
 import json
@@ -30,7 +29,7 @@ import numpy as np
 
 from benchmarks.faults import postgres
 from benchmarks.faults.process import Service
-from benchmarks.record import RESULTS, circumstances, write
+from benchmarks.record import RESULTS, circumstances, options_parser, write
 from benchmarks.scaling import live_report as report
 from benchmarks.scaling.answers import VERSION, batch
 from benchmarks.scaling.services import Numbers, connections, database, get, processes, timed, times
@@ -260,7 +259,7 @@ def _ms(times: Numbers) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = options_parser(__doc__)
     parser.add_argument("--postgres", metavar="URL", help="an empty database, or schema")
     parser.add_argument("--small", action="store_true", help="a hundredth of everything")
     parser.add_argument("--only", action="append", choices=[*PARTS, *SHARED], help="not the other parts")

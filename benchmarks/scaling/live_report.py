@@ -11,7 +11,6 @@ first report of a model after the start, when the caches of classes and of compa
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import json
 import os
@@ -29,7 +28,7 @@ from typing import Any, cast
 import httpx
 import numpy as np
 
-from benchmarks.record import RESULTS, circumstances, write
+from benchmarks.record import RESULTS, circumstances, options_parser, write
 from benchmarks.scaling.answers import START, VERSION, YEAR, execute
 from service.ids import new_ids
 from service.report.data import read, rows_of_window
@@ -254,7 +253,7 @@ async def measured(address: str, folder: Path, totals: tuple[int, ...]) -> Numbe
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = options_parser(__doc__)
     parser.add_argument("--most", type=int, default=max(TOTALS), help="leave out larger numbers of labels")
     parser.add_argument("--write", action="store_true", help=f"write {RESULT}")
     chosen = parser.parse_args()

@@ -10,7 +10,6 @@ For comparison, the oldest partition is dropped, after which that month's labels
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import json
 import os
@@ -22,7 +21,7 @@ import asyncpg
 import numpy as np
 
 from benchmarks.faults import postgres
-from benchmarks.record import RESULTS, circumstances, write
+from benchmarks.record import RESULTS, circumstances, options_parser, write
 from benchmarks.scaling.answers import VERSION, batch
 from service.store import Store, open_store
 from service.store.rows import Label
@@ -140,7 +139,7 @@ def markdown(found: Numbers) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = options_parser(__doc__)
     parser.add_argument("--rows", type=int, default=300_000)
     parser.add_argument("--write", action="store_true", help=f"write {RESULT}")
     chosen = parser.parse_args()

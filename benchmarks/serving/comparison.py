@@ -36,7 +36,7 @@ import numpy as np
 from PIL import Image
 
 from benchmarks import untrained
-from benchmarks.record import RESULTS, circumstances, write
+from benchmarks.record import RESULTS, circumstances, options_parser, write
 from benchmarks.serving import load, servers
 from benchmarks.serving import turns as serving_turns
 from benchmarks.serving.comparison_report import AIMED_AT, goals, markdown, rate
@@ -244,13 +244,12 @@ def peer_versions(peers: Path | None, packages: tuple[str, ...] = PACKAGES) -> d
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = options_parser(__doc__, RESULT)
     parser.add_argument("--table", action="store_true", help="print the committed result as a table; measure nothing")
     parser.add_argument("--peers", type=Path, help="python of an environment with the peers")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=2.0, help="of each measurement")
     parser.add_argument("--quick", action="store_true", help="one net, one round, one second: does it work?")
-    parser.add_argument("--out", type=Path, default=RESULT)
     options = parser.parse_args()
     if options.table:
         print(markdown(json.loads(options.out.read_text(encoding="utf-8"))))

@@ -11,7 +11,6 @@ commit per 1,000 rows. Both take turns, because the speed of a shared machine dr
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import io
 import os
@@ -32,7 +31,7 @@ import psutil
 import pyarrow
 from pyarrow import parquet
 
-from benchmarks.record import RESULTS, circumstances, write
+from benchmarks.record import RESULTS, circumstances, options_parser, write
 from benchmarks.shapes import pool_logits
 from trueodds.metrics import softmax
 
@@ -144,7 +143,7 @@ def markdown(result: dict[str, Any]) -> str:
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = options_parser(__doc__)
     parser.add_argument("--rows", type=int, default=60_000)
     parser.add_argument("--turns", type=int, default=3)
     parser.add_argument("--write", action="store_true", help=f"write {RESULT}")

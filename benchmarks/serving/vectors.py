@@ -14,7 +14,6 @@ it answers.
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import sys
@@ -28,7 +27,7 @@ import numpy as np
 import numpy.typing as npt
 import onnxruntime as ort
 
-from benchmarks.record import RESULTS, circumstances, write
+from benchmarks.record import RESULTS, circumstances, options_parser, write
 from benchmarks.serving import load, servers, turns
 from benchmarks.serving.comparison import peer_versions, probabilities
 from benchmarks.serving.comparison_report import rate
@@ -127,12 +126,11 @@ def markdown(result: dict[str, Any]) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = options_parser(__doc__, RESULT)
     parser.add_argument("--table", action="store_true", help="print the committed result as a table; measure nothing")
     parser.add_argument("--peers", type=Path, help="python of an environment with litserve")
     parser.add_argument("--seconds", type=float, default=2.0, help="of each measurement")
     parser.add_argument("--quick", action="store_true", help="two turns of one second: does it work?")
-    parser.add_argument("--out", type=Path, default=RESULT)
     options = parser.parse_args()
     if options.table:
         print(markdown(json.loads(options.out.read_text(encoding="utf-8"))))

@@ -9,7 +9,6 @@ disk. `share` is that of one checkpoint per `pipeline.training.checkpoint.EVERY`
 
 from __future__ import annotations
 
-import argparse
 import statistics
 import tempfile
 import time
@@ -18,7 +17,7 @@ from typing import Any
 
 import torch
 
-from benchmarks.record import RESULTS, circumstances, write
+from benchmarks.record import RESULTS, circumstances, options_parser, write
 from pipeline.config import Training
 from pipeline.training.checkpoint import EVERY, Checkpoint
 from pipeline.training.resolution import plan_of
@@ -67,11 +66,10 @@ def markdown(record: dict[str, Any]) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = options_parser(__doc__, RESULT)
     parser.add_argument("--rows", type=int, default=45_000)
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
-    parser.add_argument("--out", type=Path, default=RESULT)
     options = parser.parse_args()
     if options.rows < 1 or options.rounds < 1:
         parser.error(f"--rows is {options.rows}, --rounds {options.rounds}; allowed are whole numbers from 1 up")

@@ -10,14 +10,13 @@ another method, which finds the features; `every step`: one epoch with `flip`, s
 
 from __future__ import annotations
 
-import argparse
 import tempfile
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from benchmarks.record import RESULTS, circumstances, write
+from benchmarks.record import RESULTS, circumstances, options_parser, write
 from benchmarks.training.photos import ROOT, run_stage, write_photos
 from pipeline import nets
 
@@ -69,10 +68,9 @@ def markdown(record: dict[str, Any]) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = options_parser(__doc__, RESULT)
     parser.add_argument("--photos", type=int, default=2_000)
     parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--out", type=Path, default=RESULT)
     options = parser.parse_args()
     if options.photos < 100:
         parser.error(f"--photos is {options.photos}; allowed are numbers from 100 up")

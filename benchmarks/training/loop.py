@@ -30,7 +30,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from benchmarks.record import RESULTS, circumstances, write
+from benchmarks.record import RESULTS, circumstances, options_parser, write
 from pipeline import nets
 from pipeline.config import Training
 from pipeline.data import vision
@@ -183,7 +183,7 @@ def markdown(record: dict[str, Any]) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = options_parser(__doc__)
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     parser.add_argument("--methods", action="store_true", help="methods beside ours of cross entropy, the first net")
     parser.add_argument("--nets", nargs="+", help="(default: those named above)")

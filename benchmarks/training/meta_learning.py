@@ -11,7 +11,6 @@ stored in the result file after every run, and are not repeated with the same se
 
 from __future__ import annotations
 
-import argparse
 import json
 import multiprocessing
 import os
@@ -26,7 +25,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from benchmarks.record import RESULTS, circumstances, write
+from benchmarks.record import RESULTS, circumstances, options_parser, write
 from pipeline import data
 from pipeline.config import Data, Evaluation, Training
 from pipeline.data.splitting.sampling import OF_RECIPES
@@ -204,14 +203,13 @@ def _gamma(runs: list[dict[str, Any]], place: int) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = options_parser(__doc__, RESULT)
     parser.add_argument("--data", type=Path, required=True, help="cifar100.npz")
     parser.add_argument("--methods", nargs="+", default=list(METHODS), help=f"default: {' '.join(METHODS)}")
     parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
     parser.add_argument("--epochs", type=int, default=20)
     parser.add_argument("--width", type=int, default=8, help="channels of the first layer; resnet8 has 16")
     parser.add_argument("--jobs", type=int, default=min(2, os.cpu_count() or 1), help="runs side by side")
-    parser.add_argument("--out", type=Path, default=RESULT)
     options = parser.parse_args()
     keys = [(method, seed) for seed in options.seeds for method in options.methods]
     wanted = {key: planned(*key, options.epochs, options.width) for key in keys}

@@ -14,20 +14,18 @@ a backward pass, AugMix three views of each image, and parts that look ahead a p
 
 from __future__ import annotations
 
-import argparse
 import random
 import statistics
 import sys
 import time
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.profiler import ProfilerActivity, profile
 
-from benchmarks.record import RESULTS, circumstances, write
+from benchmarks.record import RESULTS, circumstances, options_parser, write
 from pipeline import methods, nets
 from pipeline.methods.batch import ForwardPass
 from pipeline.methods.gradients import backward
@@ -181,7 +179,7 @@ def markdown(record: dict[str, Any]) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = options_parser(__doc__, RESULT)
     parser.add_argument("--net", default="resnet8")
     parser.add_argument("--batch", type=int, default=128)
     parser.add_argument("--classes", type=int, default=100)
@@ -190,7 +188,6 @@ def main() -> None:
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--only", nargs="*", default=[], help="names; default all")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--out", type=Path, default=RESULT)
     options = parser.parse_args()
     known = specs()
     if options.rounds < 1 or options.batch < 2 or set(options.only) - set(known):

@@ -12,7 +12,6 @@ interpreter, libraries, the net's activations, and all pages of mapped files tha
 
 from __future__ import annotations
 
-import argparse
 import os
 import subprocess
 import sys
@@ -26,7 +25,7 @@ import numpy as np
 import torch
 from PIL import Image
 
-from benchmarks.record import RESULTS, circumstances, write
+from benchmarks.record import RESULTS, circumstances, options_parser, write
 from pipeline.data import mapped
 from pipeline.training.batches import Augmentation
 
@@ -150,12 +149,11 @@ def markdown(record: dict[str, Any]) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = options_parser(__doc__, RESULT)
     parser.add_argument("--rows", type=int, default=200_000, help="0: none")
     parser.add_argument("--photos", type=int, default=4_000, help="0: none")
     parser.add_argument("--before", metavar="COMMIT")
     parser.add_argument("--work", type=Path, help="the folder in which the data are made, and removed again")
-    parser.add_argument("--out", type=Path, default=RESULT)
     options = parser.parse_args()
     count = {name: getattr(options, name) for name in SIDES if getattr(options, name)}
     if not count or min(count.values()) < 100:

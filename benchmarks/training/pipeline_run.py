@@ -11,7 +11,6 @@ difference is the cost of scheduling, isolation, experiment and publishing.
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import platform
@@ -28,7 +27,7 @@ from typing import Any
 
 import httpx
 
-from benchmarks.record import RESULTS, circumstances, processor, write
+from benchmarks.record import RESULTS, circumstances, options_parser, processor, write
 from pipeline.config import load
 from pipeline.flows import server, workspace
 from pipeline.flows.train import experiment_name
@@ -166,7 +165,7 @@ def overhead(table: dict[str, Any]) -> str:
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = options_parser(__doc__)
     parser.add_argument("name", help="of the record")
     parser.add_argument("deployment", help="digits, cifar10, cifar100, own")
     parser.add_argument("parameters", nargs="*", metavar="leaf=value")

@@ -7,6 +7,7 @@ python -m pipeline.flows register    create pool, limit, automations and deploym
 
 from __future__ import annotations
 
+import hashlib
 import os
 import subprocess
 import sys
@@ -15,7 +16,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 from urllib.parse import urlsplit
 from uuid import UUID
 
@@ -25,11 +26,12 @@ from tqdm import tqdm
 
 from trueodds.errors import UserError
 from trueodds.files import read_json, write_json
+from trueodds.processes import extensions
 
 if TYPE_CHECKING:
     from prefect.client.orchestration import SyncPrefectClient
 
-STATE = ".prefect"
+STATE, REGISTERED = ".prefect", "registered.json"
 POOL, WORKER = "gpu", "local"
 URL = "http://127.0.0.1:4200/api"
 SILENCE_SECONDS = 90
@@ -51,6 +53,8 @@ class ServerError(UserError, RuntimeError):
 def up(home: Path, url: str) -> None:
     """Start server and worker as separate processes, with logs and database in .prefect/. May be called again.
 
+    What is registered stays as it is, unless the checkout has changed or something is gone from the server.
+
     Raises:
         ServerError: The address is in use, or a process ended before it was ready. The message has the end of its log.
     """
@@ -62,7 +66,10 @@ def up(home: Path, url: str) -> None:
         address = urlsplit(url)
         place = ["--host", str(address.hostname), "--port", str(address.port or 4200)]
         _start(home, "server", ["pipeline.flows.prefect_server", *place], url, lambda: healthy(url), seconds=120)
-    register(home, url)
+    if _is_registered(home, url):
+        print(f"registered: nothing has changed in {home} since")
+    else:
+        register(home, url)
     worker = _alive(state / "worker.json")
     if worker is not None and (why := _reason_to_restart(worker, url)):
         _stop_idle(worker, why)
@@ -111,12 +118,19 @@ def _stop_idle(worker: psutil.Process, why: str) -> None:
 
 
 def _end(process: psutil.Process) -> None:
-    """Terminate a process, and kill it if it does not end."""
+    """Terminate a process, and kill it if it does not end.
+
+    Where nobody reaps orphans, as in many containers, an ended process stays as a zombie: it has ended all the same.
+    """
+    seconds = 5 if process.status() == psutil.STATUS_STOPPED else 30
     process.terminate()
-    try:
-        process.wait(5 if process.status() == psutil.STATUS_STOPPED else 30)
-    except psutil.TimeoutExpired:
-        process.kill()
+    deadline = time.monotonic() + seconds
+    with suppress(psutil.NoSuchProcess):
+        while process.is_running() and process.status() != psutil.STATUS_ZOMBIE:
+            if time.monotonic() > deadline:
+                process.kill()
+                return
+            time.sleep(0.05)
 
 
 def down(home: Path) -> None:
@@ -166,7 +180,41 @@ def register(home: Path, url: str) -> None:
         for key, (schedule, active) in _schedules(client).items():  # `deploy` resets them
             if key in before and before[key][1] != active:
                 client.update_deployment_schedule(key[0], schedule, active=before[key][1])
+    write_json(home / STATE / REGISTERED, {"code": _code_of(home), "server": _on_server(url)})
     print(f"registered: work pool {POOL}, its limit and automations, the deployments of {home / 'prefect.yaml'}")
+
+
+def _is_registered(home: Path, url: str) -> bool:
+    """Return whether the server has all that was registered last, and the code that it was made from is unchanged.
+
+    Registering takes ten seconds and more. It loads every flow, and through them the catalogues of methods and nets.
+    """
+    try:
+        record = read_json(home / STATE / REGISTERED)
+    except FileNotFoundError:
+        return False
+    there = _on_server(url)
+    registered = all(set(ids) <= set(there[kind]) for kind, ids in record["server"].items())
+    return bool(registered and record["code"] == _code_of(home))
+
+
+def _code_of(home: Path) -> str:
+    """Return a hash of what decides the deployments: place and files of the checkout, and registered objects."""
+    digest = hashlib.sha256(f"{home}\n{extensions.hashes(*get_args(extensions.Group))}\n".encode())
+    sources = sorted(path for package in ("pipeline", "trueodds") for path in (home / package).rglob("*.py"))
+    for path in (home / "prefect.yaml", *sources):
+        digest.update(f"{path.relative_to(home)}\n".encode() + path.read_bytes())
+    return digest.hexdigest()
+
+
+def _on_server(url: str) -> dict[str, list[str]]:
+    """Return the ids of the server's deployments, automations, pools and limits."""
+    found = {}
+    with httpx.Client(timeout=STILL_SECONDS) as client:
+        for kind in ("deployments", "automations", "work_pools", "v2/concurrency_limits"):
+            answer = client.post(f"{url}/{kind}/filter", json={}).raise_for_status()
+            found[kind] = [record["id"] for record in answer.json()]
+    return found
 
 
 def _schedules(client: SyncPrefectClient) -> dict[tuple[UUID, str], tuple[UUID, bool]]:

@@ -76,6 +76,7 @@ def choose(
     candidates: Sequence[str] = (),
     settings: Evaluation | None = None,
     positive: PositiveClass | None = None,
+    ordered: bool = False,
 ) -> CalibratorChoice:
     """Cross-validate the candidates and the served calibrator, which is refitted as well.
 
@@ -89,12 +90,14 @@ def choose(
         candidates: Names of calibrators. Empty: the candidates of `select`.
         settings: Bins and confidence level of the measurements.
         positive: The positive class, if there is one.
+        ordered: The classes are levels, the lowest first.
 
     Raises:
         ConfigError: A candidate is unknown.
         FitError: No candidate can be fitted.
     """
-    names = list(dict.fromkeys([served.name, *(candidates or default_candidates(logits_NC.shape[1], len(labels_N)))]))
+    default = default_candidates(logits_NC.shape[1], len(labels_N), ordered=ordered)
+    names = list(dict.fromkeys([served.name, *(candidates or default)]))
     selection = calibrators.select(logits_NC, labels_N, candidates=names, folds=FOLDS)
     served_N = calibrated_nll(served, logits_NC, labels_N)
     table = tuple(

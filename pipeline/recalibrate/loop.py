@@ -180,6 +180,7 @@ def _fit(request: Recalibration, state: ModelState, call: Call, previous: Judgem
         request.candidates,
         settings,
         served.card.positive_class(),
+        served.card.ordered,
     )
     if not choice.better:
         words = f"Nothing published: {choice.rows:,} labels do not distinguish the best candidate from the served one."

@@ -115,7 +115,7 @@ class Augmentation:
         padding: Pixels of zero padding before the random crop; 0 means none.
         flip: Whether to flip images horizontally with probability 1/2.
         crop_scale: Smallest share of the area in a random resized crop (`pipeline.data.vision`); 0 means none.
-        randaugment: Number of RandAugment operations (`pipeline.methods.operations`); 0 means none.
+        randaugment: Number of RandAugment operations (`pipeline.methods.views.operations`); 0 means none.
         views: Augmentation of a method, applied last to the uint8 images; it may return several views of each.
     """
 
@@ -186,7 +186,7 @@ class Augmentation:
                     images.append(crop(image_HWC.permute(2, 0, 1)))
             images_NHWC = torch.stack(images).permute(0, 2, 3, 1)
         if self.randaugment:
-            from pipeline.methods.operations import randaugment
+            from pipeline.methods.views.operations import randaugment
 
             augmented = randaugment(self.randaugment, size)
             images_NHWC = augmented(images_NHWC.permute(0, 3, 1, 2), generator, n, share).permute(0, 2, 3, 1)

@@ -201,6 +201,7 @@ class Model:
             card.metrics,
             card.reference,
             positive=card.positive,
+            ordered=card.ordered,
             act_alone=card.act_alone,
         )
 

@@ -31,6 +31,7 @@ from trueodds.sums.inputs import (
     sums_to_one,
     without_noise,
 )
+from trueodds.sums.ordered import check_level_names
 from trueodds.sums.positive import PositiveClass
 from trueodds.sums.rounding import logits_of
 from trueodds.texts import listed, short
@@ -70,8 +71,13 @@ def version_of(first: Observation, defaults: CallDefaults, model: str) -> Versio
         check_classes(classes)
         if defaults.positive is not None:
             PositiveClass.of(defaults.positive, classes)
+        if defaults.ordered:
+            check_level_names(classes)
     except (ServiceError, ConfigError) as error:
         return Refusal(first.row, first.id, "invalid_row", str(error))
+    if defaults.ordered and first.form == "confidence":
+        message = "ordered classes need the numbers of all classes: send probabilities or logits, or leave ordered out"
+        return Refusal(first.row, first.id, "invalid_row", message)
     return Version(
         model,
         first.version,
@@ -81,18 +87,24 @@ def version_of(first: Observation, defaults: CallDefaults, model: str) -> Versio
         is_observed=True,
         has_logits=first.form != "confidence",
         positive=defaults.positive,
+        ordered=defaults.ordered,
         act_alone=None if defaults.shadow else defaults.act_alone,  # a shadow takes no actions
     )
 
 
 def other_form(version: Version, defaults: CallDefaults) -> str:
-    """Return why the call's positive class or promise contradicts a known version; "" if it does not."""
+    """Return why the call's positive class, order or promise contradicts a known version; "" if it does not."""
     stated, known_promise = None if defaults.shadow else defaults.act_alone, version.act_alone
     if stated is not None and (known_promise is None or not known_promise.states_as(stated)):
         known = "no promise to act alone" if known_promise is None else f"the promise {known_promise.short}"
         return (
             f"{version.model}/{version.version} has {known}, but the call gives another; a version keeps what its first"
             " answer gave. Leave act_alone out, or send these under another version"
+        )
+    if defaults.ordered and not version.ordered:
+        return (
+            f"the classes of {version.model}/{version.version} are not ordered, but the call says so; a version keeps"
+            " what its first answer gave. Leave ordered out, or send these under another version"
         )
     if defaults.positive in (None, version.positive):
         return ""

@@ -68,6 +68,7 @@ class DecisionStoring(Storing):
         outcomes, declined = dict[int, str | Refusal](), dict(earlier)
         for n, row in enumerate(rows):
             place, now = (row.of.model, row.id), row.observation is None
+            is_known = place in declined
             before = declined.setdefault(place, now)
             if before != now:
                 was = "declined" if before else "answered"
@@ -76,7 +77,7 @@ class DecisionStoring(Storing):
                     " new id"
                 )
                 outcomes[n] = Refusal(n, row.id, "conflicting_answer", message)
-            elif now and place in earlier:
+            elif now and is_known:
                 outcomes[n] = "already_known"
         return outcomes
 

@@ -61,6 +61,7 @@ async def take_event(
     version: Annotated[str | None, Query(description="Version. Default: the answer's model_version, else 1.")] = None,
     classes: Annotated[str | None, Query(description="See /observe.")] = None,
     positive: Annotated[str | None, Query(description="See /observe.")] = None,
+    ordered: Annotated[bool, Query(description="See /observe.")] = False,
     tag: Annotated[str | None, Query(max_length=MAX_TAG, description="Tag of all rows.")] = None,
     shadow: Annotated[bool, Query(description="See /observe.")] = False,
     output: Annotated[
@@ -86,7 +87,7 @@ async def take_event(
     """
     runtime, report = runtime_of(request), Report(None)
     defaults = observation_formats.defaults_of(
-        model, version, classes, positive, tag, shadow, confidence_source="native"
+        model, version, classes, positive, tag, shadow, ordered=ordered, confidence_source="native"
     )
     event: CloudEvent | None = None
     try:

@@ -83,6 +83,8 @@ class CallDefaults:
     """Positive class of the binary versions."""
     act_alone: ActAlone | None = None
     """Promise of the versions to act alone."""
+    ordered: bool = False
+    """Whether the classes of the versions are levels, the lowest first. False: not stated."""
     confidence_source: ConfidenceSource | None = None
 
 

@@ -26,7 +26,17 @@ from trueodds.errors import ConfigError
 from trueodds.inputs.sources import ConfidenceSource
 from trueodds.texts import alike, as_name, short
 
-DEFAULT_KEYS = ("model", "version", "classes", "positive", "tag", "shadow", "act_alone", "confidence_source")
+DEFAULT_KEYS = (
+    "model",
+    "version",
+    "classes",
+    "positive",
+    "tag",
+    "shadow",
+    "act_alone",
+    "ordered",
+    "confidence_source",
+)
 """Keys of a JSON body for all rows, beside `observations`."""
 TABLE = tuple(name for name in ALLOWED if name not in ("probabilities", "logits", "logprobs", "votes"))
 """Columns of a table that are not classes."""
@@ -55,6 +65,7 @@ def defaults_of(
     tag: str | None,
     shadow: bool,
     act_alone: str | None = None,
+    ordered: bool = False,
     confidence_source: ConfidenceSource | None = None,
 ) -> CallDefaults:
     """Return the values that a query gives for all rows. Class names are separated by commas and quoted as in CSV.
@@ -75,7 +86,8 @@ def defaults_of(
         names = check_classes([name.strip() for name in cells])
     promise = None if act_alone is None else promise_of(act_alone)
     now = time.time_ns() // 1_000_000
-    return CallDefaults(now, model, version, names, check_tag(tag, "tag"), shadow, positive, promise, confidence_source)
+    checked = check_tag(tag, "tag")
+    return CallDefaults(now, model, version, names, checked, shadow, positive, promise, ordered, confidence_source)
 
 
 def promise_of(value: Any) -> ActAlone:
@@ -133,10 +145,17 @@ def _with_body(tree: dict[str, Any], defaults: CallDefaults) -> CallDefaults:
         if getattr(defaults, key):
             message = f"{key} is given both beside observations and in the query; give it once"
             raise ServiceError(422, "invalid_parameter", message)
+    if isinstance(classes := beside.get("classes"), dict):
+        if classes.keys() != {"names", "ordered"}:
+            raise _shape_error(f'classes is {short(classes)}; an object has {{"names": [...], "ordered": true}}')
+        if defaults.ordered or "ordered" in beside:
+            raise ServiceError(422, "invalid_parameter", "ordered is given twice; give it once, in classes")
+        beside |= {"classes": classes["names"], "ordered": classes["ordered"]}
     if "classes" in beside:
         beside["classes"] = check_classes(beside["classes"])
-    if not isinstance(beside.get("shadow", False), bool):
-        raise _shape_error(f"shadow is {short(beside['shadow'])}; allowed are true and false")
+    for key in ("shadow", "ordered"):
+        if not isinstance(beside.get(key, False), bool):
+            raise _shape_error(f"{key} is {short(beside[key])}; allowed are true and false")
     if "confidence_source" in beside:
         try:
             check_source(beside["confidence_source"])

@@ -76,6 +76,13 @@ async def observe(
             " row's line for bulk bodies."
         ),
     ] = None,
+    ordered: Annotated[
+        bool,
+        Query(
+            description="The classes are levels, the lowest first, such as stars. Give it with the version's first"
+            " answer. The report then has the figures of ordered classes."
+        ),
+    ] = False,
     tag: Annotated[str | None, Query(max_length=MAX_TAG, description="Tag of rows that name none.")] = None,
     shadow: Annotated[
         bool,
@@ -106,7 +113,7 @@ async def observe(
     """
     runtime, media_type = runtime_of(request), json_body.media_type(request)
     defaults = observation_formats.defaults_of(
-        model, version, classes, positive, tag, shadow, act_alone, confidence_source
+        model, version, classes, positive, tag, shadow, act_alone, ordered, confidence_source
     )
     if media_type == json_body.JSON:
         return await _take_json(request, runtime, defaults)

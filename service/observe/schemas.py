@@ -133,12 +133,20 @@ _KEYS: dict[str, dict[str, Any]] = {
 }
 assert tuple(_KEYS) == ALLOWED
 _ROW = object_of(_KEYS, ["id"])
+_CLASSES = list_of(_CLASS, minItems=2, uniqueItems=True)
 _ROWS = object_of(
     {
         "observations": list_of(_ROW, minItems=1, description="Several answers. Each has the keys of a single one."),
         "model": {**_NAME, "description": "Model of rows that name none."},
         "version": {**_NAME, "description": "Version of rows that name none."},
-        "classes": list_of(_CLASS, minItems=2, uniqueItems=True, description="Class names in the order of the lists."),
+        "classes": {
+            "oneOf": [
+                _CLASSES,
+                object_of({"names": _CLASSES, "ordered": {"type": "boolean"}}, ["names", "ordered"]),
+            ],
+            "description": "Class names in the order of the lists. With ordered: true, they are levels.",
+        },
+        "ordered": {"type": "boolean", "description": "The classes are levels, the lowest first."},
         "positive": {**_CLASS, "description": "Positive class of a binary model."},
         "act_alone": {
             "oneOf": [TEXT, {"type": "object"}],

@@ -23,6 +23,7 @@ from trueodds.reports.schemas import MOST_MINUTES, KnownVersion, Unit
 from trueodds.sums.answers import AnswerSums
 from trueodds.sums.fine import FineSums
 from trueodds.sums.hours import MINUTE_MS, hour_of, hours_of, within
+from trueodds.sums.ordered import LevelSums, OrderedSums
 from trueodds.sums.positive import PositiveSums
 
 UNITS: tuple[Unit, ...] = get_args(Unit)
@@ -42,6 +43,8 @@ class ReportData:
     sums: AnswerSums
     positive: PositiveSums | None
     """Sums of the same answers by p(positive), for a version with a positive class."""
+    ordered: LevelSums | None
+    """Sums of the labels by level, for a version with ordered classes; not for `last`, one class or one tag."""
     rows: LabelledRows
     """Labels of the window that arrived last."""
     corrected_count: int
@@ -98,6 +101,7 @@ async def read(runtime: Runtime, recent: RecentLabels, version: Version, query: 
     return ReportData(
         sums=sums,
         positive=positive,
+        ordered=await _ordered(store, version, query),
         rows=rows_of_window(block, version, query),
         corrected_count=corrected,
         versions=versions,
@@ -303,6 +307,14 @@ async def _positive(
         by_name = await store.read_sums_by(by, *key, *window, only=name, positive=True)
         sums = by_name.get(name, AnswerSums.zero())
     return PositiveSums(positive.name, sums)
+
+
+async def _ordered(store: Store, version: Version, query: ReportQuery) -> LevelSums | None:
+    """Return the sums of the labels by level, or None if there are none for this window."""
+    if not version.ordered or query.last is not None or query.group is not None or query.class_and_tag is not None:
+        return None
+    sums = await store.read_ordered_sums(*version.key, query.since_ms, query.until_ms)
+    return LevelSums(version.classes, OrderedSums.zero(len(version.classes)) if sums is None else sums)
 
 
 async def _count_corrected(store: Store, version: Version, query: ReportQuery, block: LabelBlock) -> int:

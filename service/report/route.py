@@ -251,6 +251,7 @@ def compose(data: ReportData, version: Version, query: ReportQuery, settings: Se
         data.sums,
         options,
         positive=data.positive,
+        ordered=data.ordered,
         offline=version.metrics,
         labelling=labelling_of(data.sums, options, data.rows, version.reference),
         alarm=alarm,

@@ -91,6 +91,8 @@ class Version:
     """Positive class of a binary model."""
     act_alone: ActAlone | None = None
     """Promise to act alone. It never changes, so decisions can be derived again from stored answers."""
+    ordered: bool = False
+    """Whether its classes are levels, the lowest first."""
     maturity: Maturity | None = None
     """Maturity window. None: a label counts as soon as it arrives."""
 

@@ -60,6 +60,7 @@ from trueodds.bundle.contents import shadow_of, shadowed_by, shadows_of
 from trueodds.sums.answers import AnswerSums
 from trueodds.sums.hours import hours_of
 from trueodds.sums.maturity import Matures
+from trueodds.sums.ordered import OrderedSums
 
 COMPACT_COMMITS = 512
 """Number of commits by this process after which it compacts the sums."""
@@ -439,6 +440,20 @@ class Store:
         With `positive`, the sums are by p(positive); see `PositiveClass.sums`. They are zero without a positive class.
         """
         return await self._read_total(model, version, queries.kind_of(None, positive=positive), since, until)
+
+    async def read_ordered_sums(
+        self, model: str, version: str, since: int | None = None, until: int | None = None
+    ) -> OrderedSums | None:
+        """Read the sums by level of a version with ordered classes; None for others, and before its first answer."""
+        hours = hours_of(since, until)
+
+        def question(key: int) -> Work[OrderedSums | None]:
+            known = self._version(key)
+            if not known.ordered:
+                return None
+            return (yield from queries.ordered_sums(key, len(known.classes), hours))
+
+        return await self._ask(model, version, question, None)
 
     async def count_acted(self, model: str, version: str, since: int | None = None, until: int | None = None) -> int:
         """Count the answers of a version that acted alone; 0 for a version without a promise."""

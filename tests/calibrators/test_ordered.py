@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import minimize
 
+from pipeline.recalibrate.calibrator_choice import choose
 from tests.calibrators.test_calibrators import drawn
 from trueodds import calibrators
 from trueodds.calibrators.ordered import CumulativeLogits, OrderedTemperature, cumulative_logits
@@ -159,3 +160,10 @@ def test_select_offers_it_for_ordered_classes_only() -> None:
     assert calibrators.fit(logits, labels, ordered=True) == ordered.calibrator
     with pytest.raises(ValueError, match="ordered is 1; allowed are True and False"):
         calibrators.select(logits, labels, ordered=1)  # type: ignore[arg-type]
+
+
+def test_a_recalibration_of_levels_tries_it() -> None:
+    logits, labels = levels(300, 4, scale=2.0)
+    for ordered in (False, True):
+        table = choose(calibrators.Identity(), logits, labels, ordered=ordered).table
+        assert ("ordered_temperature" in [line.name for line in table]) == ordered

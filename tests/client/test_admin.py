@@ -168,8 +168,9 @@ def test_whoever_calls_may_give_up_before_the_last_try() -> None:
 def test_both_clients_have_the_same_calls_and_say_what_they_return() -> None:
     calls = {name for name in dir(Client) if not name.startswith("_")} - {"close", "from_environment", "url"}
     assert calls == {
-        *("acknowledge", "delete", "feedback", "labelled", "models", "observe", "report_undecided", "page", "predict"),
-        *("predictions", "ready", "rearm", "report", "request", "versions", "void"),
+        *("acknowledge", "delete", "feedback", "labelled", "models", "observe", "observe_decision"),
+        *("observe_decisions", "page", "predict", "predictions", "ready", "rearm", "report", "report_undecided"),
+        *("request", "versions", "void"),
     }
     for name in calls:
         signature = inspect.signature(getattr(Client, name))

@@ -176,6 +176,18 @@ def test_p_positive_of_answers_and_of_observed_ones(client: Client, folder: Path
     assert client.report(model="elsewhere", version="2").answers == 1
 
 
+def test_ordered_classes_of_observed_answers(client: Client) -> None:
+    whose: dict[str, Any] = {"model": "stars", "version": "1"}
+    p_NC = [[0.5, 0.25, 0.25], [0.0, 0.5, 0.5]]
+    client.observe(["g-1", "g-2"], p_NC, classes=["bad", "fair", "good"], ordered=True, **whose)
+    client.feedback({"g-1": "bad", "g-2": "good"})
+    report = client.report(**whose)
+    assert report.ordered is not None and report.ordered.rps == pytest.approx(0.28125, rel=1e-6)
+    shown = f"RPS                 {report.ordered.rps:.4f} (of 0 to 2, in levels), bias of the level +0.1250"
+    assert shown in str(report)
+    assert "bias of the level" in report._repr_html_()
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -251,7 +263,9 @@ def test_keys(folder: Path, tmp_path: Path) -> None:
         assert (error.value.code, error.value.status) == ("key_needed", 401)
 
 
-EXAMPLES = [Client, AsyncClient, Client.predict, Client.feedback, Client.observe, Client.report]
+EXAMPLES = [
+    *(Client, AsyncClient, Client.predict, Client.feedback, Client.observe, Client.observe_decision, Client.report),
+]
 
 
 @pytest.mark.parametrize("method", EXAMPLES)

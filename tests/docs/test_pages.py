@@ -62,5 +62,6 @@ def test_every_block_is_of_a_kind_that_is_run() -> None:
 
 def test_every_type_of_news_is_described() -> None:
     text = (ROOT / "docs" / "reference" / "wire-formats.md").read_text(encoding="utf-8")
-    assert all(f"`{kind}`" in text for kind in (webhooks.ALARM, webhooks.TRIAL, webhooks.UNDECIDED, webhooks.BROKEN))
+    kinds = webhooks.ALARM, webhooks.TRIAL, webhooks.UNDECIDED, webhooks.BROKEN, webhooks.QUESTION
+    assert all(f"`{kind}`" in text for kind in kinds)
     assert all(f"`{field}`" in text for field in webhooks.undecided_news(None, None, "", address=""))

@@ -16,6 +16,7 @@ baseline: {method: ce}
 
 @pytest.mark.full
 def test_two_workers_take_the_runs_of_a_study(prefect: Prefect) -> None:
+    prefect.up()  # both workers: the tests before this one kill some
     (prefect.home / "shared.yaml").write_text(STUDY)
     deployment = prefect.get("deployments/name/study/own")["id"]
     parameters = {"study": "shared.yaml"}

@@ -203,4 +203,18 @@ def test_registering_again_changes_nothing(prefect: Prefect) -> None:
     assert {one["name"] for one in before[0]} >= {server.silent_runs()["name"], server.pending_runs()["name"]}
     prefect.command("pipeline.flows", "register")
     assert (prefect.post("automations/filter", {}), prefect.get("work_pools/gpu")["id"]) == before
-    assert "already running" in prefect.command("pipeline.flows", "up").stdout
+    again = prefect.command("pipeline.flows", "up").stdout
+    assert "already running" in again and "registered: nothing has changed" in again
+
+
+def test_what_is_gone_from_the_server_or_new_in_the_code_is_registered(prefect: Prefect) -> None:
+    prefect.delete(f"deployments/{prefect.get('deployments/name/train/breast_cancer')['id']}")
+    assert "registered: work pool gpu" in prefect.command("pipeline.flows", "up").stdout
+    assert prefect.get("deployments/name/train/breast_cancer")["parameters"] == {"dataset": "breast_cancer"}
+    new = prefect.home / "pipeline" / "new.py"
+    new.write_text("NEW = 2\n")
+    try:
+        assert not server._is_registered(prefect.home, prefect.url)
+    finally:
+        new.unlink()
+    assert server._is_registered(prefect.home, prefect.url)

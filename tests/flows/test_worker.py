@@ -43,3 +43,12 @@ def test_a_worker_that_hangs_with_a_flow_that_has_ended_is_idle(capsys: pytest.C
             time.sleep(0.02)
         server._stop_idle(process, "a test")
     assert "worker: restarting, because a test" in capsys.readouterr().out
+
+
+def test_what_has_ended_and_nobody_reaps_is_not_waited_for() -> None:
+    script = "import subprocess, time; print(subprocess.Popen(['sleep', '60']).pid, flush=True); time.sleep(60)"
+    with psutil.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True) as parent:
+        orphan, begin = psutil.Process(int(parent.stdout.readline())), time.monotonic()
+        server._end(orphan)
+        assert time.monotonic() - begin < 10 and orphan.status() == psutil.STATUS_ZOMBIE
+        parent.kill()

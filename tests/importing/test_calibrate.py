@@ -225,3 +225,11 @@ def test_labels_from_1_on_are_refused_until_it_is_said(tmp_path: Path) -> None:
         assert (read_logits(path, "label", first=first).rows.labels_N == Y % 2 + 1 - first).all()
     np.savez(path, logits=Z, labels=Y % 2 + 1, test_logits=Z, test_labels=Y)
     assert (read_logits(path, "label").rows.labels_N == Y % 2 + 1).all()
+
+
+def test_levels_have_further_candidates(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    np.savez(tmp_path / "a.npz", logits=Z, labels=Y)
+    words = [str(tmp_path / "a.npz"), "--out", str(tmp_path / "out")]
+    for ordered in (False, True):
+        assert cli.main("trueodds", cli.COMMANDS, ["calibrate", *words, *["--ordered"] * ordered]) == 0
+        assert ("ordered_temperature" in capsys.readouterr().out) == ordered

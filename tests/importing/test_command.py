@@ -137,3 +137,19 @@ def test_without_pyarrow_a_parquet_table_names_the_extra(
 def test_what_is_missing_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert command(tmp_path / "no.onnx", "--labelled", "val.npz") == 1
     assert capsys.readouterr().err.startswith(f"error: {tmp_path / 'no.onnx'} does not exist; give the path of an ONNX")
+
+
+def test_ordered_classes_are_in_the_card(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Levels are stated once: the card holds them, and calibrators that keep the order are candidates."""
+    model, x = Linear("NHWC", 3, type="uint8"), images(400, 3)
+    np.savez(tmp_path / "val.npz", x=x, y=labels_of(model.logits(x), 0.3) + 1)
+    path = model.write(tmp_path / "stars.onnx")
+    words = [path, "--labelled", tmp_path / "val.npz", "--out", tmp_path / "out", "--ordered"]
+    assert command(*words, "--classes", "1,2,3") == 0, capsys.readouterr().err
+    assert "ordered_temperature" in capsys.readouterr().out
+    card = json.loads((tmp_path / "out/stars/bundle/card.json").read_text())
+    assert (card["classes"], card["ordered"]) == (["1", "2", "3"], True)
+    assert "The classes are levels" in (tmp_path / "out/stars/bundle/MODEL_CARD.md").read_text()
+    assert Model.load(tmp_path / "out/stars/bundle", threads=1).version.ordered
+    assert command(*words, "--classes", "1,3,2") != 0
+    assert "numbers that do not ascend" in capsys.readouterr().err

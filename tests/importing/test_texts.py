@@ -324,7 +324,7 @@ def test_a_classifier_of_transformers(place: Path, capsys: pytest.CaptureFixture
     kind = served.bundle.card.input
     assert isinstance(kind, TextInput) and (kind.max_tokens, kind.pad_id, kind.types) == (8, 3, "token_type_ids")
     texts = ["one two", "four " * 12, "two"]
-    theirs: Any = PreTrainedTokenizerFast(tokenizer_object=Tokenizer.from_file("tokenizer.json"), pad_token="<pad>")  # type: ignore[no-untyped-call]
+    theirs: Any = PreTrainedTokenizerFast(tokenizer_object=Tokenizer.from_file("tokenizer.json"), pad_token="<pad>")
     with torch.no_grad():
         batch = theirs(texts, padding=True, truncation=True, max_length=8, return_tensors="pt")
         expected = net(input_ids=batch["input_ids"], attention_mask=batch["attention_mask"]).logits.numpy()

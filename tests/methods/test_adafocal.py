@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from pipeline import methods
-from pipeline.methods.adafocal import AdaFocal
+from pipeline.methods.losses.adafocal import AdaFocal
 from pipeline.methods.method import Method
 from tests import reference_losses as reference
 from tests.methods.batches import batch

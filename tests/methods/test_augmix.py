@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from pipeline import methods
-from pipeline.methods.augmix import AugMix
 from pipeline.methods.batch import Batch
+from pipeline.methods.views.augmix import AugMix
 from tests.methods.batches import batch
 
 

@@ -104,7 +104,8 @@ def test_a_table_of_names_with_a_place_needs_no_torch() -> None:
         "import sys; from pipeline import methods;"
         " made = methods.compose('own+mmce', {'gamma': 4.0}, {**methods.PARTS, 'own': methods.Part("
         "'pipeline.methods.losses.bsce:bsce', 'this test')}, {});"
-        " assert made.modules() == ['pipeline.methods.losses.bsce', 'pipeline.methods.penalties.kernels'], made.modules();"
+        " modules = ['pipeline.methods.losses.bsce', 'pipeline.methods.penalties.kernels'];"
+        " assert made.modules() == modules, made.modules();"
         " print('torch' in sys.modules, made.build().name, 'torch' in sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True)

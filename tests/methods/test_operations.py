@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from pipeline.data.vision import torchvision
-from pipeline.methods.augmix import AugMix
-from pipeline.methods.operations import IDENTITY, Draws, Policy
+from pipeline.methods.views.augmix import AugMix
+from pipeline.methods.views.operations import IDENTITY, Draws, Policy
 
 
 def policy(name: str) -> Policy:

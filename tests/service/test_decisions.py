@@ -208,9 +208,10 @@ def test_a_refusal_is_counted_once_and_is_no_answer(client: Client) -> None:
     declined["response"]["answers"]["spam"] = {"type": "refusal"}
     assert counts(observe(client, {**declined, "id": "d1"})) == (0, 0, 1, 0)
     assert counts(observe(client, {**declined, "id": "d1"})) == (0, 1, 0, 0)
+    assert counts(observe(client, {"decisions": [{**declined, "id": "d2"}] * 2})) == (0, 1, 1, 0)
     observe(client, {**binary(0.9), "id": "a1"})
     (question,) = client.run(client.app.state.runtime.store.read_questions())
-    assert (question.answered, question.declined) == (1, 1)
+    assert (question.answered, question.declined) == (1, 2)
     assert client.report(model="spam")["answers"] == 1
     assert "was declined before under the id 'd1'" in refusal(client, 409, {**binary(0.9), "id": "d1"})
     assert "was answered before under the id 'a1'" in refusal(client, 409, {**declined, "id": "a1"})

@@ -320,7 +320,7 @@ def test_a_key_in_place_of_its_hash_opens_no_service(
     monkeypatch.setenv(f"{plain}_HASH", hashed)
     assert getattr(Settings(), name) == (hashed,)
     monkeypatch.delenv(f"{plain}_HASH")
-    assert getattr(Settings(**{name: hashed}), name) == (hashed,)
+    assert getattr(Settings.model_validate({name: hashed}), name) == (hashed,)
 
 
 def test_a_key_is_made_and_only_its_hash_is_needed(capsys: pytest.CaptureFixture[str]) -> None:

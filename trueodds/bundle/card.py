@@ -14,6 +14,7 @@ from trueodds.bundle.risk_coverage import RiskCoverage
 from trueodds.inputs import Input
 from trueodds.metrics import CELLS, CalibrationSums, cell_of, mean_confidence
 from trueodds.sums.bins import COARSE_CELLS, coarse_counts
+from trueodds.sums.ordered import check_level_names
 from trueodds.sums.positive import PositiveClass
 from trueodds.texts import NAME
 
@@ -84,6 +85,8 @@ class Description(_Part):
     classes: list[str] = Field(min_length=1)
     positive: str | None = None
     """Positive one of two classes."""
+    ordered: bool = Field(default=False, exclude_if=lambda value: not value)
+    """Whether the classes are levels, the lowest first. The entry is left out otherwise."""
     input: Input
     method: str
     training: dict[str, Any]
@@ -105,6 +108,8 @@ class Description(_Part):
     @model_validator(mode="after")
     def _one_of_two(self) -> Self:
         self.positive_class()
+        if self.ordered:
+            check_level_names(self.classes)
         return self
 
     def positive_class(self) -> PositiveClass | None:

@@ -81,6 +81,8 @@ def _use(description: Description) -> str:
         f" {listed}{more}.",
         "The probabilities add up to 1 over these classes, also for an input that belongs to none of them.",
     ]
+    if description.ordered:
+        lines.insert(1, "The classes are levels, the lowest first.")
     if description.positive is not None:
         lines.insert(1, f"The positive class is {_code(description.positive)}.")
     return "\n".join(lines)

@@ -17,6 +17,7 @@ from trueodds.client.answers import (
     VoidSummary,
 )
 from trueodds.client.clients import AsyncClient, Client
+from trueodds.client.decisions import DecidedQuestion, DecisionSummary
 from trueodds.client.labelled import Labelled
 
 __all__ = [
@@ -24,6 +25,8 @@ __all__ = [
     "AsyncClient",
     "CallError",
     "Client",
+    "DecidedQuestion",
+    "DecisionSummary",
     "DeleteSummary",
     "LabelSummary",
     "Labelled",

@@ -32,6 +32,9 @@ from trueodds.client.answers import (
     fields_of,
 )
 from trueodds.client.attempts import JSON, NDJSON, Endpoint, Steps
+from trueodds.client.decisions import DecisionSummary, Pair, pair_of
+from trueodds.client.decisions import chunks as decision_chunks
+from trueodds.client.decisions import summary_of as decision_summary
 from trueodds.client.instances import Instance, instances_of
 from trueodds.client.labelled import NO_ROWS, Labelled
 from trueodds.client.labels import label_rows
@@ -170,6 +173,7 @@ class Calls:
         *,
         index: Any = None,
         model: str | None = None,
+        question: str | None = None,
         correct: bool = False,
         import_id: str | None = None,
     ) -> Steps[LabelSummary]:
@@ -184,6 +188,8 @@ class Calls:
                 the name with these digits: 3 is the class called "3".
             index: Positions of the classes among the model's, from 0, instead of `labels` (see `Predictions.index_N`).
             model: Name of the model. Required for an id of your own whose prediction has not arrived yet.
+            question: Instead of `model`: name of the question, for answers of a decision model. True and False are
+                then labels of a question that is answered with yes or no.
             correct: Replace a different label that is stored already.
             import_id: A name for all labels of this call. `void` can remove them by this name.
 
@@ -203,11 +209,13 @@ class Calls:
             >>> client.feedback(predictions.ids, ["0", "8"])
             LabelSummary(stored=2, already_known=0, corrected=0, held=0)
         """
-        rows, key = label_rows(ids, labels, index)
+        rows, key = label_rows(ids, labels, index, booleans=question is not None)
         if import_id is not None and not (isinstance(import_id, str) and IMPORT_ID.fullmatch(import_id)):
             raise ConfigError(f"import_id is {short(import_id)}; allowed are 1 to 128 ASCII characters without blanks")
         headers = {"x-import-id": import_id} if import_id is not None else {}
-        shared: dict[str, Any] = {**({"correct": True} if correct else {}), **({"model": model} if model else {})}
+        named = {"model": model, "question": question}
+        shared: dict[str, Any] = {name: value for name, value in named.items() if value}
+        shared |= {"correct": True} if correct else {}
         lines = ({"id": id_, key: class_, **shared} for id_, class_ in rows)
         return _in_lines(self._endpoint, "/feedback", lines, LABELS, "label", LabelSummary, headers=headers)
 
@@ -230,9 +238,10 @@ class Calls:
             model: Name of the model.
             version: Version that gave the answers.
             **options: `predicted`: names of the predicted classes. `index`: their positions. `classes`: names of the
-                columns in their order, needed once per version (default "0", "1", "2", ...). `positive`: of two
-                classes, the one that p(positive) is about; required with the first answers of a version. `times`:
-                datetimes (UTC if without an offset) or Unix times; the default is now. `tags`, `propensities`: one for
+                columns in their order, needed once per version (default "0", "1", "2", ...). `ordered=True`: the
+                classes are levels, the lowest first. `positive`: of two classes, the one that p(positive) is about.
+                Both are required with the first answers of a version. `times`: datetimes (UTC if without an offset) or
+                Unix times; the default is now. `tags`, `propensities`: one for
                 each answer. `shadow=True`: nobody acted on these answers; if their ids equal those of served answers,
                 both versions can be compared. `act_alone`: the version's promise, such as
                 `threshold=.93,risk=.05,confidence=.95`. If every call has it, the summary holds `acts_N`. `form`: the
@@ -259,6 +268,74 @@ class Calls:
         headers = {"accept": NDJSON} if "act_alone" in query else None
         kind = ObservationSummary
         return _in_lines(self._endpoint, "/observe", rows, most, "answer", kind, query, headers)
+
+    @Call
+    def observe_decision(
+        self,
+        request: Any,
+        response: Any,
+        *,
+        id: str | None = None,
+        time: datetime | float | None = None,
+        tag: str | None = None,
+        propensity: float | None = None,
+        act_alone: str | None = None,
+    ) -> Steps[DecisionSummary]:
+        """Send a request to a decision model with its response. The service watches each question as a model.
+
+        Both formats are read: that of `/v1/decisions` and that of `/v1/systemone`.
+
+        Args:
+            request: The request, as it was sent: a mapping, JSON text, or an object of openai, pydantic or httpx.
+            response: Its response, in one of these forms.
+            id: Your own id of the pair. Default: the response's id, else one made of the pair.
+            time: Time of the answer: a datetime (UTC if without an offset) or Unix time. Default: now.
+            tag: Tag of the answers.
+            propensity: Probability that the answers get labels, if you know it.
+            act_alone: Promise to act alone, such as `threshold=.93,risk=.05,confidence=.95`, or one per question, such
+                as `spam:threshold=.9,risk=.05,confidence=.95;...`.
+
+        Returns:
+            The number of questions by outcome, and `answers` with their ids. Send labels with the id and the question:
+            `client.feedback(id, label, question=name)`.
+
+        Raises:
+            ConfigError: The request or the response has no JSON form.
+            CallError: The service refused a question, or did not answer. For refused questions, `details` has the
+                `problems` and the `outcomes` of the others, which are stored.
+
+        Examples:
+            >>> import trueodds
+            >>> client = trueodds.Client("http://127.0.0.1:8000")
+            >>> question = {"type": "noul", "instructions": "Is it spam?"}
+            >>> request = {"model": "jev", "state": "Buy now", "questions": {"spam": question}}
+            >>> response = {"model": "jev-2", "answers": {"spam": {"type": "noul", "noul": 0.9}}}
+            >>> client.observe_decision(request, response, id="mail-1")
+            DecisionSummary(stored=1, already_known=0, declined=0)
+        """
+        pair = pair_of(request, response, id, time, tag, propensity)
+        return _observe_pairs(self._endpoint, [pair], None, act_alone)
+
+    @Call
+    def observe_decisions(
+        self, pairs: Iterable[Pair], *, tag: str | None = None, act_alone: str | None = None
+    ) -> Steps[DecisionSummary]:
+        """Send many requests to decision models with their responses; see `observe_decision`.
+
+        Args:
+            pairs: Tuples (request, response), or mappings with `request`, `response` and optionally `id`, `time`, `tag`
+                and `propensity`.
+            tag: Tag of pairs that have none.
+            act_alone: See `observe_decision`.
+
+        Returns:
+            The number of questions by outcome, and `answers` with their ids.
+
+        Raises:
+            ConfigError: A pair has no JSON form. Pairs before it may have been sent.
+            CallError: See `observe_decision`. Sending all pairs again is safe.
+        """
+        return _observe_pairs(self._endpoint, pairs, tag, act_alone)
 
     @Call
     def report(self, **query: Unpack[ReportQuery]) -> Steps[LiveReport]:
@@ -519,6 +596,34 @@ def _in_lines(
         message = f"{failed:,} of {plural(sent, noun)} refused{', the others taken' if failed < sent else ''}"
         details = {"problems": problems[:PROBLEMS], "problem_count": failed, "outcomes": total}
         raise CallError(first["code"], f"{message}; row {first['row']}: {first['message']}", details=details)
+    return total
+
+
+def _observe_pairs(
+    endpoint: Endpoint, pairs: Iterable[Pair], tag: str | None, act_alone: str | None
+) -> Steps[DecisionSummary]:
+    """Send pairs in as many requests as needed, and add up their outcomes."""
+    total, sent, questions, problems, failed = DecisionSummary(), 0, 0, list[dict[str, Any]](), 0
+    query, headers = {"tag": tag, "act_alone": act_alone}, {"content-type": NDJSON, "accept": NDJSON}
+    for chunk in decision_chunks(pairs):
+        try:
+            summary, refused = yield from endpoint.read(
+                decision_summary, "POST", "/observe/decisions", query=query, body=b"".join(chunk), headers=headers
+            )
+        except CallError as error:
+            error.message += f". {plural(sent, 'pair was', 'pairs were')} sent before; sending all again is safe"
+            raise
+        total, failed = total + summary, failed + len(refused)
+        problems += [{**problem, "row": problem["row"] + sent} for problem in refused][: PROBLEMS - len(problems)]
+        sent += len(chunk)
+        questions += len(summary.answers) + len(refused)
+    if failed:
+        first = problems[0]
+        message = (
+            f"{failed:,} of {plural(questions, 'question')} refused{', the others taken' if total.answers else ''}"
+        )
+        details = {"problems": problems, "problem_count": failed, "outcomes": total}
+        raise CallError(first["code"], f"{message}; pair {first['row']}: {first['message']}", details=details)
     return total
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sized
 from typing import Any, Literal, TypeAlias
 
+import numpy as np
+
 from trueodds.client.observations import CLASS, plain_class
 from trueodds.errors import ConfigError
 from trueodds.texts import plural, short
@@ -13,8 +15,12 @@ Key: TypeAlias = Literal["label", "index"]
 """Field that identifies a class: its name, or its position among the model's classes."""
 
 
-def label_rows(ids: Any, labels: Any, index: Any) -> tuple[Iterator[tuple[str, str | int]], Key]:
+def label_rows(
+    ids: Any, labels: Any, index: Any, *, booleans: bool = False
+) -> tuple[Iterator[tuple[str, str | int]], Key]:
     """Return pairs of id and class, each checked when it is reached, and the field that identifies the class.
+
+    `booleans` allows True and False as labels, for the classes `true` and `false`.
 
     Raises:
         ConfigError: The labels have another form, the lengths differ, or both labels and indices are given.
@@ -24,7 +30,8 @@ def label_rows(ids: Any, labels: Any, index: Any) -> tuple[Iterator[tuple[str, s
             "labels and index are both given; give one of them: the names of the classes or their indices"
         )
     key: Key = "label" if index is None else "index"
-    return _check_rows(_pairs(ids, labels if index is None else index, "labels" if index is None else key), key), key
+    pairs = _pairs(ids, labels if index is None else index, "labels" if index is None else key)
+    return _check_rows(pairs, key, booleans=booleans and key == "label"), key
 
 
 def _pairs(ids: Any, classes: Any, name: str) -> Iterable[tuple[Any, Any]]:
@@ -44,7 +51,7 @@ def _pairs(ids: Any, classes: Any, name: str) -> Iterable[tuple[Any, Any]]:
     return zip(ids, classes, strict=True)
 
 
-def _check_rows(rows: Iterable[tuple[Any, Any]], key: Key) -> Iterator[tuple[str, str | int]]:
+def _check_rows(rows: Iterable[tuple[Any, Any]], key: Key, *, booleans: bool) -> Iterator[tuple[str, str | int]]:
     """Yield each row with its label as a text or its index as an int. Values of numpy are converted.
 
     Raises:
@@ -66,7 +73,8 @@ def _check_rows(rows: Iterable[tuple[Any, Any]], key: Key) -> Iterator[tuple[str
             raise ConfigError(f"row {n} is {short(row)}; expected a pair of an id and a label") from None
         if not isinstance(id_, str):
             raise ConfigError(f"row {n} has the id {short(id_)}; expected a text, such as an id that predict returned")
-        class_ = plain_class(class_, key)
+        is_boolean = booleans and isinstance(class_, bool | np.bool_)
+        class_ = str(bool(class_)).lower() if is_boolean else plain_class(class_, key)
         if class_ is None:
             raise ConfigError(f"row {n} has the {key} {short(row[1])}; {CLASS[key]}")
         yield str(id_), class_

@@ -81,7 +81,7 @@ def _add_columns(columns: dict[str, Sequence[Any] | Array], options: ObserveOpti
             columns[key] = _classes(options[key], key)  # type: ignore[literal-required]
     for name, key in _COLUMNS.items():
         if (values := options.get(name)) is not None:
-            columns[key] = [_plain(value) for value in without_tensors(values)]
+            columns[key] = [plain_time(value) for value in without_tensors(values)]
     if len({len(column) for column in columns.values()}) > 1:
         lengths = ", ".join(f"{len(column):,} of {name}" for name, column in columns.items())
         raise ConfigError(f"there are {lengths}; expected the same number of each")
@@ -137,7 +137,7 @@ def shared_options(options: ObserveOptions) -> dict[str, Any]:
     Raises:
         ConfigError: A class name is invalid, or has blanks at its ends, which the query would lose.
     """
-    query: dict[str, Any] = {"shadow": True} if options.get("shadow") else {}
+    query: dict[str, Any] = {name: True for name in ("shadow", "ordered") if options.get(name)}
     if (classes := options.get("classes")) is not None:
         line = io.StringIO()
         names = _classes(classes, "classes")
@@ -216,8 +216,8 @@ def _numbers(numbers: npt.ArrayLike) -> Array:
     return array
 
 
-def _plain(value: Any) -> Any:
-    """Convert a text, a number or a time to its JSON form; NaN and NaT become None."""
+def plain_time(value: Any) -> Any:
+    """Convert a time, a text or a number to its JSON form; NaN and NaT become None."""
     if value is None or value != value:
         return None
     if isinstance(value, np.datetime64):

@@ -19,14 +19,15 @@ class PredictOptions(TypedDict, total=False):
 class ObserveOptions(TypedDict, total=False):
     """Options of `observe`.
 
-    `logits`, `form`, `classes`, `positive`, `act_alone`, `shadow` and `confidence_source` hold for all rows; the other
-    options have one value for each row.
+    `logits`, `form`, `classes`, `ordered`, `positive`, `act_alone`, `shadow` and `confidence_source` hold for all rows;
+    the other options have one value for each row.
     """
 
     predicted: Iterable[str | int] | None
     index: Iterable[int] | None
     logits: bool
     classes: Iterable[str] | None
+    ordered: bool
     positive: str | None
     act_alone: str | None
     tags: Iterable[str | None] | None

@@ -12,6 +12,8 @@ from trueodds.metrics.significance.differences import Difference, holm, of_rows
 from trueodds.metrics.significance.squared_error import squared_calibration_difference
 from trueodds.sums.inputs import Array
 from trueodds.sums.losses import brier_of, nll_of
+from trueodds.sums.positive import losses_of_positive
+from trueodds.sums.rounding import EXACT, Resolution, rounded_losses
 
 LEVEL = 0.05
 """Significance level after Holm's correction."""
@@ -29,6 +31,7 @@ class RowScores:
 
     error_N: Array
     nll_N: Array
+    """NLL in nats; NaN if the probabilities are in steps too coarse for it."""
     brier_N: Array
     confidence_N: Array
     """Probability whose calibration is evaluated."""
@@ -36,25 +39,37 @@ class RowScores:
     """Whether the event of that probability occurred."""
 
     @classmethod
-    def of_probabilities(cls, p_NC: Array, labels_N: npt.NDArray[np.integer]) -> RowScores:
+    def of_probabilities(
+        cls, p_NC: Array, labels_N: npt.NDArray[np.integer], resolution: Resolution = EXACT
+    ) -> RowScores:
         """Score probabilities of all classes. The confidence is that of the top label."""
         p_NC = p_NC.astype(np.float64, copy=False)
         correct_N, true_N = p_NC.argmax(axis=1) == labels_N, p_NC[np.arange(len(p_NC)), labels_N]
-        brier_N, highest_N = brier_of(true_N, (p_NC**2).sum(axis=1)), p_NC.max(axis=1)
-        confidence_N: Array = np.minimum(highest_N, 1.0)
-        return cls((~correct_N).astype(np.float64), nll_of(true_N), brier_N, confidence_N, correct_N)
+        confidence_N = resolution.confidence(np.minimum(p_NC.max(axis=1), 1.0))
+        if resolution.step is None:
+            nll_N, brier_N = nll_of(true_N), brier_of(true_N, (p_NC**2).sum(axis=1))
+        else:
+            losses = rounded_losses(p_NC, labels_N.astype(np.intp), resolution.step)
+            nll_N, brier_N = losses.nll_N if resolution.has_nll else np.full(len(p_NC), np.nan), losses.brier_N
+        return cls((~correct_N).astype(np.float64), nll_N, brier_N, confidence_N, correct_N)
 
     @classmethod
-    def of_confidence(cls, confidence_N: Array, correct_N: npt.NDArray[np.bool_]) -> RowScores:
+    def of_confidence(
+        cls, confidence_N: Array, correct_N: npt.NDArray[np.bool_], resolution: Resolution = EXACT
+    ) -> RowScores:
         """Score the top label alone, as a probability of being right: NLL in nats, and Brier score in [0, 1]."""
-        true_N = np.where(correct_N, confidence_N, 1 - confidence_N)
-        return cls((~correct_N).astype(np.float64), nll_of(true_N), (1 - true_N) ** 2, confidence_N, correct_N)
+        nll_N, _, brier_N = losses_of_positive(confidence_N, correct_N, resolution)
+        nll_N = nll_N if resolution.has_nll else np.full(len(nll_N), np.nan)
+        read_N = resolution.confidence(confidence_N)
+        return cls((~correct_N).astype(np.float64), nll_N, brier_N, read_N, correct_N)
 
     @classmethod
-    def of_positive(cls, p_N: Array, positive_N: npt.NDArray[np.bool_]) -> RowScores:
+    def of_positive(cls, p_N: Array, positive_N: npt.NDArray[np.bool_], resolution: Resolution = EXACT) -> RowScores:
         """Score p(positive) in [0, 1]. The error is that of the more probable class."""
-        of_p = cls.of_confidence(p_N, positive_N)
-        return cls(((p_N > 0.5) != positive_N).astype(np.float64), of_p.nll_N, of_p.brier_N, p_N, positive_N)
+        of_p = cls.of_confidence(p_N, positive_N, resolution)
+        return cls(
+            ((p_N > 0.5) != positive_N).astype(np.float64), of_p.nll_N, of_p.brier_N, of_p.confidence_N, positive_N
+        )
 
 
 def differences(
@@ -62,9 +77,10 @@ def differences(
 ) -> dict[str, Difference]:
     """Test each measure, ours minus theirs. Seed s of ours is paired with seed s of theirs, and row n with row n.
 
-    Error, NLL and Brier score are means over rows (`of_rows`). Calibration is compared by the squared calibration error
-    (`squared_calibration_difference`). Plug-in calibration errors are not compared: the noise floors of two calibrated
-    models of different sharpness differ, and more rows or seeds would only confirm that difference.
+    Error, NLL and Brier score are means over rows (`of_rows`). The NLL is left out if some net has none. Calibration is
+    compared by the squared calibration error (`squared_calibration_difference`). Plug-in calibration errors are not
+    compared: the noise floors of two calibrated models of different sharpness differ, and more rows or seeds would only
+    confirm that difference.
     """
 
     def rows(of: str) -> Difference:
@@ -73,7 +89,9 @@ def differences(
     pairs = list(zip(ours, theirs, strict=True))
     one, other = ([(net.confidence_N, net.correct_N) for net in nets] for nets in (ours, theirs))
     squared = squared_calibration_difference(one, other, bins=bins, level=level)
-    return {ERROR: rows("error_N"), NLL: rows("nll_N"), BRIER: rows("brier_N"), SQUARED: squared}
+    known = not any(np.isnan(net.nll_N).any() for net in (*ours, *theirs))
+    of_nll = {NLL: rows("nll_N")} if known else {}
+    return {ERROR: rows("error_N"), **of_nll, BRIER: rows("brier_N"), SQUARED: squared}
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ import argparse
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -30,10 +30,12 @@ from trueodds.inputs.columns import read_npy
 from trueodds.inputs.vector import labelled
 from trueodds.logits import Logits
 from trueodds.metrics import softmax
+from trueodds.reports.rounding import read_as_words
 from trueodds.reports.table.evaluation import CalibrationReport, align, report
 from trueodds.reports.words import decimal, span
-from trueodds.sums.inputs import Array, both_classes, check_labels, check_logits
-from trueodds.sums.rounding import logits_of
+from trueodds.sums.inputs import Array, as_matrix, both_classes, check_labels, check_logits
+from trueodds.sums.resolution_option import add_resolution, resolution_of
+from trueodds.sums.rounding import EXACT, Resolution, checked_rows, logits_of
 from trueodds.texts import Places, plural
 
 OUT = Path("calibration")
@@ -69,6 +71,10 @@ class LogitRows:
     """Names of the arrays of an .npz that were read, first that of the rows, then that of the test rows."""
     are_probabilities: bool = False
     """Whether the rows are given as probabilities, which were converted by log."""
+    resolution: Resolution = EXACT
+    """Resolution of the probabilities from which the logits come."""
+    stated_NC: npt.NDArray[np.floating] | None = None
+    """Rounded probabilities of the test rows, or of `rows` without test rows; None if they are not rounded."""
 
 
 @dataclass(frozen=True)
@@ -113,10 +119,13 @@ def add_parser(commands: Subparsers) -> None:
     words = "the numbers are probabilities instead of logits, and are converted by log; an .npz that holds an array"
     words += " probabilities and no logits does not need it"
     parser.add_argument("--probabilities", action="store_true", help=words)
+    add_resolution(parser)
     words = f"calibrators to choose from, separated by commas, or {ALL} (default: {default_words()})"
     first = "the number of the first class in arrays of labels (default: 0 if there is a 0; otherwise required)"
     parser.add_argument("--first-label", type=int, choices=(0, 1), help=first)
     parser.add_argument("--candidates", default="", metavar="NAMES", help=words)
+    words = "the classes are levels, the lowest first: calibrators that keep their order are candidates"
+    parser.add_argument("--ordered", action="store_true", help=words)
     parser.add_argument("--onnx", type=Path, metavar="MODEL", help="add the calibrator to this ONNX graph of logits")
     parser.add_argument("--out", type=Path, default=OUT, metavar="FOLDER", help=f"(default: {OUT}/)")
 
@@ -129,23 +138,47 @@ def run(arguments: argparse.Namespace) -> int:
         raise CalibrateOptionsError(
             f"--labels {arguments.labels}: {arguments.logits} holds the labels itself; remove --labels"
         )
+    given = resolution_of(arguments)
     source = read_logits(
         arguments.logits,
         arguments.label,
         labels=arguments.labels,
         probabilities=arguments.probabilities,
         first=arguments.first_label,
+        resolution=given,
     )
+    if given is not None and not source.are_probabilities:
+        raise CalibrateOptionsError(
+            f"--resolution {arguments.resolution}: {arguments.logits} is read as logits; give --probabilities too, or"
+            " leave it out"
+        )
     if arguments.onnx and source.are_probabilities:
         raise CalibrateOptionsError(f"{ONNX_NEEDS_LOGITS}: {arguments.logits} holds probabilities")
     if arguments.test:
-        first = arguments.first_label or 0
-        test = read_logits(arguments.test, arguments.label, probabilities=arguments.probabilities, first=first)
-        source = replace(source, test=test.test or test.rows, arrays=source.arrays[:1] + test.arrays[-1:])
-    names = default_candidates(source.rows.logits_NC.shape[1], len(source.rows.labels_N))
+        test = read_logits(
+            arguments.test,
+            arguments.label,
+            probabilities=arguments.probabilities,
+            first=arguments.first_label or 0,
+            resolution=given if source.resolution.step is None else source.resolution,
+        )
+        if test.resolution.step != source.resolution.step:
+            raise LabelledRowsError(
+                f"{arguments.test} shows steps of {test.resolution.step:g}, and {arguments.logits} shows none; give the"
+                f" step with --resolution {test.resolution.step:g}, or --resolution exact"
+            )
+        source = replace(
+            source,
+            test=test.test or test.rows,
+            arrays=source.arrays[:1] + test.arrays[-1:],
+            stated_NC=test.stated_NC,
+        )
+    rows = source.rows
+    names = default_candidates(rows.logits_NC.shape[1], len(rows.labels_N), ordered=arguments.ordered)
     if arguments.candidates:
         names = tuple(name.strip() for name in arguments.candidates.split(","))
-    comparison = compare(source.rows, source.test, calibrators.names() if names == (ALL,) else names)
+    candidates = calibrators.names() if names == (ALL,) else names
+    comparison = compare(source.rows, source.test, candidates, source.resolution, source.stated_NC)
     print(_text(arguments.logits, source, comparison))
     arguments.out.mkdir(parents=True, exist_ok=True)
     files = {"calibrator.json": "trueodds.calibrators.from_json restores it"}
@@ -160,42 +193,59 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def compare(rows: Logits, test: Logits | None, candidates: Sequence[str]) -> Comparison:
+def compare(
+    rows: Logits,
+    test: Logits | None,
+    candidates: Sequence[str],
+    resolution: Resolution = EXACT,
+    stated_NC: npt.NDArray[np.floating] | None = None,
+) -> Comparison:
     """Fit each candidate on `rows`, and measure it on `test`, or, without test rows, in 5 stratified folds.
+
+    Args:
+        rows: Rows to fit on.
+        test: Rows to measure on.
+        candidates: Names of the candidates.
+        resolution: Resolution of the probabilities from which the logits come.
+        stated_NC: These probabilities for the rows that are measured, if they are rounded.
 
     Raises:
         ConfigError: A candidate is unknown.
         ValueError: Logits or labels cannot be used, or there are fewer than two rows.
     """
-    selection = calibrators.select(rows.logits_NC, rows.labels_N, candidates=candidates)
+    selection = calibrators.select(rows.logits_NC, rows.labels_N, candidates=candidates, resolution=resolution)
     chosen, reason = selection.calibrator, next(line.chosen for line in selection.table if line.chosen)
     passed = tuple(f"{line.name} was passed over: {line.passed_over}" for line in selection.table if line.passed_over)
     why = chosen, reason, passed
     target = test or rows
-    before = report(softmax(target.logits_NC), target.labels_N)
+    if stated_NC is None:
+        before = report(softmax(target.logits_NC), target.labels_N)
+    else:
+        before = report(stated_NC, target.labels_N, resolution=resolution)
     table = []
     for name in candidates:
         if name == AS_IT_IS:
             continue
         try:
-            p_NC = _probabilities(name, rows, test)
+            p_NC = _probabilities(name, rows, test, resolution)
         except FitError as error:
             table.append(CandidateReport(name, None, str(error)))
         else:
             table.append(CandidateReport(name, report(p_NC, target.labels_N)))
     if test:
         return Comparison(before, tuple(table), *why, report(chosen(test.logits_NC), test.labels_N), 0)
-    nested = _probabilities(calibrators.SELECT, rows, None, candidates=candidates)
+    nested = _probabilities(calibrators.SELECT, rows, None, resolution, candidates=candidates)
     return Comparison(before, tuple(table), *why, report(nested, rows.labels_N), min(FOLDS, len(rows.labels_N)))
 
 
-def _probabilities(method: str, rows: Logits, test: Logits | None, **options: Any) -> Array:
+def _probabilities(method: str, rows: Logits, test: Logits | None, resolution: Resolution, **options: Any) -> Array:
     """Return calibrated probabilities of rows that the fit did not see."""
     if test:
-        return calibrators.fit(rows.logits_NC, rows.labels_N, method, **options)(test.logits_NC)
+        return calibrators.fit(rows.logits_NC, rows.labels_N, method, resolution=resolution, **options)(test.logits_NC)
     p_NC = np.empty(rows.logits_NC.shape)
     for inside_N in _folds(rows.labels_N.astype(np.intp)):
-        calibrator = calibrators.fit(rows.logits_NC[~inside_N], rows.labels_N[~inside_N], method, **options)
+        others = rows.logits_NC[~inside_N], rows.labels_N[~inside_N]
+        calibrator = calibrators.fit(*others, method, resolution=resolution, **options)
         p_NC[inside_N] = calibrator(rows.logits_NC[inside_N])
     return p_NC
 
@@ -225,8 +275,10 @@ def _text(path: Path, source: LogitRows, comparison: Comparison) -> str:
     lines: list[tuple[str, ...]] = [("", "NLL", "95% interval", "Brier", "ECE", "95% interval", "noise floor (95%)")]
     lines.append(_line("  no calibration", comparison.before))
     problems = []
+    own = comparison.calibrator
+    chosen_name = own.calibrator.name if isinstance(own, calibrators.Rounded) else own.name
     for each in comparison.table:
-        mark = "*" if each.name == comparison.calibrator.name else " "
+        mark = "*" if each.name == chosen_name else " "
         if each.report:
             lines.append(_line(f"{mark} {each.name}", each.report))
         else:
@@ -237,7 +289,9 @@ def _text(path: Path, source: LogitRows, comparison: Comparison) -> str:
     notes = [measured + comparison.after.reading, *comparison.calibrator.warnings]
     about = f"{path}: {plural(rows, 'row')}, {plural(classes, 'class', 'classes')}; {how}{_read_words(source)}"
     passed = [f"  {line}" for line in comparison.passed_over]
-    chosen = f"Chosen: {comparison.calibrator.name} ({comparison.reason}). {' '.join(notes)}"
+    chosen = f"Chosen: {chosen_name} ({comparison.reason}). {' '.join(notes)}"
+    if read_as := read_as_words(source.resolution):
+        about = f"{about}\n{read_as}"
     return "\n".join([about, "", *align(lines, "<" * len(lines[0])), *problems, *passed, "", chosen])
 
 
@@ -262,7 +316,13 @@ def _line(name: str, one: CalibrationReport) -> tuple[str, ...]:
 
 
 def read_logits(
-    path: Path, label: str, *, labels: Path | None = None, probabilities: bool = False, first: int | None = None
+    path: Path,
+    label: str,
+    *,
+    labels: Path | None = None,
+    probabilities: bool = False,
+    first: int | None = None,
+    resolution: Resolution | None = None,
 ) -> LogitRows:
     """Read the rows of a file.
 
@@ -273,6 +333,7 @@ def read_logits(
         probabilities: The file holds probabilities. They are converted by log. Of an .npz with an array `logits` and an
             array `probabilities`, this chooses the one that is read.
         first: Number of the first class in arrays of labels. None: 0, if one of them holds a 0.
+        resolution: Resolution of the probabilities. None: as the rows of the fit show it.
 
     Raises:
         LabelledRowsError: There is no such file, it has another form, or logits or labels cannot be used.
@@ -281,7 +342,7 @@ def read_logits(
     """
     try:
         if path.suffix in (".csv", ".parquet"):
-            return LogitRows(_of_table(path, label, probabilities), are_probabilities=probabilities)
+            return _stated(_of_table(path, label, probabilities), None, resolution)
         if path.suffix not in (".npz", ".npy"):
             raise LabelledRowsError(f"{path} has the suffix {path.suffix!r}; expected {FORMS}")
         arrays = read_npz(path) if path.suffix == ".npz" else _pair(path, labels)
@@ -292,6 +353,7 @@ def read_logits(
             _check_first(path, arrays, [pair, *filter(None, [of_test])])
         rows = _of_arrays(path, arrays, pair, probabilities, first or 0)
         test = _of_arrays(path, arrays, of_test, probabilities, first or 0) if of_test else None
+        source = _stated(rows, test, resolution)
     except FileNotFoundError as error:
         raise LabelledRowsError(f"{error.filename} does not exist; expected {FORMS}") from None
     except UserError:
@@ -299,11 +361,43 @@ def read_logits(
     except ValueError as error:
         raise LabelledRowsError(f"{path}: {_cure(str(error))}") from None
     names = tuple(name for name, _ in filter(None, [pair, of_test]))
-    if test and test.logits_NC.shape[1] != rows.logits_NC.shape[1]:
-        sizes = f"{pair[0]} has {rows.logits_NC.shape[1]} classes and {names[-1]} {test.logits_NC.shape[1]}"
-        raise LabelledRowsError(f"{path}: {sizes}; give rows of the same model in both")
-    are_probabilities = probabilities or _is_of_probabilities(pair[0])
-    return LogitRows(rows, test, names if path.suffix == ".npz" else (), are_probabilities)
+    if source.test and source.test.logits_NC.shape[1] != source.rows.logits_NC.shape[1]:
+        sizes = [of.logits_NC.shape[1] for of in (source.rows, source.test)]
+        problem = f"{pair[0]} has {sizes[0]} classes and {names[-1]} {sizes[1]}"
+        raise LabelledRowsError(f"{path}: {problem}; give rows of the same model in both")
+    return replace(source, arrays=names if path.suffix == ".npz" else ())
+
+
+class _Values(NamedTuple):
+    """Numbers of the classes as the file has them, and labels."""
+
+    values_NC: npt.NDArray[Any]
+    labels_N: Labels
+    are_probabilities: bool
+
+
+def _stated(rows: _Values, test: _Values | None, given: Resolution | None) -> LogitRows:
+    """Convert the numbers of a file to logits. The rows of the fit show the resolution of both.
+
+    Raises:
+        ValueError: The numbers are not what they are said to be.
+    """
+    logits, stated_NC, resolution = _converted(rows, given)
+    of_test = None
+    if test is not None:
+        of_test, stated_NC, _ = _converted(test, resolution if rows.are_probabilities else given)
+    return LogitRows(
+        logits, of_test, are_probabilities=rows.are_probabilities, resolution=resolution, stated_NC=stated_NC
+    )
+
+
+def _converted(rows: _Values, given: Resolution | None) -> tuple[Logits, npt.NDArray[np.floating] | None, Resolution]:
+    """Return logits, the probabilities if they are rounded, and their resolution."""
+    if not rows.are_probabilities:
+        return Logits(check_logits(rows.values_NC), rows.labels_N), None, EXACT
+    p_NC, resolution = checked_rows(rows.values_NC, given)
+    logits = Logits(logits_of(p_NC, resolution=resolution), rows.labels_N)
+    return logits, None if resolution.step is None else p_NC, resolution
 
 
 def _is_of_probabilities(name: str) -> bool:
@@ -346,18 +440,20 @@ def _check_first(path: Path, arrays: dict[str, npt.NDArray[Any]], pairs: Sequenc
 
 def _of_arrays(
     path: Path, arrays: dict[str, npt.NDArray[Any]], names: tuple[str, str], probabilities: bool, first: int
-) -> Logits:
+) -> _Values:
     if missing := [name for name in names if name not in arrays]:
         available = ", ".join(arrays)
         raise LabelledRowsError(f"{path} has no array {', '.join(missing)}; it holds {available}. Expected {FORMS}")
-    logits_NC = _logits(arrays[names[0]], probabilities or _is_of_probabilities(names[0]))
-    rows, classes = logits_NC.shape
+    are_probabilities = probabilities or _is_of_probabilities(names[0])
+    values_NC = both_classes(arrays[names[0]]) if are_probabilities else check_logits(arrays[names[0]])
+    values_NC = as_matrix(values_NC, names[0])
     labels_N = arrays[names[1]]
     labels_N = labels_N.astype(np.int64) - first if first and labels_N.dtype.kind in "iu" else labels_N
-    return Logits(logits_NC, check_labels(labels_N, rows, classes, names[1]))
+    labels_N = check_labels(labels_N, len(values_NC), values_NC.shape[1], names[1])
+    return _Values(values_NC, labels_N, are_probabilities)
 
 
-def _of_table(path: Path, label: str, probabilities: bool) -> Logits:
+def _of_table(path: Path, label: str, probabilities: bool) -> _Values:
     classes, values_NC, names = labelled.read(path, label)
     if len(classes) == 1:
         cure = "give one column for each class, such as 1 - p for the other one of two"
@@ -366,11 +462,8 @@ def _of_table(path: Path, label: str, probabilities: bool) -> Logits:
     place = {name: places.get(name) for name in sorted({*names.tolist()})}
     if (strange := next((name for name, k in place.items() if k is None), None)) is not None:
         raise LabelledRowsError(f"{path}: {unknown('label', strange, classes)} The columns of logits are the classes")
-    return Logits(_logits(values_NC, probabilities), np.array([place[name] for name in names.tolist()], dtype=np.intp))
-
-
-def _logits(values: npt.NDArray[Any], probabilities: bool) -> npt.NDArray[np.floating]:
-    return logits_of(both_classes(values)) if probabilities else check_logits(values)
+    labels_N = np.array([place[name] for name in names.tolist()], dtype=np.intp)
+    return _Values(values_NC, labels_N, probabilities)
 
 
 def _cure(message: str) -> str:

@@ -12,10 +12,8 @@ bundle is tried as the service will use it before it is written. If that fails, 
 from __future__ import annotations
 
 import argparse
-import base64
 import contextlib
 import importlib.util
-import pickle
 import re
 import signal
 import tempfile
@@ -30,6 +28,7 @@ from trueodds.evaluation.measurement import FailedFit, Measurement
 from trueodds.importing import labelled_rows
 from trueodds.importing.import_options import PRESETS, ImportOptions, Preprocessing
 from trueodds.processes import limited
+from trueodds.processes.limited import SECONDS, SHARE
 from trueodds.reports.table.evaluation import align
 from trueodds.texts import plural
 
@@ -41,8 +40,6 @@ BUNDLE = "bundle"
 WORK = "trueodds.importing.command:work"
 """Function that runs in a process with limits."""
 NEEDED = ("onnx", "onnxruntime")
-SECONDS, SHARE = 120.0, 0.75
-"""Default limits: seconds without progress, and the share of the machine's memory."""
 GB = 10**9
 COLUMNS = ("calibrator", "CV NLL", "error", "NLL", "ECE", "its interval", "noise floor (95%)")
 OF_POSITIVE = ("calibrator", "mean p", "Brier (0 to 1)", "ECE", "its interval", "noise floor (95%)")
@@ -65,6 +62,9 @@ def add_parser(commands: Subparsers) -> None:
     parser.add_argument("--classes", default="", metavar="NAMES", help=f"{words} (default: as model or rows name them)")
     words = "the positive class of two, such as malignant: answers contain its probability"
     parser.add_argument("--positive", metavar="CLASS", help=words)
+    words = "the classes are levels, the lowest first, such as stars: the report of the service has their figures, and"
+    words += " calibrators that keep the order are candidates"
+    parser.add_argument("--ordered", action="store_true", help=words)
     words = f"the maker's own probabilities of the labelled rows, for comparison:  {labelled_rows.EXPECTED_FORMS}"
     parser.add_argument("--expected", type=Path, metavar="FILE", help=words)
     words = "allow classes without a labelled row; nothing is learned or measured about them"
@@ -149,8 +149,7 @@ def _write_in_process(arguments: argparse.Namespace, name: str, folder: Path) ->
     if arguments.trusted:
         return write(arguments, name, folder)
     memory = int(arguments.memory * GB) if arguments.memory else int(SHARE * limited.memory_of_machine())
-    word = base64.b64encode(pickle.dumps((arguments, name, folder))).decode()
-    end = limited.run(WORK, [word], limited.ProcessLimits(arguments.seconds, memory))
+    end = limited.run(WORK, [arguments, name, folder], limited.ProcessLimits(arguments.seconds, memory))
     step, nothing = end.step or f"importing {arguments.model}", "nothing was written or published"
     if end.limit == "seconds":
         problem = f"{step} made no progress in {arguments.seconds:g} s, which is the limit; {nothing}"
@@ -165,9 +164,9 @@ def _write_in_process(arguments: argparse.Namespace, name: str, folder: Path) ->
     return end.status
 
 
-def work(word: str) -> int:
-    """Call `write` and return the exit status. `word` holds its arguments, pickled, in base64."""
-    return status_of(lambda: write(*pickle.loads(base64.b64decode(word))))
+def work(arguments: argparse.Namespace, name: str, folder: Path) -> int:
+    """Call `write` and return the exit status, also for an error that it raises."""
+    return status_of(lambda: write(arguments, name, folder))
 
 
 def write(arguments: argparse.Namespace, name: str, folder: Path) -> int:
@@ -197,7 +196,14 @@ def write(arguments: argparse.Namespace, name: str, folder: Path) -> int:
         limited.step(f"reading {arguments.test}")
         test = labelled_rows.read(arguments.test, arguments.label, texts=texts)
     outcome = import_model(
-        arguments.model, labelled, folder, name=name, options=options, test=test, positive=arguments.positive
+        arguments.model,
+        labelled,
+        folder,
+        name=name,
+        options=options,
+        test=test,
+        positive=arguments.positive,
+        ordered=arguments.ordered,
     )
     print(summary(outcome))
     return 0

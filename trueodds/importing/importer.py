@@ -31,6 +31,7 @@ from trueodds.inputs import Inputs, VectorInput
 from trueodds.logits import Logits
 from trueodds.processes.limited import step
 from trueodds.processes.progress import counted
+from trueodds.sums.ordered import check_level_names
 from trueodds.sums.positive import PositiveClass
 from trueodds.texts import NAME
 
@@ -87,6 +88,7 @@ def import_model(
     options: ImportOptions = ImportOptions(),  # noqa: B008  # frozen
     test: ImportRows | None = None,
     positive: str | None = None,
+    ordered: bool = False,
     seed: int = 0,
 ) -> Outcome:
     """Import a model: write `out`/bundle, and beside it logits.npz, metrics.json and calibrators.csv.
@@ -102,13 +104,15 @@ def import_model(
         options: The caller's options for the model.
         test: Test rows. Default: half of `labelled`, class-balanced, chosen by `seed`.
         positive: Positive class of two.
+        ordered: The classes are levels, the lowest first.
         seed: Seed of the split.
 
     Raises:
         ModelFileError: The model cannot be imported, or the service would refuse its bundle.
         LabelledRowsError: The rows cannot be used, or not with this model.
         InputError: The model's kind of input does not allow the values of the rows.
-        ConfigError: The name cannot be a folder's name, or the positive class is not one of two.
+        ConfigError: The name cannot be a folder's name, the positive class is not one of two, or ordered
+            classes are numbers that do not ascend.
         FileNotFoundError: There is no such model.
     """
     if not re.fullmatch(NAME, name):
@@ -117,13 +121,15 @@ def import_model(
     scored = score(model, labelled, test, options, seed=seed)
     step("")
     positive_class = None if positive is None else PositiveClass.of(positive, scored.classes)
+    if ordered:
+        check_level_names(scored.classes)
     val, held_out = scored.splits["val"], scored.splits["test"]
-    selection = calibrators.select(val.logits_NC, val.labels_N)
-    judging = Judging(default_candidates(len(scored.classes), len(val.labels_N)))
+    selection = calibrators.select(val.logits_NC, val.labels_N, ordered=ordered)
+    judging = Judging(default_candidates(len(scored.classes), len(val.labels_N), ordered=ordered))
     results = evaluate(selection.calibrator, val, held_out, judging, positive_class)
     out.mkdir(parents=True, exist_ok=True)
     step(f"trying the bundle of {model} as the service will use it")
-    bundle = _write_bundle(scored, results, name, out / BUNDLE, positive_class)
+    bundle = _write_bundle(scored, results, name, out / BUNDLE, positive_class, ordered=ordered)
     step("")
     logits.write(out / LOGITS, scored.splits, scored.notes)
     results.write(out, scored.notes)
@@ -187,7 +193,7 @@ def convert(path: Path, rows: ImportRows, options: ImportOptions) -> ServableMod
 
 
 def _write_bundle(
-    scored: ScoredModel, results: Results, name: str, out: Path, positive: PositiveClass | None
+    scored: ScoredModel, results: Results, name: str, out: Path, positive: PositiveClass | None, *, ordered: bool
 ) -> Bundle:
     """Write the bundle of a scored model with its calibrator, after a trial.
 
@@ -200,6 +206,7 @@ def _write_bundle(
         name=name,
         classes=list(scored.classes),
         positive=positive and positive.name,
+        ordered=ordered,
         input=model.kind,
         method=METHOD,
         training=dict(model.origin),

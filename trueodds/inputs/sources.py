@@ -39,7 +39,7 @@ VOTES_READING = "votes: (votes + 1/C) / (n + 1) for C classes and n votes, so no
 
 
 class SourceError(ValueError):
-    """What a chat model gave cannot be read as probabilities. The message has what was sent and the cure."""
+    """Values of a chat model that cannot be read as probabilities. The message has them and the cure."""
 
 
 class ClassProbabilities(NamedTuple):

@@ -18,6 +18,7 @@ from trueodds.sums.columns import as_columns
 from trueodds.sums.forms import as_rows
 from trueodds.sums.inputs import Array, is_number
 from trueodds.sums.losses import SMALLEST_PROBABILITY, WORST_NLL
+from trueodds.sums.rounding import Given
 from trueodds.sums.rows import checked_blocks, top_labels
 from trueodds.sums.sums import CalibrationSums
 
@@ -44,6 +45,7 @@ def as_sums(
     classes: Sequence[object] | None = None,
     *,
     scores: bool = False,
+    resolution: Given = None,
 ) -> CalibrationSums:
     """Return `CalibrationSums` unchanged, or build them from probabilities and labels (with NLL and Brier if `scores`).
 
@@ -61,7 +63,7 @@ def as_sums(
     elif labels is None:
         raise ValueError("probabilities need labels; pass (probabilities_NC, labels_N) or CalibrationSums")
     else:
-        sums = CalibrationSums.from_probabilities(predictions, labels, scores=scores)
+        sums = CalibrationSums.from_probabilities(predictions, labels, scores=scores, resolution=resolution)
     if sums.n == 0:
         raise ValueError("there are no labelled rows; give at least one")
     return sums
@@ -172,7 +174,11 @@ def signed_gap(
 
 
 def nll(
-    predictions: Predictions, labels_N: npt.ArrayLike | None = None, *, classes: Sequence[object] | None = None
+    predictions: Predictions,
+    labels_N: npt.ArrayLike | None = None,
+    *,
+    classes: Sequence[object] | None = None,
+    resolution: Given = None,
 ) -> float:
     """Compute the negative log-likelihood, -mean log p_y.
 
@@ -180,17 +186,24 @@ def nll(
     counts these rows. A UserWarning states their number. Sums do not store it, so for them the warning states the
     largest number that they allow: a cell with m such rows has a sum of squares of at least 708.4^2 m.
 
+    Rounded probabilities are known to half a step. Their zeros share what is missing to 1
+    (`trueodds.sums.rounding.rounded_losses`). The result is then an estimate, and a zero that came true bounds it only
+    from below. `trueodds.report` gives the bound.
+
     Args:
         predictions: Probabilities, shape (N, C), or (N,) for p(positive) of two classes; or `CalibrationSums`.
         labels_N: True classes, shape (N,): indices, or names with `classes`. Leave it out with `CalibrationSums`.
         classes: Names of the classes in the order of the columns, if the labels are names. With (N,) the second one is
             the positive class.
+        resolution: Step of rounded probabilities, such as 0.01, or "exact". None: the step that sums off 1 show; else
+            exact.
 
     Returns:
         The mean negative log-likelihood, in nats.
 
     Raises:
-        ValueError: The probabilities or labels are invalid, or there are no rows.
+        ValueError: The probabilities or labels are invalid, there are no rows, or the step is above 0.02, which is too
+            coarse for an NLL.
 
     Warns:
         UserWarning: Some rows gave the true class a probability of 0.
@@ -201,7 +214,7 @@ def nll(
         0.4004
     """
     predictions, labels_N = as_rows(predictions, labels_N, classes)
-    sums = as_sums(predictions, labels_N, scores=True)
+    sums = as_sums(predictions, labels_N, scores=True, resolution=resolution)
     value, most = sums.total("nll") / sums.n, int(_clipped_rows(sums).sum())
     if most:
         count, about = most, "up to "
@@ -222,7 +235,11 @@ def _clipped_rows(sums: CalibrationSums) -> Array:
 
 
 def brier(
-    predictions: Predictions, labels_N: npt.ArrayLike | None = None, *, classes: Sequence[object] | None = None
+    predictions: Predictions,
+    labels_N: npt.ArrayLike | None = None,
+    *,
+    classes: Sequence[object] | None = None,
+    resolution: Given = None,
 ) -> float:
     """Compute the Brier score: the mean over rows of sum_k (p_k - [k = y])^2.
 
@@ -231,6 +248,8 @@ def brier(
         labels_N: True classes, shape (N,): indices, or names with `classes`. Leave it out with `CalibrationSums`.
         classes: Names of the classes in the order of the columns, if the labels are names. With (N,) the second one is
             the positive class.
+        resolution: Step of rounded probabilities, such as 0.01, or "exact". None: the step that sums off 1 show; else
+            exact.
 
     Returns:
         The Brier score, in [0, 2].
@@ -246,7 +265,7 @@ def brier(
         >>> round(metrics.brier(probabilities, labels), 4)
         0.25
     """
-    sums = as_sums(predictions, labels_N, classes, scores=True)
+    sums = as_sums(predictions, labels_N, classes, scores=True, resolution=resolution)
     return sums.total("brier") / sums.n
 
 

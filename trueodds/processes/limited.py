@@ -3,7 +3,7 @@
 It is for work on foreign files that prints for people, so the process shares the caller's output and errors. On such a
 file a C++ library may loop, crash or fill the memory, and no exception can be caught in the process itself.
 
-    end = run("package.module:function", ["a", "b"], Limits(seconds=120, memory=2**32))
+    end = run("package.module:function", [Path("a"), 2], ProcessLimits(seconds=120, memory=2**32))
 
 In the process, `step("reading model.onnx")` announces the next step and restarts the time limit. `progress()` restarts
 it within a step. After `step("")` there is no time limit. Outside such a process both do nothing.
@@ -11,9 +11,11 @@ it within a step. After `step("")` there is no time limit. Outside such a proces
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import importlib
 import os
+import pickle
 import select
 import signal
 import subprocess
@@ -28,6 +30,8 @@ from trueodds.processes import binding
 
 STEPS = "TRUEODDS_STEPS"
 """Environment variable of such a process: the file descriptor that receives its steps."""
+SECONDS, SHARE = 120.0, 0.75
+"""Usual limits: seconds without progress, and the share of the machine's memory."""
 CGROUP = Path("/sys/fs/cgroup")
 _POLL_SECONDS = 0.02
 _PROGRAM = "import sys; from trueodds.processes import limited; sys.exit(limited.main(*sys.argv[1:]))"
@@ -56,13 +60,17 @@ class End:
     """Limit that was reached."""
 
 
-def run(function: str, words: Sequence[str], limits: ProcessLimits) -> End:
-    """Call `function` (`module:name`) with `words` in a process that ends with this one, and wait for its end."""
+def run(function: str, arguments: Sequence[object], limits: ProcessLimits) -> End:
+    """Call `function` (`module:name`) in a process that ends with this one, and wait for its end.
+
+    The arguments are pickled. The function returns an exit status.
+    """
     reader, given = os.pipe()
+    pickled = base64.b64encode(pickle.dumps(tuple(arguments))).decode()
     folders = os.pathsep.join(folder or str(Path.cwd()) for folder in sys.path)
     try:
         process = subprocess.Popen(
-            [sys.executable, "-P", "-c", _PROGRAM, function, str(os.getpid()), *words],
+            [sys.executable, "-P", "-c", _PROGRAM, function, str(os.getpid()), pickled],
             pass_fds=[given],
             env={**os.environ, STEPS: str(given), "PYTHONPATH": folders},
         )
@@ -95,12 +103,12 @@ def memory_of_machine(cgroup: Path = CGROUP) -> int:
     return total
 
 
-def main(function: str, parent: str, *words: str) -> int:
+def main(function: str, parent: str, pickled: str) -> int:
     """Run the function in the process that `run` has started."""
     binding.die_with_parent(signal.SIGKILL, int(parent))
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C also reaches the caller, which ends this process
     module, _, name = function.partition(":")
-    status: int = getattr(importlib.import_module(module), name)(*words)
+    status: int = getattr(importlib.import_module(module), name)(*pickle.loads(base64.b64decode(pickled)))
     return status
 
 

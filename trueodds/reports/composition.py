@@ -10,6 +10,8 @@ from trueodds.reports.estimands import estimands
 from trueodds.reports.figures import calibration_p_value, decisions_of, figures_of, positive_figures
 from trueodds.reports.labelling import labelling_of
 from trueodds.reports.options import TOLERANCE, ReportOptions
+from trueodds.reports.ordered import ordered_figures
+from trueodds.reports.rounding import RoundedFigures
 from trueodds.reports.schemas import KnownVersion, Labelling, PositiveFigures, Report, Slice, Trend, Verdict
 from trueodds.reports.schemas.alarm import ActingAlone, Advice, Alarm
 from trueodds.reports.verdict.cautions import cautions
@@ -18,6 +20,7 @@ from trueodds.reports.verdict.in_the_large import RATIO_TOLERANCE
 from trueodds.reports.verdict.rules import CERTAIN, beside, is_within, of_positive, verdict_at_one_look, verdict_of
 from trueodds.sums.answers import AnswerSums
 from trueodds.sums.bins import CELLS
+from trueodds.sums.ordered import LevelSums
 from trueodds.sums.positive import PositiveSums
 
 
@@ -28,6 +31,7 @@ def report_of(
     options: ReportOptions | None = None,
     *,
     positive: PositiveSums | None = None,
+    ordered: LevelSums | None = None,
     offline: Mapping[str, Any] | None = None,
     labelling: Labelling | None = None,
     tolerance: float | None = None,
@@ -35,6 +39,7 @@ def report_of(
     alarm: Alarm | None = None,
     advice: Advice | None = None,
     acting: ActingAlone | None = None,
+    rounded: RoundedFigures | None = None,
     corrected: int = 0,
     versions: Sequence[Slice] = (),
     classes: Sequence[Slice] | None = None,
@@ -52,6 +57,7 @@ def report_of(
         sums: Calibration sums of the answers and their labels.
         options: Window, bins and confidence level.
         positive: Sums of the same answers by p(positive), for a model with a positive class.
+        ordered: Sums of the labelled answers by level, for ordered classes.
         offline: The model's numbers on its test set.
         labelling: Result of `labelling_of`. Default: computed from the sums alone.
         tolerance: Largest acceptable ECE. Default: the alarm's, or 0.02 without an alarm.
@@ -61,6 +67,7 @@ def report_of(
             is set: then a test of these labels decides.
         advice: Whether a recalibration on all labels so far would help.
         acting: How a promise to act alone is kept.
+        rounded: Resolution of the probabilities, which limits what is known of the NLL.
         corrected: Number of labels that another class has replaced.
         versions: Table of the model's versions.
         classes: Table by predicted class.
@@ -88,6 +95,9 @@ def report_of(
     if positive is not None:
         of_p = positive_figures(positive, options, ratio_tolerance)
         of_p_certainly = positive_figures(positive, replace(options, level=CERTAIN), ratio_tolerance)
+    limits = rounded.limits if rounded else {}
+    if of_p is not None and of_p.nll is not None:
+        of_p = of_p.model_copy(update=dict(limits))
     certain = figures_at(CERTAIN)
     if options.one_look and sums.labelled.n:
         p_value = calibration_p_value(sums.labelled, options.bins, options.binning)
@@ -111,6 +121,8 @@ def report_of(
     )
     tables = {"classes": classes, "tags": tags}
     second = [*cautions(sums, labelling, tables, one_look=options.one_look, positive=of_p, alarm=alarm), *notes]
+    if rounded and rounded.rounding.reading:
+        second.append(rounded.rounding.reading)
     return Report(
         model=model,
         version=version,
@@ -130,9 +142,10 @@ def report_of(
         level=options.level,
         binning=options.binning,
         positive=of_p,
+        ordered=None if ordered is None else ordered_figures(ordered, options),
         decisions=decisions_of(positive, options.level, options.costs) if positive and options.cells == CELLS else None,
         offline=dict(offline or {}),
-        estimands=estimands(sums, options, positive=of_p is not None),
+        estimands=estimands(sums, options, positive=of_p is not None, ordered=ordered is not None),
         versions=list(versions),
         classes=None if classes is None else list(classes),
         tags=None if tags is None else list(tags),
@@ -142,5 +155,6 @@ def report_of(
         advice=advice,
         acting=acting,
         known=list(known),
-        **figures,
+        rounding=rounded.rounding if rounded else None,
+        **{**figures, **limits},
     )

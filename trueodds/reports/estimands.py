@@ -24,6 +24,7 @@ _PLAIN = {
     "ks": "the largest cumulative gap over the answers up to some confidence, as a share of all answers",
     "ks_p_value": "the probability that a perfectly calibrated model shows a ks this large",
     "nll": "the mean of -log(probability of the true class), in nats; its limits allow for errors not seen yet",
+    "rounding": "how the model's probabilities are read: their step, and their zeros for classes that came true",
     "brier": "the mean squared error of all class probabilities, 0 to 2; its limits are like those of nll",
     "bins.accuracy": "the share of right answers in a bin; the limits are exact binomial ones",
     "labelling.weighted": "the same figures for ALL answers, if getting a label depends only on the weighting quantity",
@@ -40,7 +41,17 @@ OF_POSITIVE = {
 }
 
 
-def estimands(sums: AnswerSums, options: ReportOptions, *, positive: bool = False) -> dict[str, str]:
+OF_ORDERED = {
+    "ordered.rps": "the mean squared error of the probabilities of `at least level k`, summed over k, in levels; its"
+    " limits are for one look",
+    "ordered.level_bias": "the mean of the expected level minus the true level, in levels",
+    "ordered.at_least": "the quantities of p(positive), for the probability of this level or a higher one",
+}
+
+
+def estimands(
+    sums: AnswerSums, options: ReportOptions, *, positive: bool = False, ordered: bool = False
+) -> dict[str, str]:
     """Return the estimand of each number by its name.
 
     The entry "population" says which answers the numbers are about.
@@ -49,6 +60,7 @@ def estimands(sums: AnswerSums, options: ReportOptions, *, positive: bool = Fals
         sums: Sums of the answers.
         options: Window and cells of the report.
         positive: Add the estimands of the figures of p(positive).
+        ordered: Add the estimands of the figures of ordered classes.
     """
     window = options.window
     population = f"all answers {window.words}".strip()
@@ -71,4 +83,5 @@ def estimands(sums: AnswerSums, options: ReportOptions, *, positive: bool = Fals
         "signed_gap": gap,
         **(test if options.one_look else {}),
         **(OF_POSITIVE if positive else {}),
+        **(OF_ORDERED if ordered else {}),
     }

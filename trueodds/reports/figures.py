@@ -169,19 +169,19 @@ def _cost_reading(label: str, cost: DecisionCost, nominal: float) -> str:
 
 
 def _scores(sums: CalibrationSums, level: float) -> Figures:
-    """Compute NLL and Brier score with their limits. Empty if only the predicted class's probability is known."""
-    if not sums.has_scores:
-        return {}
-    nll, brier = (metrics.score_interval(sums, score=score, level=level) for score in ("nll", "brier"))
-    return {
-        "nll": nll.value,
-        "nll_lower": nll.lower,
-        "nll_upper": nll.upper if math.isfinite(nll.upper) else None,
-        "nll_unseen": nll.unseen,
-        "brier": brier.value,
-        "brier_lower": brier.lower,
-        "brier_upper": brier.upper,
-    }
+    """Compute NLL and Brier score with their limits. Empty if only the predicted class's probability is known.
+
+    Probabilities in coarse steps have a Brier score and no NLL.
+    """
+    found: Figures = {}
+    if sums.has("nll"):
+        nll = metrics.score_interval(sums, score="nll", level=level)
+        upper = nll.upper if math.isfinite(nll.upper) else None
+        found |= {"nll": nll.value, "nll_lower": nll.lower, "nll_upper": upper, "nll_unseen": nll.unseen}
+    if sums.has("brier"):
+        brier = metrics.score_interval(sums, score="brier", level=level)
+        found |= {"brier": brier.value, "brier_lower": brier.lower, "brier_upper": brier.upper}
+    return found
 
 
 def scores_of_positive(sums: CalibrationSums, level: float) -> Figures:

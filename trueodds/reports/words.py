@@ -56,12 +56,18 @@ def signed(value: float | None, unit: str = " points", digits: int = 1) -> str:
 def span(lower: float | None, upper: float | None, how: str = "decimal", digits: int | None = None) -> str:
     """Format an interval. `how` is "decimal" (3 digits by default), "percent" or "signed" (1 digit).
 
+    An upper limit of None is no limit.
+
     >>> span(0.02, 0.05)
     '0.020 – 0.050'
+    >>> span(0.02, None)
+    '0.020 or more'
     """
-    if lower is None or upper is None:
+    if lower is None:
         return DASH
     digits = digits or (3 if how == "decimal" else 1)
+    if upper is None:
+        return f"{decimal(lower, digits)} or more" if how == "decimal" else DASH
     if how == "signed":
         return f"{signed(lower, '', digits)} to {signed(upper, '', digits)}"
     low, high = (percent(value, digits) if how == "percent" else decimal(value, digits) for value in (lower, upper))

@@ -46,7 +46,9 @@ class FineSums(CalibrationSums):
     """Array 3 x F: the first three rows of `cells`, by fine cell."""
 
     @classmethod
-    def of(cls, p_N: Array, positive_N: npt.ArrayLike, *, nll_N: npt.ArrayLike, brier_N: npt.ArrayLike) -> FineSums:
+    def of(
+        cls, p_N: Array, positive_N: npt.ArrayLike, *, nll_N: npt.ArrayLike | None, brier_N: npt.ArrayLike
+    ) -> FineSums:
         """Build the sums of N rows like `CalibrationSums.from_top`, with their fine cells.
 
         Raises:

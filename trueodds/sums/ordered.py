@@ -4,19 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from trueodds.errors import ConfigError
 from trueodds.sums.bins import CELLS, bin_of
 from trueodds.sums.fine import FineSums
 from trueodds.sums.inputs import Array, as_matrix, check_labels
 from trueodds.sums.positive import PositiveClass
 from trueodds.sums.rows import checked_blocks
 from trueodds.sums.sums import CalibrationSums
+from trueodds.texts import listed
 
 FEWEST_LEVELS = 2
+MOST_LEVELS = 101
+"""Largest number of levels with names, enough for scores of 0 to 100. Each level has sums of its own."""
 UNLIKELY = 1e-6
 """Probability that every level gets on top, so that the mean loss over the other levels exists in each row."""
 ROW_COLUMNS = ("count", "residual", "rps", "rps_squared", "rps_if_off")
@@ -38,6 +43,15 @@ class OrderedRows(NamedTuple):
     """Mean of that score over the levels other than the median one, by the row's own probabilities."""
     is_median_N: npt.NDArray[np.bool_]
     """Whether the true level is the median level, the one of least score."""
+
+    def only(self, which_N: npt.NDArray[np.bool_]) -> OrderedRows:
+        """Return the numbers of some rows."""
+        return OrderedRows._make(column[which_N] for column in self)
+
+    @classmethod
+    def join(cls, parts: Sequence[OrderedRows]) -> OrderedRows:
+        """Join the numbers of blocks of rows."""
+        return cls._make(np.concatenate(columns) for columns in zip(*parts, strict=True))
 
 
 def at_least(probabilities_NC: npt.NDArray[np.floating]) -> Array:
@@ -184,6 +198,47 @@ class OrderedSums:
             raise ValueError(f"sums of {self.levels} and {other.levels} levels; add and subtract sums of equal levels")
 
 
+@dataclass(frozen=True, eq=False)
+class LevelSums:
+    """Names of the levels, the lowest first, and the sums of the labelled answers."""
+
+    names: tuple[str, ...]
+    sums: OrderedSums
+
+
+def check_level_names(classes: Sequence[str]) -> tuple[str, ...]:
+    """Return the names of ordered classes.
+
+    Raises:
+        ConfigError: There are fewer than two or more than 101, or all are numbers that do not ascend. Names in the
+            order of their letters, such as 1, 10, 2, are the usual cause.
+    """
+    names = tuple(classes)
+    if len(names) > MOST_LEVELS:
+        raise ConfigError(
+            f"ordered classes are at most {MOST_LEVELS}, but there are {len(names):,}; join neighbouring levels in the"
+            " labels and the model, or leave `ordered` out"
+        )
+    if len(names) < FEWEST_LEVELS:
+        raise ConfigError(f"ordered classes are two or more, but there are {len(names)}: {listed(names, 3)}")
+    numbers = list(filter(None, map(_number, names)))
+    if len(numbers) == len(names) and any(one >= other for (one,), (other,) in pairwise(numbers)):
+        ascending = ",".join(name for _, name in sorted(zip(numbers, names, strict=True)))
+        raise ConfigError(
+            f"ordered classes are {listed(names, 12)}, numbers that do not ascend; the lowest level comes first. Give"
+            f" the classes in their order: {ascending}"
+        )
+    return names
+
+
+def _number(name: str) -> tuple[float] | None:
+    """Return the number that a name is, in a tuple; None for other names."""
+    try:
+        return (float(name),)
+    except ValueError:
+        return None
+
+
 def check_levels(levels: int) -> int:
     """Return a number of levels.
 
@@ -193,11 +248,6 @@ def check_levels(levels: int) -> int:
     if levels < FEWEST_LEVELS:
         raise ValueError(f"there is {levels} class; ordered classes are two or more, the lowest level first")
     return levels
-
-
-def level_names(classes: Sequence[object] | None, levels: int) -> tuple[str, ...]:
-    """Return the names of the levels: the classes, or their numbers."""
-    return tuple(map(str, range(levels) if classes is None else classes))
 
 
 def _blocks(matrix_NC: npt.NDArray[np.floating], labels_N: npt.NDArray[np.intp]) -> Iterator[OrderedRows]:

@@ -15,6 +15,7 @@ from trueodds.sums.bins import CELLS
 from trueodds.sums.fine import FineSums
 from trueodds.sums.inputs import Array, as_array, as_numbers, check_labels, check_probabilities
 from trueodds.sums.losses import nll_of
+from trueodds.sums.rounding import EXACT, Given, Resolution, as_resolved, rounded_losses
 from trueodds.sums.sums import CalibrationSums
 
 CLASSES = 2
@@ -103,7 +104,7 @@ class PositiveClass:
         of_p_N = nll_of(np.where(positive_N, p_N, 1 - p_N))
         return p_N, positive_N, np.where(np.isnan(nll_N), of_p_N, nll_N), (p_N - positive_N) ** 2
 
-    def sums(self, probabilities: npt.ArrayLike, labels: npt.ArrayLike) -> CalibrationSums:
+    def sums(self, probabilities: npt.ArrayLike, labels: npt.ArrayLike, *, resolution: Given = None) -> CalibrationSums:
         """Build calibration sums by p(positive) in [0, 1], instead of by the confidence of the more probable class.
 
         "confidence" is p(positive), and "correct" is whether the label is positive. NLL is -log p_y. The Brier score is
@@ -114,6 +115,7 @@ class PositiveClass:
         Args:
             probabilities: Probabilities, shape (N, 2).
             labels: True classes, shape (N,).
+            resolution: Step of rounded probabilities, as `CalibrationSums.from_probabilities` has it.
 
         Raises:
             ValueError: `probability` does not accept the probabilities, or labels are not class indices.
@@ -125,15 +127,36 @@ class PositiveClass:
             >>> round(metrics.signed_gap(sums), 3), round(metrics.brier(sums), 3)
             (0.2, 0.18)
         """
-        p_N: Array = self.probability(probabilities).astype(np.float64)
-        return self.sums_of(p_N, check_labels(labels, len(p_N), CLASSES) == self.index)
+        p_NC, read_as = as_resolved(probabilities, resolution)
+        p_N: Array = self.probability(p_NC).astype(np.float64)
+        return self.sums_of(p_N, check_labels(labels, len(p_N), CLASSES) == self.index, read_as)
 
     @staticmethod
-    def sums_of(p_N: npt.NDArray[Any], positive_N: npt.NDArray[np.bool_]) -> CalibrationSums:
+    def sums_of(
+        p_N: npt.NDArray[Any], positive_N: npt.NDArray[np.bool_], resolution: Resolution = EXACT
+    ) -> CalibrationSums:
         """Build `sums` from p(positive) and whether each row is positive."""
         p_N = np.clip(p_N.astype(np.float64), 0.0, 1.0)  # up to 1e-3 above 1 counts as 1
+        nll_N, _, brier_N = losses_of_positive(p_N, positive_N, resolution)
+        known_N = nll_N if resolution.has_nll else None
+        return FineSums.of(resolution.confidence(p_N), positive_N, nll_N=known_N, brier_N=brier_N)
+
+
+def losses_of_positive(
+    p_N: Array, positive_N: npt.NDArray[np.bool_], resolution: Resolution = EXACT
+) -> tuple[Array, Array, Array]:
+    """Return NLL, its lower bound, and (p - [positive])^2 of p(positive), rounded ones as `rounded_losses` reads them.
+
+    Args:
+        p_N: p(positive), in [0, 1].
+        positive_N: Whether each label is positive.
+        resolution: Resolution of p(positive).
+    """
+    if resolution.step is None:
         nll_N = nll_of(np.where(positive_N, p_N, 1 - p_N))
-        return FineSums.of(p_N, positive_N, nll_N=nll_N, brier_N=(p_N - positive_N) ** 2)
+        return nll_N, nll_N, (p_N - positive_N) ** 2
+    losses = rounded_losses(np.stack([1 - p_N, p_N], axis=1), positive_N.astype(np.intp), resolution.step)
+    return losses.nll_N, losses.least_N, losses.brier_N / 2
 
 
 def sums_of_top(sums: CalibrationSums) -> CalibrationSums:

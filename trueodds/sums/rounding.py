@@ -16,7 +16,7 @@ from __future__ import annotations
 import contextlib
 import warnings
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple, Self, TypeAlias
+from typing import Any, Literal, NamedTuple, Self, TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -29,6 +29,7 @@ from trueodds.sums.inputs import (
     check_matrix,
     check_probabilities,
     is_number,
+    sums_to_one,
     without_noise,
 )
 from trueodds.sums.losses import brier_of
@@ -36,6 +37,7 @@ from trueodds.sums.steps import COARSEST_WITH_NLL, inferred_step, on_steps
 from trueodds.texts import short
 
 Source: TypeAlias = Literal["given", "inferred"]
+_Float = TypeVar("_Float", bound=np.floating)
 Given: TypeAlias = "float | Literal['exact'] | Resolution | None"
 """Values of the argument `resolution`: a step, "exact", or None for a step that the rows themselves show."""
 
@@ -118,6 +120,20 @@ class Resolution:
     def has_nll(self) -> bool:
         """Whether the step is fine enough for an NLL (`COARSEST_WITH_NLL`)."""
         return self.step is None or self.step <= COARSEST_WITH_NLL
+
+    def confidence(self, confidence_N: Array) -> Array:
+        """Return confidences as calibration is measured by: 1 becomes 1 - s/4, 0 becomes s/4, others are unchanged.
+
+        A rounded 1 lies between 1 - s/2 and 1. Read as certain, a single wrong answer would be impossible, and every
+        test would reject.
+
+        Args:
+            confidence_N: Confidences, or p(positive), in [0, 1].
+        """
+        if self.step is None:
+            return confidence_N
+        least = LEAST_REST * self.step
+        return np.clip(confidence_N, least, 1 - least)
 
     @property
     def words(self) -> str:
@@ -273,6 +289,13 @@ def read_rounded(probabilities_NC: npt.ArrayLike, step: float) -> Array:
     read_NC: Array = np.where(zero_NC, (rest_N / np.maximum(zeros_N, 1))[:, None], moved_NC)
     read_NC /= read_NC.sum(axis=1, keepdims=True)
     return read_NC
+
+
+def summing_to_1(probabilities_NC: npt.NDArray[_Float], resolution: Resolution) -> npt.NDArray[_Float] | Array:
+    """Return rows that metrics without a resolution accept: as they are, or as `read_rounded` reads them."""
+    if resolution.step is None or sums_to_one(probabilities_NC).all():
+        return probabilities_NC
+    return read_rounded(probabilities_NC, resolution.step)
 
 
 def rounded_losses(probabilities_NC: npt.ArrayLike, labels_N: npt.NDArray[np.intp], step: float) -> RoundedLosses:

@@ -21,8 +21,8 @@ ELEMENTS = 65_536  # numbers in a block of rows x classes: 512 KB in float64
 class TopRows(NamedTuple):
     """Some rows by their top label. The scores are computed on request.
 
-    For rounded rows, `true` and `squares` are those of `read_rounded`, and confidence and correctness those of the
-    values as they are.
+    For rounded rows, `true` and `squares` are those of `read_rounded`. Confidence and correctness are those of the
+    values as they are, except that a confidence of 1 is 1 - s/4 (`Resolution.confidence`).
     """
 
     confidence: Array
@@ -93,7 +93,7 @@ def top_rows(
     for rows, block in chain([first], blocks):
         start, label = offset[: len(block)], labels[rows]
         highest, correct = _top(block, start, label)
-        confidence = np.minimum(highest, 1).astype(np.float64)
+        confidence = resolution.confidence(np.minimum(highest, 1).astype(np.float64))
         if not scores:
             yield TopRows(confidence, correct, *[nothing] * 5)
         elif step is None:

@@ -77,7 +77,8 @@ class CalibrationSums:
         order.
 
         NLL and Brier of rounded probabilities are those of `trueodds.sums.rounding.rounded_losses`. Confidence and
-        correctness are those of the values as they are. In steps above 0.02 the NLL is unknown (NaN).
+        correctness are those of the values as they are, except that a confidence of 1 counts as 1 - s/4, where s is the
+        step. In steps above 0.02 the NLL is unknown (NaN).
 
         Args:
             probabilities_NC: Probabilities, shape (N, C); each row sums to 1. Shape (N,) is p(positive) of two classes
@@ -213,10 +214,13 @@ class CalibrationSums:
         count_G, confidence_G, correct_G = self.cells[:3, cell_G]
         return CellGroups(count_G, confidence_G, correct_G, EDGES[cell_G + 1])
 
-    @property
-    def has_scores(self) -> bool:
-        """Whether every row has its NLL and its Brier score."""
-        return not np.isnan(self.cells[3:]).any()
+    def has(self, column: str) -> bool:
+        """Return whether every row has the value of one of COLUMNS.
+
+        Args:
+            column: Name of the column.
+        """
+        return not np.isnan(self.cells[COLUMNS.index(column)]).any()
 
     def total(self, column: str) -> float:
         """Return the sum of one of COLUMNS over all cells.
@@ -231,7 +235,9 @@ class CalibrationSums:
             raise unknown("column", column, COLUMNS)
         value = float(self.cells[COLUMNS.index(column)].sum())
         if np.isnan(value):
-            raise ValueError(f"these sums hold no {column}: they were built by from_top without it")
+            raise ValueError(
+                f"these sums hold no {column}: it was not given, or the probabilities are too coarse for it"
+            )
         return value
 
     def bins(self, bins: int = 15) -> Bins:

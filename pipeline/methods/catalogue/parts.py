@@ -52,7 +52,7 @@ PARTS = {
         choices={"variant": ("mean", "vote", "official"), "search": ("fine", "grid")},
     ),
     "adafocal": Part(
-        "pipeline.methods.adafocal:AdaFocal",
+        "pipeline.methods.losses.adafocal:AdaFocal",
         "Ghosh et al. 2022; learns from the validation rows",
         limits={"gamma": (0.2, 20), "bins": (1, 1000), "rate": (0, 100), "every": (0, 1_000_000)},
     ),
@@ -85,7 +85,7 @@ PARTS = {
         mixes=True,
     ),
     "augmix": Part(
-        "pipeline.methods.augmix:AugMix",
+        "pipeline.methods.views.augmix:AugMix",
         "Hendrycks et al. 2020",
         role="views",
         limits={"jsd": (0, 1e6), "severity": (1, 10), "width": (1, 100), "group": (1, 65_536)},

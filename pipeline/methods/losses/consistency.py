@@ -8,9 +8,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from pipeline.methods.gaps import binned_error
 from pipeline.methods.learner import Split
 from pipeline.methods.losses.cross_entropy import cross_entropy
+from pipeline.methods.losses.gaps import binned_error
 from pipeline.methods.method import START, Moment
 from pipeline.methods.targets import expectation, of_target, one_minus, power
 from trueodds.errors import ConfigError

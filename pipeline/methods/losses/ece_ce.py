@@ -7,9 +7,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from pipeline.methods.gaps import class_errors, equal_mass, equal_width, mean_gaps, top
 from pipeline.methods.learner import Split
 from pipeline.methods.losses.cross_entropy import cross_entropy
+from pipeline.methods.losses.gaps import class_errors, equal_mass, equal_width, mean_gaps, top
 from pipeline.methods.method import START, Moment
 from pipeline.methods.targets import expectation, of_target
 

@@ -145,6 +145,8 @@ def write_changes(
         yield deltas.insert_of(key, deltas.LABELS, *deltas_of(scored))
         if positive := cache.versions[key].positive_class:
             yield deltas.insert_of(key, deltas.POSITIVE_LABELS, *deltas_of(scored, positive))
+        if cache.versions[key].ordered:
+            yield deltas.insert_of(key, deltas.ORDERED_LABELS, *level_deltas_of(scored))
 
 
 def _append(
@@ -239,3 +241,14 @@ def deltas_of(scored: Scored, positive: PositiveClass | None = None) -> tuple[de
     old_L = ~scored.fresh_L
     before = rows(old_L, scored.before_L, scored.nll_before_L, scored.brier_before_L, -1)
     return before, rows(np.ones(len(old_L), bool), scored.now_L, scored.nll_L, scored.brier_L, 1)
+
+
+def level_deltas_of(scored: Scored) -> tuple[deltas.DeltaRows, deltas.DeltaRows]:
+    """Return the two tables of `deltas_of` by level, for ordered classes."""
+    assert scored.levels is not None
+    candidates = [change.candidate for change in scored.changes]
+    created_L, tag_L = (np.array([getattr(c, name) for c in candidates]) for name in ("created_ms", "tag_key"))
+    old_L, (now, before) = ~scored.fresh_L, scored.levels
+    return deltas.level_deltas(created_L[old_L], before.only(old_L), tag_L[old_L], -1), deltas.level_deltas(
+        created_L, now, tag_L
+    )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -12,6 +12,7 @@ from service.store.label_rules import Change
 from service.store.rows import Integers, StoreDamagedError, Version
 from trueodds.sums.inputs import Array
 from trueodds.sums.losses import brier_of, nll_of
+from trueodds.sums.ordered import OrderedRows, ordered_rows
 
 SCORED = 1 << 20
 """Number of probabilities computed at once: 8 MB."""
@@ -28,6 +29,8 @@ class Scored:
     brier_L: Array
     nll_before_L: Array
     brier_before_L: Array
+    levels: tuple[OrderedRows, OrderedRows] | None = None
+    """Numbers of the new and of the old labels, for ordered classes. Without an old label they mean nothing."""
 
     @property
     def fresh_L(self) -> npt.NDArray[np.bool_]:
@@ -45,7 +48,7 @@ def score(changes: list[Change], version: Version) -> Scored:
     scores_4L = np.full((4, len(changes)), np.nan)
     if not version.has_logits:
         return Scored(changes, now_L, before_L, *scores_4L)
-    step = max(SCORED // len(version.classes), 1)
+    step, levels = max(SCORED // len(version.classes), 1), list[tuple[OrderedRows, OrderedRows]]()
     for start in range(0, len(changes), step):
         rows = slice(start, start + step)
         blobs = [change.candidate.logits for change in changes[rows]]
@@ -55,7 +58,14 @@ def score(changes: list[Change], version: Version) -> Scored:
             true_N = probabilities_NC[row_N, label_L[rows]]
             scores_4L[2 * k, rows] = nll_of(true_N)
             scores_4L[2 * k + 1, rows] = brier_of(true_N, squares_N)
-    return Scored(changes, now_L, before_L, *scores_4L)
+        if version.ordered:
+            now, before = (ordered_rows(probabilities_NC, label_L[rows]) for label_L in (now_L, before_L))
+            levels.append((now, before))
+    scored = Scored(changes, now_L, before_L, *scores_4L)
+    if not levels:
+        return scored
+    now, before = (OrderedRows.join([pair[k] for pair in levels]) for k in (0, 1))
+    return replace(scored, levels=(now, before))
 
 
 def logits_of(blobs: Sequence[bytes], classes: int) -> npt.NDArray[np.float32]:

@@ -57,10 +57,11 @@ def load_versions(cache: VersionCache) -> Work[VersionCache]:
         with decoding(f"row {key} of its table versions"):
             if name is None:
                 raise ValueError("its model is not in the table models")
+            names, ordered = _classes(classes)
             versions[key] = Version(
                 name,
                 version,
-                _names(classes),
+                names,
                 calibrators.from_json(json.loads(calibrator)),
                 json.loads(metrics),
                 reference and Reference.model_validate_json(reference),
@@ -68,6 +69,7 @@ def load_versions(cache: VersionCache) -> Work[VersionCache]:
                 bool(has_logits),
                 positive,
                 act_alone and ActAlone.model_validate_json(act_alone),
+                ordered,
                 None if matures_ms is None else Maturity(matures_ms, unlabelled_means),
             )
         loaded.keys[name, version], loaded.model_of[key], loaded.models[name] = key, model, model
@@ -76,16 +78,21 @@ def load_versions(cache: VersionCache) -> Work[VersionCache]:
     return loaded
 
 
-def _names(text: str) -> tuple[str, ...]:
-    """Return the class names that a row holds.
+def _classes(text: str) -> tuple[tuple[str, ...], bool]:
+    """Return the class names that a row holds, and whether they are ordered. Ordered ones are an object with `names`.
 
     Raises:
         ValueError: The row holds something else.
     """
     names = json.loads(text)
+    ordered = isinstance(names, dict)
+    if ordered:
+        if names.keys() != {"names", "ordered"} or names["ordered"] is not True:
+            raise ValueError(f"not ordered classes: {text[:50]!r}")
+        names = names["names"]
     if not isinstance(names, list) or len(names) < 2 or not all(isinstance(name, str) for name in names):
         raise ValueError(f"not a list of class names: {text[:50]!r}")
-    return tuple(names)
+    return tuple(names), ordered
 
 
 def add_version(version: Version) -> Work[None]:
@@ -95,7 +102,8 @@ def add_version(version: Version) -> Work[None]:
         OtherOriginError: The name belongs to a version of another origin.
     """
     yield Query("INSERT INTO models (name) VALUES ($1) ON CONFLICT (name) DO NOTHING", (version.model,))
-    texts = [json.dumps(v) for v in (version.classes, version.calibrator.to_json(), version.metrics)]
+    classes = {"names": version.classes, "ordered": True} if version.ordered else version.classes
+    texts = [json.dumps(v) for v in (classes, version.calibrator.to_json(), version.metrics)]
     reference = version.reference and version.reference.model_dump_json()
     promise = version.act_alone and version.act_alone.model_dump_json()
     origin = int(version.is_observed), int(version.has_logits)

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from service.store.label_rules import Candidate, Change
 from service.store.rows import LabelSelection, VoidCounts, Voiding
 from service.store.work import maturing, states
-from service.store.work.labels import CANDIDATES, REPLACED, deltas_of, nullable
+from service.store.work.labels import CANDIDATES, REPLACED, deltas_of, level_deltas_of, nullable
 from service.store.work.scoring import score
 from service.store.work.statements import ExecuteMany, Insert, Lock, Query, Work, lock_of
 from service.store.work.sums import deltas
@@ -216,23 +216,28 @@ def _write(version: int, plan: _Plan, cache: VersionCache) -> Work[None]:
     candidates = {candidate.id: candidate for candidate in (Candidate(*row) for row in rows)}
     as_they_were = [Change(c, c.label, c.label) for c in candidates.values() if c.label is not None]
     as_they_come_back = [Change(candidates[id_], label, label) for id_, label in plan.relabelled.items()]
-    positive = cache.versions[version].positive_class
+    positive, ordered = cache.versions[version].positive_class, cache.versions[version].ordered
     parts, parts_of_positive = [], []
+    parts_of_levels: list[deltas.DeltaRows] = []
     if as_they_were:
         scored = score(as_they_were, cache.versions[version])
         parts.append(deltas_of(scored)[0])
         parts_of_positive.append(deltas_of(scored, positive)[0])
+        parts_of_levels += level_deltas_of(scored)[:1] if ordered else ()
     nll_and_brier: dict[str, tuple[float | None, float | None]] = {}
     if as_they_come_back:
         scored = score(as_they_come_back, cache.versions[version])
         parts.append(deltas_of(scored)[1])
         parts_of_positive.append(deltas_of(scored, positive)[1])
+        parts_of_levels += level_deltas_of(scored)[1:] if ordered else ()
         pairs = zip(nullable(scored.nll_L), nullable(scored.brier_L), strict=True)
         nll_and_brier = dict(zip(plan.relabelled, pairs, strict=True))
     if parts:
         yield deltas.insert_of(version, deltas.LABELS, *parts)
         if positive:
             yield deltas.insert_of(version, deltas.POSITIVE_LABELS, *parts_of_positive)
+        if ordered:
+            yield deltas.insert_of(version, deltas.ORDERED_LABELS, *parts_of_levels)
     yield Query("DELETE FROM replaced WHERE key = ANY($1)", (plan.past,))
     if plan.behind:
         yield Insert("replaced", REPLACED, plan.behind)

@@ -69,7 +69,7 @@ def test_of_confidences_alone_scores_are_unknown_through_corrections_and_compact
         await store.put_labels([Label(id_, 1, correct=True) for id_ in ids[:5]])
         for _ in range(2):
             sums = (await store.read_sums("m", "v3")).labelled
-            assert sums.n == 20 and not sums.has_scores
+            assert sums.n == 20 and not sums.has("nll")
             await store.compact()
         block = await store.read_labels("m", "v3")
         assert np.isnan(block.nll_L).all() and np.isnan(block.brier_L).all()

@@ -17,6 +17,7 @@ from trueodds.sums.cells import COLUMNS
 from trueodds.sums.forms import as_rows
 from trueodds.sums.inputs import Array, check_level
 from trueodds.sums.losses import SMALLEST_PROBABILITY, WORST_NLL
+from trueodds.sums.rounding import Given
 from trueodds.sums.sums import CalibrationSums
 
 Score = Literal["nll", "brier"]
@@ -68,6 +69,7 @@ def score_interval(
     score: Score = "nll",
     level: float = 0.95,
     classes: Sequence[object] | None = None,
+    resolution: Given = None,
 ) -> ScoreInterval:
     """Compute a confidence interval for the expected NLL (nats) or Brier score.
 
@@ -101,6 +103,8 @@ def score_interval(
         level: Confidence level of both limits together, inside (0, 1).
         classes: Names of the classes in the order of the columns, if the labels are names. With (N,) the second one is
             the positive class.
+        resolution: Step of rounded probabilities, as in `nll`. The limits then are those of the estimate: they allow
+            for the choice of the rows and not for the rounding.
 
     Returns:
         The mean score and its limits.
@@ -122,7 +126,7 @@ def score_interval(
     if score not in MOST:
         raise unknown("score", score, MOST)
     check_level(level)
-    sums = as_sums(predictions, labels_N, scores=True)
+    sums = as_sums(predictions, labels_N, scores=True, resolution=resolution)
     n, total, squares = sums.n, sums.total(score), sums.total(f"{score}_squared")
     mean = total / n
     if n == 1:

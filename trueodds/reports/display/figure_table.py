@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from trueodds.reports.schemas import PositiveFigures
+from trueodds.reports.schemas import OrderedFigures, PositiveFigures, Rounding
 from trueodds.reports.words import DASH, decimal, digits_of_rare, percent, signed, span, unseen
 from trueodds.texts import plural
 
@@ -20,7 +20,11 @@ def figure_rows(figures: Mapping[str, Any]) -> list[tuple[str, str, str, str]]:
     floor = f"of a calibrated model; up to {decimal(figures['floor_p95'], 4)} by chance"
     worst = figures["mce_bin"]
     place = f"{plural(worst.count, 'row')}, {worst.lo:.0%} to {worst.hi:.0%}"
-    scores = "" if figures["nll"] is not None else "not known without the probabilities of all classes"
+    rounding: Rounding | None = figures.get("rounding")
+    unknown = "not known without the probabilities of all classes"
+    of_nll, of_brier = ("" if figures[name] is not None else unknown for name in ("nll", "brier"))
+    if rounding and rounding.step and of_nll:
+        of_nll = f"steps of {rounding.step:g} are too coarse for it"
     of_top = "of the more probable class; " if figures.get("positive") is not None else ""
     classwise = ("classwise ECE", decimal(figures.get("classwise_ece"), 4), "", "mean over the classes")
     return [
@@ -36,16 +40,32 @@ def figure_rows(figures: Mapping[str, Any]) -> list[tuple[str, str, str, str]]:
         (
             "NLL, nats",
             decimal(figures["nll"], 4),
-            limits("nll") if not scores else "",
-            scores or unseen(figures.get("nll_unseen")),
+            limits("nll") if not of_nll else "",
+            of_nll or _of_zeros(rounding) or unseen(figures.get("nll_unseen")),
         ),
+        *_ruled_out(rounding),
         (
             "Brier score",
             decimal(figures["brier"], 4),
-            limits("brier") if not scores else "",
-            scores or "0 to 2, over all classes",
+            limits("brier") if not of_brier else "",
+            of_brier or "0 to 2, over all classes",
         ),
     ]
+
+
+def _of_zeros(rounding: Rounding | None) -> str:
+    """Describe how the zeros of classes that came true are read; "" if there are none."""
+    if rounding is None or rounding.zeros_read_as is None:
+        return ""
+    zeros = f"{plural(rounding.zeros, 'zero')} that came true read as {rounding.zeros_read_as:.2g}"
+    return f"at least {decimal(rounding.nll_at_least, 4)}; {zeros}"
+
+
+def _ruled_out(rounding: Rounding | None) -> list[tuple[str, str, str, str]]:
+    """Return the row of answers that gave what happened probability 0, if there are any."""
+    if rounding is None or not rounding.ruled_out:
+        return []
+    return [("ruled out what happened", f"{rounding.ruled_out:,}", "", "the true class had probability 0")]
 
 
 def positive_rows(positive: PositiveFigures) -> list[tuple[str, str, str, str]]:
@@ -75,3 +95,39 @@ def positive_rows(positive: PositiveFigures) -> list[tuple[str, str, str, str]]:
         ("  noise floor", decimal(positive.floor_mean, 4), "", floor),
         ("Brier score of p", decimal(positive.brier, 4), limits("brier"), "0 to 1"),
     ]
+
+
+def ordered_rows(ordered: OrderedFigures) -> list[tuple[str, str, str, str]]:
+    """Return the rows of `figure_rows` for ordered classes."""
+    if ordered.rps is None:
+        return []
+    bias = decimal(ordered.level_bias, 4), span(ordered.level_bias_lower, ordered.level_bias_upper, digits=4)
+    return [
+        ("RPS, levels", decimal(ordered.rps, 4), span(ordered.rps_lower, ordered.rps_upper, digits=4), "0 is best"),
+        ("bias of the level", *bias, "expected - true level"),
+    ]
+
+
+LEVELS = "<>>>>>>><"
+"""Sides of the columns of `at_least_rows`."""
+
+
+def at_least_rows(ordered: OrderedFigures) -> list[tuple[str, ...]]:
+    """Return a table of the calibration of each "at least level k". The first row names its columns."""
+    head = ("at least", "says", "share", "interval", "gap", "ECE", "interval", "by chance up to", "")
+    digits = digits_of_rare(*(share for one in ordered.at_least for share in (one.share, one.mean_probability)))
+    rows = [
+        (
+            one.name,
+            percent(one.mean_probability, digits),
+            percent(one.share, digits),
+            span(one.share_lower, one.share_upper, "percent", digits),
+            signed(one.signed_gap, "", digits),
+            decimal(one.ece),
+            span(one.ece_lower, one.ece_upper),
+            decimal(one.floor_p95),
+            "more than chance" if one.more_than_chance else "",
+        )
+        for one in ordered.at_least
+    ]
+    return [head, *rows] if rows else []

@@ -46,7 +46,7 @@ class LiveReport(DisplayedReport, Report):
 
     def _content(self) -> Content:
         title = f"{self.counts}; intervals at {level(self.level)}"
-        return Content(title, self.counts, self.reading, vars(self), self.bins, self.level, self.positive)
+        return Content(title, self.counts, self.reading, vars(self), self.bins, self.level, self.positive, self.ordered)
 
     def _page(self) -> str:
         return page_of(self, "a live report in an .html file")

@@ -14,10 +14,10 @@ from pydantic import BaseModel
 from trueodds.drawing.reliability import TOP_LABEL, WHISKERS_UP_TO, Axes, ReliabilityDiagram
 from trueodds.errors import ConfigError, MissingExtraError
 from trueodds.files import atomic_write, write_json, write_text
-from trueodds.reports.display.figure_table import figure_rows, positive_rows
+from trueodds.reports.display.figure_table import at_least_rows, figure_rows, ordered_rows, positive_rows
 from trueodds.reports.display.notebook import notebook_html
 from trueodds.reports.figures import diagram_of
-from trueodds.reports.schemas import Bin, PositiveFigures
+from trueodds.reports.schemas import Bin, OrderedFigures, PositiveFigures
 from trueodds.reports.words import decimal, span
 
 if TYPE_CHECKING:
@@ -168,6 +168,7 @@ class Content(NamedTuple):
     level: float
     """Confidence level of the intervals."""
     positive: PositiveFigures | None
+    ordered: OrderedFigures | None = None
 
     def caption(self) -> list[str]:
         """Return the lines above the diagram: number of rows, and with labels the ECE, noise floor and interval."""
@@ -196,7 +197,11 @@ class Content(NamedTuple):
         """Lay out the numbers beside a drawing, for a notebook or a page. Without labels there are no numbers."""
         rows = positive_rows(self.positive) if self.positive else []
         known = self.figures["ece"] is not None
-        return notebook_html(self.title, [*rows, *figure_rows(self.figures)] if known else [], self.reading, drawing)
+        rows += figure_rows(self.figures) if known else []
+        levels: list[tuple[str, ...]] = []
+        if self.ordered is not None:
+            rows, levels = [*rows, *ordered_rows(self.ordered)], at_least_rows(self.ordered)
+        return notebook_html(self.title, rows if known else [], self.reading, drawing, levels)
 
 
 class DisplayedReport(ABC):

@@ -11,10 +11,14 @@ from trueodds.reports.schemas.labelling import (
     Sensitivity,
     WeightedFigures,
 )
+from trueodds.reports.schemas.ordered import AtLeastFigures, OrderedFigures
 from trueodds.reports.schemas.report import Check, Held, KnownVersion, Maturing, Report, Verdict, Window
+from trueodds.reports.schemas.rounding import Rounding
 
 __all__ = [
+    "AtLeastFigures",
     "MayAct",
+    "OrderedFigures",
     "Bin",
     "Binning",
     "Decisions",
@@ -41,6 +45,7 @@ __all__ = [
     "KnownVersion",
     "Maturing",
     "Report",
+    "Rounding",
     "Verdict",
     "Window",
 ]

@@ -11,6 +11,8 @@ from trueodds.reports.schemas.alarm import ActingAlone, Advice, Alarm
 from trueodds.reports.schemas.figures import Bin, Binning, Decisions, Ece, MayAct, PositiveFigures, WorstBin
 from trueodds.reports.schemas.groups import NO_TAG, Slice, Trend
 from trueodds.reports.schemas.labelling import LOWER, UPPER, Labelling
+from trueodds.reports.schemas.ordered import OrderedFigures
+from trueodds.reports.schemas.rounding import Rounding
 from trueodds.texts import plural
 
 Verdict = Literal[
@@ -214,9 +216,17 @@ class Report(BaseModel):
     brier_scale: str = Field("0 to 2, over all classes", description="scale of `brier`; `positive` has its own")
     brier_lower: float | None = None
     brier_upper: float | None = None
+    rounding: Rounding | None = Field(
+        None,
+        description="for a table with all probabilities: their resolution, and answers that ruled out what happened",
+    )
     bins: list[Bin]
     positive: PositiveFigures | None = Field(
         None, description="figures of p(positive), for a model with a positive class"
+    )
+    ordered: OrderedFigures | None = Field(
+        None,
+        description="figures of the levels, for ordered classes; not for one class or tag, nor with `last`",
     )
     decisions: Decisions | None = Field(
         None, description="alerts by p(positive), for a model with a positive class; not for one class or tag"
@@ -272,4 +282,6 @@ class Report(BaseModel):
             lines.append(f"NLL, Brier score    {self.nll:.4f}, {self.brier:.4f} (of {self.brier_scale})")
             if p is not None and p.brier is not None:
                 lines.append(f"Brier score of p    {p.brier:.4f} (of {p.brier_scale})")
+        if (o := self.ordered) is not None and o.rps is not None:
+            lines.append(f"RPS                 {o.rps:.4f} (of {o.rps_scale}), bias of the level {o.level_bias:+.4f}")
         return "\n".join([*lines, self.reading])

@@ -18,7 +18,7 @@ from trueodds.reports.table.answers import Answers
 from trueodds.reports.words import decimal, level, percent
 from trueodds.sums.inputs import Array
 from trueodds.sums.positive import PositiveClass
-from trueodds.texts import plural, short
+from trueodds.texts import capitalise, plural, short
 
 By = Literal["question", "tag", "class"]
 MOST_GROUPS = 1000
@@ -154,15 +154,6 @@ def _costs(answers: Answers, costs: Costs, positive: str) -> Array:
 def may_act(found: ActingThreshold, drawn: str = "") -> MayAct:
     """Build the report's section: the threshold and its description. `drawn` says how the labels were sampled."""
     return MayAct(threshold=found, reading=" ".join(filter(None, [capitalise(reading(found)), drawn])))
-
-
-def capitalise(text: str) -> str:
-    """Capitalise the first letter.
-
-    >>> capitalise("may act")
-    'May act'
-    """
-    return text[0].upper() + text[1:]
 
 
 def reading(found: ActingThreshold, *, costs: bool = False) -> str:

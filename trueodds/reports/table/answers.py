@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from trueodds.files import FileError
 from trueodds.inputs.columns import Texts
+from trueodds.reports.rounding import read_as_words
 from trueodds.reports.table.classes import (
     NO_LABEL,
     NO_LABEL_CURE,
@@ -18,8 +19,9 @@ from trueodds.reports.table.classes import (
     label_values,
     order_note,
 )
-from trueodds.sums.inputs import ROW_SUM_TOLERANCE, Array, check_probabilities, check_top
+from trueodds.sums.inputs import Array, check_top
 from trueodds.sums.positive import CLASSES, PositiveClass
+from trueodds.sums.rounding import EXACT, Resolution, check_steps, checked_rows
 from trueodds.texts import plural, short, without_point
 
 
@@ -59,9 +61,16 @@ class Answers:
     groups: Groups = field(default_factory=Groups)
     notes: tuple[str, ...] = ()
     """Sentences on how the table was read, where the file did not say it."""
+    resolution: Resolution = EXACT
+    """Resolution of the probabilities, of the whole table."""
 
     def __len__(self) -> int:
         return len(self.confidence_N)
+
+    @property
+    def read_as(self) -> str:
+        """Sentences on the resolution; empty without a step."""
+        return read_as_words(self.resolution)
 
 
 def of_probabilities(
@@ -75,6 +84,7 @@ def of_probabilities(
     groups: Groups | None = None,
     note: str = "",
     first_label: int | None = None,
+    resolution: Resolution | None = None,
 ) -> Answers:
     """Build answers from the probabilities of all classes.
 
@@ -90,13 +100,14 @@ def of_probabilities(
         groups: Groups of the answers.
         note: Sentence on how the probabilities were read.
         first_label: Number of the first class, 0 or 1.
+        resolution: Resolution of the probabilities. None: as the rows show it.
 
     Raises:
-        ValueError: Probabilities are outside [0, 1], rows do not sum to 1, or lengths differ.
+        ValueError: Probabilities are outside [0, 1] or between the steps, rows do not sum to 1, or lengths differ.
         FileError: A label is not a class, a predicted class does not have the highest probability, or the labels number
             the classes in another order.
     """
-    p_NC = check_probabilities(probabilities_NC)
+    p_NC, read_as = checked_rows(probabilities_NC, resolution)
     if len(classes) != p_NC.shape[1]:
         raise FileError(
             f"{source}: {len(classes)} names of classes for {p_NC.shape[1]} columns; give one for each column"
@@ -117,14 +128,17 @@ def of_probabilities(
     how = "" if scheme == "numbers" and ordered else order_note(scheme, classes, first_label or 0)
     return Answers(
         source=source,
-        confidence_N=np.minimum(np.take_along_axis(p_NC, top_N[:, None], 1)[:, 0], 1).astype(np.float64),
+        confidence_N=read_as.confidence(
+            np.minimum(np.take_along_axis(p_NC, top_N[:, None], 1)[:, 0], 1).astype(np.float64)
+        ),
         predicted=Texts(classes, top_N),
         labelled_N=label_N >= 0,
         correct_N=label_N == top_N,
         probabilities_NC=p_NC,
         label_N=label_N,
         groups=groups or Groups(),
-        notes=tuple(filter(None, (note, how, _rounding_note(p_NC), groups.note if groups else ""))),
+        notes=tuple(filter(None, (note, how, groups.note if groups else ""))),
+        resolution=read_as,
     )
 
 
@@ -137,13 +151,15 @@ def of_confidence(
     groups: Groups | None = None,
     *,
     label_names: tuple[str, ...] = (),
+    resolution: Resolution | None = None,
 ) -> Answers:
     """Build answers from the probability of the predicted class alone.
 
     Raises:
-        ValueError: A confidence is outside [0, 1], or lengths differ.
+        ValueError: A confidence is outside [0, 1] or between the steps of the resolution, or lengths differ.
     """
     confidence_N, right_N = check_top(confidence, correct_N)
+    check_steps(confidence_N[:, None], resolution or EXACT, "confidence")
     _check_length(source, "labels", len(labelled_N), len(confidence_N))
     right_N &= labelled_N
     low = int((confidence_N < 0.5).sum()) if len(label_names) == CLASSES else 0
@@ -154,13 +170,14 @@ def of_confidence(
     )
     return Answers(
         source,
-        confidence_N,
+        (resolution or EXACT).confidence(confidence_N),
         predicted,
         labelled_N,
         right_N,
         label_names=label_names,
         groups=groups or Groups(),
         notes=tuple(filter(None, (note if low else "", groups.note if groups else ""))),
+        resolution=resolution or EXACT,
     )
 
 
@@ -215,17 +232,6 @@ def agreement(
 _NONE = -1
 
 
-def _rounding_note(p_NC: npt.NDArray[np.floating]) -> str:
-    """Describe how many rows do not sum to 1 except for rounding; "" if none."""
-    sums_N = p_NC.sum(axis=1, dtype=np.float64)
-    rounded_N = sums_N[np.abs(sums_N - 1) > ROW_SUM_TOLERANCE]
-    if not len(rounded_N):
-        return ""
-    rows = plural(len(rounded_N), "answer has", "answers have")
-    span = f"{rounded_N.min():.4g} to {rounded_N.max():.4g}"
-    return f"{rows} rounded probabilities with a sum of {span} instead of 1. They are used unchanged."
-
-
 def _check_length(source: str, name: str, length: int, rows: int) -> None:
     if length != rows:
         raise FileError(f"{source}: {name} has {length:,} rows for {rows:,} answers; give one row for each answer")
@@ -250,4 +256,4 @@ def positive_rows_of(answers: Answers, name: str) -> tuple[PositiveClass, Array,
         return positive, p_N, is_top_N == answers.correct_N
     positive = PositiveClass.of(name, classes)
     p_N = np.clip(positive.probability(answers.probabilities_NC), 0, 1).astype(np.float64)
-    return positive, p_N, answers.label_N == positive.index
+    return positive, answers.resolution.confidence(p_N), answers.label_N == positive.index

@@ -28,6 +28,7 @@ EXAMPLES = (
     "report answers.csv --label species --by tag --trend day",
     "report scores.csv --positive malignant --costs miss=10,alarm=1",
     "report score.csv --classes score --positive churn",
+    "report stars.csv --label stars --ordered --html report.html",
     "report probabilities.npy --labels labels.npy --json report.json",
 )
 
@@ -39,6 +40,9 @@ def add_parser(commands: Subparsers) -> None:
     words = "the positive class of two; the report adds figures of its probability, and alerts by it; a single"
     words += " column of probabilities belongs to this class, unless its name is a class"
     parser.add_argument("--positive", metavar="CLASS", help=words)
+    words = "the classes are levels, the lowest first, in the order of their columns or of --classes; the report adds"
+    words += " the ranked probability score, the bias of the level, and the calibration of each `at least level k`"
+    parser.add_argument("--ordered", action="store_true", help=words)
     words = "with --positive: costs of a missed positive and of a false alarm, in one unit: miss=10,alarm=1"
     parser.add_argument("--costs", metavar="COSTS", help=words)
     parser.add_argument("--bins", type=int, default=15, help="bins of confidence: a divisor of 3,000 (default: 15)")
@@ -73,6 +77,7 @@ def run(arguments: argparse.Namespace) -> int:
         tolerance=arguments.tolerance,
         ratio_tolerance=arguments.ratio_tolerance or RATIO_TOLERANCE,
         positive=arguments.positive,
+        ordered=arguments.ordered,
     )
     print(text_of(report))
     files: dict[Path, str] = {}

@@ -46,7 +46,7 @@ def run(arguments: argparse.Namespace) -> int:
     tables = {name: reading.read(path, form_of(arguments)) for name, path in zip(names, arguments.tables, strict=True)}
     ids = {name: ids_of(path) for name, path in zip(names, arguments.tables, strict=True)}
     nets, notes = nets_of(tables, ids, arguments.positive)
-    read = [f"{name}: {note}" for name, answers in tables.items() for note in answers.notes]
+    read = [f"{name}: {note}" for name, of in tables.items() for note in filter(None, [*of.notes, of.read_as])]
     of = {name: [net] for name, net in nets.items()}
     comparison = of_nets(of, bins=arguments.bins, level=arguments.level, notes=[*notes, *read])
     print(comparison)

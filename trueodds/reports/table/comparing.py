@@ -12,13 +12,15 @@ import numpy.typing as npt
 
 from trueodds import metrics
 from trueodds.errors import ConfigError
-from trueodds.evaluation.paired_differences import MEASURES, ONE_SEED, SQUARED, RowScores, adjust_p_values, differences
+from trueodds.evaluation.paired_differences import ONE_SEED, SQUARED, RowScores, adjust_p_values, differences
 from trueodds.metrics.significance.nets import FEWEST, Nets
+from trueodds.reports.rounding import read_as_words
 from trueodds.reports.table.evaluation import CalibrationReport, align
 from trueodds.reports.words import decimal, percent
 from trueodds.sums.bins import check_bins
 from trueodds.sums.columns import label_indices
-from trueodds.sums.inputs import Array, both_classes, check_labels, check_level, check_probabilities, without_tensors
+from trueodds.sums.inputs import Array, as_matrix, both_classes, check_labels, check_level, without_tensors
+from trueodds.sums.rounding import Given, Resolution, checked_rows, resolution_of, summing_to_1
 from trueodds.sums.sums import CalibrationSums
 from trueodds.texts import plural
 
@@ -46,7 +48,8 @@ class ComparedModel:
 
     name: str
     accuracy: float
-    nll: float
+    nll: float | None
+    """Mean NLL in nats; None if the probabilities are in steps too coarse for it."""
     brier: float
     squared_calibration_error: float
     """Squared calibration error without the part that chance adds, in squared fractions."""
@@ -152,6 +155,7 @@ def compare(
     classes: Sequence[object] | None = None,
     bins: int = 15,
     level: float = 0.95,
+    resolution: Given = None,
 ) -> ModelComparison:
     """Compare models on the same rows, each with the first: error, NLL, Brier score, squared calibration error.
 
@@ -166,6 +170,8 @@ def compare(
         classes: Names of the columns in their order.
         bins: Number of bins, a divisor of 3,000.
         level: Confidence level of the intervals.
+        resolution: Step of rounded probabilities, such as 0.01, or "exact". None: for each model the step that sums off
+            1 show; else exact. Leave it out with reports, which have their own. In steps above 0.02 there is no NLL.
 
     Returns:
         The figures of each model, and its differences from the first.
@@ -186,8 +192,10 @@ def compare(
     """
     reports = _reports_of(models)
     if reports is not None:
-        if labels is not None or classes is not None:
-            raise ConfigError("reports hold their labels and classes; give neither with them: compare([one, other])")
+        if labels is not None or classes is not None or resolution is not None:
+            raise ConfigError(
+                "reports hold their labels, classes and resolution; give none with them: compare([one, other])"
+            )
         return of_nets(_nets_of_reports(reports), bins=bins, level=level, notes=[OF_REPORTS])
     if labels is None or not isinstance(models, Mapping):
         given = f"models is {type(models).__name__}, {'without' if labels is None else 'with'} labels"
@@ -196,9 +204,12 @@ def compare(
     nets: dict[str, list[Net]] = {}
     arrays = {name: np.asarray(without_tensors(values)) for name, values in models.items()}
     _check_columns(arrays)
+    notes = list[str]()
     for name, array in arrays.items():
-        nets[name] = [_net(one, labels, classes) for one in (array if array.ndim == 3 else [array])]
-    return of_nets(nets, bins=bins, level=level)
+        read_as = resolution_of(_two_axes(array), resolution)
+        nets[name] = [_net(one, labels, classes, read_as) for one in (array if array.ndim == 3 else [array])]
+        notes += [f"{name}: {read_as_words(read_as)}"] if read_as.words else []
+    return of_nets(nets, bins=bins, level=level, notes=notes)
 
 
 def of_nets(
@@ -225,7 +236,7 @@ def of_nets(
         name: differences([net.scores for net in ours], [net.scores for net in theirs], bins=bins, level=level)
         for name, ours in others
     }
-    keys = [(name, measure) for name in by_name for measure in MEASURES]
+    keys = [(name, measure) for name, of in by_name.items() for measure in of]
     compared = []
     for (name, measure), one in zip(keys, adjust_p_values([(m, by_name[n][m]) for n, m in keys]), strict=True):
         d = one.difference
@@ -348,20 +359,30 @@ def _crowding_notes(nets: Mapping[str, Sequence[Net]], bins: int) -> list[str]:
     return found
 
 
-def _net(values: npt.NDArray[Any], labels: npt.ArrayLike, classes: Sequence[object] | None) -> Net:
+def _two_axes(array: npt.NDArray[Any]) -> npt.NDArray[np.floating]:
+    """Return the probabilities of all nets of a model as one N x C."""
+    joined = array.reshape(-1, array.shape[-1]) if array.ndim == 3 else both_classes(array)
+    return as_matrix(joined, "probabilities")
+
+
+def _net(
+    values: npt.NDArray[Any], labels: npt.ArrayLike, classes: Sequence[object] | None, resolution: Resolution
+) -> Net:
     """Build the rows of one net."""
-    p_NC = check_probabilities(both_classes(values)).astype(np.float64)
+    p_NC = checked_rows(both_classes(values), resolution)[0].astype(np.float64)
     named = labels if classes is None else label_indices(labels, classes, p_NC.shape[1])
     labels_N = check_labels(named, *p_NC.shape)
     if values.ndim == 1:
-        return Net(RowScores.of_positive(p_NC[:, 1], labels_N == 1))
-    return Net(RowScores.of_probabilities(p_NC, labels_N), p_NC, labels_N)
+        return Net(RowScores.of_positive(p_NC[:, 1], labels_N == 1, resolution))
+    return Net(RowScores.of_probabilities(p_NC, labels_N, resolution), summing_to_1(p_NC, resolution), labels_N)
 
 
 def _figures(name: str, nets: Sequence[Net], bins: int) -> ComparedModel:
     """Average the figures of a model's nets."""
     of_nets = [_of_net(net, bins) for net in nets]
-    return ComparedModel(name=name, **{key: float(np.mean([one[key] for one in of_nets])) for key in of_nets[0]})
+    means = {key: float(np.mean([one[key] for one in of_nets])) for key in of_nets[0]}
+    nll = means.pop("nll")
+    return ComparedModel(name=name, nll=None if np.isnan(nll) else nll, **means)
 
 
 def _of_net(net: Net, bins: int) -> dict[str, float]:

@@ -11,19 +11,23 @@ import numpy.typing as npt
 
 from trueodds import metrics
 from trueodds.evaluation.paired_differences import RowScores
-from trueodds.reports.display.figure_table import figure_rows, positive_rows
+from trueodds.reports.display.figure_table import LEVELS, at_least_rows, figure_rows, ordered_rows, positive_rows
 from trueodds.reports.display.report_files import Content, DisplayedReport, json_tree
 from trueodds.reports.figures import Figures, calibration_p_value, figures_of, positive_figures
 from trueodds.reports.options import TOLERANCE, ReportOptions
-from trueodds.reports.schemas import Bin, Labelling, PositiveFigures, Verdict, WorstBin
+from trueodds.reports.ordered import ordered_figures
+from trueodds.reports.rounding import rounded_figures
+from trueodds.reports.schemas import Bin, Labelling, OrderedFigures, PositiveFigures, Rounding, Verdict, WorstBin
 from trueodds.reports.verdict.cautions import MEASURED_FROM
 from trueodds.reports.verdict.headline import reading_at_one_look, reading_of_top_label
 from trueodds.reports.verdict.rules import CERTAIN, beside, is_within, of_positive, verdict_at_one_look
 from trueodds.sums.answers import AnswerSums
 from trueodds.sums.bins import Binning
 from trueodds.sums.columns import label_indices
-from trueodds.sums.inputs import both_classes, check_labels, check_level, without_tensors
+from trueodds.sums.inputs import Array, both_classes, check_labels, check_level, without_noise, without_tensors
+from trueodds.sums.ordered import LevelSums, OrderedSums, check_level_names
 from trueodds.sums.positive import PositiveClass, PositiveSums
+from trueodds.sums.rounding import Given, Resolution, as_resolved, summing_to_1
 from trueodds.sums.rows import TopRows, top_rows
 from trueodds.sums.sums import CalibrationSums
 from trueodds.texts import plural
@@ -99,19 +103,24 @@ class CalibrationReport(DisplayedReport):
     If only p(positive) was given, the verdict is about p(positive), by its own `calibration_p_value`. Then expected /
     observed positives must also be within 1.2.
     """
-    nll: float
-    """Negative log-likelihood in nats."""
-    nll_lower: float
-    nll_upper: float | None
-    """Upper limit of the NLL. None (no limit) if some true class has probability 0."""
-    nll_unseen: float | None
+    nll: float | None = None
+    """Negative log-likelihood in nats. None if the probabilities are in steps above 0.02."""
+    nll_lower: float | None = None
+    """Lower limit of the NLL; of rounded probabilities, that of the least NLL that they allow."""
+    nll_upper: float | None = None
+    """Upper limit of the NLL. None: no limit, because the probabilities are rounded."""
+    nll_unseen: float | None = None
     """Cost of a wrong row at the highest confidence, if one such row would lift the NLL above its limit."""
     brier: float
     """Brier score over all classes, 0 to 2."""
     brier_lower: float
     brier_upper: float
+    rounding: Rounding
+    """Resolution of the probabilities, and rows that ruled out what happened."""
     positive: PositiveFigures | None = None
     """Figures of p(positive) over all of [0, 1], if only p(positive) was given."""
+    ordered: OrderedFigures | None = None
+    """Ranked probability score, bias of the level, and each "at least level k", for ordered classes."""
     top_label_verdict: Verdict | None = None
     """Verdict on the more probable class, if `verdict` is about p(positive)."""
     rows: ReportedRows | None = field(default=None, repr=False, compare=False)
@@ -126,11 +135,12 @@ class CalibrationReport(DisplayedReport):
         if self.top_label_verdict:
             of_top = reading_of_top_label(self.top_label_verdict, TOLERANCE, self.positive, one_look=True)
             reading = f"{reading} {of_top}"
-        return reading + n
+        of_levels = f" {self.ordered.reading}" if self.ordered else ""
+        return " ".join(filter(None, [reading + of_levels + n, self.rounding.reading]))
 
     def table(self) -> list[tuple[str, str, str, str]]:
         """Return (name, value, interval, note) of each number, formatted."""
-        return figure_rows(vars(self))
+        return [*figure_rows(vars(self)), *(ordered_rows(self.ordered) if self.ordered else [])]
 
     @property
     def title(self) -> str:
@@ -144,6 +154,8 @@ class CalibrationReport(DisplayedReport):
         if self.positive:
             p = [f"p({self.positive.label}), over all of 0% to 100%", *align(positive_rows(self.positive), "<><<")]
             lines = [*p, "The more probable class", *lines]
+        if self.ordered:
+            lines += align(at_least_rows(self.ordered), LEVELS)
         return "\n".join([self.title, *lines, self.reading])
 
     def to_dict(self) -> dict[str, Any]:
@@ -154,7 +166,7 @@ class CalibrationReport(DisplayedReport):
 
     def _content(self) -> Content:
         about = f"{plural(self.n, 'row')}, {plural(self.classes, 'class', 'classes')}"
-        return Content(self.title, about, self.reading, vars(self), self.bins, self.level, self.positive)
+        return Content(self.title, about, self.reading, vars(self), self.bins, self.level, self.positive, self.ordered)
 
 
 def align(rows: Sequence[Sequence[str]], sides: str) -> list[str]:
@@ -176,6 +188,8 @@ def report(
     bins: int = 15,
     binning: Binning = "width",
     level: float = 0.95,
+    resolution: Given = None,
+    ordered: bool = False,
 ) -> CalibrationReport:
     """Report the calibration of probabilities with their labels: accuracy, ECE, noise floor, proper scores, tests.
 
@@ -188,13 +202,19 @@ def report(
         bins: Number of bins.
         binning: "width" for bins of equal width, "mass" for bins with the same number of rows.
         level: Confidence level of the intervals.
+        resolution: Step of rounded probabilities, such as 0.01, or "exact". None: the step that sums off 1 show; else
+            exact. A rounded 0 means "below half a step". It bounds the NLL only from below, so there is no upper limit.
+            Steps above 0.02 have no NLL.
+        ordered: The classes are levels, the lowest first. The report adds the ranked probability score, the bias of the
+            expected level, and the calibration of each "at least level k".
 
     Returns:
         The report. `print` it, or let a notebook show it.
 
     Raises:
-        ValueError: Probabilities are outside [0, 1] or rows do not sum to 1 (they may be logits); values are masked or
-            missing; `trueodds.metrics.ece` refuses the bins; `level` is outside (0, 1).
+        ValueError: Probabilities are outside [0, 1] or between the steps of the resolution, or rows do not sum to 1
+            (they may be logits); values are masked or missing; `trueodds.metrics.ece` refuses the bins; `level` is
+            outside (0, 1).
         ConfigError: A label is not a class, or the number of names differs from the number of columns. It is a
             ValueError.
 
@@ -204,23 +224,28 @@ def report(
         0.75
     """
     check_level(level)
-    p_NC = both_classes(probabilities)
+    p_NC, read_as = as_resolved(both_classes(probabilities), resolution)
     labels_N = labels if classes is None else label_indices(labels, classes, p_NC.shape[1])
-    sums = CalibrationSums.from_probabilities(p_NC, labels_N)
+    sums = CalibrationSums.from_probabilities(p_NC, labels_N, resolution=read_as)
+    rounded = rounded_figures(without_noise(p_NC), check_labels(labels_N, *p_NC.shape), read_as, level)
+    names = tuple(map(str, range(p_NC.shape[1]) if classes is None else classes))
+    levels = LevelSums(check_level_names(names), OrderedSums.from_probabilities(p_NC, labels_N)) if ordered else None
+    options = ReportOptions(bins=bins, binning=binning, level=level, one_look=True)
     figures = figures_of(sums, bins, binning, level, False)
     p_value = calibration_p_value(sums, bins, binning)
     figures = figures | {"calibration_p_value": p_value}
+    shown = {**figures, **rounded.limits}
     answers = AnswerSums(sums.cells[0].astype(np.int64), sums)
     certain = figures_of(sums, bins, binning, CERTAIN, False)
     verdict, of_top_label, positive = _verdict(answers, figures, certain), None, None
     probabilities = without_tensors(probabilities)
     if np.ndim(probabilities) == 1:
-        by_p = PositiveClass("positive", 1).sums(p_NC, labels_N)
+        by_p = PositiveClass("positive", 1).sums(p_NC, labels_N, resolution=read_as)
         counts_C = by_p.cells[0].astype(np.int64)
         of_p = PositiveSums("positive" if classes is None else str(classes[1]), AnswerSums(counts_C, by_p))
-        options = ReportOptions(bins=bins, binning=binning, level=level, one_look=True)
         positive = positive_figures(of_p, options)
         of_p_certainly = positive_figures(of_p, replace(options, level=CERTAIN))
+        positive = positive.model_copy(update=dict(rounded.limits))
         of_top_label = beside(positive, verdict)
         verdict = _verdict(answers, of_positive(positive), certain, of_p_certainly)
     return CalibrationReport(
@@ -228,27 +253,34 @@ def report(
         classes=p_NC.shape[1],
         level=level,
         binning=binning,
-        classwise_ece=metrics.classwise_ece(p_NC, labels_N, bins=bins),
+        classwise_ece=metrics.classwise_ece(summing_to_1(p_NC, read_as), labels_N, bins=bins),
+        rounding=rounded.rounding,
         verdict=verdict,
         top_label_verdict=of_top_label,
         positive=positive,
-        rows=_reported_rows(
-            p_NC, labels_N, None if classes is None else tuple(map(str, classes)), positive is not None
-        ),
-        **{name: value for name, value in figures.items() if name in CalibrationReport.__dataclass_fields__},
+        ordered=None if levels is None else ordered_figures(levels, options),
+        rows=_reported_rows(p_NC, labels_N, None if classes is None else names, positive is not None, read_as),
+        **{name: value for name, value in shown.items() if name in CalibrationReport.__dataclass_fields__},
     )
 
 
 def _reported_rows(
-    p_NC: npt.NDArray[Any], labels: npt.ArrayLike, classes: tuple[str, ...] | None, of_positive: bool
+    p_NC: npt.NDArray[Any],
+    labels: npt.ArrayLike,
+    classes: tuple[str, ...] | None,
+    of_positive: bool,
+    resolution: Resolution,
 ) -> ReportedRows:
     """Keep what a comparison of reports needs. The rows are checked already."""
     labels_N = check_labels(labels, *p_NC.shape)
     if of_positive:
-        return ReportedRows(RowScores.of_positive(p_NC[:, 1].astype(np.float64), labels_N == 1), labels_N, classes)
-    blocks = list(top_rows(p_NC, labels_N, scores=True))
+        of_p = RowScores.of_positive(p_NC[:, 1].astype(np.float64), labels_N == 1, resolution)
+        return ReportedRows(of_p, labels_N, classes)
+    blocks = list(top_rows(p_NC, labels_N, scores=True, resolution=resolution))
     rows = TopRows(*(np.concatenate(parts) for parts in zip(*blocks, strict=True)))
-    scores = RowScores(1.0 - rows.correct, rows.nll, rows.brier, rows.confidence, rows.correct)
+    nll_N: Array = rows.nll if resolution.has_nll else np.full(len(rows.nll), np.nan)
+    wrong_N = (~rows.correct).astype(np.float64)
+    scores = RowScores(wrong_N, nll_N, rows.brier, rows.confidence, rows.correct)
     return ReportedRows(scores, labels_N, classes)
 
 

@@ -9,6 +9,8 @@ from typing import Literal
 
 from trueodds.errors import UserError
 from trueodds.metrics import Costs
+from trueodds.sums.resolution_option import add_resolution, resolution_of
+from trueodds.sums.rounding import Resolution
 
 Scale = Literal["probabilities", "logits"]
 LABEL = "label"
@@ -40,6 +42,8 @@ class Form:
     """Number of the first class, 0 or 1, if labels are numbers. None: the labels show it."""
     labels: Path | None = None
     """File of the labels that belong to an array."""
+    resolution: Resolution | None = None
+    """Resolution of the probabilities. None: as the rows show it."""
 
 
 def add_form(parser: argparse.ArgumentParser, *, several: bool = False) -> None:
@@ -63,6 +67,7 @@ def add_form(parser: argparse.ArgumentParser, *, several: bool = False) -> None:
     scale.add_argument("--probabilities", action="store_true", help=words.format("probabilities") + " (the default)")
     scale.add_argument("--logits", action="store_true", help=words.format("logits"))
     parser.add_argument("--classes", default="", metavar="NAMES", help=classes)
+    add_resolution(parser)
     words = "the number of the first class where labels are numbers (default: 0 if there is a 0; otherwise required)"
     parser.add_argument("--first-label", type=int, choices=(0, 1), help=words)
 
@@ -76,6 +81,7 @@ def form_of(arguments: argparse.Namespace) -> Form:
         first_label=arguments.first_label,
         labels=arguments.labels,
         positive=arguments.positive,
+        resolution=resolution_of(arguments),
     )
 
 

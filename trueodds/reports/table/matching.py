@@ -14,6 +14,7 @@ from trueodds.inputs import columns
 from trueodds.inputs.columns import Texts
 from trueodds.reports.table.answers import Answers, positive_rows_of
 from trueodds.reports.table.comparing import Net
+from trueodds.sums.rounding import summing_to_1
 from trueodds.texts import plural, short
 
 ID, IDS = "id", "ids"
@@ -145,8 +146,11 @@ def _net(answers: Answers, row_N: Rows, positive: str | None, full: bool) -> Net
     """Build the scores of one table's rows."""
     if positive is not None:
         _, p_N, is_positive_N = positive_rows_of(answers, positive)
-        return Net(RowScores.of_positive(p_N[row_N], is_positive_N[row_N]))
+        return Net(RowScores.of_positive(p_N[row_N], is_positive_N[row_N], answers.resolution))
     if not full or answers.probabilities_NC is None or answers.label_N is None:
-        return Net(RowScores.of_confidence(answers.confidence_N[row_N], answers.correct_N[row_N]))
+        scores = RowScores.of_confidence(answers.confidence_N[row_N], answers.correct_N[row_N], answers.resolution)
+        return Net(scores)
     p_NC, label_N = answers.probabilities_NC[row_N].astype(np.float64), answers.label_N[row_N]
-    return Net(RowScores.of_probabilities(p_NC, label_N), p_NC, label_N)
+    return Net(
+        RowScores.of_probabilities(p_NC, label_N, answers.resolution), summing_to_1(p_NC, answers.resolution), label_N
+    )

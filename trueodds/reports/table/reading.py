@@ -39,6 +39,7 @@ from trueodds.sums.inputs import (
     sums_to_one,
     without_noise,
 )
+from trueodds.sums.steps import inferred_step
 from trueodds.texts import alike, columns_listed, listed, plural
 
 NOT_CLASSES = ("id", "question", "tag", "time", "version", "confidence", "predicted", "correct")
@@ -115,6 +116,7 @@ def _of_arrays(path: Path, arrays: Mapping[str, npt.NDArray[Any]], form: Form) -
         if values.shape[1:] in ((), (1,)):
             raise _one_of_logits(path, "array")
         p_NC = softmax(check_logits(values, rows=TELLING_ROWS))
+        _check_scale(form)
     else:
         p_NC = both_classes(values)
         if values.ndim == 1 or values.shape[1:] == (1,):
@@ -129,6 +131,7 @@ def _of_arrays(path: Path, arrays: Mapping[str, npt.NDArray[Any]], form: Form) -
         groups=groups,
         note=note,
         first_label=form.first_label,
+        resolution=form.resolution,
     )
 
 
@@ -168,7 +171,10 @@ def _of_columns(path: Path, form: Form) -> Answers:
         return _of_confidence(path, confidence, correct, predicted, labels, groups, header, form.classes, form)
     assert labels is not None
     scale, note = form.scale or "probabilities", ""
-    values_NC = _class_values(path, {name: table.numbers[name] for name in of_classes}, scale)
+    if scale == "logits":
+        _check_scale(form)
+    step = form.resolution.step if form.resolution else None
+    values_NC = _class_values(path, {name: table.numbers[name] for name in of_classes}, scale, step)
     if len(of_classes) == 1 and scale == "logits":
         raise _one_of_logits(path, f"column {of_classes[0]!r}")
     if len(of_classes) == 1:
@@ -187,7 +193,20 @@ def _of_columns(path: Path, form: Form) -> Answers:
         groups=groups,
         note=note,
         first_label=form.first_label,
+        resolution=form.resolution,
     )
+
+
+def _check_scale(form: Form) -> None:
+    """Refuse a resolution for logits.
+
+    Raises:
+        FileError: The form states one.
+    """
+    if form.resolution is not None and form.resolution.step is not None:
+        raise FileError(
+            f"--resolution {form.resolution.step:g} is for probabilities, and these are logits; leave it out"
+        )
 
 
 def _of_confidence(
@@ -211,7 +230,16 @@ def _of_confidence(
     else:
         raise _missing(path, ["correct"] if predicted is None else ["labels"], available)
     confidence = as_numbers(confidence, "confidence")
-    return of_confidence(path.name, confidence, labelled_N, correct_N, predicted, groups, label_names=names)
+    return of_confidence(
+        path.name,
+        confidence,
+        labelled_N,
+        correct_N,
+        predicted,
+        groups,
+        label_names=names,
+        resolution=form.resolution,
+    )
 
 
 def _scale(path: Path, arrays: Mapping[str, Any], form: Form) -> Scale | None:
@@ -288,7 +316,7 @@ def _cure(message: str) -> str:
     return message
 
 
-def _class_values(path: Path, columns: Mapping[str, Array], scale: str) -> Array:
+def _class_values(path: Path, columns: Mapping[str, Array], scale: str, step: float | None) -> Array:
     """Return the columns of the classes side by side, checked.
 
     All values must be finite. Probabilities must be in [0, 1], and the rows of several columns must sum to 1.
@@ -313,17 +341,19 @@ def _class_values(path: Path, columns: Mapping[str, Array], scale: str) -> Array
     if scale == "probabilities":
         values_NC = without_noise(values_NC)
     if scale == "probabilities" and len(names) > 1 and len(values_NC):
-        _check_sums(path, names, values_NC)
+        _check_sums(path, names, values_NC, step)
     return values_NC
 
 
-def _check_sums(path: Path, names: list[str], values_NC: Array) -> None:
+def _check_sums(path: Path, names: list[str], values_NC: Array, step: float | None) -> None:
     """Check that every row sums to 1.
 
     Raises:
         FileError: A row does not.
     """
-    wrong_N = ~sums_to_one(values_NC)
+    wrong_N = ~sums_to_one(values_NC, step)
+    if wrong_N.any() and step is None and (step := inferred_step(values_NC)) is not None:
+        wrong_N = ~sums_to_one(values_NC, step)
     if not wrong_N.any():
         return
     sum_N = values_NC.sum(axis=1)

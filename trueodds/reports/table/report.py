@@ -13,6 +13,7 @@ from trueodds.inputs.columns import Texts
 from trueodds.reports.checks import first_checks, is_off
 from trueodds.reports.composition import report_of
 from trueodds.reports.options import TOLERANCE, ReportOptions
+from trueodds.reports.rounding import RoundedFigures, rounded_figures
 from trueodds.reports.schemas import MOST_MINUTES, Report, Unit, Verdict
 from trueodds.reports.slices import slices_of, tags_of, trend_of
 from trueodds.reports.table.acting import acting_threshold, may_act, sample_evenly
@@ -21,6 +22,7 @@ from trueodds.reports.verdict.in_the_large import RATIO_TOLERANCE
 from trueodds.sums.answers import AnswerSums
 from trueodds.sums.bins import CELLS, cell_of
 from trueodds.sums.hours import MINUTE_MS
+from trueodds.sums.ordered import LevelSums, OrderedSums, check_level_names
 from trueodds.sums.positive import PositiveSums
 from trueodds.sums.sums import CalibrationSums
 
@@ -44,6 +46,7 @@ def report_of_answers(
     tolerance: float = TOLERANCE,
     ratio_tolerance: float = RATIO_TOLERANCE,
     positive: str | None = None,
+    ordered: bool = False,
 ) -> Report:
     """Report on the answers of a table. If the model is off, the report also says where: time, tag, class.
 
@@ -58,10 +61,12 @@ def report_of_answers(
         tolerance: Largest acceptable ECE.
         ratio_tolerance: Largest acceptable expected / observed positives.
         positive: The positive class of two. The report then begins with the figures of its probability.
+        ordered: The classes are levels, the lowest first.
 
     Raises:
-        FileError: The table lacks the column that `by`, `trend` or `positive` needs.
-        ConfigError: The positive class is not one of two classes.
+        FileError: The table lacks the column that `by`, `trend` or `positive` needs, or the probabilities that
+            `ordered` needs.
+        ConfigError: The positive class is not one of two classes, or ordered classes are not in ascending order.
     """
     options, groups = replace(options or ReportOptions(), one_look=True), answers.groups
     if by == "tag" and groups.tags is None:
@@ -77,12 +82,14 @@ def report_of_answers(
         sums_of(answers),
         options,
         positive=None if positive is None else positive_sums_of(answers, positive),
+        ordered=level_sums_of(answers) if ordered else None,
         tolerance=tolerance,
         ratio_tolerance=ratio_tolerance,
         versions=slices_of(versions, options) if len(versions) > 1 else (),
         classes=slices_of(_sums_by(answers, "classes", answers.predicted), options) if by == "class" else None,
         tags=tags_of(_sums_by(answers, "tags", groups.tags), options) if by == "tag" else None,
         trend=trend_of(*sums_by_period(answers, trend), options, tolerance) if trend else None,
+        rounded=_rounded(answers, options.level),
         notes=answers.notes,
         next_steps=NEXT_STEPS,
     )
@@ -99,6 +106,13 @@ def report_of_answers(
             positive=positive is not None,
         )
     return report
+
+
+def _rounded(answers: Answers, level: float) -> RoundedFigures | None:
+    """Describe the resolution of a table with all probabilities; None for other tables."""
+    if answers.probabilities_NC is None or answers.label_N is None:
+        return None
+    return rounded_figures(*labelled_rows(answers), answers.resolution, level)
 
 
 def _sums_by(answers: Answers, name: str, column: Texts | None) -> dict[str, AnswerSums]:
@@ -124,7 +138,9 @@ def sums_of(answers: Answers) -> AnswerSums:
     if answers.probabilities_NC is None or answers.label_N is None:
         rows = answers.confidence_N[labelled_N], answers.correct_N[labelled_N]
         return AnswerSums(answers_C, CalibrationSums.from_top(*rows))
-    return AnswerSums(answers_C, CalibrationSums.from_probabilities(*labelled_rows(answers)))
+    return AnswerSums(
+        answers_C, CalibrationSums.from_probabilities(*labelled_rows(answers), resolution=answers.resolution)
+    )
 
 
 def positive_sums_of(answers: Answers, name: str) -> PositiveSums:
@@ -139,8 +155,31 @@ def positive_sums_of(answers: Answers, name: str) -> PositiveSums:
     positive, p_N, is_positive_N = positive_rows_of(answers, name)
     known_N = answers.labelled_N
     answers_C = np.bincount(cell_of(p_N), minlength=CELLS)
-    labelled = positive.sums_of(p_N[known_N], is_positive_N[known_N]) if known_N.any() else CalibrationSums.zero()
+    labelled = (
+        positive.sums_of(p_N[known_N], is_positive_N[known_N], answers.resolution)
+        if known_N.any()
+        else CalibrationSums.zero()
+    )
     return PositiveSums(name, AnswerSums(answers_C, labelled))
+
+
+def level_sums_of(answers: Answers) -> LevelSums:
+    """Return the sums of the labelled answers by level, in the order of the classes.
+
+    Raises:
+        FileError: The table does not have the probabilities of all classes.
+        ConfigError: The classes are numbers that do not ascend, or there is one class.
+    """
+    if answers.probabilities_NC is None or answers.predicted is None:
+        raise FileError(
+            f"{answers.source} has no probabilities of all classes, which ordered classes need: give one column of"
+            " probabilities for each class"
+        )
+    names = check_level_names(answers.predicted.values)
+    sums = OrderedSums.zero(len(names))
+    if answers.labelled_N.any():
+        sums = OrderedSums.from_probabilities(*labelled_rows(answers))
+    return LevelSums(names, sums)
 
 
 def labelled_rows(answers: Answers) -> tuple[npt.NDArray[np.floating], npt.NDArray[np.intp]]:

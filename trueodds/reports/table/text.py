@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from trueodds.reports.display.figure_table import figure_rows, positive_rows
-from trueodds.reports.schemas import Bin, Decisions, Report, Slice, TrendPoint
+from trueodds.reports.display.figure_table import LEVELS, at_least_rows, figure_rows, ordered_rows, positive_rows
+from trueodds.reports.schemas import Bin, Decisions, OrderedFigures, Report, Slice, TrendPoint
 from trueodds.reports.table.evaluation import align
 from trueodds.reports.words import DASH, decimal, digits_of, level, percent, period, signed, span
 from trueodds.texts import plural
@@ -28,6 +28,8 @@ def text_of(report: Report) -> str:
             parts[3].insert(0, "The more probable class")
         else:
             parts.append(_bins(report.bins, "confidence", "right"))
+        if report.ordered:
+            parts.append(_ordered(report.ordered, report.level))
         if report.may_act:
             parts.append(["Acting alone", report.may_act.reading])
         if report.decisions:
@@ -68,6 +70,12 @@ def _bins(bins: Sequence[Bin], name: str, share: str) -> list[str]:
         if b.count
     ]
     return _cut(align(rows, ">>>>>>"))
+
+
+def _ordered(ordered: OrderedFigures, nominal: float) -> list[str]:
+    """Format the figures of ordered classes."""
+    title = f"Levels, {ordered.levels[0]} to {ordered.levels[-1]}; intervals at {level(nominal)}"
+    return [title, *align(ordered_rows(ordered), "<><<"), ordered.reading, *_cut(align(at_least_rows(ordered), LEVELS))]
 
 
 def _decisions(decisions: Decisions) -> list[str]:

@@ -16,10 +16,11 @@ from trueodds.cli import Subparsers
 from trueodds.files import FileError, write_json
 from trueodds.metrics.decisions.acting import ActingThreshold
 from trueodds.reports.table import reading as tables
-from trueodds.reports.table.acting import By, acting_threshold, capitalise, reading, sample_evenly
+from trueodds.reports.table.acting import By, acting_threshold, reading, sample_evenly
 from trueodds.reports.table.form import OptionsError, add_form, costs_of, form_of
 from trueodds.reports.words import level, percent
 from trueodds.sums.inputs import check_level
+from trueodds.texts import capitalise
 
 EXAMPLES = (
     "threshold answers.parquet --risk 0.05 --confidence 0.95 --out act.json",
@@ -79,7 +80,13 @@ def run(arguments: argparse.Namespace) -> int:
         positive=arguments.positive,
     )
     print(
-        "\n".join([*text_of(result, by=arguments.by, costs=costs is not None), *filter(None, [drawn]), *answers.notes])
+        "\n".join(
+            [
+                *text_of(result, by=arguments.by, costs=costs is not None),
+                *filter(None, [drawn, answers.read_as]),
+                *answers.notes,
+            ]
+        )
     )
     if arguments.out:
         if result.reason != "certified":

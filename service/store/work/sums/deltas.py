@@ -20,6 +20,8 @@ from trueodds.sums.bins import COARSE_CELLS
 from trueodds.sums.fine import equal_cell_of, fine_cell_of
 from trueodds.sums.hours import Hours, minute_of, within
 from trueodds.sums.inputs import Array
+from trueodds.sums.losses import nll_of
+from trueodds.sums.ordered import OrderedRows, residual_cell
 
 MAX_TAGS = 100
 """Number of tags of a version that get their own sums on arrival; see `tag_places` for tags that become frequent."""
@@ -28,25 +30,33 @@ MOST_TAGS = 250
 OTHER_TAGS = "(other)"
 UNTAGGED_KEY, OTHER_KEY = 0, MAX_TAGS + 1
 
-TOTAL, BY_CLASS, BY_TAG, POSITIVE, POSITIVE_BY_CLASS, POSITIVE_BY_TAG, ACTED = range(7)
-"""Kinds of sums: by the confidence of the predicted class; by p(positive), for versions with a positive class; and of
-the answers that acted alone, whose labels are not summed.
+TOTAL, BY_CLASS, BY_TAG, POSITIVE, POSITIVE_BY_CLASS, POSITIVE_BY_TAG, ACTED, ORDERED = range(8)
+"""Kinds of sums: by the confidence of the predicted class; by p(positive), for versions with a positive class; of the
+answers that acted alone, whose labels are not summed; and by level, for versions with ordered classes, labels only.
 """
 TOTALS = (TOTAL, POSITIVE, ACTED)
 """Kinds on 3,000 cells, over all answers."""
 
 ANSWERS, LABELS, POSITIVE_ANSWERS, POSITIVE_LABELS, ACTED_ANSWERS, ACTED_LABELS = range(6)
-"""Kinds of deltas; the last one is never written.
+ORDERED_ANSWERS, ORDERED_LABELS = 6, 7
+"""Kinds of deltas. ACTED_LABELS and ORDERED_ANSWERS are never written.
 
 In the kinds of POSITIVE, "confidence" is p(positive), and "correct" is whether the label is positive. The cells of
 POSITIVE_LABELS are those of `fine_cell_of`.
+
+A label of ORDERED_LABELS has one row per level, and "predicted" is the level k. For k = 1 .. K - 1, it is a row of
+POSITIVE_LABELS by the probability of "at least level k". For k = 0, "cell" is that of `residual_cell`, "confidence" the
+residual, "correct" whether the true level is the median one, "nll" the score if it is off, and "brier" the RPS.
 """
 SUMS_OF = {
     (ANSWERS, LABELS): (TOTAL, BY_CLASS, BY_TAG),
     (POSITIVE_ANSWERS, POSITIVE_LABELS): (POSITIVE, POSITIVE_BY_CLASS, POSITIVE_BY_TAG),
     (ACTED_ANSWERS, ACTED_LABELS): (ACTED,),
+    (ORDERED_ANSWERS, ORDERED_LABELS): (ORDERED,),
 }
 """Kinds of sums that each pair of kinds of deltas contributes to."""
+LEVEL_CELLS = 2 * CELLS
+"""Cells of one level in the keys of ORDERED: at least those of `fine_cell_of`, and those of `residual_cell`."""
 ANSWER = np.dtype([("minute", "<i4"), ("cell", "<u2"), ("tag", "u1"), ("predicted", "<u4"), ("sign", "i1")])
 LABEL = np.dtype([*ANSWER.descr, ("correct", "u1"), ("confidence", "<f8"), ("nll", "<f8"), ("brier", "<f8")])
 _SEAL, _PLACE = struct.Struct("<I"), struct.Struct("<qq")
@@ -90,6 +100,24 @@ def label_deltas(
     return rows_N
 
 
+def level_deltas(
+    created_ms_N: npt.ArrayLike, rows: OrderedRows, tag_N: npt.ArrayLike, sign_N: npt.ArrayLike = 1
+) -> DeltaRows:
+    """Return the deltas of N labels of ordered classes, K rows for each, with signs as in `answer_deltas`."""
+    none_N = np.zeros(len(rows.rps_N), np.int64)
+    of_rows = label_deltas(
+        created_ms_N, none_N.astype(np.float64), none_N, tag_N, rows.is_median_N, rows.rps_if_off_N, rows.rps_N, sign_N
+    )
+    of_rows["cell"], of_rows["confidence"] = residual_cell(rows.residual_N, rows.is_median_N), rows.residual_N
+    parts = [of_rows]
+    for k, (p_N, reached_N) in enumerate(zip(rows.at_least_NK.T, rows.reached_NK.T, strict=True), 1):
+        scores = nll_of(np.where(reached_N, p_N, 1 - p_N)), (p_N - reached_N) ** 2
+        parts.append(
+            label_deltas(created_ms_N, p_N, np.full_like(none_N, k), tag_N, reached_N, *scores, sign_N, positive=True)
+        )
+    return np.concatenate(parts)
+
+
 def insert_of(version: int, kind: int, *parts: DeltaRows) -> Insert:
     """Return the statement that adds deltas of one kind to a version."""
     return Insert("moves", ("version", "kind", "data"), [(version, kind, seal_rows(version, kind, *parts))])
@@ -106,7 +134,7 @@ def _seal(version: int, kind: int, body: bytes) -> bytes:
 
 
 def _open_seal(version: int, kind: int, blob: bytes) -> DeltaRows:
-    dtype = ANSWER if kind in (ANSWERS, POSITIVE_ANSWERS, ACTED_ANSWERS) else LABEL
+    dtype = ANSWER if kind in (ANSWERS, POSITIVE_ANSWERS, ACTED_ANSWERS, ORDERED_ANSWERS) else LABEL
     seal, body = blob[: _SEAL.size], blob[_SEAL.size :]
     if len(seal) != _SEAL.size or len(body) % dtype.itemsize or seal != _seal(version, kind, body):
         raise StoreDamagedError("a checksum or a length in its table moves is wrong")
@@ -147,10 +175,15 @@ def pending(version: int, kind: int) -> Work[Deltas]:
 
 
 def keys_of(rows_N: DeltaRows, kind: int) -> Integers:
-    """Return the keys of rows in the sums of a kind: the cell, or 60 x the group + the cell of 60."""
+    """Return the keys of rows in the sums of a kind: the cell, or 60 x the group + the cell of 60.
+
+    For ORDERED, the key is LEVEL_CELLS x the level + the cell.
+    """
     cell_N = rows_N["cell"].astype(np.int64)
     if kind in TOTALS:
         return cell_N
+    if kind == ORDERED:
+        return rows_N["predicted"].astype(np.int64) * LEVEL_CELLS + cell_N
     cell_N = equal_cell_of(cell_N)
     group_N = rows_N["predicted" if kind in (BY_CLASS, POSITIVE_BY_CLASS) else "tag"].astype(np.int64)
     return group_N * COARSE_CELLS + cell_N // (CELLS // COARSE_CELLS)

@@ -14,13 +14,14 @@ import numpy as np
 import numpy.typing as npt
 
 from service.store.rows import Integers, StoreDamagedError, Unit
-from service.store.work.sums.deltas import POSITIVE, TOTALS, DeltaRows, Deltas, columns_of, keys_of
+from service.store.work.sums.deltas import LEVEL_CELLS, POSITIVE, TOTALS, DeltaRows, Deltas, columns_of, keys_of
 from trueodds.metrics import CELLS, COLUMNS, CalibrationSums
 from trueodds.sums.answers import AnswerSums
 from trueodds.sums.bins import COARSE_CELLS
 from trueodds.sums.fine import COARSE, FINE, FineSums, equal_cell_of
 from trueodds.sums.hours import HOUR_MS, MINUTE_MS, Hours
 from trueodds.sums.inputs import Array
+from trueodds.sums.ordered import ROW_COLUMNS, OrderedSums
 
 HOUR, DAY, MONTH, MINUTE = range(4)
 UNITS = (HOUR, DAY, MONTH)
@@ -192,9 +193,7 @@ class PeriodSums:
             if (
                 kind == POSITIVE and not (sums.label_keys_L < COARSE).any()
             ):  # stores before the fine cells have such keys
-                fine, is_fine_L = np.zeros((3, FINE)), sums.label_keys_L >= CELLS
-                fine[:, sums.label_keys_L[is_fine_L] - CELLS] = sums.columns_7L[:3, is_fine_L]
-                labelled = FineSums(cells, fine)
+                labelled = _fine_sums(sums.label_keys_L, sums.columns_7L)
             return {0: AnswerSums(answers_C, labelled)}
         by_group: dict[int, AnswerSums] = {}
         label_group_L, answer_group_A = sums.label_keys_L // COARSE_CELLS, sums.answer_keys_A // COARSE_CELLS
@@ -207,6 +206,25 @@ class PeriodSums:
             answers_C[place_G[sums.answer_keys_A[inside_A] % COARSE_CELLS]] = sums.answers_A[inside_A]
             by_group[group] = AnswerSums(answers_C, CalibrationSums(cells))
         return by_group
+
+    def ordered_sums(self, levels: int) -> OrderedSums:
+        """Return the sums of ordered classes, which are sums of the kind ORDERED."""
+        sums = self.without_empty()
+        level_L, cell_L = np.divmod(sums.label_keys_L, LEVEL_CELLS)
+        parts = [_fine_sums(cell_L[level_L == k], sums.columns_7L[:, level_L == k]) for k in range(1, levels)]
+        rows, of_rows_L = np.zeros((len(ROW_COLUMNS), LEVEL_CELLS)), level_L == 0
+        count, residual, _, if_off, _, rps, rps_squared = sums.columns_7L[:, of_rows_L]
+        rows[:, cell_L[of_rows_L]] = count, residual, rps, rps_squared, if_off
+        return OrderedSums(tuple(parts), rows)
+
+
+def _fine_sums(cell_L: Integers, columns_7L: Array) -> FineSums:
+    """Return sums by p(positive) from cells that `fine_cell_of` numbers."""
+    cells, fine = np.zeros((len(COLUMNS), CELLS)), np.zeros((3, FINE))
+    np.add.at(cells.T, equal_cell_of(cell_L), columns_7L.T)
+    is_fine_L = cell_L >= CELLS
+    fine[:, cell_L[is_fine_L] - CELLS] = columns_7L[:3, is_fine_L]
+    return FineSums(cells, fine)
 
 
 def _places(grid_L: Integers, columns_7L: Array) -> tuple[Integers, Array]:

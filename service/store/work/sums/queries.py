@@ -21,6 +21,7 @@ from service.store.work.sums.period_sums import (
 )
 from trueodds.sums.answers import AnswerSums
 from trueodds.sums.hours import Hours
+from trueodds.sums.ordered import OrderedSums
 
 _NEVER = 2**62
 WINDOWS = 8
@@ -65,6 +66,13 @@ def sums(
             totals.keep(number, window, merged)
     pending = (yield from deltas.pending(version, kind)).between(hours)
     return add_up([merged, PeriodSums.of(pending, kind)]).answer_sums(kind, only)
+
+
+def ordered_sums(version: int, levels: int, hours: Hours) -> Work[OrderedSums]:
+    """Read the sums by level of predictions in the hours [first, end)."""
+    merged = yield from _read_merged(version, deltas.ORDERED, hours)
+    pending = (yield from deltas.pending(version, deltas.ORDERED)).between(hours)
+    return add_up([merged, PeriodSums.of(pending, deltas.ORDERED)]).ordered_sums(levels)
 
 
 def by_name(

@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from pipeline.methods.gaps import equal_mass, mean_gaps, top
 from pipeline.methods.learner import Split
+from pipeline.methods.losses.gaps import equal_mass, mean_gaps, top
 from pipeline.methods.method import START, Moment
 from pipeline.methods.targets import expectation, of_target, one_minus, power
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from pipeline.data.vision import torchvision
-from pipeline.methods.operations import IDENTITY, Draws, Policy
+from pipeline.methods.views.operations import IDENTITY, Draws, Policy
 
 VIEWS = 3
 DEPTH = 3

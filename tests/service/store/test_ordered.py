@@ -1,0 +1,111 @@
+"""Sums by level in both stores, against those of the rows that remain."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from service.store import Store
+from service.store.rows import Label, LabelSelection, PredictionBatch, Version, Voiding
+from service.store.work.voiding import Restart
+from tests.service.store.conftest import Run
+from tests.service.store.rows import HOUR, START, batch, version
+from trueodds.metrics import OrderedSums
+from trueodds.sums.positive import PositiveClass
+
+RESTART: Restart = {"log": lambda tree, first: ([], 0)}
+STARS = replace(version(classes=("1", "2", "3", "4")), ordered=True)
+
+
+def expected(answers: PredictionBatch, labels: dict[str, int], chosen_N: np.ndarray) -> OrderedSums:
+    """Of the rows themselves."""
+    rows = [n for n, id_ in enumerate(answers.ids) if id_ in labels and chosen_N[n]]
+    if not rows:
+        return OrderedSums.zero(4)
+    label_N = np.array([labels[answers.ids[n]] for n in rows])
+    return OrderedSums.from_probabilities(answers.probabilities_NC[rows], label_N)
+
+
+def assert_same(found: OrderedSums | None, wanted: OrderedSums) -> None:
+    assert found is not None and found.levels == wanted.levels
+    np.testing.assert_allclose(found.rows, wanted.rows, atol=1e-9)
+    for one, other in zip(found.at_least, wanted.at_least, strict=True):
+        np.testing.assert_allclose(one.cells, other.cells, atol=1e-9)
+        np.testing.assert_allclose(one.fine, other.fine, atol=1e-9)  # type: ignore[attr-defined]
+
+
+async def compare(store: Store, answers: PredictionBatch, labels: dict[str, int]) -> None:
+    everything = np.ones(len(answers.ids), bool)
+    assert_same(await store.read_ordered_sums("m", "v1"), expected(answers, labels, everything))
+    first_N = answers.created_ms_N < START + HOUR
+    assert_same(await store.read_ordered_sums("m", "v1", None, START + HOUR), expected(answers, labels, first_N))
+
+
+def test_labels_corrections_voiding_and_retention(run: Run[Any]) -> None:
+    async def check(store: Store, other: Store) -> None:
+        await store.put_version(STARS)
+        draw = np.random.default_rng(0)
+        answers = batch(60, STARS)
+        answers = replace(answers, created_ms_N=START + HOUR * draw.integers(0, 3, 60))
+        await store.put_predictions(answers)
+        assert_same(await store.read_ordered_sums("m", "v1"), OrderedSums.zero(4))
+        labels = dict(zip(answers.ids[:50], draw.integers(0, 4, 50).tolist(), strict=True))
+        await store.put_labels([Label(id_, label) for id_, label in labels.items()], "first")
+        await store.compact()
+        corrected = {id_: (labels[id_] + 1) % 4 for id_ in answers.ids[:12]}
+        await other.put_labels([Label(id_, now, correct=True) for id_, now in corrected.items()], "second")
+        await other.put_labels([Label(id_, 0) for id_ in answers.ids[50:55]], "third")
+        await compare(store, answers, labels | corrected | dict.fromkeys(answers.ids[50:55], 0))
+        await store.update_state("m", "v1", "log", lambda tree, block: tree)
+        void = Voiding(LabelSelection(import_id="second"), START, "Ada", "wrong file")
+        await store.void_labels(void, RESTART)
+        await store.void_labels(replace(void, selection=LabelSelection(import_id="third")), RESTART)
+        await compare(other, answers, labels)
+        await store.compact()
+        await store.prune(START + 10 * HOUR)
+        await compare(store, answers, labels)
+        (known,) = [one for one in await other.read_versions() if one.key == ("m", "v1")]
+        assert known.ordered and known.classes == STARS.classes
+
+    run(check)
+
+
+@pytest.mark.parametrize("ordered", [False, True])
+def test_the_order_is_kept_with_the_version(run: Run[Any], ordered: bool) -> None:
+    async def check(store: Store, other: Store) -> None:
+        own = replace(STARS, ordered=ordered)
+        await store.put_version(own)
+        answers = batch(5, own)
+        await store.put_predictions(answers)
+        await store.put_labels([Label(id_, 2) for id_ in answers.ids])
+        (known,) = await other.read_versions()
+        assert known.ordered == ordered
+        sums = await other.read_ordered_sums("m", "v1")
+        assert (sums is not None) == ordered and (sums is None or sums.n == 5)
+        assert await other.read_ordered_sums("m", "unknown") is None
+
+    run(check)
+
+
+def test_two_levels_are_the_sums_of_the_upper_one(run: Run[Any]) -> None:
+    async def check(store: Store, other: Store) -> None:
+        own: Version = replace(version(classes=("low", "high")), ordered=True, positive="high")
+        await store.put_version(own)
+        answers = batch(40, own)
+        await store.put_predictions(answers)
+        await store.put_labels([Label(id_, n % 2) for n, id_ in enumerate(answers.ids)])
+        for compacted in (False, True):
+            if compacted:
+                await store.compact()
+            sums = await other.read_ordered_sums("m", "v1")
+            positive = (await other.read_sums("m", "v1", positive=True)).labelled
+            assert sums is not None
+            np.testing.assert_allclose(sums.at_least[0].cells, positive.cells, atol=1e-9)
+            label_N = np.arange(40) % 2
+            of_rows = PositiveClass("high", 1).sums(answers.probabilities_NC, label_N)
+            np.testing.assert_allclose(sums.at_least[0].cells, of_rows.cells, atol=1e-9)
+
+    run(check)
