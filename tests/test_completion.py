@@ -13,9 +13,9 @@ import pytest
 from pipeline.cli import COMMANDS as PIPELINE
 from service.cli import COMMANDS as SERVICE
 from tests.conftest import ROOT
-from trueodds import cli, completion
+from trueodds import cli
 from trueodds.cli import COMMANDS as LIBRARY
-from trueodds.cli import Command
+from trueodds.cli import Command, completion
 
 COMMANDS = LIBRARY | PIPELINE | SERVICE
 
