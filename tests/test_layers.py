@@ -33,6 +33,7 @@ LAYERS = {
         logits metrics
         inputs
         sums
+        cli
         processes
         errors
     """,
@@ -110,6 +111,7 @@ LIBRARY = {"numpy", "scipy", "pydantic", "yaml", "PIL"}
 EXTRAS = {
     "bundle/storage/objects.py": {"fsspec", "aiohttp", "botocore"},
     "client": {"httpx"},
+    "cli/completion.py": {"shtab"},
     "reports/page": {"jinja2", "markupsafe"},
     "reports/display/report_files.py": {"matplotlib"},
     "importing": {"onnx", "onnxruntime", "google"},

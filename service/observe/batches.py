@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import chain
 from typing import NamedTuple
 
@@ -20,6 +21,7 @@ from service.store.label_rules import names_of
 from service.store.rows import PredictionBatch, Version
 from trueodds.calibrators import Identity
 from trueodds.errors import ConfigError, nearest
+from trueodds.inputs.sources import LOW_MASS, SourceError, from_logprobs, from_votes
 from trueodds.sums.inputs import (
     MUST_SUM,
     ROW_SUM_TOLERANCE,
@@ -47,6 +49,10 @@ class Batch(NamedTuple):
     numbers: list[int]
     """Row numbers in the call."""
     refusals: list[Refusal]
+    readings: frozenset[Form]
+    """Forms that were read as probabilities."""
+    low_masses: int
+    """Number of rows with a low label mass."""
 
 
 class _MisfitError(ValueError):
@@ -56,7 +62,7 @@ class _MisfitError(ValueError):
 def version_of(first: Observation, defaults: CallDefaults, model: str) -> Version | Refusal:
     """Return a new version, made from its first observation. `model` is its name in the store."""
     classes = defaults.classes or first.names
-    if classes is None and first.form != "confidence":
+    if classes is None and first.form in ("probabilities", "logits"):
         classes = tuple(map(str, range(len(first.values))))
     if classes is None:
         message = f"{first.model}/{first.version} is new; give the names of its classes in the call: ?classes=a,b,c"
@@ -119,10 +125,13 @@ def batch_of(
     for row in rows:
         try:
             _check_form(version, row)
+            row = _as_probabilities(version, row, defaults)
             names = row.names or defaults.classes
             if names not in columns:
                 columns[names] = _columns(version, names)
             _check_count(version, row)
+        except SourceError as error:
+            refusals.append(Refusal(row.row, row.id, "invalid_row", str(error)))
         except _MisfitError as error:
             refusals.append(Refusal(row.row, row.id, "other_form", str(error)))
         else:
@@ -150,8 +159,12 @@ def batch_of(
         digests=_digests(kept, numbers),
         tags=tags,
         propensities=propensities(version.act_alone, audit_share, numbers.confidence_N, tags, given),
+        confidence_sources=[row.confidence_source for row in kept],
+        label_masses=[row.label_mass for row in kept],
     )
-    return Batch(version, batch, [row.row for row in kept], refusals)
+    readings = frozenset(row.sent for row in kept if row.sent)
+    low = sum(row.label_mass is not None and row.label_mass < LOW_MASS for row in kept)
+    return Batch(version, batch, [row.row for row in kept], refusals, readings, low)
 
 
 class _Numbers(NamedTuple):
@@ -171,6 +184,27 @@ def _check_form(version: Version, row: Observation) -> None:
         f"{version.model}/{version.version} has {held}, but this row has {row.form}; all answers of a version have the"
         " same form. Send the row in that form, or under another version"
     )
+
+
+def _as_probabilities(version: Version, row: Observation, defaults: CallDefaults) -> Observation:
+    """Return a row of log-probabilities or votes as one of probabilities in the order of the version's classes.
+
+    Raises:
+        SourceError: They cannot be read.
+    """
+    if row.form == "logprobs":
+        read = from_logprobs(row.values, version.classes)
+        mass: float | None = read.label_mass
+        values = read.probabilities
+    elif row.form == "votes":
+        mass, order = None, defaults.classes or version.classes
+        votes = row.values
+        if isinstance(votes, list) and len(votes) == len(order) and not any(isinstance(vote, str) for vote in votes):
+            votes = dict(zip(order, votes, strict=True))
+        values = from_votes(votes, version.classes)
+    else:
+        return row
+    return replace(row, form="probabilities", values=values, names=version.classes, label_mass=mass, sent=row.form)
 
 
 def _columns(version: Version, names: tuple[str, ...] | None) -> list[int] | None:
@@ -326,8 +360,13 @@ def _digests(rows: list[Observation], numbers: _Numbers) -> list[bytes | None]:
     )
     return [
         hashlib.blake2b(
-            answer + orjson.dumps([row.version, row.tag, row.created_ms if row.has_time else None, row.propensity]),
+            answer + orjson.dumps(_details(row)),
             digest_size=16,
         ).digest()
         for row, answer in zip(rows, answers, strict=True)
     ]
+
+
+def _details(row: Observation) -> list[str | float | None]:
+    details = [row.version, row.tag, row.created_ms if row.has_time else None, row.propensity]
+    return details if row.confidence_source is None else [*details, row.confidence_source]

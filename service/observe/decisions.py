@@ -156,6 +156,7 @@ def _row(
             created_ms=own.now_ms,
             has_time=has_time,
             propensity=propensity,
+            confidence_source="native",
         )
     is_declined = observation is None
     # A declined question keeps nothing of its input: no prediction stands for it that somebody could delete.

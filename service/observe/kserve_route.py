@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
 import orjson
 from fastapi import APIRouter, Query, Request
@@ -21,7 +21,7 @@ from service.http import error_answers, json_body, keys
 from service.observe import observation_formats, schemas
 from service.observe.cloud_event import CloudEvent, read_event
 from service.observe.inference_bodies import Answers, answers_of, ids_of
-from service.observe.observation import CallDefaults, Form, Observation, observation_of
+from service.observe.observation import CallDefaults, Observation, observation_of
 from service.observe.schemas import ObservationSummary
 from service.observe.storing import Storing
 from service.predict.options import MAX_TAG
@@ -68,7 +68,9 @@ async def take_event(
         str | None,
         Query(description="Output tensor, or key of a prediction, that holds the numbers of the classes."),
     ] = None,
-    form: Annotated[Form, Query(description="Kind of these numbers: probabilities or logits.")] = "probabilities",
+    form: Annotated[
+        Literal["probabilities", "logits"], Query(description="Kind of these numbers: probabilities or logits.")
+    ] = "probabilities",
     ids: Annotated[
         str | None,
         Query(description="Input tensor, or key of an instance, that holds your own ids of the rows."),
@@ -84,7 +86,9 @@ async def take_event(
     that has waited for 10 minutes is dropped and counted in `trueodds_kserve_events_total`.
     """
     runtime, report = runtime_of(request), Report(None)
-    defaults = observation_formats.defaults_of(model, version, classes, positive, tag, shadow, ordered=ordered)
+    defaults = observation_formats.defaults_of(
+        model, version, classes, positive, tag, shadow, ordered=ordered, confidence_source="native"
+    )
     event: CloudEvent | None = None
     try:
         event = await read_event(request, runtime.settings.max_json_values)

@@ -17,14 +17,18 @@ from service.predict.options import check_propensity, check_tag
 from trueodds.bundle import ActAlone
 from trueodds.errors import nearest
 from trueodds.inputs import times
+from trueodds.inputs.sources import SOURCES, ConfidenceSource, SourceError, verbalised_number, verbalised_numbers
 from trueodds.sums.inputs import BELOW_ZERO, Array
 from trueodds.texts import NAME, as_name, as_whole, plural, short
 
-Form = Literal["probabilities", "logits", "confidence"]
+Form = Literal["probabilities", "logits", "confidence", "logprobs", "verbalised", "votes"]
 ALLOWED = (
     "id",
     "probabilities",
     "logits",
+    "logprobs",
+    "verbalised",
+    "votes",
     "confidence",
     "predicted",
     "index",
@@ -33,6 +37,7 @@ ALLOWED = (
     "tag",
     "time",
     "propensity",
+    "confidence_source",
 )
 """Keys of a row."""
 AHEAD_MS = 60_000
@@ -40,16 +45,26 @@ AHEAD_MS = 60_000
 MOST_CLASSES = 100_000
 _KEYS = frozenset(ALLOWED)
 _NUMBERS = {int, float}
-_ANSWER = ("probabilities", "logits", "confidence", "predicted", "index")
+_ANSWER = ("probabilities", "logits", "logprobs", "verbalised", "votes", "confidence", "predicted", "index")
 _FORMS: dict[tuple[str, ...], Form] = {
     ("probabilities",): "probabilities",
     ("logits",): "logits",
     ("confidence",): "confidence",
     ("confidence", "predicted"): "confidence",
     ("confidence", "index"): "confidence",
+    ("logprobs",): "logprobs",
+    ("votes",): "votes",
+    ("verbalised",): "verbalised",
+    ("verbalised", "predicted"): "verbalised",
+    ("verbalised", "index"): "verbalised",
 }
 """Form of an answer by the keys that a row has."""
-_ONE_FORM = "a row has probabilities, or logits, or confidence and predicted (or index)"
+_SOURCE_OF: dict[str, ConfidenceSource] = {"logprobs": "logprob", "verbalised": "verbalised", "votes": "votes"}
+"""Sources that the form of an answer tells."""
+_ONE_FORM = (
+    "a row has probabilities, or logits, or confidence and predicted (or index), or what a chat model gave: logprobs,"
+    " verbalised or votes"
+)
 
 
 @dataclass(frozen=True)
@@ -70,6 +85,7 @@ class CallDefaults:
     """Promise of the versions to act alone."""
     ordered: bool = False
     """Whether the classes of the versions are levels, the lowest first. False: not stated."""
+    confidence_source: ConfidenceSource | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,8 +97,8 @@ class Observation:
     model: str
     version: str
     form: Form
-    values: Sequence[float] | Array
-    """Numbers of the classes; for the form `confidence`, that one number."""
+    values: Any
+    """Numbers of the classes; for the form `confidence`, that one number. Logprobs and votes are as they were sent."""
     names: tuple[str, ...] | None
     """Class names of the values; None for all classes of the version in order."""
     predicted: str | int | None
@@ -92,13 +108,18 @@ class Observation:
     has_time: bool
     """Whether the row gives its own time."""
     propensity: float | None
+    confidence_source: ConfidenceSource | None = None
+    label_mass: float | None = None
+    """Share of the token probability that fell on the classes, for log-probabilities."""
+    sent: Form | None = None
+    """Form that was sent, if it was read as another one."""
 
 
 class NamedNumbers(NamedTuple):
-    """Numbers of classes by name, like the columns of a table."""
+    """Numbers of classes by name, like the columns of a table. Verbalised ones may be texts."""
 
     names: tuple[str, ...]
-    numbers: Sequence[float] | Array
+    numbers: Sequence[float] | Sequence[str] | Sequence[Any] | Array
 
 
 class RowError(ValueError):
@@ -124,6 +145,10 @@ def _read(row: int, value: Mapping[str, Any], defaults: CallDefaults) -> Observa
     if problem := own_id_problem(value["id"]):
         raise RowError(f"id {problem}")
     form, values, names = _answer(value)
+    sent: Form | None = None
+    source = _source(value, form, defaults)
+    if form == "verbalised":
+        form, sent = "confidence" if names is None and len(values) == 1 else "probabilities", form
     time = value.get("time")
     return Observation(
         row=row,
@@ -138,7 +163,32 @@ def _read(row: int, value: Mapping[str, Any], defaults: CallDefaults) -> Observa
         created_ms=defaults.now_ms if time is None else unix_ms(time, defaults.now_ms),
         has_time=time is not None,
         propensity=check_propensity(value.get("propensity"), "propensity"),
+        confidence_source=source,
+        sent=sent,
     )
+
+
+def _source(value: Mapping[str, Any], form: Form, defaults: CallDefaults) -> ConfidenceSource | None:
+    """Return the source of the row's confidence: its own, the call's, or what its form tells."""
+    own = check_source(value.get("confidence_source"))
+    told = _SOURCE_OF.get(form)
+    if told is None:
+        return own or defaults.confidence_source
+    if own not in (None, told):
+        raise RowError(f"confidence_source is {own}, but the row has {form}; leave it out: it is {told}")
+    return told
+
+
+def check_source(value: Any) -> ConfidenceSource | None:
+    """Return the source of a confidence, or None.
+
+    Raises:
+        RowError: Another value.
+    """
+    if value is not None and value not in SOURCES:
+        raise RowError(f"confidence_source is {short(value)}; allowed are {', '.join(SOURCES)}")
+    source: ConfidenceSource | None = value
+    return source
 
 
 def _unknown_key(name: str) -> str:
@@ -150,13 +200,17 @@ def _unknown_key(name: str) -> str:
     return f"unknown key {short(name)}; allowed are {', '.join(ALLOWED)}.{nearest(name[:100], ALLOWED)}"
 
 
-def _answer(value: Mapping[str, Any]) -> tuple[Form, Sequence[float] | Array, tuple[str, ...] | None]:
+def _answer(value: Mapping[str, Any]) -> tuple[Form, Any, tuple[str, ...] | None]:
     """Return the form of the row's answer, its numbers, and their class names."""
     held = [key for key in _ANSWER if value.get(key) is not None]
     form = _FORMS.get(tuple(held))
     if form is None:
         raise RowError(f"the row has {' and '.join(held) or 'no answer'}; {_ONE_FORM}")
     answer = value[form]
+    if form in ("logprobs", "votes"):
+        return form, _plain(answer), None
+    if form == "verbalised":
+        return _verbalised(answer, with_class=len(held) == 2)
     if form == "confidence":
         if type(answer) not in _NUMBERS or not -BELOW_ZERO <= answer <= 1:
             raise RowError(f"confidence is {short(answer)}; allowed is a number in [0, 1]")
@@ -174,6 +228,31 @@ def _answer(value: Mapping[str, Any]) -> tuple[Form, Sequence[float] | Array, tu
         expected = "a list with a number per class, or an object with a number per class name"
         raise RowError(f"{form} is {what}; expected {expected}, for at least 2 classes")
     return form, answer, names
+
+
+def _plain(answer: Any) -> Any:
+    """Return columns of a table as an object. An unknown number is left out."""
+    if isinstance(answer, NamedNumbers):
+        return {name: float(x) for name, x in zip(answer.names, answer.numbers, strict=True) if x == x}
+    return answer if isinstance(answer, dict | list | str | int | float | bool) else list(map(float, answer))
+
+
+def _verbalised(answer: Any, *, with_class: bool) -> tuple[Form, list[float], tuple[str, ...] | None]:
+    """Return a verbalised number with its class, or a verbalised distribution."""
+    names = None
+    try:
+        if with_class:
+            return "verbalised", [verbalised_number(answer)], None
+        if isinstance(answer, dict):
+            answer = NamedNumbers(tuple(answer), list(answer.values()))
+        if isinstance(answer, NamedNumbers):
+            names, answer = answer.names, [x if isinstance(x, str) else float(x) for x in answer.numbers]
+        if not isinstance(answer, list) or not 2 <= len(answer) <= MOST_CLASSES:
+            expected = "expected one number with predicted or index, or a number per class as an object or a list"
+            raise RowError(f"verbalised is {short(answer)}; {expected}")
+        return "verbalised", verbalised_numbers(answer), names
+    except SourceError as error:
+        raise RowError(str(error)) from None
 
 
 def _name(what: str, own: Any, default: str | None) -> str:

@@ -11,21 +11,41 @@ from typing import Any
 from service.bulk.lines import CsvLines, JsonLines, number, whole_number
 from service.errors import Refusal, ServiceError
 from service.http.error_answers import RefusedRowsError, bad_row
-from service.observe.observation import ALLOWED, CallDefaults, NamedNumbers, Observation, observation_of
+from service.observe.observation import (
+    ALLOWED,
+    CallDefaults,
+    NamedNumbers,
+    Observation,
+    RowError,
+    check_source,
+    observation_of,
+)
 from service.predict.options import check_tag
 from trueodds.bundle import ActAlone
 from trueodds.errors import ConfigError
+from trueodds.inputs.sources import ConfidenceSource
 from trueodds.texts import alike, as_name, short
 
-DEFAULT_KEYS = ("model", "version", "classes", "positive", "tag", "shadow", "act_alone", "ordered")
+DEFAULT_KEYS = (
+    "model",
+    "version",
+    "classes",
+    "positive",
+    "tag",
+    "shadow",
+    "act_alone",
+    "ordered",
+    "confidence_source",
+)
 """Keys of a JSON body for all rows, beside `observations`."""
-TABLE = tuple(name for name in ALLOWED if name not in ("probabilities", "logits"))
+TABLE = tuple(name for name in ALLOWED if name not in ("probabilities", "logits", "logprobs", "votes"))
 """Columns of a table that are not classes."""
 NO_CLASSES = ("label", "correct")
 """Columns for true labels in other tables. They are not taken for classes."""
 COLUMNS = (
-    "a header with id, and either a column per class, named like it, or confidence and predicted (or index); optionally"
-    " model, version, tag, time and propensity. Send true labels to POST /feedback"
+    "a header with id, and either a column per class, named like it, or confidence (or verbalised) and predicted (or"
+    " index); optionally model, version, tag, time, propensity and confidence_source. Send true labels to"
+    " POST /feedback"
 )
 
 
@@ -46,6 +66,7 @@ def defaults_of(
     shadow: bool,
     act_alone: str | None = None,
     ordered: bool = False,
+    confidence_source: ConfidenceSource | None = None,
 ) -> CallDefaults:
     """Return the values that a query gives for all rows. Class names are separated by commas and quoted as in CSV.
 
@@ -65,7 +86,8 @@ def defaults_of(
         names = check_classes([name.strip() for name in cells])
     promise = None if act_alone is None else promise_of(act_alone)
     now = time.time_ns() // 1_000_000
-    return CallDefaults(now, model, version, names, check_tag(tag, "tag"), shadow, positive, promise, ordered)
+    checked = check_tag(tag, "tag")
+    return CallDefaults(now, model, version, names, checked, shadow, positive, promise, ordered, confidence_source)
 
 
 def promise_of(value: Any) -> ActAlone:
@@ -134,6 +156,11 @@ def _with_body(tree: dict[str, Any], defaults: CallDefaults) -> CallDefaults:
     for key in ("shadow", "ordered"):
         if not isinstance(beside.get(key, False), bool):
             raise _shape_error(f"{key} is {short(beside[key])}; allowed are true and false")
+    if "confidence_source" in beside:
+        try:
+            check_source(beside["confidence_source"])
+        except RowError as error:
+            raise ServiceError(422, "invalid_parameter", str(error)) from None
     if "act_alone" in beside:
         beside["act_alone"] = promise_of(beside["act_alone"])
     if "positive" in beside:
@@ -161,7 +188,9 @@ def csv_lines(defaults: CallDefaults, form: str) -> CsvLines[Observation]:
         names = tuple(name for name in cells if name not in TABLE)
         try:
             if names:
-                value[form] = NamedNumbers(names, [number(name, cells[name]) for name in names])
+                held = [name for name in names if cells[name] or form != "logprobs"]
+                numbers = [cells[name] if form == "verbalised" else number(name, cells[name]) for name in held]
+                value[form] = NamedNumbers(tuple(held), numbers)
             for name, read_cell in _NUMBERS.items():
                 if name in value:
                     value[name] = read_cell(name, value[name])
@@ -189,6 +218,7 @@ def is_header(cells: list[str]) -> bool:
     """Return whether the names are those of a table of observations."""
     names, unique = set(cells), len(set(cells)) == len(cells)
     classes = [name for name in cells if name not in TABLE]
-    answers = not classes and "confidence" in names and ("predicted" in names) != ("index" in names)
-    of_classes = len(classes) >= 2 and not names & {"confidence", "predicted", "index", *NO_CLASSES}
+    numbers = len(names & {"confidence", "verbalised"}) == 1
+    answers = not classes and numbers and ("predicted" in names) != ("index" in names)
+    of_classes = len(classes) >= 2 and not names & {"confidence", "verbalised", "predicted", "index", *NO_CLASSES}
     return unique and "id" in names and (answers or of_classes)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Annotated
 
 from fastapi import APIRouter, Query, Request
@@ -14,10 +15,11 @@ from service.http.error_answers import RefusedRowsError
 from service.observe import observation_formats, schemas
 from service.observe.observation import CallDefaults, Form
 from service.observe.parquet import PARQUET, ParquetFiles
-from service.observe.schemas import ObservationSummary, ObservedDecision
+from service.observe.schemas import READINGS, ObservationSummary, ObservedDecision
 from service.observe.storing import Storing
 from service.predict.options import MAX_TAG
 from service.runtime import Runtime, runtime_of
+from trueodds.inputs.sources import ConfidenceSource
 
 BLOCK = 1024**2
 """Block size in bytes, and the longest line. A block is about 500 answers of 100 classes."""
@@ -86,6 +88,10 @@ async def observe(
         bool,
         Query(description="These answers were not used: they are of a version that ran beside the one that answered."),
     ] = False,
+    confidence_source: Annotated[
+        ConfidenceSource | None,
+        Query(description="Source of the confidences of rows that name none, by which the report can be split."),
+    ] = None,
     form: Annotated[
         Form, Query(description="Kind of numbers in the columns of classes, in CSV and Parquet.")
     ] = "probabilities",
@@ -93,8 +99,9 @@ async def observe(
     """Store answers of a model on another server, each with an id of yours.
 
     An answer has the probabilities or logits of all classes, in their order or by name, or only the predicted class and
-    its confidence. Labels (`POST /feedback`), the report, the alarm, recalibration and the metrics then work as for
-    answers of this service.
+    its confidence. Answers of chat models have `logprobs` of tokens, a `verbalised` number, or `votes`; the response
+    says how they were read. Labels (`POST /feedback`), the report, the alarm, recalibration and the metrics then work
+    as for answers of this service.
 
     Answers are on disk before this call returns. Sending the same observation again has no effect; the same id with
     another answer is refused. Ids are unique within a model. A JSON call stores all rows or none.
@@ -105,7 +112,9 @@ async def observe(
     one line per row.
     """
     runtime, media_type = runtime_of(request), json_body.media_type(request)
-    defaults = observation_formats.defaults_of(model, version, classes, positive, tag, shadow, act_alone, ordered)
+    defaults = observation_formats.defaults_of(
+        model, version, classes, positive, tag, shadow, act_alone, ordered, confidence_source
+    )
     if media_type == json_body.JSON:
         return await _take_json(request, runtime, defaults)
     if media_type == NDJSON:
@@ -121,8 +130,15 @@ async def observe(
     storing = Storing(runtime, defaults, request.state.request_id)
     count = runtime.telemetry.observation
     return await take(
-        blocks, storing.store_each, ObservationSummary.of, count, with_rows=rows_wanted, beside=storing.acting
+        blocks, storing.store_each, partial(summary_of, storing), count, with_rows=rows_wanted, beside=storing.acting
     )
+
+
+def summary_of(storing: Storing, report: Report) -> ObservationSummary:
+    """Return the summary of a call, with the reading of what chat models gave."""
+    readings = [READINGS[form] for form in sorted(storing.readings)]
+    more = {"read_as": readings, "low_label_mass": storing.low_masses}
+    return ObservationSummary.of(report).model_copy(update=more)
 
 
 async def _take_json(request: Request, runtime: Runtime, defaults: CallDefaults) -> Response:
@@ -146,5 +162,5 @@ async def _take_json(request: Request, runtime: Runtime, defaults: CallDefaults)
     for outcome, count in report.outcomes.items():
         runtime.telemetry.observation(outcome, count)
     decisions = [ObservedDecision(id=row.id, **acting) for row in rows if (acting := storing.acting(row))]
-    summary = ObservationSummary.of(report).model_copy(update={"decisions": decisions})
+    summary = summary_of(storing, report).model_copy(update={"decisions": decisions})
     return Response(summary.model_dump_json(), media_type=json_body.JSON)

@@ -17,11 +17,12 @@ from service.http.error_answers import BadRow, bad_rows
 from service.http.json_body import JSON
 from service.ids import MAX_ID
 from service.observe.cloud_event import KINDS, STRUCTURED
-from service.observe.observation import ALLOWED
+from service.observe.observation import ALLOWED, Form
 from service.observe.parquet import PARQUET
 from service.predict.options import MAX_TAG
 from trueodds.bundle import Decision
 from trueodds.bundle.act_alone import EXAMPLE
+from trueodds.inputs.sources import LOGPROBS_READING, SOURCES, VERBALISED_READING, VOTES_READING
 
 
 class ObservedDecision(BaseModel):
@@ -44,6 +45,17 @@ class ObservationSummary(BaseModel):
     already_known: int = Field(description="The same observation was stored already. It counts once.")
     failed: int
     problems: list[BadRow] = Field(description="The first 20 rows that failed.")
+    read_as: list[str] = Field(
+        default_factory=list,
+        description="How log-probabilities, verbalised numbers and votes were read.",
+        exclude_if=lambda value: not value,
+    )
+    low_label_mass: int = Field(
+        0,
+        description="Rows of log-probabilities with less than half of the probability on the classes: the prompt does"
+        " not fit them.",
+        exclude_if=lambda value: not value,
+    )
     decisions: list[ObservedDecision] = Field(
         default_factory=list,
         description="For a JSON body: one decision per row of a version with a promise to act alone.",
@@ -57,7 +69,14 @@ class ObservationSummary(BaseModel):
         return cls(rows=report.rows, **counts, problems=bad_rows(report.refusals))
 
 
-_NUMBERS = {
+READINGS: dict[Form, str] = {
+    "logprobs": LOGPROBS_READING,
+    "verbalised": VERBALISED_READING,
+    "votes": VOTES_READING,
+}
+"""Sentences on how the numbers of chat models are read."""
+
+_NUMBERS: dict[str, Any] = {
     "oneOf": [
         list_of({"type": "number"}, minItems=2),
         {"type": "object", "additionalProperties": {"type": "number"}, "minProperties": 2},
@@ -70,6 +89,22 @@ _KEYS: dict[str, dict[str, Any]] = {
     "id": {"type": "string", "minLength": 1, "maxLength": MAX_ID, "description": "Your own id, for /feedback."},
     "probabilities": {**_NUMBERS, "description": "Probabilities in the order of the classes, or by class name."},
     "logits": {**_NUMBERS, "description": "Logits in the order of the classes, or by class name."},
+    "logprobs": {
+        "oneOf": [
+            {"type": "object"},
+            list_of(object_of({"token": TEXT, "logprob": {"type": "number"}}, ["token", "logprob"]), minItems=1),
+        ],
+        "description": "Log-probabilities of a chat model: `top_logprobs` of the token that answers, or by token.",
+    },
+    "verbalised": {
+        "oneOf": [TEXT, *_NUMBERS["oneOf"], {"type": "number", "minimum": 0, "maximum": 100}],
+        "description": "Number that a chat model wrote for the predicted class, such as 0.85, 85 or '85%'; or one per"
+        " class.",
+    },
+    "votes": {
+        "oneOf": [*_NUMBERS["oneOf"], list_of(TEXT, minItems=1)],
+        "description": "Answers of repeated samples: counts by class name or in order, or the names that were sampled.",
+    },
     "confidence": {
         "type": "number",
         "minimum": 0,
@@ -90,6 +125,10 @@ _KEYS: dict[str, dict[str, Any]] = {
         "exclusiveMinimum": 0,
         "maximum": 1,
         "description": "Probability that the answer gets a label, if you know it.",
+    },
+    "confidence_source": {
+        "enum": list(SOURCES),
+        "description": "Source of the confidence. Logprobs, verbalised and votes tell it.",
     },
 }
 assert tuple(_KEYS) == ALLOWED
@@ -114,6 +153,7 @@ _ROWS = object_of(
             "description": f"Promise to act alone, such as {EXAMPLE}, or an object with the same keys and `tags`.",
         },
         "tag": {**_TAG, "description": "Tag of rows that name none."},
+        "confidence_source": {"enum": list(SOURCES), "description": "Source of rows that name none."},
         "shadow": {"type": "boolean", "description": "The answers are those of the model's shadow."},
     },
     ["observations"],
@@ -159,6 +199,10 @@ def examples() -> documentation.Examples:
         {"id": "a-3", "probabilities": [0.6, 0.4], "tag": "newsletter"},
     ]
     top = {"id": "b-1", "confidence": 0.7, "predicted": "spam", "model": "example", "version": "2"}
+    chat = [
+        {"id": "c-1", "logprobs": {"spam": -0.1, "ham": -2.6}},
+        {"id": "c-2", "votes": {"ham": 4, "spam": 1}},
+    ]
     table = io.StringIO()
     csv.writer(table, lineterminator="\n").writerows(
         [("id", "model", "version", "ham", "spam"), ("a-4", "example", "1", 0.3, 0.7)]
@@ -166,6 +210,7 @@ def examples() -> documentation.Examples:
     return {
         JSON: {
             "probabilities by name": by_name,
+            "a chat model": {"observations": chat, **whose, "version": "chat", "classes": ["ham", "spam"]},
             "several": {"observations": lists, **whose, "classes": ["ham", "spam"]},
             "only the predicted class": {"observations": [top], "classes": ["ham", "spam"]},
         },

@@ -9,7 +9,7 @@ from service.errors import Refusal
 from service.http.error_answers import RefusedRowsError
 from service.models.acting import Acting, acting_of
 from service.observe.batches import Batch, batch_of, other_form, version_of
-from service.observe.observation import CallDefaults, Observation
+from service.observe.observation import CallDefaults, Form, Observation
 from service.runtime import Runtime
 from service.store.rows import ConflictsError, EarlierPrediction, Version
 from trueodds.bundle.contents import shadow_of
@@ -27,6 +27,10 @@ class Storing:
         self._most, self._audit_share = runtime.settings.max_observed, runtime.settings.audit_share
         self._acting: dict[int, Acting] = {}
         self._defaults, self._request_id = defaults, request_id
+        self.readings = set[Form]()
+        """Forms of the rows that were read as probabilities."""
+        self.low_masses = 0
+        """Number of rows with a low label mass."""
 
     async def store_each(self, rows: list[Observation]) -> list[str | Refusal]:
         """Store each row by itself. Return per row stored, already_known, or its refusal."""
@@ -34,6 +38,7 @@ class Storing:
         earlier = await self._store.put_observations([batch.rows for batch in batches], each=True)
         outcomes: dict[int, str | Refusal] = {refusal.row: refusal for refusal in refusals}
         self._decide(batches, earlier)
+        self._note(batches)
         for batch, known in zip(batches, earlier, strict=True):
             outcomes |= zip(batch.numbers, outcomes_of(batch, known), strict=True)
         return [outcomes[row.row] for row in rows]
@@ -52,6 +57,7 @@ class Storing:
         except ConflictsError as error:
             earlier = error.outcomes
         self._decide(batches, earlier)
+        self._note(batches)
         outcomes = [o for batch, known in zip(batches, earlier, strict=True) for o in outcomes_of(batch, known)]
         if conflicts := [outcome for outcome in outcomes if isinstance(outcome, Refusal)]:
             raise RefusedRowsError(sorted(conflicts, key=lambda refusal: refusal.row), len(rows))
@@ -60,6 +66,11 @@ class Storing:
     def acting(self, row: Observation) -> Acting:
         """Return the decision on one of the rows that were stored last."""
         return self._acting.get(row.row, {})
+
+    def _note(self, batches: list[Batch]) -> None:
+        for batch in batches:
+            self.readings |= batch.readings
+            self.low_masses += batch.low_masses
 
     def _decide(self, batches: list[Batch], earlier: list[list[EarlierPrediction | None]]) -> None:
         self._acting.clear()

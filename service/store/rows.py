@@ -15,6 +15,7 @@ from service.choices import Meaning
 from service.errors import ServiceError
 from trueodds.bundle import ActAlone, Reference
 from trueodds.calibrators import Calibrator
+from trueodds.inputs.sources import ConfidenceSource
 from trueodds.sums.inputs import Array
 from trueodds.sums.maturity import Maturity
 from trueodds.sums.positive import PositiveClass
@@ -134,11 +135,16 @@ class PredictionBatch:
     """Tags of at most 64 characters."""
     propensities: list[float | None]
     """Probabilities in (0, 1] that the answers get a label, if the caller knows them."""
+    confidence_sources: list[ConfidenceSource | None] | None = None
+    """Sources of the confidences. None: not stated for any row."""
+    label_masses: list[float | None] | None = None
+    """Shares of the token probability on the classes. None: no row has one."""
 
     def rows(self, which: slice) -> PredictionBatch:
         """Return a slice of the answers as a batch."""
         columns = [f.name for f in fields(self) if f.name not in ("model", "version")]
-        return replace(self, **{name: getattr(self, name)[which] for name in columns})
+        known = {name: values for name in columns if (values := getattr(self, name)) is not None}
+        return replace(self, **{name: values[which] for name, values in known.items()})
 
 
 @dataclass(frozen=True)
@@ -211,6 +217,7 @@ class StoredPrediction:
     """Import of the label."""
     due_ms: int | None = None
     """Time at which the answer begins to count, while its maturity window is open. Its label is not read before."""
+    confidence_source: str | None = None
 
 
 @dataclass(frozen=True, eq=False)

@@ -87,6 +87,9 @@ def test_labels_come_by_id_and_question(client: Client) -> None:
     assert client.label(rows)["stored"] == 4
     assert client.report(model="is_refund")["positive"]["prevalence"] == 1
     assert client.report(model="queue")["accuracy"] == 0 and client.report(model="urgency")["accuracy"] == 1
+    of_levels = client.report(model="urgency")["ordered"]
+    assert of_levels["rps"] > 0 and len(of_levels["at_least"]) == len(of_levels["levels"]) - 1
+    assert client.report(model="queue")["ordered"] is None
     late = client.label([{"id": "t-9", "question": "is_refund", "label": False}])
     assert late["held"] == 1
     observe(client, pair_of(listed, "t-9"))
@@ -208,9 +211,10 @@ def test_a_refusal_is_counted_once_and_is_no_answer(client: Client) -> None:
     declined["response"]["answers"]["spam"] = {"type": "refusal"}
     assert counts(observe(client, {**declined, "id": "d1"})) == (0, 0, 1, 0)
     assert counts(observe(client, {**declined, "id": "d1"})) == (0, 1, 0, 0)
+    assert counts(observe(client, {"decisions": [{**declined, "id": "d2"}] * 2})) == (0, 1, 1, 0)
     observe(client, {**binary(0.9), "id": "a1"})
     (question,) = client.run(client.app.state.runtime.store.read_questions())
-    assert (question.answered, question.declined) == (1, 1)
+    assert (question.answered, question.declined) == (1, 2)
     assert client.report(model="spam")["answers"] == 1
     assert "was declined before under the id 'd1'" in refusal(client, 409, {**binary(0.9), "id": "d1"})
     assert "was answered before under the id 'a1'" in refusal(client, 409, {**declined, "id": "a1"})

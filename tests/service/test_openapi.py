@@ -257,7 +257,7 @@ def test_every_example_is_answered_as_documented(serve: Callable[..., Client], b
     assert {call: count for call, count in sent.items() if call[1]} == {
         ("/predict", JSON): 2 if "features" in bundle else 3 if small else 1,
         ("/kserve/logger", "application/cloudevents+json"): 2,
-        ("/observe", JSON): 3,
+        ("/observe", JSON): 4,
         ("/observe", "application/x-ndjson"): 1,
         ("/observe", "text/csv"): 1,
         ("/observe/decisions", JSON): 2,

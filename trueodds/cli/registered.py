@@ -1,4 +1,4 @@
-"""The commands that installed packages register under `trueodds.commands`."""
+"""The commands that installed packages register in the entry-point group `trueodds.commands`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from importlib import metadata
 from pathlib import Path
 
-from trueodds import cli
+from trueodds.cli import Command
 from trueodds.errors import UserError
 
 GROUP = "trueodds.commands"
@@ -22,9 +22,9 @@ class NameClashError(UserError, ImportError):
     """
 
 
-def registered() -> tuple[dict[str, cli.Command], list[str]]:
+def registered() -> tuple[dict[str, Command], list[str]]:
     """Return the commands that installed packages register, and a message for each package that cannot be loaded."""
-    commands: dict[str, cli.Command] = {}
+    commands: dict[str, Command] = {}
     clashes = []
     for entry in metadata.entry_points(group=GROUP):
         try:
@@ -34,7 +34,7 @@ def registered() -> tuple[dict[str, cli.Command], list[str]]:
     return commands, clashes
 
 
-def _table(entry: metadata.EntryPoint) -> Mapping[str, cli.Command]:
+def _table(entry: metadata.EntryPoint) -> Mapping[str, Command]:
     """Return the commands of one package.
 
     Raises:
@@ -46,7 +46,7 @@ def _table(entry: metadata.EntryPoint) -> Mapping[str, cli.Command]:
     if spec and own.is_dir() and own not in folders:
         raise NameClashError(_clash(name, own, Path(spec.origin) if spec.origin else folders[0]))
     try:
-        table: Mapping[str, cli.Command] = entry.load()
+        table: Mapping[str, Command] = entry.load()
     except (ModuleNotFoundError, AttributeError):
         if not own.is_dir():
             raise

@@ -233,8 +233,8 @@ class Calls:
 
         Args:
             ids: Your own ids, one for each answer.
-            probabilities: Probabilities N x C; logits N x C with `logits=True`; or N confidences together with
-                `predicted` or `index`.
+            probabilities: Probabilities N x C; logits N x C with `logits=True`; N confidences together with `predicted`
+                or `index`; or, with `form`, N values of a chat model.
             model: Name of the model.
             version: Version that gave the answers.
             **options: `predicted`: names of the predicted classes. `index`: their positions. `classes`: names of the
@@ -244,7 +244,10 @@ class Calls:
                 Unix times; the default is now. `tags`, `propensities`: one for
                 each answer. `shadow=True`: nobody acted on these answers; if their ids equal those of served answers,
                 both versions can be compared. `act_alone`: the version's promise, such as
-                `threshold=.93,risk=.05,confidence=.95`. If every call has it, the summary holds `acts_N`.
+                `threshold=.93,risk=.05,confidence=.95`. If every call has it, the summary holds `acts_N`. `form`: the
+                numbers are those of a chat model: "logprobs" (a list `top_logprobs` or a dict for each answer),
+                "verbalised" (a number such as 0.85 or "85%", with `predicted`), or "votes" (counts by class).
+                `confidence_source`, or `confidence_sources` for each answer: where the confidence comes from.
 
         Returns:
             The number of answers by outcome.

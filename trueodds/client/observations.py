@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import date
 from typing import Any
 
@@ -16,9 +16,17 @@ from trueodds.errors import ConfigError, unknown
 from trueodds.sums.inputs import Array, check_no_mask, without_tensors
 from trueodds.texts import as_name, as_whole, short
 
+CHAT_FORMS = ("logprobs", "verbalised", "votes")
+CHAT_ROWS = 2000
+"""Rows of chat models in one request."""
 NUMBERS = 200_000
 """Numbers in one request: about four megabytes."""
-_COLUMNS = {"tags": "tag", "times": "time", "propensities": "propensity"}
+_COLUMNS = {
+    "tags": "tag",
+    "times": "time",
+    "propensities": "propensity",
+    "confidence_sources": "confidence_source",
+}
 """Options with one value for each row, and their names in the service."""
 CLASS = {
     "label": "expected the name of a class, as a text or a whole number. Pass its position among the classes as index",
@@ -49,6 +57,8 @@ def observation_rows(
             check_no_mask(values, name)
     except ValueError as error:
         raise ConfigError(str(error)) from None
+    if (sent := options.get("form")) is not None:
+        return _chat_rows(ids, numbers, sent, options)
     array = _numbers(numbers)
     if isinstance(ids, str) or array.ndim != (1 if only_predicted else 2):
         shape = f"the numbers have shape {array.shape}, the ids are {short(ids)}"
@@ -56,15 +66,62 @@ def observation_rows(
         raise ConfigError(f"{shape}; {expected}")
     form = "confidence" if only_predicted else "logits" if options.get("logits") else "probabilities"
     columns: dict[str, Sequence[Any] | Array] = {"id": _texts(ids), form: array}
-    for key in by:
-        columns[key] = _classes(options[key], key)  # type: ignore[literal-required]
+    _add_columns(columns, options)
+    return _rows(columns, form), max(1, NUMBERS // array[0].size) if len(array) else 1
+
+
+def _add_columns(columns: dict[str, Sequence[Any] | Array], options: ObserveOptions) -> None:
+    """Add the options with one value for each row.
+
+    Raises:
+        ConfigError: A value is not allowed, or lengths differ.
+    """
+    for key in ("predicted", "index"):
+        if options.get(key) is not None:
+            columns[key] = _classes(options[key], key)  # type: ignore[literal-required]
     for name, key in _COLUMNS.items():
         if (values := options.get(name)) is not None:
             columns[key] = [plain_time(value) for value in without_tensors(values)]
     if len({len(column) for column in columns.values()}) > 1:
         lengths = ", ".join(f"{len(column):,} of {name}" for name, column in columns.items())
         raise ConfigError(f"there are {lengths}; expected the same number of each")
-    return _rows(columns, form), max(1, NUMBERS // array[0].size) if len(array) else 1
+
+
+def _chat_rows(
+    ids: Iterable[str], values: Any, form: str, options: ObserveOptions
+) -> tuple[Iterator[dict[str, Any]], int]:
+    """Return rows of what chat models gave. The service reads the values; entries of `top_logprobs` may be objects."""
+    if form not in CHAT_FORMS:
+        raise unknown("form", form, CHAT_FORMS)
+    if options.get("logits"):
+        raise ConfigError(f"logits and form={form} are both given; give one of them")
+    if isinstance(ids, str) or isinstance(values, str | Mapping):
+        raise ConfigError(
+            f"the ids are {short(ids)}, {form} is {short(values)}; expected lists with one entry for each"
+        )
+    columns: dict[str, Sequence[Any] | Array] = {"id": _texts(ids), form: [_chat_value(value) for value in values]}
+    _add_columns(columns, options)
+    keys = list(columns)
+    rows = (
+        {k: x for k, x in zip(keys, cells, strict=True) if x is not None}
+        for cells in zip(*columns.values(), strict=True)
+    )
+    return rows, CHAT_ROWS
+
+
+def _chat_value(value: Any) -> Any:
+    """Convert a value to its JSON form: entries with `token` and `logprob` become objects with these keys."""
+    if isinstance(value, Mapping):
+        return {key: _plain_number(number) for key, number in value.items()}
+    if isinstance(value, str):
+        return value
+    if isinstance(value, Iterable):
+        return [{"token": e.token, "logprob": e.logprob} if hasattr(e, "logprob") else _plain_number(e) for e in value]
+    return _plain_number(value)
+
+
+def _plain_number(value: Any) -> Any:
+    return value.item() if isinstance(value, np.generic) else value
 
 
 def _rows(columns: dict[str, Sequence[Any] | Array], form: str) -> Iterator[dict[str, Any]]:
@@ -90,6 +147,8 @@ def shared_options(options: ObserveOptions) -> dict[str, Any]:
         query["classes"] = line.getvalue()
     if (positive := options.get("positive")) is not None:
         (query["positive"],) = _classes([positive], "positive")
+    if (source := options.get("confidence_source")) is not None:
+        query["confidence_source"] = source
     if (promise := options.get("act_alone")) is not None:
         query["act_alone"] = promise
     return query

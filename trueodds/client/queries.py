@@ -19,8 +19,8 @@ class PredictOptions(TypedDict, total=False):
 class ObserveOptions(TypedDict, total=False):
     """Options of `observe`.
 
-    `logits`, `classes`, `ordered`, `positive`, `act_alone` and `shadow` hold for all rows; the other options have one
-    value for each row.
+    `logits`, `form`, `classes`, `ordered`, `positive`, `act_alone`, `shadow` and `confidence_source` hold for all rows;
+    the other options have one value for each row.
     """
 
     predicted: Iterable[str | int] | None
@@ -34,6 +34,9 @@ class ObserveOptions(TypedDict, total=False):
     times: Iterable[datetime | float | None] | None
     propensities: Iterable[float | None] | None
     shadow: bool
+    form: Literal["logprobs", "verbalised", "votes"] | None
+    confidence_source: Literal["native", "logprob", "verbalised", "votes"] | None
+    confidence_sources: Iterable[str | None] | None
 
 
 class ReportQuery(TypedDict, total=False):

@@ -12,6 +12,7 @@ from service.http.parameters import moment_of
 from service.models.acting import Acting, acting_of
 from service.store.rows import StoredPrediction, Version
 from trueodds.bundle import Decision
+from trueodds.inputs.sources import ConfidenceSource
 
 
 class StoredAnswer(BaseModel):
@@ -38,6 +39,7 @@ class StoredAnswer(BaseModel):
     propensity: float | None = Field(
         description="Chance of getting a label: sent with the input, or the audit share of answers that act alone."
     )
+    confidence_source: ConfidenceSource | None = Field(None, description="Source of the confidence, if it is known.")
     decision: Decision | None = Field(None, description="Present for a version with a promise to act alone.")
     audit: bool | None = Field(
         None, description="For an audited answer with decision `act`: whether its true label is requested."
@@ -93,6 +95,7 @@ def columns_of_row(row: StoredPrediction, version: Version) -> dict[str, Any]:
         "corrected": row.corrected,
         "import_id": row.import_id,
         "propensity": row.propensity,
+        "confidence_source": row.confidence_source,
     }
 
 

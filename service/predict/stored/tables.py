@@ -28,6 +28,7 @@ COLUMNS = (
     "corrected",
     "import_id",
     "propensity",
+    "confidence_source",
 )
 """Names and order of `columns_of_row`."""
 ACTING = ("decision", "audit")

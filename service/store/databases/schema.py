@@ -58,15 +58,15 @@ _TABLES = (
     "CREATE TABLE versions (key {serial}, model {int} NOT NULL, version TEXT NOT NULL, classes TEXT NOT NULL,"
     " calibrator TEXT NOT NULL, metrics TEXT NOT NULL, last_sequence {int} NOT NULL DEFAULT 0,"
     " reference TEXT, observed {int} NOT NULL, has_logits {int} NOT NULL, positive TEXT, act_alone TEXT,"
-    " matures_ms {int}, unlabelled_means TEXT, matured {int} NOT NULL DEFAULT 0, assumed {int} NOT NULL DEFAULT 0,"
-    " UNIQUE (model, version)){strict}",
+    " resolution TEXT, matures_ms {int}, unlabelled_means TEXT, matured {int} NOT NULL DEFAULT 0,"
+    " assumed {int} NOT NULL DEFAULT 0, UNIQUE (model, version)){strict}",
     "CREATE TABLE tags (version {int} NOT NULL, key {int} NOT NULL, name TEXT NOT NULL, PRIMARY KEY (version, key),"
     " UNIQUE (version, name)){clustered}",
     # The service's ids sort by time, so new rows go to the end of the tree. In SQLite the tree is the table.
     "CREATE TABLE predictions (id TEXT NOT NULL, model {int} NOT NULL, version {int} NOT NULL, created_ms {int}"
     " NOT NULL, request TEXT NOT NULL, predicted {int} NOT NULL, raw_confidence {real} NOT NULL, confidence {real}"
     " NOT NULL, tag TEXT, tag_key {int} NOT NULL, propensity {real}, digest {blob}, logits {blob} NOT NULL,"
-    " PRIMARY KEY (id, model)){clustered}",
+    " confidence_source TEXT, label_mass {real}, PRIMARY KEY (id, model)){clustered}",
     # Retention finds the service's ids by the time in them, and callers' own ids through this index.
     "CREATE INDEX own_ids ON predictions (created_ms) WHERE digest IS NOT NULL",
     _OTHER_TAGS,
@@ -134,6 +134,9 @@ _UPGRADE = (
     *(f"ALTER TABLE versions ADD COLUMN {name} {{int}} NOT NULL DEFAULT 0" for name in ("matured", "assumed")),
     _OTHER_TAGS,
     "ALTER TABLE versions ADD COLUMN act_alone TEXT",
+    "ALTER TABLE versions ADD COLUMN resolution TEXT",
+    "ALTER TABLE predictions ADD COLUMN confidence_source TEXT",
+    "ALTER TABLE predictions ADD COLUMN label_mass {real}",
     "ALTER TABLE held ADD COLUMN doubtful {int} NOT NULL DEFAULT 0",
 )
 

@@ -30,6 +30,8 @@ COLUMNS = (
     "propensity",
     "digest",
     "logits",
+    "confidence_source",
+    "label_mass",
 )
 
 
@@ -59,7 +61,11 @@ def put(
     own = [k for k, digest in enumerate(batch.digests) if digest is not None]
     outcomes: list[EarlierPrediction | None] = [None] * len(rows)
     if len(own) < len(rows):
-        yield Insert("predictions", COLUMNS, [row for row in rows if row[-2] is None] if own else rows)
+        yield Insert(
+            "predictions",
+            COLUMNS,
+            [row for row, digest in zip(rows, batch.digests, strict=True) if digest is None] if own else rows,
+        )
     if is_shadow(batch.model) and cache.versions[version].is_observed:
         # A shadow's answer may precede the answer that it shadows. That answer, with a held label, must not be stored
         # in between.
@@ -99,6 +105,7 @@ def put(
 
 def _rows(batch: PredictionBatch, model: int, version: int, tag_keys: list[int]) -> list[tuple[Any, ...]]:
     blobs = [row.tobytes() for row in batch.logits_NC.astype("<f4", copy=False)]
+    unknown = [None] * len(blobs)
     return [
         (id_, model, version, *row)
         for id_, *row in zip(
@@ -113,6 +120,8 @@ def _rows(batch: PredictionBatch, model: int, version: int, tag_keys: list[int])
             batch.propensities,
             batch.digests,
             blobs,
+            batch.confidence_sources or unknown,
+            batch.label_masses or unknown,
             strict=True,
         )
     ]

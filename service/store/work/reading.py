@@ -209,7 +209,7 @@ def exported_own(
 _STORED = (
     "SELECT p.id, m.name, v.version, p.created_ms, p.predicted, p.raw_confidence, p.confidence, {logits}, p.tag,"
     " p.propensity, l.label, coalesce(l.corrected_ms, CASE WHEN l.assumed IS NULL THEN l.arrived_ms END),"
-    " l.corrected_ms, l.import_id, w.due_ms FROM predictions p"
+    " l.corrected_ms, l.import_id, w.due_ms, p.confidence_source FROM predictions p"
     " JOIN versions v ON v.key = p.version JOIN models m ON m.key = v.model"
     " LEFT JOIN labels l ON l.prediction = p.id AND l.version = p.version"
     " LEFT JOIN maturing w ON w.prediction = p.id AND w.version = p.version"
@@ -217,7 +217,7 @@ _STORED = (
 
 
 def _prediction(row: Sequence[Any]) -> StoredPrediction:
-    *answer, logits, tag, propensity, label, labelled_ms, corrected_ms, import_id, due_ms = row
+    *answer, logits, tag, propensity, label, labelled_ms, corrected_ms, import_id, due_ms, source = row
     corrected = None if label is None else corrected_ms is not None
-    of_label = label, labelled_ms, corrected, import_id, due_ms
+    of_label = label, labelled_ms, corrected, import_id, due_ms, source
     return StoredPrediction(*(*answer, bytes(logits or b""), tag, propensity, *of_label))

@@ -230,7 +230,10 @@ def report(
     sums = CalibrationSums.from_probabilities(p_NC, labels_N, resolution=read_as)
     rounded = rounded_figures(without_noise(p_NC), check_labels(labels_N, *p_NC.shape), read_as, level)
     names = tuple(map(str, range(p_NC.shape[1]) if classes is None else classes))
-    levels = LevelSums(check_level_names(names), OrderedSums.from_probabilities(p_NC, labels_N)) if ordered else None
+    levels = None
+    if ordered:
+        by_level = OrderedSums.from_probabilities(p_NC, labels_N, resolution=read_as)
+        levels = LevelSums(check_level_names(names), by_level)
     options = ReportOptions(bins=bins, binning=binning, level=level, one_look=True)
     figures = figures_of(sums, bins, binning, level, False)
     p_value = calibration_p_value(sums, bins, binning)

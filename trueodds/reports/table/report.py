@@ -176,7 +176,7 @@ def level_sums_of(answers: Answers) -> LevelSums:
     names = check_level_names(answers.predicted.values)
     sums = OrderedSums.zero(len(names))
     if answers.labelled_N.any():
-        sums = OrderedSums.from_probabilities(*labelled_rows(answers))
+        sums = OrderedSums.from_probabilities(*labelled_rows(answers), resolution=answers.resolution)
     return LevelSums(names, sums)
 
 

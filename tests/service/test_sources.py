@@ -1,0 +1,164 @@
+"""Where a confidence comes from: answers of chat models in /observe, in every format, as rows of the store."""
+
+from __future__ import annotations
+
+import io
+import math
+from typing import Any
+
+import orjson
+import pyarrow as pa
+import pytest
+from pyarrow import parquet
+
+from service.observe.parquet import PARQUET
+from tests.service.app_client import Client
+from trueodds.inputs.sources import from_logprobs, from_votes
+
+WHOSE = {"model": "mail", "version": "7"}
+CLASSES = ("ham", "spam", "news")
+TOP = [
+    {"token": "ham", "logprob": math.log(0.6), "bytes": [104]},
+    {"token": " Spam", "logprob": math.log(0.2), "bytes": None},
+    {"token": "The", "logprob": math.log(0.1)},
+]
+
+
+def observe(client: Client, rows: list[dict[str, Any]], **beside: Any) -> dict[str, Any]:
+    answer = client.post("/observe", json={"observations": rows, **WHOSE, "classes": CLASSES, **beside})
+    assert answer.status_code == 200, answer.text
+    summary: dict[str, Any] = answer.json()
+    return summary
+
+
+def stored(client: Client, id_: str) -> dict[str, Any]:
+    row: dict[str, Any] = client.get(f"/predictions/{id_}", params={"model": "mail"}).json()
+    return row
+
+
+def test_all_that_a_chat_model_gives_is_stored_with_its_source(client: Client) -> None:
+    rows = [
+        {"id": "a", "logprobs": TOP},
+        {"id": "b", "votes": {"spam": 3, "ham": 1}},
+        {"id": "c", "votes": ["news", "news"]},
+        {"id": "d", "verbalised": {"ham": 85, "spam": 14, "news": 1}},
+        {"id": "e", "probabilities": [0.5, 0.25, 0.25]},
+        {"id": "f", "probabilities": [0.5, 0.25, 0.25], "confidence_source": "native"},
+        {"id": "g", "votes": [1, 2, 3]},
+    ]
+    summary = observe(client, rows)
+    assert summary["stored"] == 7 and len(summary["read_as"]) == 3 and "low_label_mass" not in summary
+    sources = {"a": "logprob", "b": "votes", "c": "votes", "d": "verbalised", "e": None, "f": "native", "g": "votes"}
+    assert {id_: stored(client, id_)["confidence_source"] for id_ in sources} == sources
+    expected = {
+        "a": from_logprobs(TOP, CLASSES).probabilities,
+        "b": from_votes([1, 3, 0], CLASSES),
+        "c": from_votes([0, 0, 2], CLASSES),
+        "d": [0.85, 0.14, 0.01],
+        "g": from_votes([1, 2, 3], CLASSES),
+    }
+    for id_, p_C in expected.items():
+        assert stored(client, id_)["probabilities"] == pytest.approx(p_C, abs=1e-6)
+    assert observe(client, rows)["already_known"] == 7
+    table = client.get("/predictions", params={**WHOSE, "format": "csv"}).text.splitlines()
+    assert table[0].split(",")[-1] == "confidence_source" and sum(line.endswith(",votes") for line in table) == 3
+
+
+def test_the_answer_says_how_a_row_was_read_and_where_the_prompt_does_not_fit(client: Client) -> None:
+    low = {"id": "low", "logprobs": {"ham": math.log(0.2), "Well": math.log(0.7)}}
+    summary = observe(client, [{"id": "good", "logprobs": TOP}, low])
+    assert summary["low_label_mass"] == 1 and "smallest listed probability" in summary["read_as"][0]
+
+
+def test_a_verbalised_number_is_a_confidence(client: Client) -> None:
+    rows = [{"id": f"v{n}", "verbalised": v, "predicted": "spam"} for n, v in enumerate((0.85, 85, "85%", "85 %"))]
+    observe(client, rows)
+    for row in rows:
+        answer = stored(client, row["id"])
+        assert (answer["confidence"], answer["predicted"], answer["probabilities"]) == (0.85, "spam", None)
+
+
+@pytest.mark.parametrize("how", ["csv", "parquet", "ndjson"])
+def test_tables_of_chat_models(client: Client, how: str) -> None:
+    query: dict[str, Any] = {**WHOSE, "classes": "ham,spam,news", "form": "votes"}
+    if how == "csv":
+        answer = client.post(
+            "/observe",
+            content="id,ham,spam,news\na,3,1,0\nb,0,0,4\n",
+            params=query,
+            headers={"content-type": "text/csv"},
+        )
+    elif how == "parquet":
+        file = io.BytesIO()
+        parquet.write_table(pa.table({"id": ["a", "b"], "ham": [3, 0], "spam": [1, 0], "news": [0, 4]}), file)
+        answer = client.post("/observe", content=file.getvalue(), params=query, headers={"content-type": PARQUET})
+    else:
+        rows = [{"id": "a", "votes": {"ham": 3, "spam": 1}}, {"id": "b", "votes": [0, 0, 4]}]
+        lines = b"\n".join(map(orjson.dumps, rows))
+        answer = client.post("/observe", content=lines, params=query, headers={"content-type": "application/x-ndjson"})
+    assert answer.json()["stored"] == 2 and answer.json()["read_as"], answer.text
+    assert stored(client, "a")["probabilities"] == pytest.approx(from_votes([3, 1, 0], CLASSES), abs=1e-6)
+    assert stored(client, "b")["confidence_source"] == "votes"
+
+
+def test_logprobs_and_verbalised_numbers_in_csv(client: Client) -> None:
+    csv = {"content-type": "text/csv"}
+    query = {**WHOSE, "classes": "ham,spam,news", "form": "logprobs"}
+    client.post("/observe", content="id,ham,spam\na,-0.5,\n", params=query, headers=csv)
+    expected = from_logprobs({"ham": -0.5}, CLASSES).probabilities
+    assert stored(client, "a")["probabilities"] == pytest.approx(expected, abs=1e-6)
+    one = {**query, "version": "8", "form": "probabilities"}
+    table = "id,verbalised,predicted,confidence_source\nx,85%,spam,\ny,0.7,ham,verbalised\n"
+    assert client.post("/observe", content=table, params=one, headers=csv).json()["stored"] == 2
+    assert stored(client, "x")["confidence"] == 0.85 and stored(client, "y")["confidence_source"] == "verbalised"
+    many = {**query, "form": "verbalised"}
+    client.post("/observe", content="id,ham,spam,news\nz,70%,20%,10%\n", params=many, headers=csv)
+    assert stored(client, "z")["probabilities"] == pytest.approx([0.7, 0.2, 0.1], abs=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("row", "words"),
+    [
+        ({"logprobs": {"Well": -0.1}}, "none of them is a class"),
+        ({"logprobs": 3}, "expected an object with a log-probability per token"),
+        ({"votes": {"maybe": 1}}, "'maybe', which is no class"),
+        ({"votes": {}}, "no vote"),
+        ({"verbalised": 1, "predicted": "ham"}, "1 percent or certain"),
+        ({"verbalised": 0.8}, "expected one number with predicted"),
+        ({"verbalised": [3, 4, 5]}, "sum to 12"),
+        ({"verbalised": {"ham": 0.7, "spam": 0.2, "news": 0.3}}, "probabilities sum to 1.2"),
+        ({"logprobs": TOP, "votes": {"ham": 1}}, "the row has logprobs and votes"),
+        ({"logprobs": TOP, "confidence_source": "votes"}, "confidence_source is votes, but the row has logprobs"),
+        ({"probabilities": [1, 0, 0], "confidence_source": "guess"}, "allowed are native, logprob, verbalised, votes"),
+        ({"probabilities": [1, 0, 0], "confidence_source": ["x"]}, "allowed are native, logprob, verbalised, votes"),
+    ],
+)
+def test_what_cannot_be_read_is_refused_by_row_and_nothing_else_is_lost(
+    client: Client, row: dict[str, Any], words: str
+) -> None:
+    lines = b"\n".join(map(orjson.dumps, [{"id": "good", "votes": {"ham": 1}}, {"id": "bad", **row}]))
+    headers = {"content-type": "application/x-ndjson"}
+    query = {**WHOSE, "classes": "ham,spam,news"}
+    summary = client.post("/observe", content=lines, params=query, headers=headers).json()
+    assert (summary["stored"], summary["failed"]) == (1, 1)
+    assert words in summary["problems"][0]["message"]
+
+
+@pytest.mark.parametrize("row", [{"logprobs": TOP}, {"votes": {"ham": 2}}, {"votes": [1, 2]}])
+def test_a_new_version_of_a_chat_model_needs_its_classes(client: Client, row: dict[str, Any]) -> None:
+    answer = client.post("/observe", json={"id": "a", **WHOSE, **row})
+    assert answer.status_code == 422 and "?classes=a,b,c" in answer.json()["error"]["message"]
+
+
+def test_a_source_beside_the_rows_is_that_of_rows_that_name_none(client: Client) -> None:
+    rows = [{"id": "a", "probabilities": [1, 0, 0]}, {"id": "b", "votes": {"ham": 1}}]
+    observe(client, rows, confidence_source="native")
+    assert [stored(client, id_)["confidence_source"] for id_ in "ab"] == ["native", "votes"]
+    answer = client.post("/observe", json={"observations": rows, **WHOSE, "confidence_source": "x"})
+    assert answer.status_code == 422 and "allowed are native" in answer.json()["error"]["message"]
+
+
+def test_another_source_is_another_answer(client: Client) -> None:
+    observe(client, [{"id": "a", "probabilities": [0.5, 0.25, 0.25], "confidence_source": "native"}])
+    again = {"id": "a", "probabilities": [0.5, 0.25, 0.25], "confidence_source": "votes", **WHOSE}
+    assert client.post("/observe", json=again).status_code == 409
