@@ -119,7 +119,6 @@ EXTRAS = {
     "inputs/image": {"simplejpeg", "pyspng"},
     "inputs/columns.py": {"pyarrow"},
     "inputs/text/tokens.py": {"tokenizers"},
-    "cli/completion.py": {"shtab"},
     "processes/progress.py": {"tqdm"},
 }
 """What belongs to an extra, and where alone it is imported. google: protobuf, which brings what onnx raises."""
