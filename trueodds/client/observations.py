@@ -77,8 +77,9 @@ def _add_columns(columns: dict[str, Sequence[Any] | Array], options: ObserveOpti
         ConfigError: A value is not allowed, or lengths differ.
     """
     for key in ("predicted", "index"):
-        if options.get(key) is not None:
-            columns[key] = _classes(options[key], key)  # type: ignore[literal-required]
+        values: Any = options.get(key)
+        if values is not None:
+            columns[key] = _classes(values, key)
     for name, key in _COLUMNS.items():
         if (values := options.get(name)) is not None:
             columns[key] = [plain_time(value) for value in without_tensors(values)]
