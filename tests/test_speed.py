@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import math
 from dataclasses import replace
 from pathlib import Path
@@ -109,7 +110,7 @@ def test_pooling_head_and_logits_are_float32(name: str, monkeypatch: pytest.Monk
         return single(x)
 
     for module in ("blocks", "bottleneck"):
-        monkeypatch.setattr(f"pipeline.nets.{module}.at_least_float32", spied)
+        monkeypatch.setattr(importlib.import_module(f"pipeline.nets.{module}"), "at_least_float32", spied)
     inputs = torch.randn(4, 3, 16, 16)
     with speed.accelerate(net, Recipe(name, 1, precision="bfloat16"), CPU):
         assert net.features(inputs).dtype == torch.float32 and net(inputs).dtype == torch.float32
