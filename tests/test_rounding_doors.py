@@ -13,7 +13,8 @@ import trueodds
 from tests.test_rounding import population
 from trueodds import cli, metrics
 from trueodds.errors import ConfigError
-from trueodds.importing.calibrate import read_logits
+from trueodds.importing.calibrate import compare, read_logits
+from trueodds.metrics import softmax
 from trueodds.reports.page import render
 from trueodds.reports.schemas import Report
 
@@ -219,7 +220,26 @@ def test_calibrate_reads_both_files_alike(
         test_labels=labels_N[600:],
     )
     source = read_logits(both, "label", probabilities=True)
-    assert source.resolution.step == 0.01 and source.stated_NC is not None and len(source.stated_NC) == 600
+    assert source.resolution.step == 0.01
+
+
+@pytest.mark.parametrize("with_test", [False, True])
+def test_all_lines_of_calibrate_have_one_reading(
+    with_test: bool, rows: tuple[Array, npt.NDArray[np.intp]], tmp_path: Path
+) -> None:
+    p_NC, labels_N = rows
+    for decimals in (1, 2):
+        path = tmp_path / f"{decimals}.npz"
+        np.savez(path, probabilities=p_NC.round(decimals), labels=labels_N)
+        source = read_logits(path, "label", probabilities=True)
+        test = source.rows if with_test else None
+        found = compare(source.rows, test, ("identity", "temperature"), source.resolution)
+        lines = [found.before, found.after, *(one.report for one in found.table if one.report)]
+        if decimals == 1:
+            assert all(line.nll is None and line.nll_lower is None for line in lines)
+        else:
+            read_NC = softmax(source.rows.logits_NC)
+            assert found.before.nll == pytest.approx(-np.log(read_NC[np.arange(len(labels_N)), labels_N]).mean())
 
 
 def test_calibrated_estimators_round_alike(rows: tuple[Array, npt.NDArray[np.intp]]) -> None:

@@ -159,6 +159,7 @@ MAKERS = {
     "pipeline/data/vectors.py": "rows of training data",
     "pipeline/data/texts/": "the same of texts",
     "trueodds/importing/": "the card of a model from elsewhere: it finds out what its graph takes",
+    "trueodds/cli/import_model.py": "the same: it passes on what the user says",
 }
 READERS = {
     "pipeline/data/": "training data that are image files",

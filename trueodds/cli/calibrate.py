@@ -107,14 +107,13 @@ def run(arguments: argparse.Namespace) -> int:
             source,
             test=test.test or test.rows,
             arrays=source.arrays[:1] + test.arrays[-1:],
-            stated_NC=test.stated_NC,
         )
     rows = source.rows
     names = default_candidates(rows.logits_NC.shape[1], len(rows.labels_N), ordered=arguments.ordered)
     if arguments.candidates:
         names = tuple(name.strip() for name in arguments.candidates.split(","))
     candidates = calibrators.names() if names == (ALL,) else names
-    comparison = compare(source.rows, source.test, candidates, source.resolution, source.stated_NC)
+    comparison = compare(source.rows, source.test, candidates, source.resolution)
     print(_text(arguments.logits, source, comparison))
     arguments.out.mkdir(parents=True, exist_ok=True)
     files = {"calibrator.json": "trueodds.calibrators.from_json restores it"}

@@ -44,8 +44,6 @@ class LogitRows:
     """Whether the rows are given as probabilities, which were converted by log."""
     resolution: Resolution = EXACT
     """Resolution of the probabilities from which the logits come."""
-    stated_NC: npt.NDArray[np.floating] | None = None
-    """Rounded probabilities of the test rows, or of `rows` without test rows; None if they are not rounded."""
 
 
 @dataclass(frozen=True)
@@ -84,7 +82,6 @@ def compare(
     test: Logits | None,
     candidates: Sequence[str],
     resolution: Resolution = EXACT,
-    stated_NC: npt.NDArray[np.floating] | None = None,
 ) -> Comparison:
     """Fit each candidate on `rows`, and measure it on `test`, or, without test rows, in 5 stratified folds.
 
@@ -93,7 +90,6 @@ def compare(
         test: Rows to measure on.
         candidates: Names of the candidates.
         resolution: Resolution of the probabilities from which the logits come.
-        stated_NC: These probabilities for the rows that are measured, if they are rounded.
 
     Raises:
         ConfigError: A candidate is unknown.
@@ -104,10 +100,8 @@ def compare(
     passed = tuple(f"{line.name} was passed over: {line.passed_over}" for line in selection.table if line.passed_over)
     why = chosen, reason, passed
     target = test or rows
-    if stated_NC is None:
-        before = report(softmax(target.logits_NC), target.labels_N)
-    else:
-        before = report(stated_NC, target.labels_N, resolution=resolution)
+    # Also for rounded probabilities: the NLL of all lines is then that of one reading, so they can be compared.
+    before = _measured(softmax(target.logits_NC), target.labels_N, resolution)
     table = []
     for name in candidates:
         if name == AS_IT_IS:
@@ -117,11 +111,21 @@ def compare(
         except FitError as error:
             table.append(CandidateReport(name, None, str(error)))
         else:
-            table.append(CandidateReport(name, report(p_NC, target.labels_N)))
+            table.append(CandidateReport(name, _measured(p_NC, target.labels_N, resolution)))
     if test:
-        return Comparison(before, tuple(table), *why, report(chosen(test.logits_NC), test.labels_N), 0)
+        after = _measured(chosen(test.logits_NC), test.labels_N, resolution)
+        return Comparison(before, tuple(table), *why, after, 0)
     nested = _probabilities(calibrators.SELECT, rows, None, resolution, candidates=candidates)
-    return Comparison(before, tuple(table), *why, report(nested, rows.labels_N), min(FOLDS, len(rows.labels_N)))
+    after = _measured(nested, rows.labels_N, resolution)
+    return Comparison(before, tuple(table), *why, after, min(FOLDS, len(rows.labels_N)))
+
+
+def _measured(probabilities_NC: Array, labels_N: Labels, resolution: Resolution) -> CalibrationReport:
+    """Return the report of calibrated rows, without an NLL if their probabilities came in too coarse steps."""
+    measured = report(probabilities_NC, labels_N)
+    if resolution.has_nll:
+        return measured
+    return replace(measured, nll=None, nll_lower=None, nll_upper=None, nll_unseen=None)
 
 
 def _probabilities(method: str, rows: Logits, test: Logits | None, resolution: Resolution, **options: Any) -> Array:
@@ -209,22 +213,19 @@ def _stated(rows: _Values, test: _Values | None, given: Resolution | None) -> Lo
     Raises:
         ValueError: The numbers are not what they are said to be.
     """
-    logits, stated_NC, resolution = _converted(rows, given)
+    logits, resolution = _converted(rows, given)
     of_test = None
     if test is not None:
-        of_test, stated_NC, _ = _converted(test, resolution if rows.are_probabilities else given)
-    return LogitRows(
-        logits, of_test, are_probabilities=rows.are_probabilities, resolution=resolution, stated_NC=stated_NC
-    )
+        of_test, _ = _converted(test, resolution if rows.are_probabilities else given)
+    return LogitRows(logits, of_test, are_probabilities=rows.are_probabilities, resolution=resolution)
 
 
-def _converted(rows: _Values, given: Resolution | None) -> tuple[Logits, npt.NDArray[np.floating] | None, Resolution]:
-    """Return logits, the probabilities if they are rounded, and their resolution."""
+def _converted(rows: _Values, given: Resolution | None) -> tuple[Logits, Resolution]:
+    """Return logits and the resolution of the probabilities from which they come."""
     if not rows.are_probabilities:
-        return Logits(check_logits(rows.values_NC), rows.labels_N), None, EXACT
+        return Logits(check_logits(rows.values_NC), rows.labels_N), EXACT
     p_NC, resolution = checked_rows(rows.values_NC, given)
-    logits = Logits(logits_of(p_NC, resolution=resolution), rows.labels_N)
-    return logits, None if resolution.step is None else p_NC, resolution
+    return Logits(logits_of(p_NC, resolution=resolution), rows.labels_N), resolution
 
 
 def is_of_probabilities(name: str) -> bool:
