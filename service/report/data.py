@@ -45,6 +45,8 @@ class ReportData:
     """Sums of the same answers by p(positive), for a version with a positive class."""
     ordered: LevelSums | None
     """Sums of the labels by level, for a version with ordered classes; not for `last`, one class or one tag."""
+    rounded: CalibrationSums | None
+    """Sums of the labels that rounding is about; not for `last`, one class or one tag."""
     rows: LabelledRows
     """Labels of the window that arrived last."""
     corrected_count: int
@@ -102,6 +104,7 @@ async def read(runtime: Runtime, recent: RecentLabels, version: Version, query: 
         sums=sums,
         positive=positive,
         ordered=await _ordered(store, version, query),
+        rounded=await _rounded(store, version, query),
         rows=rows_of_window(block, version, query),
         corrected_count=corrected,
         versions=versions,
@@ -315,6 +318,15 @@ async def _ordered(store: Store, version: Version, query: ReportQuery) -> LevelS
         return None
     sums = await store.read_ordered_sums(*version.key, query.since_ms, query.until_ms)
     return LevelSums(version.classes, OrderedSums.zero(len(version.classes)) if sums is None else sums)
+
+
+async def _rounded(store: Store, version: Version, query: ReportQuery) -> CalibrationSums | None:
+    """Return the sums of the labels that rounding is about, or None if there are none for this window."""
+    if not version.is_observed or not version.has_logits:
+        return None
+    if query.last is not None or query.group is not None or query.class_and_tag is not None:
+        return None
+    return await store.read_rounded_sums(*version.key, query.since_ms, query.until_ms)
 
 
 async def _count_corrected(store: Store, version: Version, query: ReportQuery, block: LabelBlock) -> int:

@@ -35,6 +35,7 @@ from trueodds.reports import (
     trend_of,
 )
 from trueodds.reports.options import TOLERANCE
+from trueodds.reports.rounding import RoundedFigures, rounded_figures_of_sums
 from trueodds.reports.schemas import NO_TAG, Check, Maturing, Verdict
 from trueodds.reports.schemas.alarm import ActingAlone, Advice, Alarm
 from trueodds.sums.bins import COARSE_CELLS
@@ -213,6 +214,13 @@ def _next_steps(maturing: Maturing | None, settings: Settings) -> dict[Verdict, 
     return steps
 
 
+def _rounded_of(data: ReportData, version: Version, options: ReportOptions) -> RoundedFigures | None:
+    if data.rounded is None:
+        return None
+    figures = rounded_figures_of_sums(data.rounded, round(data.sums.labelled.n), version.resolution, options.level)
+    return figures if figures.rounding.reading else None
+
+
 def compose(data: ReportData, version: Version, query: ReportQuery, settings: Settings, base_url: str) -> Report:
     """Compose the report. If the alarm's evidence is damaged, a note says so and alarm and advice are missing."""
     options, notes = query.options, observed_notes(version)
@@ -252,6 +260,7 @@ def compose(data: ReportData, version: Version, query: ReportQuery, settings: Se
         options,
         positive=data.positive,
         ordered=data.ordered,
+        rounded=_rounded_of(data, version, options),
         offline=version.metrics,
         labelling=labelling_of(data.sums, options, data.rows, version.reference),
         alarm=alarm,

@@ -37,7 +37,7 @@ def stored(client: Client, id_: str) -> dict[str, Any]:
 
 
 def test_all_that_a_chat_model_gives_is_stored_with_its_source(client: Client) -> None:
-    rows = [
+    rows: list[dict[str, Any]] = [
         {"id": "a", "logprobs": TOP},
         {"id": "b", "votes": {"spam": 3, "ham": 1}},
         {"id": "c", "votes": ["news", "news"]},
@@ -71,7 +71,9 @@ def test_the_answer_says_how_a_row_was_read_and_where_the_prompt_does_not_fit(cl
 
 
 def test_a_verbalised_number_is_a_confidence(client: Client) -> None:
-    rows = [{"id": f"v{n}", "verbalised": v, "predicted": "spam"} for n, v in enumerate((0.85, 85, "85%", "85 %"))]
+    rows: list[dict[str, Any]] = [
+        {"id": f"v{n}", "verbalised": v, "predicted": "spam"} for n, v in enumerate((0.85, 85, "85%", "85 %"))
+    ]
     observe(client, rows)
     for row in rows:
         answer = stored(client, row["id"])
@@ -151,7 +153,7 @@ def test_a_new_version_of_a_chat_model_needs_its_classes(client: Client, row: di
 
 
 def test_a_source_beside_the_rows_is_that_of_rows_that_name_none(client: Client) -> None:
-    rows = [{"id": "a", "probabilities": [1, 0, 0]}, {"id": "b", "votes": {"ham": 1}}]
+    rows: list[dict[str, Any]] = [{"id": "a", "probabilities": [1, 0, 0]}, {"id": "b", "votes": {"ham": 1}}]
     observe(client, rows, confidence_source="native")
     assert [stored(client, id_)["confidence_source"] for id_ in "ab"] == ["native", "votes"]
     answer = client.post("/observe", json={"observations": rows, **WHOSE, "confidence_source": "x"})

@@ -36,7 +36,7 @@ CLASS = {
 
 
 def observation_rows(
-    ids: Iterable[str], numbers: npt.ArrayLike, options: ObserveOptions
+    ids: Iterable[str], numbers: npt.ArrayLike | Sequence[Any], options: ObserveOptions
 ) -> tuple[Iterator[dict[str, Any]], int]:
     """Return the rows of /observe, and the number of rows that fit into one request.
 
@@ -76,9 +76,9 @@ def _add_columns(columns: dict[str, Sequence[Any] | Array], options: ObserveOpti
     Raises:
         ConfigError: A value is not allowed, or lengths differ.
     """
-    for key in ("predicted", "index"):
-        if options.get(key) is not None:
-            columns[key] = _classes(options[key], key)  # type: ignore[literal-required]
+    for key, classes in (("predicted", options.get("predicted")), ("index", options.get("index"))):
+        if classes is not None:
+            columns[key] = _classes(classes, key)
     for name, key in _COLUMNS.items():
         if (values := options.get(name)) is not None:
             columns[key] = [plain_time(value) for value in without_tensors(values)]
@@ -147,6 +147,8 @@ def shared_options(options: ObserveOptions) -> dict[str, Any]:
         query["classes"] = line.getvalue()
     if (positive := options.get("positive")) is not None:
         (query["positive"],) = _classes([positive], "positive")
+    if (resolution := options.get("resolution")) is not None:
+        query["resolution"] = resolution
     if (source := options.get("confidence_source")) is not None:
         query["confidence_source"] = source
     if (promise := options.get("act_alone")) is not None:
