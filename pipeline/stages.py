@@ -10,9 +10,10 @@ import logging
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from pipeline.config import Params
+if TYPE_CHECKING:
+    from pipeline.config import Params
 
 log = logging.getLogger("pipeline.stages")
 

@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 from pydantic import BeforeValidator, Field, ValidationInfo, field_validator, model_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
-from trueodds.bundle.storage.objects import Objects, is_url
+from service.choices import STORE
 from trueodds.errors import UserError
 from trueodds.inputs.image.pictures import MAX_PIXELS
 from trueodds.sums.maturity import EXAMPLE, Matures, read_matures
@@ -191,7 +191,7 @@ class Settings(BaseSettings):
         description="Folder of a single bundle, served instead of `models`. A KServe storage initialiser mounts it.",
     )
     store: Annotated[str, BeforeValidator(str)] = Field(
-        "store.sqlite", description="SQLite file or postgresql:// URL that holds predictions, labels and sums."
+        STORE, description="SQLite file or postgresql:// URL that holds predictions, labels and sums."
     )
 
     read_only: bool = Field(
@@ -371,6 +371,8 @@ class Settings(BaseSettings):
     @field_validator("models")
     @classmethod
     def _readable(cls, place: str) -> str:
+        from trueodds.bundle.storage.objects import Objects, is_url
+
         if is_url(place):
             try:
                 Objects(place).check_packages()

@@ -114,7 +114,7 @@ def test_a_missing_package_is_named_with_what_installs_it(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setitem(sys.modules, "uvicorn", None)
-    for name in ("service.cli.serve", "service.http.server"):  # another test may have imported them
+    for name in ("service.cli.serving", "service.http.server"):  # another test may have imported them
         monkeypatch.delitem(sys.modules, name, raising=False)
     assert MAIN["service"]([]) == 1
     assert "serve needs the package uvicorn, which is not installed here" in (err := capsys.readouterr().err)

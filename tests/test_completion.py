@@ -13,9 +13,9 @@ import pytest
 from pipeline.cli import COMMANDS as PIPELINE
 from service.cli import COMMANDS as SERVICE
 from tests.conftest import ROOT
-from trueodds import cli, completion
+from trueodds import cli
 from trueodds.cli import COMMANDS as LIBRARY
-from trueodds.cli import Command
+from trueodds.cli import Command, completion
 
 COMMANDS = LIBRARY | PIPELINE | SERVICE
 
@@ -111,7 +111,7 @@ def test_without_shtab_it_says_what_to_install(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setitem(sys.modules, "shtab", None)
-    monkeypatch.setattr("trueodds.__main__.registered", lambda: ({"compare": LIBRARY["compare"]}, []))
+    monkeypatch.setattr("trueodds.cli.completion.registered", lambda: ({"compare": LIBRARY["compare"]}, []))
     assert cli.main("trueodds", LIBRARY, ["completion", "bash"]) == 1
     assert "needs the package shtab" in (error := capsys.readouterr().err) and "trueodds[completion]" in error
 

@@ -23,6 +23,7 @@ LAYERS = {
         trueodds
     """,
     "trueodds": """
+        cli
         importing replay
         client
         reports
@@ -32,6 +33,7 @@ LAYERS = {
         logits metrics
         inputs
         sums
+        cli
         processes
         errors
     """,
@@ -109,6 +111,7 @@ LIBRARY = {"numpy", "scipy", "pydantic", "yaml", "PIL"}
 EXTRAS = {
     "bundle/storage/objects.py": {"fsspec", "aiohttp", "botocore"},
     "client": {"httpx"},
+    "cli/completion.py": {"shtab"},
     "reports/page": {"jinja2", "markupsafe"},
     "reports/display/report_files.py": {"matplotlib"},
     "importing": {"onnx", "onnxruntime", "google"},
@@ -212,7 +215,7 @@ def imports_torch(path: Path) -> bool:
 @pytest.mark.parametrize(
     ("module", "unwanted"),
     [
-        ("service.app, service.cli.serve", {"torch", "prefect", "dvc", "matplotlib", "sklearn", "pipeline"}),
+        ("service.app, service.cli.serving", {"torch", "prefect", "dvc", "matplotlib", "sklearn", "pipeline"}),
         (
             "trueodds.metrics, trueodds.calibrators, trueodds.bundle, trueodds.reports, pipeline.config",
             {"torch", "fastapi", "onnxruntime", "service", "scipy.stats"},
@@ -227,7 +230,7 @@ def imports_torch(path: Path) -> bool:
             {"prefect", "dvc", "fastapi", "service"},
         ),
         ("pipeline.cli.stages, pipeline.cli.params", {"torch", "scipy", "numpy"}),
-        ("trueodds.replay.command", {"uvicorn", "fastapi", "onnxruntime", "pydantic_settings"}),
+        ("trueodds.cli.replay", {"uvicorn", "fastapi", "onnxruntime", "pydantic_settings"}),
         ("trueodds.__main__, pipeline.cli, service.cli", {"numpy", "pydantic", "yaml", "uvicorn"}),
     ],
 )

@@ -15,7 +15,11 @@ import psutil
 import pytest
 
 from pipeline.cli import live_demo
+from pipeline.cli.service_process import serving
 from tests.conftest import ROOT, environment
+from tests.service.tiny_bundle import write_bundle
+from trueodds.bundle import open_models
+from trueodds.client import Client
 
 
 @pytest.fixture
@@ -55,6 +59,14 @@ def test_the_introduction_takes_its_numbers_from_the_service() -> None:
     words = " ".join(live_demo.introduction("http://x", report, opened=True).split())
     assert "the evidence has reached 40. At most one in 40 models whose error stays below 0.05" in words
     assert not re.search(r"below 0?\.02|\{", words), "beside an ECE of .047, on few labels, that looked wrong"
+
+
+def test_the_demos_service_takes_no_keys_from_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    open_models(tmp_path / "models").publish(write_bundle(tmp_path / "bundle"))
+    monkeypatch.setenv("TRUEODDS_ADMIN_KEY", "of another service")
+    monkeypatch.setenv("TRUEODDS_READ_KEY_HASH", "0" * 64)
+    with serving(tmp_path) as url, Client(url, tries=1) as client:
+        assert [one.model for one in client.models()] == ["tiny"]
 
 
 @pytest.mark.full

@@ -32,6 +32,7 @@ from trueodds.client import NO_ANSWER, CallError, Client, labelled
 from trueodds.client import keys as client_keys
 from trueodds.errors import ConfigError
 from trueodds.metrics import CalibrationSums
+from trueodds.processes.choices import ADMIN_KEY, ADMIN_KEY_FILE
 from trueodds.sums.inputs import Array
 
 SERVED, TRUE = 1.7, 4.0
@@ -436,8 +437,8 @@ def test_clear_words_where_nobody_answers_or_a_key_is_none(tmp_path: Path, monke
     for url in ("file:///etc/passwd", "127.0.0.1:8000", "http://", "http://x/?a=b"):
         with pytest.raises(ConfigError, match="allowed is a URL such as"):
             Client.from_environment(url)
-    monkeypatch.delenv(client_keys.KEY_FILE, raising=False)
-    monkeypatch.setenv(client_keys.KEY, "a" * 64)
+    monkeypatch.delenv(ADMIN_KEY_FILE, raising=False)
+    monkeypatch.setenv(ADMIN_KEY, "a" * 64)
     with pytest.raises(
         ConfigError, match=r"holds the key's hash; commands take the key itself .*from TRUEODDS_ADMIN_KEY_HASH"
     ):

@@ -12,10 +12,10 @@ import numpy.typing as npt
 import pytest
 
 from pipeline.__main__ import main
+from pipeline.choices import Promote
 from pipeline.recalibrate import (
     ObservedModel,
     Outcome,
-    Promote,
     Recalibration,
     Rules,
     judge,

@@ -27,8 +27,8 @@ from benchmarks.record import RESULTS, circumstances, write
 from trueodds import metrics
 from trueodds.metrics import CalibrationSums, EProcess, PositiveEProcess
 from trueodds.metrics.alarms.sequential import BLOCK
+from trueodds.processes.choices import TOLERANCE
 from trueodds.reports.figures import Figures
-from trueodds.reports.options import TOLERANCE
 from trueodds.reports.schemas import Labelling, PositiveFigures
 from trueodds.reports.verdict.rules import is_within
 from trueodds.sums.answers import AnswerSums

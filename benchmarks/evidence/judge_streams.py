@@ -9,7 +9,8 @@ import numpy as np
 import numpy.typing as npt
 from scipy.optimize import brentq
 
-from pipeline.recalibrate.gains import SMOOTHING, gain_limits
+from pipeline.choices import SMOOTHING
+from pipeline.recalibrate.gains import gain_limits
 from trueodds.calibrators import Identity, Temperature
 from trueodds.metrics import softmax
 from trueodds.metrics.alarms.gain_sequence import SHARES, STAKES, bets, limit_of

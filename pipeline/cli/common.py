@@ -1,21 +1,25 @@
 """Parts that several commands share: options, examples in help texts, the log.
 
-Imports stand inside the functions because a stage starts in 0.2 s. With bundles and scipy, which it may not need, it
-takes 0.75 s.
+Imports stand inside the functions, here and in the commands, because a help text or a stage needs neither bundles nor
+scipy, which take 0.8 s.
 """
 
 from __future__ import annotations
 
 import argparse
 import logging
+import os
 import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from trueodds.cli import SERVICE, URL, Parser
+from pipeline.choices import PROMOTE
+from trueodds.cli import Parser
+from trueodds.processes.choices import ADMIN_KEY, ADMIN_KEY_FILE, MODELS, SERVICE, URL
 
 if TYPE_CHECKING:
+    from trueodds.bundle import PublishedModels
     from trueodds.client import Client
 
 PARAMS = Path("params.yaml")
@@ -56,11 +60,16 @@ def add_parameters(parser: Parser) -> None:
 
 def add_models(parser: Parser) -> None:
     """Add --models, with the same default as the service."""
-    from trueodds.bundle import VARIABLE, open_models
+    place = os.environ.get(MODELS) or "models"
+    words = f"the model directory, or s3://bucket/prefix (default: {place}; {MODELS})"
+    parser.add_argument("--models", type=_models, default=place, metavar="FOLDER", help=words)
 
-    models = open_models()
-    words = f"the model directory, or s3://bucket/prefix (default: {models.given_place}; {VARIABLE})"
-    parser.add_argument("--models", type=open_models, default=models, metavar="FOLDER", help=words)
+
+def _models(place: str) -> PublishedModels:
+    """Open the models. argparse also calls this with the default, when it has read all arguments."""
+    from trueodds.bundle import open_models
+
+    return open_models(place)
 
 
 def add_why(parser: Parser) -> None:
@@ -70,8 +79,6 @@ def add_why(parser: Parser) -> None:
 
 def add_promote(parser: Parser) -> None:
     """Add --promote and --promote-net."""
-    from pipeline.recalibrate import PROMOTE
-
     words = (
         "what happens to a calibrator under judgement. now: promote it at once; when-better: promote it at the verdict"
         " better, withdraw it at worse; never: a person decides (default: when-better)"
@@ -83,11 +90,9 @@ def add_promote(parser: Parser) -> None:
 
 def add_service(parser: Parser) -> None:
     """Add --url and --key-file."""
-    from trueodds.client import keys
-
     words = f"URL of the service (default: {URL}; {SERVICE})"
     parser.add_argument("--url", metavar="URL", help=words)
-    words = f"file with the admin key, if the service needs one ({keys.KEY_FILE}; or the key itself: {keys.KEY})"
+    words = f"file with the admin key, if the service needs one ({ADMIN_KEY_FILE}; or the key itself: {ADMIN_KEY})"
     parser.add_argument("--key-file", type=Path, metavar="FILE", help=words)
 
 

@@ -9,23 +9,16 @@ from __future__ import annotations
 import argparse
 import textwrap
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from pipeline import data, stages
+from pipeline import stages
 from pipeline.cli import common
-from pipeline.cli.live_demo import live_demo
-from pipeline.cli.service_process import DemoError, fresh, serving
-from pipeline.data.raw import Inputs, Labels
-from trueodds import metrics
-from trueodds.bundle import open_models
 from trueodds.cli import Subparsers
-from trueodds.client import Client
-from trueodds.files import read_json, write_bytes
-from trueodds.metrics import CalibrationSums
-from trueodds.processes.progress import bar
-from trueodds.sums.inputs import Array
+
+if TYPE_CHECKING:
+    from pipeline.data.raw import Inputs, Labels
+    from trueodds.client import Client
+    from trueodds.sums.inputs import Array
 
 BATCH = 100
 EXACT = 1e-9
@@ -44,6 +37,8 @@ def add_parser(commands: Subparsers) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
+    from pipeline.cli.live_demo import live_demo
+
     play, folder = (live_demo, "live") if arguments.live else (demo, "service")
     play(arguments.work or Path(".run", folder), arguments.artifacts)
     return 0
@@ -60,6 +55,14 @@ def demo(work: Path, artifacts: Path = stages.ARTIFACTS) -> None:
         DemoError: The service failed, or its numbers differ from ours. The message ends with the service's last log
             lines if there are any.
     """
+    from pipeline import data
+    from pipeline.cli.service_process import fresh, serving
+    from trueodds import metrics
+    from trueodds.bundle import open_models
+    from trueodds.client import Client
+    from trueodds.files import read_json, write_bytes
+    from trueodds.metrics import CalibrationSums
+
     fresh(work)
     dataset = data.read(artifacts / stages.DATA.name)
     pictures = artifacts / stages.EVALUATION.name
@@ -81,6 +84,10 @@ def demo(work: Path, artifacts: Path = stages.ARTIFACTS) -> None:
 
 def _predict(client: Client, inputs: Inputs) -> tuple[list[str], Array]:
     """Predict the test rows in batches and return their ids and probabilities."""
+    import numpy as np
+
+    from trueodds.processes.progress import bar
+
     ids: list[str] = []
     answers: list[Array] = []
     with bar(len(inputs), "predict", "row") as progress:
@@ -94,6 +101,8 @@ def _predict(client: Client, inputs: Inputs) -> tuple[list[str], Array]:
 
 def _feedback(client: Client, ids: list[str], labels: Labels) -> None:
     """Send the labels in batches."""
+    from trueodds.processes.progress import bar
+
     with bar(len(ids), "label", "label") as progress:
         for start in range(0, len(ids), BATCH):
             rows = slice(start, start + BATCH)
@@ -103,6 +112,8 @@ def _feedback(client: Client, ids: list[str], labels: Labels) -> None:
 
 def _check(report: dict[str, Any], recomputed: float, table: dict[str, Any], rows: int) -> None:
     """Raise DemoError if the report differs from the answers, or from metrics.json by more than NEAR."""
+    from pipeline.cli.service_process import DemoError
+
     live, offline = report["ece"], table["after"]["ece"]
     if report["labelled"] != rows:
         raise DemoError(f"the service counts {report['labelled']} labels; {rows} were sent")

@@ -14,16 +14,17 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from pipeline.cli import common
 from pipeline.cli.common import Finding
-from pipeline.recalibrate import Recalibration, check_folder
-from pipeline.recalibrate.standing import slot_texts
-from trueodds.bundle import VARIABLE, BucketError, BundleError, PublishedModels
-from trueodds.cli import SERVICE, Subparsers
-from trueodds.client import NO_ANSWER, CallError, Client
+from trueodds.cli import Subparsers
 from trueodds.errors import UserError
+from trueodds.processes.choices import MODELS, SERVICE
+
+if TYPE_CHECKING:
+    from trueodds.bundle import PublishedModels
+    from trueodds.client import Client
 
 CONSTRAINTS = Path("docker/constraints.txt")
 SCHEDULE_SECONDS = 30.0
@@ -134,6 +135,8 @@ def telemetry(home: Path) -> Finding:
 
 def folder(models: PublishedModels) -> Finding:
     """Check that the model directory exists, can be written, and has a served version."""
+    from trueodds.bundle import BucketError, BundleError
+
     place = models.place
     publish = "dvc repro && trueodds publish"
     try:
@@ -146,13 +149,15 @@ def folder(models: PublishedModels) -> Finding:
     except BucketError as error:
         return Finding("models", "wrong", str(error))
     except OSError as error:
-        cure = f"give the service's model directory: --models, or {VARIABLE}"
+        cure = f"give the service's model directory: --models, or {MODELS}"
         return Finding("models", "wrong", f"{place} cannot be written: {error.strerror}", cure)
     return Finding("models", "ok", f"{place}: {default.parent.name}/{default.name} serves calls that name no model")
 
 
 def service(client: Client, *, expected: bool) -> Finding:
     """Check that the service is ready, and that its store can be written."""
+    from trueodds.client import NO_ANSWER, CallError
+
     try:
         ready = client.ready()
     except CallError as error:
@@ -167,6 +172,8 @@ def service(client: Client, *, expected: bool) -> Finding:
 
 def same_folder(client: Client, models: PublishedModels) -> Finding:
     """Check that commands and flows publish to the folder that the service reads."""
+    from pipeline.recalibrate import Recalibration, check_folder
+
     try:
         check_folder(Recalibration(client, models))
     except (UserError, OSError) as error:
@@ -176,6 +183,8 @@ def same_folder(client: Client, models: PublishedModels) -> Finding:
 
 def slots(client: Client | None, models: PublishedModels) -> Iterator[Finding]:
     """Report for every model which versions are under judgement or waiting."""
+    from pipeline.recalibrate.standing import slot_texts
+
     try:
         for text in slot_texts(models, client) or ["no version is under judgement or waiting"]:
             yield Finding("slots", "ok", text)
@@ -274,6 +283,8 @@ class _Prefect:
 def alarm(client: Client, prefect: _Prefect | None) -> Iterator[Finding]:
     """Let the service test the path from an alarm over its webhooks to a flow."""
     import httpx
+
+    from trueodds.client import CallError
 
     try:
         tried = client.request("POST", "/admin/alarm/test")["webhooks"]

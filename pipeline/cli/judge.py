@@ -11,9 +11,8 @@ import argparse
 
 from pipeline.cli import common
 from pipeline.cli.recalibrate import add_judgement, outcome_text, request_of
-from pipeline.recalibrate import judge
-from trueodds.bundle import SLOTS
 from trueodds.cli import Subparsers
+from trueodds.processes.choices import SLOTS
 
 
 def add_parser(commands: Subparsers) -> None:
@@ -29,6 +28,8 @@ def add_parser(commands: Subparsers) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
+    from pipeline.recalibrate import judge
+
     given = {name: getattr(arguments, name) for name in ("version", "shadow", "slot")}
     print(outcome_text(judge(request_of(arguments, **given))))
     return 0

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 
-from pipeline import config, parameters
 from pipeline.cli import common
 from trueodds.cli import Subparsers
 
@@ -15,6 +14,8 @@ def add_parser(commands: Subparsers) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
+    from pipeline import config, parameters
+
     params = config.load(arguments.params, parameters.parse_overrides(arguments.parameters))
     for name, value in params.leaves().items():
         print(f"{name} = {value!r}")

@@ -8,9 +8,8 @@ from __future__ import annotations
 import argparse
 
 from pipeline.cli import common
-from pipeline.recalibrate.standing import anew_text, promotion_text
-from trueodds.bundle import DEFAULT, SHADOW, Bundle
 from trueodds.cli import Subparsers
+from trueodds.processes.choices import DEFAULT, SHADOW
 
 
 def add_parser(commands: Subparsers) -> None:
@@ -24,6 +23,9 @@ def add_parser(commands: Subparsers) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
+    from pipeline.recalibrate.standing import anew_text, promotion_text
+    from trueodds.bundle import Bundle
+
     models, model, version = arguments.models, arguments.model, arguments.version
     Bundle.load(models.version_folder(model, version))
     evidence, another = "", models.version_of(model, DEFAULT) != version

@@ -13,13 +13,11 @@ import tempfile
 from pathlib import Path
 from typing import Literal
 
-from pipeline import stages
 from pipeline.cli import common
-from pipeline.recalibrate.standing import publication_text
-from pipeline.trial import try_bundle
-from trueodds.bundle import DEFAULT, SHADOW, ActAlone, Bundle
+from pipeline.stages import BUNDLE, INT8
 from trueodds.cli import Subparsers
 from trueodds.errors import ConfigError
+from trueodds.processes.choices import DEFAULT, SHADOW
 
 ROLES: dict[str, Literal["default", "shadow"] | None] = {"default": "default", "shadow": "shadow", common.NONE: None}
 
@@ -34,11 +32,11 @@ def add_parser(commands: Subparsers) -> None:
     parser = commands.add_parser("publish", description=__doc__, epilog=epilog)
     common.add_models(parser)
     common.add_why(parser)
-    parser.set_defaults(bundle=stages.BUNDLE)
+    parser.set_defaults(bundle=BUNDLE)
     bundle = parser.add_mutually_exclusive_group()
-    twin = f"publish the quantised bundle: {stages.INT8}"
-    bundle.add_argument("--int8", dest="bundle", action="store_const", const=stages.INT8, help=twin)
-    another = f"folder of the bundle (default: {stages.BUNDLE})"
+    twin = f"publish the quantised bundle: {INT8}"
+    bundle.add_argument("--int8", dest="bundle", action="store_const", const=INT8, help=twin)
+    another = f"folder of the bundle (default: {BUNDLE})"
     bundle.add_argument("--bundle", type=Path, metavar="FOLDER", help=another)
     role = "default: serve it; shadow: score it beside the served version; none: only publish it (default: default)"
     parser.add_argument("--role", choices=ROLES, default="default", help=role)
@@ -54,6 +52,10 @@ def add_parser(commands: Subparsers) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
+    from pipeline.recalibrate.standing import publication_text
+    from pipeline.trial import try_bundle
+    from trueodds.bundle import ActAlone, Bundle
+
     why = arguments.why or "published by hand"
     role = ROLES[arguments.role]
     if arguments.displace and role != SHADOW:

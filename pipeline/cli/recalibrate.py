@@ -9,13 +9,15 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from pipeline.choices import LABELS, SMOOTHING
 from pipeline.cli import common
-from pipeline.recalibrate import LABELS, CalibratorChoice, Outcome, Recalibration, Rules, recalibrate
-from pipeline.recalibrate.gains import SMOOTHING
-from trueodds.calibrators.selection import default_words
 from trueodds.cli import Parser, Subparsers
-from trueodds.metrics.alarms.weighted_e_process import FLOOR
+from trueodds.processes.choices import SMALLEST_PROPENSITY
+
+if TYPE_CHECKING:
+    from pipeline.recalibrate import CalibratorChoice, Outcome, Recalibration
 
 
 def add_parser(commands: Subparsers) -> None:
@@ -32,11 +34,13 @@ def add_parser(commands: Subparsers) -> None:
     parser.add_argument("--out", type=Path, default=Path("calibrator.json"), metavar="FILE", help=out)
     labels = f"the largest number of labels to fit on, the newest first (default: {LABELS:,})"
     parser.add_argument("--labels", type=int, default=LABELS, metavar="N", help=labels)
-    candidates = f"calibrators to choose from (default: {default_words()})"
+    candidates = "calibrators to choose from (default: see `trueodds calibrators`)"
     parser.add_argument("--candidates", nargs="+", default=(), metavar="NAME", help=candidates)
 
 
 def run(arguments: argparse.Namespace) -> int:
+    from pipeline.recalibrate import recalibrate
+
     fit = {name: getattr(arguments, name) for name in ("version", "labels", "out", "displace")}
     request = request_of(arguments, **fit, candidates=tuple(arguments.candidates))
     print(outcome_text(recalibrate(request)))
@@ -55,9 +59,9 @@ def add_judgement(parser: Parser) -> None:
     parser.add_argument("--smoothing", type=float, default=SMOOTHING, metavar="E", help=smoothing)
     smallest = (
         "leave out answers with a smaller propensity, if propensities are known; fix it before the first label"
-        f" (default: {FLOOR:g})"
+        f" (default: {SMALLEST_PROPENSITY:g})"
     )
-    parser.add_argument("--smallest-propensity", type=float, default=FLOOR, metavar="P", help=smallest)
+    parser.add_argument("--smallest-propensity", type=float, default=SMALLEST_PROPENSITY, metavar="P", help=smallest)
     budget = (
         "each: a wrong verdict on at most 5%% of the candidates; together: a chance of at most 5%% that any verdict on"
         " this model's candidates is ever wrong (default: each)"
@@ -70,6 +74,8 @@ def add_judgement(parser: Parser) -> None:
 
 def request_of(arguments: argparse.Namespace, **fit: object) -> Recalibration:
     """Return the request that the options of `add_judgement` describe."""
+    from pipeline.recalibrate import Recalibration, Rules
+
     return Recalibration(
         common.client_of(arguments),
         arguments.models,

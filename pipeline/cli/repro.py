@@ -10,7 +10,6 @@ from pathlib import Path
 
 from pipeline import stages
 from pipeline.cli import common
-from pipeline.flows import workspace
 from trueodds.cli import Subparsers
 from trueodds.errors import UserError
 from trueodds.processes import binding, output
@@ -44,6 +43,8 @@ def repro(home: Path) -> None:
         WorkspaceError: Another process works in the workspace, or git failed.
         ReproError: A stage failed.
     """
+    from pipeline.flows import workspace
+
     with workspace.kept(home, home / WORKSPACE, lambda words: print(words, flush=True)) as place:
         command = [sys.executable, "-m", "dvc", "--wait-for-lock", "repro"]
         process = subprocess.Popen(binding.command(command), cwd=place.folder, env=place.environment())

@@ -8,9 +8,8 @@ from __future__ import annotations
 import argparse
 
 from pipeline.cli import common
-from pipeline.recalibrate.standing import anew_text, promotion_text
-from trueodds.bundle import SHADOW
 from trueodds.cli import Subparsers
+from trueodds.processes.choices import SHADOW
 
 
 def add_parser(commands: Subparsers) -> None:
@@ -23,6 +22,8 @@ def add_parser(commands: Subparsers) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
+    from pipeline.recalibrate.standing import anew_text, promotion_text
+
     models, model = arguments.models, arguments.model
     ends = promotion_text(models, model, None, common.client_of(arguments))
     shadow = models.version_of(model, SHADOW)

@@ -7,12 +7,14 @@ there before is replaced; the evidence about it is printed and kept in the audit
 from __future__ import annotations
 
 import argparse
+from typing import TYPE_CHECKING
 
 from pipeline.cli import common
-from pipeline.recalibrate.judging import SLOT_WORDS
-from pipeline.recalibrate.standing import displaced_text
-from trueodds.bundle import DEFAULT, MODEL, RECALIBRATED, SHADOW, SLOTS, Bundle, BundleError, PublishedModels
 from trueodds.cli import Subparsers
+from trueodds.processes.choices import DEFAULT, RECALIBRATED, SHADOW, SLOTS
+
+if TYPE_CHECKING:
+    from trueodds.bundle import PublishedModels
 
 
 def add_parser(commands: Subparsers) -> None:
@@ -27,6 +29,9 @@ def add_parser(commands: Subparsers) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
+    from pipeline.recalibrate.judging import SLOT_WORDS
+    from pipeline.recalibrate.standing import displaced_text
+
     models, model, slot = arguments.models, arguments.model, arguments.slot
     version = None if arguments.version == common.NONE else arguments.version
     if version is not None:
@@ -49,6 +54,8 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _check_net(models: PublishedModels, model: str, version: str) -> None:
     """Raise BundleError if the version's net is not the served one."""
+    from trueodds.bundle import MODEL, Bundle, BundleError
+
     served = models.version_of(model, DEFAULT) or ""
     nets = [Bundle.load(models.version_folder(model, one)).card.files[MODEL] for one in (served, version)]
     if nets[0] != nets[1]:

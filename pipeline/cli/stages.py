@@ -5,13 +5,16 @@ from __future__ import annotations
 import argparse
 import logging
 import os
+from typing import TYPE_CHECKING
 
-from pipeline import config, parameters, stages
+from pipeline import stages
 from pipeline.cli import STAGE_COMMANDS, common
-from pipeline.config import Params
 from trueodds.cli import Subparsers
 from trueodds.errors import ConfigError
 from trueodds.processes import binding
+
+if TYPE_CHECKING:
+    from pipeline.config import Params
 
 ALL, FOLD, INT8 = "all", "export --fold", "export --int8"
 FIT = "fit"
@@ -106,6 +109,8 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _run(arguments: argparse.Namespace) -> int:
     """Check the parameters and run the command."""
+    from pipeline import config, parameters
+
     work, overrides = arguments.work, parameters.parse_overrides(arguments.parameters)
     if work in parameters.STAGE_PARAMETERS:
         parameters.check_stage(work, overrides)

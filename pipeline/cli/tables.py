@@ -11,7 +11,6 @@ from collections.abc import Mapping
 from typing import get_args
 
 from pipeline.cli import common
-from trueodds import calibrators
 from trueodds.cli import Subparsers
 from trueodds.processes import extensions
 
@@ -74,6 +73,9 @@ def calibrators_text() -> str:
 
 def calibrators_table() -> list[tuple[str, str, str]]:
     """Return (name, options of its fit, description) of every calibrator, and of `select`."""
+    from trueodds import calibrators
+    from trueodds.calibrators.selection import default_words
+
     rows = []
     for name in calibrators.names():
         first_paragraph = (calibrators.get(name).__doc__ or "").split("\n\n")[0]
@@ -82,7 +84,13 @@ def calibrators_table() -> list[tuple[str, str, str]]:
         whose = calibrators.origin(calibrators.get(name))
         source = "" if whose is None else f" From {whose}."
         rows.append((name, _options(calibrators.options(name)), (first[0] if first else about) + source))
-    rows.append((calibrators.SELECT, "candidates=..., folds=5", "The candidate with the lowest cross-validated NLL."))
+    rows.append(
+        (
+            calibrators.SELECT,
+            "candidates=..., folds=5",
+            f"The candidate with the lowest cross-validated NLL. By default from {default_words()}.",
+        )
+    )
     return rows
 
 

@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import argparse
 import os
+from typing import TYPE_CHECKING
 
 from pipeline.cli import common
-from pipeline.recalibrate.standing import standings, waiting_text
-from trueodds.bundle import DEFAULT, RECALIBRATED, SHADOW, WAITING, BundleError, Change, PublishedModels, Role
-from trueodds.cli import SERVICE, Subparsers
-from trueodds.client import Client
+from trueodds.cli import Subparsers
+from trueodds.processes.choices import DEFAULT, RECALIBRATED, SERVICE, SHADOW, WAITING, Role
+
+if TYPE_CHECKING:
+    from trueodds.bundle import Change, PublishedModels
+    from trueodds.client import Client
 
 ROLE_WORDS: dict[Role, str] = {WAITING: "waiting", RECALIBRATED: "recalibrated", SHADOW: "shadow", DEFAULT: "served"}
 
@@ -39,6 +42,9 @@ def versions_text(models: PublishedModels, model: str | None = None, client: Cli
         BundleError: There is no such model.
         AuditLogError: The log is damaged.
     """
+    from pipeline.recalibrate.standing import standings, waiting_text
+    from trueodds.bundle import BundleError
+
     names = models.names()
     if not names or (model and model not in names):
         missing = f" {model!r}" if model else ""
@@ -69,6 +75,8 @@ def _change_text(change: Change) -> str:
 
 def _about(models: PublishedModels, name: str, version: str) -> str:
     """Return a version's calibrator, method and main metrics in one line."""
+    from trueodds.bundle import BundleError
+
     try:
         card, calibrator = models.summary(name, version)
     except BundleError as error:

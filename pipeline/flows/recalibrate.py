@@ -26,6 +26,7 @@ from prefect.runtime import deployment, flow_run
 from prefect.states import Completed, Scheduled
 from pydantic import Field
 
+from pipeline import choices
 from pipeline import recalibrate as recalibration
 from pipeline.flows import artifacts, models_of
 from pipeline.recalibrate import CalibratorChoice, FewLabelsError, ObservedModel, Outcome, Recalibration
@@ -88,10 +89,10 @@ def recalibrate(
     reason: str | None = None,
     service: str | None = None,
     models: str | None = None,
-    labels: Annotated[int, Field(ge=recalibration.LEAST_LABELS)] = recalibration.LABELS,
+    labels: Annotated[int, Field(ge=recalibration.LEAST_LABELS)] = choices.LABELS,
     candidates: list[str] | None = None,
-    promote: recalibration.Promote = "when-better",
-    promote_net: recalibration.Promote = "never",
+    promote: choices.Promote = "when-better",
+    promote_net: choices.Promote = "never",
     displace: bool = False,
     wait_seconds: Annotated[float, Field(ge=0)] = 0.0,
     look_again_minutes: Annotated[float, Field(gt=0)] | None = 10.0,

@@ -13,8 +13,8 @@ from prefect.runtime import flow_run
 from prefect.states import Completed
 from pydantic import Field
 
-from trueodds.cli import SERVICE
 from trueodds.client import NO_ANSWER, CallError, Client
+from trueodds.processes.choices import SERVICE
 
 PATH = "/calibration-report"
 _NUMBERS = {

@@ -180,7 +180,8 @@ def register(home: Path, url: str) -> None:
         for key, (schedule, active) in _schedules(client).items():  # `deploy` resets them
             if key in before and before[key][1] != active:
                 client.update_deployment_schedule(key[0], schedule, active=before[key][1])
-    write_json(home / STATE / REGISTERED, {"code": _code_of(home), "server": _on_server(url)})
+    with suppress(httpx.HTTPError):  # a busy server answers 503; without this record, `up` registers again
+        write_json(home / STATE / REGISTERED, {"code": _code_of(home), "server": _on_server(url)})
     print(f"registered: work pool {POOL}, its limit and automations, the deployments of {home / 'prefect.yaml'}")
 
 
@@ -190,10 +191,9 @@ def _is_registered(home: Path, url: str) -> bool:
     Registering takes ten seconds and more. It loads every flow, and through them the catalogues of methods and nets.
     """
     try:
-        record = read_json(home / STATE / REGISTERED)
-    except FileNotFoundError:
+        record, there = read_json(home / STATE / REGISTERED), _on_server(url)
+    except (FileNotFoundError, httpx.HTTPError):
         return False
-    there = _on_server(url)
     registered = all(set(ids) <= set(there[kind]) for kind, ids in record["server"].items())
     return bool(registered and record["code"] == _code_of(home))
 

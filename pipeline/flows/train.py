@@ -26,10 +26,10 @@ from pipeline.recalibrate import DisagreementError, Recalibration, check_folder
 from pipeline.recalibrate.standing import publication_text
 from pipeline.trial import try_bundle
 from trueodds.bundle import Bundle, PublishedModels, why_none
-from trueodds.cli import SERVICE
 from trueodds.client import NO_ANSWER, CallError, Client
 from trueodds.errors import ConfigError, UserError
 from trueodds.processes import binding
+from trueodds.processes.choices import SERVICE
 
 LEASE_SECONDS = 60.0
 """Seconds after which a concurrency slot is free again if its run died without releasing it."""

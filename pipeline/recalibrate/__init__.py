@@ -12,30 +12,24 @@ from pipeline.recalibrate.loop import judge, recalibrate
 from pipeline.recalibrate.model_state import check_folder, rehearse
 from pipeline.recalibrate.observed import ObservedModel
 from pipeline.recalibrate.request import (
-    LABELS,
     LEAST_LABELS,
-    PROMOTE,
     DisagreementError,
     FewLabelsError,
     Judgement,
     Outcome,
-    Promote,
     Recalibration,
 )
 
 __all__ = [
-    "LABELS",
     "LEAST_LABELS",
     "CandidateScore",
     "CalibratorChoice",
     "Comparison",
     "DisagreementError",
-    "PROMOTE",
     "FewLabelsError",
     "Judgement",
     "ObservedModel",
     "Outcome",
-    "Promote",
     "Recalibration",
     "Rules",
     "check_folder",

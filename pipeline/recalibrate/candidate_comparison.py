@@ -9,11 +9,12 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from pipeline.recalibrate.gains import SMOOTHING, gain_limits, scores
+from pipeline.choices import SMOOTHING
+from pipeline.recalibrate.gains import gain_limits, scores
 from trueodds.calibrators import Calibrator
 from trueodds.errors import ConfigError
 from trueodds.metrics import GainSequence, gain_sequence
-from trueodds.metrics.alarms.weighted_e_process import FLOOR
+from trueodds.processes.choices import SMALLEST_PROPENSITY
 from trueodds.texts import plural
 
 LEVEL = 0.95
@@ -41,7 +42,7 @@ class Rules:
     """Nats per label by which the candidate may be worse, because it is simpler or cheaper."""
     smoothing: float = SMOOTHING
     """Share e of 1/K in the probabilities that are scored, (1 - e) p + e / K."""
-    smallest_propensity: float = FLOOR
+    smallest_propensity: float = SMALLEST_PROPENSITY
     """Smallest propensity. Answers with a smaller one are left out, if propensities are known."""
     candidate: int = 1
     """Number of this candidate among those that were judged beside the served version."""

@@ -9,15 +9,11 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import expit
 
+from pipeline.choices import SMOOTHING
 from trueodds.calibrators import BiasCorrectedTemperature, Calibrator, EnsembleTemperature, Identity, Temperature
 from trueodds.sums.inputs import Array
 from trueodds.sums.losses import brier_of
 
-SMOOTHING = 0.001
-"""Smoothing e: the log score is that of (1 - e) p + e / K.
-
-One answer can then not decide everything, and zero probabilities are not rewarded as they would be by a floor.
-"""
 BLOCK_VALUES = 4_000_000
 GRID = 20_001
 """Number of grid points between log odds of -60 and 60."""

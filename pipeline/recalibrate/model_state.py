@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 
 from pipeline.recalibrate.observed import ObservedModel
 from pipeline.recalibrate.request import LEAST_LABELS, DisagreementError, Recalibration
-from trueodds.bundle import DEFAULT, MODEL, SLOTS, VARIABLE, Bundle, BundleError, Slot
+from trueodds.bundle import DEFAULT, MODEL, SLOTS, Bundle, BundleError, Slot
+from trueodds.processes.choices import MODELS
 
 LOCK = "recalibrate"
 
@@ -63,16 +64,14 @@ def check_folder(request: Recalibration) -> None:
     """
     models = request.models
     if not models.exists():
-        raise BundleError(
-            f"there is no model directory {models.place}; give the service's own: --models, or {VARIABLE}"
-        )
+        raise BundleError(f"there is no model directory {models.place}; give the service's own: --models, or {MODELS}")
     identity, end = models.identify(), time.monotonic() + models.storage.notice_seconds
     while (served := request.client.versions().folder) != identity:
         if served is not None or time.monotonic() > end:
             raise DisagreementError(
                 f"the service at {request.client.url} serves another model directory than {models.place}, so"
                 " it would not see any change there. Give the service's own: --models, or"
-                f" {VARIABLE} (for Prefect's worker: set it and repeat `make prefect`)"
+                f" {MODELS} (for Prefect's worker: set it and repeat `make prefect`)"
             )
         time.sleep(0.25)
 

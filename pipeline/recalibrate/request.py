@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
+from pipeline.choices import LABELS, PROMOTE, Promote
 from pipeline.recalibrate.calibrator_choice import CalibratorChoice
 from pipeline.recalibrate.candidate_comparison import Comparison, Rules
 from trueodds.bundle import SHADOW, SLOTS, PublishedModels, Reason, Slot
 from trueodds.client import Client
 from trueodds.errors import ConfigError, UserError
 
-LABELS = 10_000
 LEAST_LABELS = 200
 
 
@@ -34,13 +34,6 @@ class DisagreementError(UserError, RuntimeError):
     """The service serves another model directory, or another model, than the command expects."""
 
 
-Promote = Literal["now", "when-better", "never"]
-"""Rule for a promotion.
-
-now: at once, whatever the evidence. when-better: the verdict "better" promotes, "worse" withdraws. never: a person
-decides.
-"""
-PROMOTE: tuple[Promote, ...] = get_args(Promote)
 Decision = Literal["stays", "promoted", "withdrawn", "gone"]
 """Decision about a version. gone: somebody else changed the roles in the meantime."""
 Status = Literal["kept", "published", "promoted", "withdrawn", "waits", "nothing", "fitted"]

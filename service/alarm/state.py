@@ -36,7 +36,7 @@ from service.settings import Settings
 from service.store.rows import LabelBlock
 from trueodds.metrics import PositiveEProcess, Prequential, ShiryaevRoberts, WeightedEProcess
 from trueodds.metrics.alarms.sequential import BLOCK
-from trueodds.metrics.alarms.weighted_e_process import FLOOR
+from trueodds.processes.choices import SMALLEST_PROPENSITY
 from trueodds.reports.schemas.alarm import Watched
 from trueodds.sums.inputs import Array
 from trueodds.sums.positive import PositiveClass
@@ -55,7 +55,7 @@ class AlarmState(Frozen):
     alpha: float
     """False alarm rate of all paging tests together."""
     run_length: int | None
-    propensity_floor: float = FLOOR
+    propensity_floor: float = SMALLEST_PROPENSITY
     labels: int = Field(0, ge=0)
     sequence: int = Field(0, ge=0)
     """Sequence number of the last label taken from the log."""

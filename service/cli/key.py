@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import sys
 
-from service.http import keys
 from trueodds.cli import Subparsers
 
 
@@ -14,6 +13,8 @@ def add_parser(commands: Subparsers) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
+    from service.http import keys
+
     key, hashed = keys.make()
     print(f"key     {key}", f"sha256  {hashed}", sep="\n", flush=True)
     print("Give the key to the callers. Give only the hash to the service, for example:", file=sys.stderr)

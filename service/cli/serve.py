@@ -6,26 +6,11 @@ import argparse
 import asyncio
 import contextlib
 import logging
-import multiprocessing
-import os
 import signal
-import socket
 import sys
-from pathlib import Path
 
-from fastapi import FastAPI
-from pydantic import ValidationError
-from uvicorn.supervisors import multiprocess
-
-from service.http.connections import Limits
-from service.http.server import Config, Server
-from service.settings import Settings
-from service.store import StoreError, open_store
 from trueodds.cli import Subparsers
-from trueodds.files import write_text
 
-SHARED_METRICS = "PROMETHEUS_MULTIPROC_DIR"
-APP = "service.cli.serve:worker_app"
 EPILOG = """examples:
   trueodds serve --port 8000
   trueodds serve --models published --store store.sqlite --workers 2
@@ -33,72 +18,10 @@ EPILOG = """examples:
 `trueodds key` makes a key. `trueodds replay` sends a data set to a running service."""
 
 
-class AnnouncingServer(Server):
-    """Server that prints its URL once it is listening."""
-
-    def __init__(self, config: Config, url: str, url_file: Path | None) -> None:
-        super().__init__(config)
-        self._url, self._url_file = url, url_file
-
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        await super().startup(sockets)
-        if self.started:
-            try:
-                _announce(self._url, self._url_file)
-            except OSError:  # standard output is closed, or the disk is full
-                await self.shutdown(sockets)
-                raise
-
-
-class Worker(multiprocess.Process):
-    """Worker process that runs our server class."""
-
-    config: Config
-
-    @property
-    def server(self) -> Server:
-        if self._server is None:
-            self._server = Server(self.config)
-        assert isinstance(self._server, Server)
-        return self._server
-
-
-multiprocess.Process = Worker  # type: ignore[misc]  # uvicorn's supervisor looks the class up under this name
-
-
-class Workers(multiprocess.Multiprocess):
-    """Supervisor of the worker processes. It prints the URL once one listens, and replaces each worker that dies."""
-
-    def __init__(self, config: Config, listening: socket.socket, url: str, url_file: Path | None) -> None:
-        super().__init__(config, sockets=[listening])
-        self._url, self._url_file = url, url_file
-        self.started = False
-
-    def init_processes(self) -> None:
-        super().init_processes()
-        first = self.processes[0]
-        while not self.started and not self.should_exit.is_set() and first.process.is_alive():
-            self.handle_signals()
-            self.started = first.wait_until_ready(1.0, self.should_exit)
-        if not self.started:
-            self.should_exit.set()
-            return
-        try:
-            _announce(self._url, self._url_file)
-        except OSError:
-            self.terminate_all()
-            self.join_all()
-            raise
-
-    def terminate_all(self) -> None:
-        """End the workers. They still answer connections that wait; later connections are refused."""
-        for listening in self.sockets:
-            listening.close()
-        super().terminate_all()
-
-
 def add_parser(commands: Subparsers) -> None:
     """Add one option per setting. Settings without an option come from the environment or the defaults."""
+    from service.settings import Settings
+
     parser = commands.add_parser("serve", description=__doc__, epilog=EPILOG, argument_default=argparse.SUPPRESS)
     for name, setting in Settings.model_fields.items():
         default = "none" if setting.default in (None, "", ()) else setting.default
@@ -112,6 +35,12 @@ def add_parser(commands: Subparsers) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Serve and return the exit status: 0; 1 if a file, store or port cannot be used; 2 for an invalid setting."""
+    from pydantic import ValidationError
+
+    from service.cli import serving
+    from service.settings import Settings
+    from service.store import StoreError
+
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s: %(message)s")
     options = vars(arguments)
     try:
@@ -133,90 +62,17 @@ def run(arguments: argparse.Namespace) -> int:
             raise NotADirectoryError(
                 f"url_file = {settings.url_file}: the folder {settings.url_file.parent} does not exist"
             )
-        asyncio.run(_check_store(settings))
+        asyncio.run(serving.check_store(settings))
     except (StoreError, NotADirectoryError) as error:
         print(error, file=sys.stderr)
         return 1
     try:
-        listening = _listen(settings.host, settings.port)
+        listening = serving.listen(settings.host, settings.port)
     except OSError as error:
         print(f"cannot listen on {settings.host}:{settings.port}: {error}. --port 0 takes a free port", file=sys.stderr)
         return 1
     with contextlib.suppress(KeyboardInterrupt):
-        return _serve_alone(settings, listening) if settings.workers == 1 else _serve_many(settings, options, listening)
+        if settings.workers == 1:
+            return serving.serve_alone(settings, listening)
+        return serving.serve_many(settings, options, listening)
     return 0
-
-
-def _serve_alone(settings: Settings, listening: socket.socket) -> int:
-    from service.app import create_app
-
-    server = AnnouncingServer(_config(create_app(settings), settings), _url(listening), settings.url_file)
-    server.run(sockets=[listening])
-    return 0 if server.started else 1
-
-
-def _serve_many(settings: Settings, options: dict[str, str], listening: socket.socket) -> int:
-    """Start the workers. They read their settings from the environment and count metrics in shared files."""
-    os.environ |= {f"TRUEODDS_{name.upper()}": str(value) for name, value in options.items()}
-    from service.telemetry import worker_files  # its file locks do not exist on Windows, where one process serves
-
-    with worker_files.shared_folder() as folder:
-        os.environ[SHARED_METRICS] = str(folder)
-        workers = Workers(_config(APP, settings), listening, _url(listening), settings.url_file)
-        workers.run()
-    return 0 if workers.started else 1
-
-
-def worker_app() -> FastAPI:
-    """Create the app of one worker. The worker ends when its parent dies; otherwise it would keep the port."""
-    from service.app import create_app
-    from service.telemetry import worker_files
-    from trueodds.processes import binding
-
-    folder = Path(os.environ[SHARED_METRICS])
-    worker_files.hold(folder)
-    worker_files.sign_in(folder)
-    if parent := multiprocessing.parent_process():
-        binding.die_with_parent(signal.SIGTERM, parent.pid or 0)
-    return create_app()
-
-
-def _config(app: FastAPI | str, settings: Settings) -> Config:
-    return Config(
-        app,
-        limits=Limits.of(settings),
-        factory=app == APP,
-        ws="none",
-        workers=settings.workers,
-        log_level="warning",
-        access_log=False,
-        proxy_headers=False,  # the client's address is not used; saves 20 us per request
-        timeout_graceful_shutdown=8,
-    )
-
-
-async def _check_store(settings: Settings) -> None:
-    """Open and close the store, so that a problem is one line here and not a traceback of the server."""
-    await (await open_store(settings.store, read_only=settings.read_only)).close()
-
-
-def _announce(url: str, url_file: Path | None) -> None:
-    print(f"TrueOdds is serving on {url}", f"  report  {url}/calibration-report", sep="\n")
-    print(f"  docs    {url}/docs", flush=True)
-    if url_file:
-        write_text(url_file, url + "\n")
-
-
-def _listen(host: str, port: int) -> socket.socket:
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    listening = socket.create_server((host, port), family=family, backlog=2048)
-    # Accepted connections inherit this option. asyncio sets it only on sockets made with an explicit protocol number.
-    # Without it, every answer waits 40 ms for the client's delayed acknowledgement of its header.
-    listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    return listening
-
-
-def _url(listening: socket.socket) -> str:
-    host, port = listening.getsockname()[:2]
-    reachable = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(host, f"[{host}]" if ":" in host else host)
-    return f"http://{reachable}:{port}"

@@ -7,18 +7,15 @@ import asyncio
 import sys
 import time
 from functools import partial
-from typing import get_args
+from typing import TYPE_CHECKING, get_args
 
-from pydantic import ValidationError
-
-from service.alarm.watch import restarts
-from service.labels.settling_route import reading
-from service.settings import Settings
-from service.store import DoubtfulCounts, StoreError, begin_windows, open_store, upgrade_store
-from service.store.rows import Decision, LabelSelection, Settlement
-from trueodds.bundle.contents import shadowed_by
+from service.choices import STORE, Meaning
 from trueodds.cli import Subparsers
 from trueodds.texts import plural
+
+if TYPE_CHECKING:
+    from service.settings import Settings
+    from service.store import DoubtfulCounts
 
 EPILOG = """examples:
   trueodds store upgrade --store store.sqlite
@@ -44,7 +41,7 @@ def add_parser(commands: Subparsers) -> None:
     )
     settling.add_argument(
         "decision",
-        choices=get_args(Decision),
+        choices=get_args(Meaning),
         help="as_stored: the stored classes are right; as_names: each stored index is in truth the name of the intended"
         " class; void: unknown, remove them",
     )
@@ -63,14 +60,19 @@ def add_parser(commands: Subparsers) -> None:
     maturing.add_argument(
         "--matures", default=argparse.SUPPRESS, help="the windows, as for trueodds serve (TRUEODDS_MATURES)"
     )
-    default = Settings.model_fields["store"].default
     for action in (upgrading, settling, maturing):
-        text = f"SQLite file, or postgresql:// URL (default: {default}; TRUEODDS_STORE)"
+        text = f"SQLite file, or postgresql:// URL (default: {STORE}; TRUEODDS_STORE)"
         action.add_argument("--store", default=argparse.SUPPRESS, help=text)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Run the chosen action. Return 0; 1 if the store cannot be used; 2 for an invalid setting."""
+    from pydantic import ValidationError
+
+    from service.alarm.watch import restarts
+    from service.settings import Settings
+    from service.store import StoreError, upgrade_store
+
     try:
         settings = Settings(**{name: value for name in ("store", "matures") if (value := vars(arguments).get(name))})
     except ValidationError as error:
@@ -110,6 +112,10 @@ def _print_upgrade(doubts: dict[tuple[str, str], DoubtfulCounts] | None) -> None
 
 
 async def _mature(settings: Settings) -> None:
+    from service.alarm.watch import restarts
+    from service.store import begin_windows, open_store
+    from trueodds.bundle.contents import shadowed_by
+
     begun = await begin_windows(settings.store, settings.matures, restarts(settings))
     for (model, version), counts in begun.items():
         window = dict(settings.matures)[shadowed_by(model)]
@@ -130,6 +136,10 @@ async def _mature(settings: Settings) -> None:
 
 
 async def _settle(settings: Settings, arguments: argparse.Namespace) -> None:
+    from service.labels.settling_route import reading
+    from service.store import open_store
+    from service.store.rows import LabelSelection, Settlement
+
     settlement = Settlement(arguments.decision, time.time_ns() // 1_000_000, arguments.who, arguments.why)
     selection = LabelSelection(arguments.import_id, model=arguments.model)
     store = await open_store(settings.store)

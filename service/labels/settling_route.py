@@ -10,12 +10,13 @@ from fastapi import APIRouter, Request
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.responses import Response
 
+from service.choices import Meaning
 from service.http import documentation, json_body, signed_body
 from service.http.parameters import unix_ms
 from service.http.signed_body import Name, SignedBody
 from service.labels import imports
 from service.runtime import runtime_of
-from service.store.rows import Decision, LabelSelection, SettleCounts, Settlement
+from service.store.rows import LabelSelection, SettleCounts, Settlement
 from trueodds.texts import plural
 
 router = APIRouter()
@@ -26,7 +27,7 @@ Time = Annotated[datetime, Field(strict=False)]
 class LabelSettling(SignedBody):
     """Decision on doubtful labels: which ones, what they mean, who decides, and why."""
 
-    decision: Decision = Field(
+    decision: Meaning = Field(
         description="as_stored: the stored classes are right. as_names: each stored index is in truth the name of the"
         " intended class. void: unknown, remove the labels."
     )

@@ -11,6 +11,7 @@ from service.observe.observation import CallDefaults, Observation
 from service.observe.storing import Key, Storing, outcomes_of
 from service.runtime import Runtime
 from service.store.decision_rows import DecisionRow, Decisions, QuestionVersion
+from trueodds.sums.ordered import are_levels
 from trueodds.texts import short
 
 DECLINED = "declined"
@@ -25,12 +26,15 @@ class DecisionStoring(Storing):
         self._pair_defaults, self._alpha = defaults, runtime.settings.alarm_alpha
         self._positive: dict[Key, str | None] = {}
         """Positive classes of the questions in the rows, by model and version."""
+        self._has_levels: dict[Key, bool] = {}
+        """Whether the classes of these questions are levels."""
         self.decisions: dict[tuple[str, str], dict[str, object]] = {}
         """Decisions on the answers that were stored last, by model and id, for versions with a promise."""
 
     async def store_questions(self, rows: list[QuestionRow]) -> list[str | Refusal]:
         """Store each row. Return per row stored, already_known, declined, or its refusal."""
         self._positive = {row.of.key: row.positive for row in rows}
+        self._has_levels = {row.of.key: row.of.is_ordered for row in rows}
         earlier = await self._store.read_decided(list(dict.fromkeys(row.id for row in rows)))
         outcomes = self._first_outcomes(rows, earlier)
         outcomes |= await self._too_many(rows, outcomes)
@@ -56,7 +60,10 @@ class DecisionStoring(Storing):
 
     def _defaults_of(self, row: Observation) -> CallDefaults:
         promise = self._pair_defaults.promise_of(row.model)
-        return replace(self._defaults, positive=self._positive[row.model, row.version], act_alone=promise)
+        key = row.model, row.version
+        # Levels that are numbers in falling order have no figures of levels, but their answers are stored
+        ordered = self._has_levels[key] and are_levels(row.names or ())
+        return replace(self._defaults, positive=self._positive[key], act_alone=promise, ordered=ordered)
 
     def _first_outcomes(
         self, rows: list[QuestionRow], earlier: dict[tuple[str, str], bool]

@@ -23,6 +23,7 @@ from service.runtime import runtime_of
 from service.settings import Settings
 from service.store import MAX_LAST, By, StoreError
 from service.store.rows import Version
+from trueodds.processes.choices import TOLERANCE
 from trueodds.reports import (
     Report,
     ReportOptions,
@@ -34,7 +35,6 @@ from trueodds.reports import (
     tags_of,
     trend_of,
 )
-from trueodds.reports.options import TOLERANCE
 from trueodds.reports.rounding import RoundedFigures, rounded_figures_of_sums
 from trueodds.reports.schemas import NO_TAG, Check, Maturing, Verdict
 from trueodds.reports.schemas.alarm import ActingAlone, Advice, Alarm

@@ -11,6 +11,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
+from service.choices import Meaning
 from service.errors import ServiceError
 from trueodds.bundle import ActAlone, Reference
 from trueodds.calibrators import Calibrator
@@ -362,10 +363,6 @@ class Voiding:
     """Results for one version."""
 
 
-Decision = Literal["as_stored", "as_names", "void"]
-"""Meaning of doubtful labels: the stored class; the class whose name the stored index is; or unknown."""
-
-
 @dataclass(frozen=True)
 class SettleCounts:
     """Results of a settlement for answers with doubtful labels."""
@@ -384,7 +381,7 @@ class SettleCounts:
 class Settlement:
     """Doubtful labels that were settled together: how, when, by whom and why."""
 
-    decision: Decision
+    decision: Meaning
     at_ms: int
     who: str
     why: str

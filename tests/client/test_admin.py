@@ -21,8 +21,8 @@ from tests.service.test_process import server
 from tests.service.tiny_bundle import write_bundle
 from trueodds.bundle import open_models
 from trueodds.client import NO_ANSWER, AsyncClient, CallError, Client, DeleteSummary, Labelled, LabelSummary
-from trueodds.client.keys import KEY, KEY_FILE
 from trueodds.errors import ConfigError
+from trueodds.processes.choices import ADMIN_KEY, ADMIN_KEY_FILE
 
 SIGNED: dict[str, Any] = {"who": "Ada", "why": "a test"}
 
@@ -127,7 +127,7 @@ def test_the_admin_key_comes_from_a_file_or_the_environment(
     key, hashed = keys.make()
     (tmp_path / "key").write_text(f"{key}\n")
     (tmp_path / "models").symlink_to(folder / "models")
-    for name in (KEY, KEY_FILE):
+    for name in (ADMIN_KEY, ADMIN_KEY_FILE):
         monkeypatch.delenv(name, raising=False)
     with server(tmp_path, "--admin-key-hash", hashed) as (http, _):
         url = str(http.base_url)
@@ -135,19 +135,19 @@ def test_the_admin_key_comes_from_a_file_or_the_environment(
         assert served is not None
         version = served.version
         with pytest.raises(
-            CallError, match=f"answered 401: a key is needed.*Put the key into {KEY} or into a file: --k"
+            CallError, match=f"answered 401: a key is needed.*Put the key into {ADMIN_KEY} or into a file: --k"
         ):
             Client.from_environment(url).labelled("tiny", version)
         assert len(Client.from_environment(url, tmp_path / "key").labelled("tiny", version)) == 0
-        monkeypatch.setenv(KEY, "unknown")
+        monkeypatch.setenv(ADMIN_KEY, "unknown")
         with pytest.raises(CallError, match="the key is unknown"):
             Client.from_environment(url).delete("a")
-        monkeypatch.setenv(KEY_FILE, str(tmp_path / "key"))
+        monkeypatch.setenv(ADMIN_KEY_FILE, str(tmp_path / "key"))
         with pytest.raises(CallError, match="no prediction has the id"):
             Client.from_environment(url).delete("a")
-    monkeypatch.delenv(KEY_FILE)
-    monkeypatch.setenv(KEY, hashed)
-    with pytest.raises(ConfigError, match=f"{KEY} holds the key's hash; commands take the key itself"):
+    monkeypatch.delenv(ADMIN_KEY_FILE)
+    monkeypatch.setenv(ADMIN_KEY, hashed)
+    with pytest.raises(ConfigError, match=f"{ADMIN_KEY} holds the key's hash; commands take the key itself"):
         Client.from_environment(url)
 
 

@@ -17,7 +17,8 @@ from trueodds.inputs import ImageInput, Limits, VectorInput
 from trueodds.inputs.image import pictures
 from trueodds.replay import ReplayError
 from trueodds.replay.caller import instance
-from trueodds.replay.drift import KINDS, Schedule, clock, seconds
+from trueodds.replay.drift import Schedule, clock
+from trueodds.replay.kinds import KINDS, seconds
 from trueodds.replay.source import ModelSignature, Source, read
 from trueodds.replay.stream import Bias, Event, Stream
 

@@ -65,7 +65,7 @@ def test_the_service_ends_in_order_and_stays_up_while_nodes_are_drained() -> Non
     assert budget["spec"]["selector"]["matchLabels"].items() <= pod["metadata"]["labels"].items()
     assert budget["spec"]["maxUnavailable"] < deployment["spec"]["replicas"]
     container = pod["spec"]["containers"][0]
-    # uvicorn's own limit is 8 s (service/cli/serve.py).
+    # uvicorn's own limit is 8 s (service/cli/serving.py).
     assert container["lifecycle"]["preStop"]["sleep"]["seconds"] + 8 < pod["spec"]["terminationGracePeriodSeconds"]
     assert container["env"][0]["valueFrom"]["secretKeyRef"]["key"] == "url"
     database = by_kind["StatefulSet", "trueodds-store"]["spec"]["template"]["metadata"]["labels"]

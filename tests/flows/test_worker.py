@@ -6,11 +6,14 @@ import asyncio
 import subprocess
 import sys
 import time
+from functools import partial
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 from uuid import uuid4
 
 import anyio
+import httpx
 import psutil
 import pytest
 from prefect.workers.process import ProcessWorker
@@ -52,3 +55,13 @@ def test_what_has_ended_and_nobody_reaps_is_not_waited_for() -> None:
         server._end(orphan)
         assert time.monotonic() - begin < 10 and orphan.status() == psutil.STATUS_ZOMBIE
         parent.kill()
+
+
+def test_where_the_server_is_too_busy_to_say_what_it_has_all_is_registered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / server.STATE).mkdir()
+    (tmp_path / server.STATE / server.REGISTERED).write_text('{"code": "", "server": {}}')
+    busy = httpx.MockTransport(lambda request: httpx.Response(503))
+    monkeypatch.setattr(httpx, "Client", partial(httpx.Client, transport=busy))
+    assert not server._is_registered(tmp_path, "http://busy.example/api")

@@ -14,7 +14,8 @@ from pipeline import data, methods, nets
 from pipeline.config import Data, OptionValue, Training
 from pipeline.methods import penalties
 from pipeline.methods.gradients import backward
-from pipeline.methods.weighted_penalty import WeightedPenalty, When
+from pipeline.methods.roles import When
+from pipeline.methods.weighted_penalty import WeightedPenalty
 from pipeline.training.batches import Batches
 from pipeline.training.recipes import resolve
 from tests.methods.batches import batch

@@ -225,3 +225,19 @@ def test_evidence_refuses_shapes_that_do_not_fit() -> None:
         OrderedEProcess.start(3).advance_each([[0.5]], [[True]])
     with pytest.raises(ValueError, match="there is 1 class"):
         OrderedEProcess.start(1)
+
+
+@pytest.mark.parametrize("levels", [2, 5])
+def test_a_rounded_certainty_does_not_refute(levels: int) -> None:
+    """Calibrated probabilities in steps of .01: half of "at least" are 0 or 1 exactly, and some of those are wrong."""
+    rng = np.random.default_rng(2)
+    centre_N1 = rng.uniform(0, levels - 1, (3000, 1))
+    p_NC = metrics.softmax(-4 * (np.arange(levels) - centre_N1) ** 2)
+    labels_N = (p_NC.cumsum(axis=1)[:, :-1] < rng.random((3000, 1))).sum(axis=1)
+    rounded_NC = p_NC.round(2)
+    at_exact = metrics.at_least(OrderedSums.from_probabilities(p_NC, labels_N))
+    sums = OrderedSums.from_probabilities(rounded_NC, labels_N, resolution=0.01)
+    assert [one.more_than_chance for one in metrics.at_least(sums)] == [one.more_than_chance for one in at_exact]
+    assert metrics.rps(sums) == pytest.approx(metrics.rps(p_NC, labels_N), abs=0.005)
+    if levels == 2:
+        assert sums.at_least == (PositiveClass("high", 1).sums(rounded_NC, labels_N, resolution=0.01),)

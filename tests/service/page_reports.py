@@ -26,8 +26,8 @@ from tests.service.page_parts import (
 )
 from trueodds import metrics
 from trueodds.metrics import CalibrationSums
+from trueodds.processes.choices import TOLERANCE
 from trueodds.reports import ReportOptions, first_checks, report_of
-from trueodds.reports.options import TOLERANCE
 from trueodds.reports.schemas import Ece, KnownVersion, Report, Trend, TrendPoint, Window, WorstBin
 from trueodds.reports.schemas.alarm import Alarm, EvidencePoint
 from trueodds.reports.verdict.headline import headline

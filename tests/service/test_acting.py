@@ -22,8 +22,8 @@ from tests.service.conftest import Serve
 from tests.service.hooks import Hook, until
 from tests.service.tiny_bundle import CLASSES, pictures, write_bundle
 from trueodds.bundle import ActAlone, Bundle, open_models
+from trueodds.cli.threshold import document_of
 from trueodds.client.answers import Predictions
-from trueodds.reports.table.threshold import document_of
 
 TEXT = "threshold=.8,risk=.05,confidence=.95"
 HALF = ActAlone.of_text(TEXT)

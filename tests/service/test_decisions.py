@@ -87,6 +87,9 @@ def test_labels_come_by_id_and_question(client: Client) -> None:
     assert client.label(rows)["stored"] == 4
     assert client.report(model="is_refund")["positive"]["prevalence"] == 1
     assert client.report(model="queue")["accuracy"] == 0 and client.report(model="urgency")["accuracy"] == 1
+    of_levels = client.report(model="urgency")["ordered"]
+    assert of_levels["rps"] > 0 and len(of_levels["at_least"]) == len(of_levels["levels"]) - 1
+    assert client.report(model="queue")["ordered"] is None
     late = client.label([{"id": "t-9", "question": "is_refund", "label": False}])
     assert late["held"] == 1
     observe(client, pair_of(listed, "t-9"))

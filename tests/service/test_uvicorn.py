@@ -16,7 +16,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResp
 from uvicorn.server import ServerState
 from uvicorn.supervisors import multiprocess
 
-from service.cli import serve
+from service.cli import serving
 from service.http import connections, limits, server, transport
 from tests.conftest import ROOT
 
@@ -77,8 +77,8 @@ def changes(ours: type, theirs: type) -> list[str]:
         (connections.ConnectionsState, ServerState),
         (server.Config, uvicorn.Config),
         (server.Server, uvicorn.Server),
-        (serve.Worker, multiprocess.Process.__mro__[1]),
-        (serve.Workers, multiprocess.Multiprocess),
+        (serving.Worker, multiprocess.Process.__mro__[1]),
+        (serving.Workers, multiprocess.Multiprocess),
     ],
 )
 def test_uvicorn_has_what_the_service_builds_upon(ours: type, theirs: type) -> None:

@@ -18,7 +18,7 @@ from pipeline.data import DataSet
 from pipeline.data.vision import torchvision
 from pipeline.nets.net import Net
 from pipeline.training.plan import InitialWeights
-from pipeline.training.start import pretrained
+from pipeline.training.start import initial_weights, pretrained
 from pipeline.training.start.beginning import Beginning
 from pipeline.training.start.initial_weights import find
 from pipeline.training.start.pretrained import WeightsError, load, read
@@ -147,7 +147,7 @@ def test_torchvisions_in_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     torch.save(theirs.state_dict(), tmp_path / "drawn.pth")
     digest = sha256((tmp_path / "drawn.pth").read_bytes()).hexdigest()
     (tmp_path / "drawn.pth").rename(tmp_path / f"resnet18-{digest[:8]}.pth")
-    monkeypatch.setattr(pretrained, "file_name", lambda entry: f"resnet18-{digest[:8]}.pth")
+    monkeypatch.setattr(initial_weights, "file_name", lambda entry: f"resnet18-{digest[:8]}.pth")
     monkeypatch.setenv(pretrained.FOLDER, str(tmp_path))
     weights = read(find("torchvision:resnet18"))
     assert weights.normalise == {"mean": [0.485, 0.456, 0.406], "std": [0.229, 0.224, 0.225]}

@@ -5,12 +5,11 @@ from __future__ import annotations
 import ast
 import importlib
 import inspect
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 from types import ModuleType
-from typing import get_type_hints
 
 from sphinx.pycode import ModuleAnalyzer
 
@@ -30,6 +29,12 @@ def public_names(module: ModuleType) -> list[str]:
     return [name for name, value in own.items() if not name.startswith("_") and callable(value)]
 
 
+def _result_of(function: Callable[..., object]) -> type:
+    """Return the class that a function returns, by its annotation."""
+    result: type = eval(str(inspect.signature(function).return_annotation), vars(inspect.getmodule(function)))
+    return result
+
+
 @dataclass(frozen=True)
 class Section:
     """Names of one module that stand together on a page."""
@@ -46,7 +51,7 @@ class Section:
         """List module and name of each object."""
         module = importlib.import_module(self.module)
         if self.returned_by:
-            results = [get_type_hints(getattr(module, name))["return"] for name in self.returned_by]
+            results = [_result_of(getattr(module, name)) for name in self.returned_by]
             return [(result.__module__, result.__name__) for result in results]
         names = self.names or public_names(module)
         return [
@@ -106,7 +111,12 @@ LIBRARY = (
         (
             Section(
                 _METRICS,
-                ("trueodds.metrics.scores", "trueodds.metrics.decomposition", "trueodds.metrics.summary"),
+                (
+                    "trueodds.metrics.scores",
+                    "trueodds.metrics.decomposition",
+                    "trueodds.metrics.ordered",
+                    "trueodds.metrics.summary",
+                ),
             ),
         ),
     ),
@@ -126,7 +136,7 @@ LIBRARY = (
         "alarms",
         "Alarms",
         "Sequential tests that stay valid when they are read after every label, in `trueodds.metrics`.",
-        (Section(_METRICS, ("trueodds.metrics.alarms",)),),
+        (Section(_METRICS, ("trueodds.metrics.alarms", "trueodds.processes.choices")),),
     ),
     Page(
         "decisions",

@@ -32,6 +32,7 @@ COMMANDS = {
     "decisions": "python -m benchmarks.intervals.decisions --runs 250",
     "threshold": "python -m benchmarks.intervals.threshold --records FOLDER",
     "rare_positives": "python -m benchmarks.alarms.rare_positives",
+    "rounding": "python -m benchmarks.evidence.rounding --runs 250 --streams 60 --splits 3 --records FOLDER",
     "significance": "python -m benchmarks.evidence.significance",
     "calibration_differences": "python -m benchmarks.evidence.calibration_differences",
     "slices": "python -m benchmarks.evidence.slices",

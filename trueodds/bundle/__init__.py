@@ -41,11 +41,12 @@ from trueodds.bundle.act_alone import ActAlone, Decision
 from trueodds.bundle.audit_log import AuditLogError, Change, Reason, user
 from trueodds.bundle.bundle import CALIBRATOR, CARD, MODEL, MODEL_CARD, Bundle, BundleError, Infer, why_none, write_none
 from trueodds.bundle.card import METRICS, Card, Description, Golden, Reference
-from trueodds.bundle.contents import DEFAULT, RECALIBRATED, SHADOW, SLOTS, WAITING, Contents, Key, Role, Slot
-from trueodds.bundle.published import VARIABLE, PublishedModels, open_models
+from trueodds.bundle.contents import Contents, Key
+from trueodds.bundle.published import PublishedModels, open_models
 from trueodds.bundle.risk_coverage import RiskCoverage, RiskCoveragePoint
 from trueodds.bundle.storage.locks import BusyError
 from trueodds.bundle.storage.objects import BucketError
+from trueodds.processes.choices import DEFAULT, RECALIBRATED, SHADOW, SLOTS, WAITING, Role, Slot
 
 __all__ = [
     "CALIBRATOR",
@@ -57,7 +58,6 @@ __all__ = [
     "RECALIBRATED",
     "SHADOW",
     "SLOTS",
-    "VARIABLE",
     "WAITING",
     "ActAlone",
     "AuditLogError",

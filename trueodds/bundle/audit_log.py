@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal, Self, get_args
 
-from trueodds.bundle.contents import DEFAULT, ROLES, Role
 from trueodds.errors import UserError
+from trueodds.processes.choices import DEFAULT, ROLES, Role
 from trueodds.texts import line_problem
 
 FILE = "history.jsonl"

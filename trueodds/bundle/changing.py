@@ -20,7 +20,8 @@ from trueodds.bundle.audit_log import (
     repair,
 )
 from trueodds.bundle.bundle import BundleError
-from trueodds.bundle.contents import DEFAULT, IDENTITY, RECALIBRATED, SHADOW, WAITING, Key, Listing, Slot, Step
+from trueodds.bundle.contents import IDENTITY, Key, Listing, Step
+from trueodds.processes.choices import DEFAULT, RECALIBRATED, SHADOW, WAITING, Slot
 
 
 class Draft:

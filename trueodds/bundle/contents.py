@@ -12,31 +12,11 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Literal, get_args
 
+from trueodds.processes.choices import DEFAULT, ROLES, SLOTS, Role, Slot
 from trueodds.texts import NAME
 
-DEFAULT: Literal["default"] = "default"
-"""Role of the version that answers requests."""
-SHADOW: Literal["shadow"] = "shadow"
-"""Role of a net that is scored on the same inputs without answering."""
-RECALIBRATED: Literal["recalibrated"] = "recalibrated"
-"""Role of a calibrator that is applied to the served net's logits without answering."""
-WAITING: Literal["waiting"] = "waiting"
-"""Role of the net that becomes the shadow when that place is free."""
 IDENTITY = ".id"
-
-Role = Literal["default", "shadow", "recalibrated", "waiting"]
-"""Role of a version.
-
-default: it answers. shadow: a net under judgement. recalibrated: a calibrator for the served net, under judgement.
-waiting: the net that becomes the shadow when that place is free.
-"""
-ROLES: tuple[Role, ...] = get_args(Role)
-Slot = Literal["shadow", "recalibrated"]
-"""Roles that are judged beside the served version."""
-SLOTS: tuple[Slot, ...] = get_args(Slot)
-"""The roles of `Slot`."""
 Key = tuple[str, str]
 """Model and version."""
 Step = tuple[str, bytes | None]

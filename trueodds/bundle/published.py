@@ -21,18 +21,7 @@ from trueodds.bundle.audit_log import Change, Reason
 from trueodds.bundle.bundle import CARD, Bundle, BundleError
 from trueodds.bundle.card import Card
 from trueodds.bundle.changing import Draft, check_model, check_published
-from trueodds.bundle.contents import (
-    DEFAULT,
-    RECALIBRATED,
-    SHADOW,
-    WAITING,
-    Contents,
-    Listing,
-    Role,
-    Slot,
-    Step,
-    shadow_of,
-)
+from trueodds.bundle.contents import Contents, Listing, Step, shadow_of
 from trueodds.bundle.storage.bucket import Bucket, cache_of
 from trueodds.bundle.storage.cached import CachedBucket
 from trueodds.bundle.storage.folder import Folder, Single
@@ -40,8 +29,8 @@ from trueodds.bundle.storage.locks import lock
 from trueodds.bundle.storage.objects import is_url
 from trueodds.bundle.storage.storage import Storage
 from trueodds.calibrators import Calibrator
+from trueodds.processes.choices import DEFAULT, MODELS, RECALIBRATED, SHADOW, WAITING, Role, Slot
 
-VARIABLE = "TRUEODDS_MODELS"
 """Environment variable with the default place of the models."""
 
 T = TypeVar("T")
@@ -160,7 +149,7 @@ class PublishedModels:
     def standing(self, name: str, version: str) -> str:
         """Describe, for people, the role of a published version and how to send requests to it."""
         this = f"{name}/{version}"
-        option = "" if self.given_place == (os.environ.get(VARIABLE) or "models") else f" --models {self.given_place}"
+        option = "" if self.given_place == (os.environ.get(MODELS) or "models") else f" --models {self.given_place}"
         default, default_model = self.version_of(name, DEFAULT), self.default_model()
         if default == version:
             if default_model == name:
@@ -363,7 +352,7 @@ def open_models(place: str | Path | None = None, *, home: Path | None = None) ->
         >>> open_models("s3://bucket/models").place
         's3://bucket/models'
     """
-    location = str(place or os.environ.get(VARIABLE) or "models")
+    location = str(place or os.environ.get(MODELS) or "models")
     return PublishedModels(
         Bucket(location, cache_of(location)) if is_url(location) else Folder((home or Path()) / location)
     )

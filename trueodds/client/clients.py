@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 from urllib.parse import urlsplit
 
-from trueodds.cli import SERVICE, URL
 from trueodds.client.attempts import Endpoint, Request, Response, Steps, Unsent
 from trueodds.client.calls import Calls
 from trueodds.client.keys import CURE, admin_key
 from trueodds.errors import ConfigError, MissingExtraError
+from trueodds.processes.choices import SERVICE, URL
 from trueodds.texts import short
 
 if TYPE_CHECKING:

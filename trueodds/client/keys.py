@@ -7,10 +7,9 @@ import re
 from pathlib import Path
 
 from trueodds.errors import ConfigError
+from trueodds.processes.choices import ADMIN_KEY, ADMIN_KEY_FILE, ADMIN_KEY_HASH
 
-KEY, KEY_FILE, KEY_HASH = "TRUEODDS_ADMIN_KEY", "TRUEODDS_ADMIN_KEY_FILE", "TRUEODDS_ADMIN_KEY_HASH"
-"""Variables that hold the admin key, the path of a file with it, and, for the service, its hash."""
-CURE = f". Put the key into {KEY} or into a file: --key-file"
+CURE = f". Put the key into {ADMIN_KEY} or into a file: --key-file"
 """End of the message about a refused key, for users of a command."""
 
 
@@ -20,7 +19,7 @@ def admin_key(file: str | Path | None = None) -> str | None:
     Raises:
         ConfigError: The file cannot be read or is empty, or it holds the key's hash, which is for the service.
     """
-    place = file or os.environ.get(KEY_FILE)
+    place = file or os.environ.get(ADMIN_KEY_FILE)
     if place:
         try:
             key = Path(place).read_text(encoding="utf-8").strip()
@@ -29,11 +28,11 @@ def admin_key(file: str | Path | None = None) -> str | None:
         if not key:
             raise ConfigError(f"the key file {place} is empty; it must hold the key that `trueodds key` printed")
     else:
-        key = os.environ.get(KEY, "").strip()
+        key = os.environ.get(ADMIN_KEY, "").strip()
     if re.fullmatch("[0-9a-fA-F]{64}|@.*|.*,.*", key):
-        where = place or KEY
+        where = place or ADMIN_KEY
         raise ConfigError(
             f"{where} holds the key's hash; commands take the key itself (--key-file), and the service reads its hash"
-            f" from {KEY_HASH}"
+            f" from {ADMIN_KEY_HASH}"
         )
     return key or None

@@ -76,9 +76,10 @@ def _add_columns(columns: dict[str, Sequence[Any] | Array], options: ObserveOpti
     Raises:
         ConfigError: A value is not allowed, or lengths differ.
     """
-    for key, classes in (("predicted", options.get("predicted")), ("index", options.get("index"))):
-        if classes is not None:
-            columns[key] = _classes(classes, key)
+    for key in ("predicted", "index"):
+        values: Any = options.get(key)
+        if values is not None:
+            columns[key] = _classes(values, key)
     for name, key in _COLUMNS.items():
         if (values := options.get(name)) is not None:
             columns[key] = [plain_time(value) for value in without_tensors(values)]

@@ -17,7 +17,7 @@ Other modules:
 
 - import_options: the caller's options for a model
 - labelled_rows: labelled rows as given, and in batches of a kind
-- command: `trueodds import`, which works in a process with limits
-- calibrate: `trueodds calibrate`, for logits of a model that is served elsewhere
+- forms: the forms of files, and presets of preprocessing
+- calibrate: fits to logits of a model that is served elsewhere
 - folding: adds a calibrator to a graph of logits
 """

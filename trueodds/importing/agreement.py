@@ -13,9 +13,10 @@ from scipy.optimize import linear_sum_assignment
 from trueodds.errors import UserError
 from trueodds.files import read_npz
 from trueodds.importing.errors import LabelledRowsError
-from trueodds.importing.import_options import PRESETS, Preprocessing
+from trueodds.importing.forms import EXPECTED, PRESETS
+from trueodds.importing.import_options import Preprocessing
 from trueodds.importing.inference import ServableModel
-from trueodds.importing.labelled_rows import EXPECTED_FORMS, ImportRows
+from trueodds.importing.labelled_rows import ImportRows
 from trueodds.importing.rewriting import rewrite
 from trueodds.importing.understanding import SAMPLE, understand
 from trueodds.inputs import columns
@@ -77,7 +78,7 @@ def read_maker_probabilities(path: Path, names: Sequence[str]) -> Array:
         values = columns.read_npy(path)
     else:
         problem = "does not exist" if not path.exists() else f"ends in {path.suffix or 'nothing'}"
-        raise LabelledRowsError(f"{path} {problem}; --expected takes {EXPECTED_FORMS}")
+        raise LabelledRowsError(f"{path} {problem}; --expected takes {EXPECTED}")
     cure = "give the probabilities that the model's maker computes for these rows: softmax of its logits"
     try:
         p_NC = check_probabilities(both_classes(values) if len(names) == 2 else values, "p").astype(np.float64)

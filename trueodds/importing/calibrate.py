@@ -1,13 +1,7 @@
-"""Fit a calibrator to the logits of a model that is served elsewhere, and compare all candidates.
-
-They are measured on the test rows of the file, or of --test; without test rows, by cross-validation. The folder --out
-gets calibrator.json and the reliability diagrams before and after. With --onnx it also gets the model with the
-calibrator added: its output is calibrated probabilities.
-"""
+"""Fit of a calibrator to logits of a model that is served elsewhere, and the comparison of all candidates."""
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -20,45 +14,22 @@ from trueodds import calibrators
 from trueodds.calibrators import Calibrator, FitError
 from trueodds.calibrators.base import Labels
 from trueodds.calibrators.held_out import FOLDS, stratified_folds
-from trueodds.calibrators.selection import default_candidates, default_words
-from trueodds.cli import Subparsers
-from trueodds.errors import MissingExtraError, UserError, unknown
-from trueodds.files import read_npz, write_json, write_text
+from trueodds.errors import UserError, unknown
+from trueodds.files import read_npz
+from trueodds.importing import forms
 from trueodds.importing.errors import LabelledRowsError
-from trueodds.importing.labelled_rows import LABEL
 from trueodds.inputs.columns import read_npy
 from trueodds.inputs.vector import labelled
 from trueodds.logits import Logits
 from trueodds.metrics import softmax
-from trueodds.reports.rounding import read_as_words
-from trueodds.reports.table.evaluation import CalibrationReport, align, report
-from trueodds.reports.words import decimal, span
+from trueodds.reports.table.evaluation import CalibrationReport, report
 from trueodds.sums.inputs import Array, as_matrix, both_classes, check_labels, check_logits
-from trueodds.sums.resolution_option import add_resolution, resolution_of
 from trueodds.sums.rounding import EXACT, Resolution, checked_rows, logits_of
-from trueodds.texts import Places, plural
+from trueodds.texts import Places
 
-OUT = Path("calibration")
-ALL = "all"
 AS_IT_IS = "identity"
-ONNX_NEEDS_LOGITS = "--onnx adds a calibrator to a graph of logits; export logits"
-FORMS = (
-    "an .npz with logits and labels, or with val_logits, val_labels, test_logits and test_labels, or with probabilities"
-    " in place of logits; an .npy of logits together with --labels; or a .csv or .parquet table with a column of logits"
-    " for each class, by name, and one for the labels"
-)
 KINDS = ("logits", "probabilities")
 """Names of an array of rows, after `val_` or `test_` where a file holds several splits."""
-EXAMPLES = (
-    "calibrate logits.npz",
-    "calibrate val.csv --test test.csv",
-    "calibrate logits.npy --labels labels.npy",
-    "calibrate logits.npz --onnx model.onnx",
-)
-
-
-class CalibrateOptionsError(UserError, ValueError):
-    """Options contradict each other."""
 
 
 @dataclass(frozen=True)
@@ -106,91 +77,6 @@ class Comparison:
     """
     folds: int
     """Number of folds; 0 if measured on test rows."""
-
-
-def add_parser(commands: Subparsers) -> None:
-    epilog = "\n".join(["examples:", *(f"  trueodds {line}" for line in EXAMPLES)])
-    parser = commands.add_parser("calibrate", description=__doc__, epilog=epilog, intermixed=True)
-    parser.add_argument("logits", type=Path, help=FORMS)
-    parser.add_argument("--test", type=Path, metavar="FILE", help="test rows, in the same form")
-    parser.add_argument("--labels", type=Path, metavar="FILE", help="an .npy with the labels of an .npy of logits")
-    words = f"the column of a table that holds the labels (default: {LABEL})"
-    parser.add_argument("--label", default=LABEL, metavar="COLUMN", help=words)
-    words = "the numbers are probabilities instead of logits, and are converted by log; an .npz that holds an array"
-    words += " probabilities and no logits does not need it"
-    parser.add_argument("--probabilities", action="store_true", help=words)
-    add_resolution(parser)
-    words = f"calibrators to choose from, separated by commas, or {ALL} (default: {default_words()})"
-    first = "the number of the first class in arrays of labels (default: 0 if there is a 0; otherwise required)"
-    parser.add_argument("--first-label", type=int, choices=(0, 1), help=first)
-    parser.add_argument("--candidates", default="", metavar="NAMES", help=words)
-    words = "the classes are levels, the lowest first: calibrators that keep their order are candidates"
-    parser.add_argument("--ordered", action="store_true", help=words)
-    parser.add_argument("--onnx", type=Path, metavar="MODEL", help="add the calibrator to this ONNX graph of logits")
-    parser.add_argument("--out", type=Path, default=OUT, metavar="FOLDER", help=f"(default: {OUT}/)")
-
-
-def run(arguments: argparse.Namespace) -> int:
-    """Read the rows, print the comparison and write the files."""
-    if arguments.onnx and arguments.probabilities:
-        raise CalibrateOptionsError(f"{ONNX_NEEDS_LOGITS}, and remove --probabilities")
-    if arguments.labels and arguments.logits.suffix != ".npy":
-        raise CalibrateOptionsError(
-            f"--labels {arguments.labels}: {arguments.logits} holds the labels itself; remove --labels"
-        )
-    given = resolution_of(arguments)
-    source = read_logits(
-        arguments.logits,
-        arguments.label,
-        labels=arguments.labels,
-        probabilities=arguments.probabilities,
-        first=arguments.first_label,
-        resolution=given,
-    )
-    if given is not None and not source.are_probabilities:
-        raise CalibrateOptionsError(
-            f"--resolution {arguments.resolution}: {arguments.logits} is read as logits; give --probabilities too, or"
-            " leave it out"
-        )
-    if arguments.onnx and source.are_probabilities:
-        raise CalibrateOptionsError(f"{ONNX_NEEDS_LOGITS}: {arguments.logits} holds probabilities")
-    if arguments.test:
-        test = read_logits(
-            arguments.test,
-            arguments.label,
-            probabilities=arguments.probabilities,
-            first=arguments.first_label or 0,
-            resolution=given if source.resolution.step is None else source.resolution,
-        )
-        if test.resolution.step != source.resolution.step:
-            raise LabelledRowsError(
-                f"{arguments.test} shows steps of {test.resolution.step:g}, and {arguments.logits} shows none; give the"
-                f" step with --resolution {test.resolution.step:g}, or --resolution exact"
-            )
-        source = replace(
-            source,
-            test=test.test or test.rows,
-            arrays=source.arrays[:1] + test.arrays[-1:],
-            stated_NC=test.stated_NC,
-        )
-    rows = source.rows
-    names = default_candidates(rows.logits_NC.shape[1], len(rows.labels_N), ordered=arguments.ordered)
-    if arguments.candidates:
-        names = tuple(name.strip() for name in arguments.candidates.split(","))
-    candidates = calibrators.names() if names == (ALL,) else names
-    comparison = compare(source.rows, source.test, candidates, source.resolution, source.stated_NC)
-    print(_text(arguments.logits, source, comparison))
-    arguments.out.mkdir(parents=True, exist_ok=True)
-    files = {"calibrator.json": "trueodds.calibrators.from_json restores it"}
-    write_json(arguments.out / "calibrator.json", comparison.calibrator.to_json())
-    for when, measured in (("before", comparison.before), ("after", comparison.after)):
-        files[f"reliability-{when}.svg"] = f"the reliability diagram {when}"
-        write_text(arguments.out / f"reliability-{when}.svg", measured.svg())
-    if arguments.onnx:
-        files["model_calibrated.onnx"] = "output: calibrated probabilities"
-        _fold(arguments.onnx, comparison, arguments.out / "model_calibrated.onnx", source)
-    print(f"\nIn {arguments.out}:", *(f"  {name}: {about}" for name, about in files.items()), sep="\n")
-    return 0
 
 
 def compare(
@@ -256,65 +142,6 @@ def _folds(labels_N: Labels) -> Iterator[npt.NDArray[np.bool_]]:
     return (fold_N == fold for fold in range(int(fold_N.max()) + 1))
 
 
-def _fold(model: Path, comparison: Comparison, out: Path, source: LogitRows) -> None:
-    """Write the ONNX model with the calibrator."""
-    try:
-        from trueodds.importing.folding import fold
-
-        fold(model, comparison.calibrator, out, source.rows.logits_NC)
-    except ModuleNotFoundError as error:
-        raise MissingExtraError("--onnx", error.name or "onnx", "import") from None
-
-
-def _text(path: Path, source: LogitRows, comparison: Comparison) -> str:
-    """Format the comparison."""
-    rows, classes = source.rows.logits_NC.shape
-    how = f"measured in {comparison.folds} folds, on rows that the fit did not see"
-    if source.test:
-        how = f"measured on {plural(len(source.test.labels_N), 'test row')}"
-    lines: list[tuple[str, ...]] = [("", "NLL", "95% interval", "Brier", "ECE", "95% interval", "noise floor (95%)")]
-    lines.append(_line("  no calibration", comparison.before))
-    problems = []
-    own = comparison.calibrator
-    chosen_name = own.calibrator.name if isinstance(own, calibrators.Rounded) else own.name
-    for each in comparison.table:
-        mark = "*" if each.name == chosen_name else " "
-        if each.report:
-            lines.append(_line(f"{mark} {each.name}", each.report))
-        else:
-            problems.append(f"  {each.name}: {each.problem}")
-    if not source.test:
-        lines.append(_line("  chosen in each fold", comparison.after))
-    measured = "" if source.test else "Measured with the choice of each fold: "
-    notes = [measured + comparison.after.reading, *comparison.calibrator.warnings]
-    about = f"{path}: {plural(rows, 'row')}, {plural(classes, 'class', 'classes')}; {how}{_read_words(source)}"
-    passed = [f"  {line}" for line in comparison.passed_over]
-    chosen = f"Chosen: {chosen_name} ({comparison.reason}). {' '.join(notes)}"
-    if read_as := read_as_words(source.resolution):
-        about = f"{about}\n{read_as}"
-    return "\n".join([about, "", *align(lines, "<" * len(lines[0])), *problems, *passed, "", chosen])
-
-
-def _read_words(source: LogitRows) -> str:
-    """Return the name of the array that was read, and whether it was converted."""
-    read = source.arrays or ("probabilities",) * source.are_probabilities
-    converted = source.are_probabilities or any(_is_of_probabilities(name) for name in read)
-    how = "; probabilities are converted to logits by log" * converted
-    return f"\nRead: {' and '.join(dict.fromkeys(read))}{how}." if read else ""
-
-
-def _line(name: str, one: CalibrationReport) -> tuple[str, ...]:
-    return (
-        name,
-        decimal(one.nll, 4),
-        span(one.nll_lower, one.nll_upper, digits=4),
-        decimal(one.brier, 4),
-        decimal(one.ece, 4),
-        span(one.ece_lower, one.ece_upper, digits=4),
-        f"{decimal(one.floor_mean, 4)} ({decimal(one.floor_p95, 4)})",
-    )
-
-
 def read_logits(
     path: Path,
     label: str,
@@ -344,7 +171,7 @@ def read_logits(
         if path.suffix in (".csv", ".parquet"):
             return _stated(_of_table(path, label, probabilities), None, resolution)
         if path.suffix not in (".npz", ".npy"):
-            raise LabelledRowsError(f"{path} has the suffix {path.suffix!r}; expected {FORMS}")
+            raise LabelledRowsError(f"{path} has the suffix {path.suffix!r}; expected {forms.LOGITS}")
         arrays = read_npz(path) if path.suffix == ".npz" else _pair(path, labels)
         kinds = KINDS[::-1] if probabilities else KINDS
         pair = _pair_in(arrays, kinds, ("", "val_")) or _names(kinds[0], "")
@@ -355,7 +182,7 @@ def read_logits(
         test = _of_arrays(path, arrays, of_test, probabilities, first or 0) if of_test else None
         source = _stated(rows, test, resolution)
     except FileNotFoundError as error:
-        raise LabelledRowsError(f"{error.filename} does not exist; expected {FORMS}") from None
+        raise LabelledRowsError(f"{error.filename} does not exist; expected {forms.LOGITS}") from None
     except UserError:
         raise
     except ValueError as error:
@@ -400,7 +227,7 @@ def _converted(rows: _Values, given: Resolution | None) -> tuple[Logits, npt.NDA
     return logits, None if resolution.step is None else p_NC, resolution
 
 
-def _is_of_probabilities(name: str) -> bool:
+def is_of_probabilities(name: str) -> bool:
     """Return whether an array holds probabilities by its name."""
     return name.endswith(KINDS[1])
 
@@ -443,8 +270,10 @@ def _of_arrays(
 ) -> _Values:
     if missing := [name for name in names if name not in arrays]:
         available = ", ".join(arrays)
-        raise LabelledRowsError(f"{path} has no array {', '.join(missing)}; it holds {available}. Expected {FORMS}")
-    are_probabilities = probabilities or _is_of_probabilities(names[0])
+        raise LabelledRowsError(
+            f"{path} has no array {', '.join(missing)}; it holds {available}. Expected {forms.LOGITS}"
+        )
+    are_probabilities = probabilities or is_of_probabilities(names[0])
     values_NC = both_classes(arrays[names[0]]) if are_probabilities else check_logits(arrays[names[0]])
     values_NC = as_matrix(values_NC, names[0])
     labels_N = arrays[names[1]]

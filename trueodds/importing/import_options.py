@@ -13,6 +13,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 from trueodds.dialect import read_yaml
 from trueodds.errors import nearest
 from trueodds.importing.errors import ModelFileError
+from trueodds.importing.forms import PRESETS
 
 Numbers = Annotated[
     tuple[float, ...], BeforeValidator(lambda value: value if isinstance(value, list | tuple) else (value,))
@@ -106,14 +107,6 @@ class Preprocessing(BaseModel):
             if (numbers := len(getattr(self, name))) not in (1, count):
                 problem = f"preprocess: {name} has {numbers} numbers, but the model takes {count} {noun}"
                 raise ModelFileError(f"{problem}; give one number, or one for each")
-
-
-PRESETS: dict[str, dict[str, Any]] = {
-    "imagenet": {"mean": [0.485, 0.456, 0.406], "std": [0.229, 0.224, 0.225], "crop": 0.875},
-    "unit": {},
-    "raw": {"scale": 1.0},
-}
-"""Presets. imagenet: torchvision's classifiers; unit: pixels from 0 to 1; raw: pixels from 0 to 255."""
 
 
 @dataclass(frozen=True)

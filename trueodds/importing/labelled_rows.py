@@ -16,16 +16,16 @@ import numpy.typing as npt
 
 from trueodds.errors import nearest
 from trueodds.files import read_npz
+from trueodds.importing import forms
 from trueodds.importing.errors import LabelledRowsError
 from trueodds.inputs import ImageInput, Input, InputError, Inputs, Limits, TextInput, VectorInput, columns
 from trueodds.inputs.image.formats import SUFFIXES
 from trueodds.inputs.text import labelled
 from trueodds.inputs.vector.labelled import check_classes
 from trueodds.inputs.vector.labelled import read as read_table
+from trueodds.processes.choices import LABEL
 from trueodds.texts import alike, listed
 
-FORMS = "an .npz with x and y, a folder of class folders, a .csv or .parquet table"
-EXPECTED_FORMS = "an .npy, an .npz with p, or a .csv or .parquet table with a column for each class, by name"
 VALUES = 2_400_000
 """Numbers in a batch: 16 images of 224 x 224. onnxruntime gains nothing from larger batches."""
 AHEAD = 2
@@ -34,8 +34,6 @@ LISTED = 20
 """Largest number of unreadable files that a message names."""
 CHANNELS = (1, 3)
 """Allowed numbers of channels of an image: grey, RGB."""
-LABEL = "label"
-"""Default column of the labels of a table."""
 
 
 @dataclass(frozen=True)
@@ -150,9 +148,9 @@ def read(path: Path, label: str = LABEL, *, texts: bool = False) -> ImportRows:
         features, x, y = read_table(path, label)
         rows = ImportRows(str(path), x, y, features=features)
     elif not path.exists():
-        raise FileNotFoundError(f"{path} does not exist; --labelled takes {FORMS}")
+        raise FileNotFoundError(f"{path} does not exist; --labelled takes {forms.ROWS}")
     else:
-        raise LabelledRowsError(f"{path} ends in {path.suffix or 'nothing'}; allowed are {FORMS}")
+        raise LabelledRowsError(f"{path} ends in {path.suffix or 'nothing'}; allowed are {forms.ROWS}")
     if not len(rows):
         raise LabelledRowsError(f"{path} holds no rows")
     return rows

@@ -12,7 +12,7 @@ is wrong, and `n` is the number of rows. Array names end with their axes: `logit
 """
 
 from trueodds.metrics.alarms.gain_sequence import GainSequence, gain_evidence, gain_sequence
-from trueodds.metrics.alarms.in_the_large import MOST_RATIO, PositiveEProcess
+from trueodds.metrics.alarms.in_the_large import PositiveEProcess
 from trueodds.metrics.alarms.ordered import OrderedEProcess
 from trueodds.metrics.alarms.prequential import Prequential
 from trueodds.metrics.alarms.promise import RiskEProcess
@@ -96,6 +96,7 @@ from trueodds.metrics.significance.squared_error import (
 )
 from trueodds.metrics.smooth import kde_ece, sece, smooth_ece
 from trueodds.metrics.summary import summary
+from trueodds.processes.choices import MOST_RATIO
 from trueodds.sums.bins import CELLS, Bins, cell_of
 from trueodds.sums.cells import COLUMNS
 from trueodds.sums.inputs import softmax

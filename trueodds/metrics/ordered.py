@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy.typing as npt
 
 from trueodds.sums.forms import as_rows
-from trueodds.sums.ordered import OrderedSums
+from trueodds.sums.ordered import FEWEST_LEVELS, OrderedSums
 from trueodds.sums.sums import CalibrationSums
 
 OrderedPredictions = npt.ArrayLike | OrderedSums
@@ -77,4 +77,6 @@ def rps(
         1.15625
     """
     sums = as_ordered_sums(predictions, labels_N, classes)
+    if sums.levels == FEWEST_LEVELS:
+        return sums.at_least[0].total("brier") / sums.n
     return sums.total("rps") / sums.n

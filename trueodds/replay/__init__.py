@@ -2,8 +2,7 @@
 
     source -> stream (times of rows and labels, drift) -> caller (HTTP) -> a running service
 
-The seed alone decides what is sent, not the clock or the speed of the service. `runner` keeps the time; `command` is
-the command line.
+The seed alone decides what is sent, not the clock or the speed of the service. `runner` keeps the time.
 """
 
 from __future__ import annotations

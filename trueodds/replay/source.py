@@ -15,14 +15,12 @@ from trueodds import files
 from trueodds.inputs import Input, InputError, InputKind, Inputs, Limits, columns
 from trueodds.inputs.image.formats import SUFFIXES
 from trueodds.inputs.text import labelled
+from trueodds.processes.choices import LABEL
 from trueodds.replay import ReplayError
+from trueodds.replay.kinds import SPLITS
 from trueodds.texts import listed
 
-SPLITS = ("test", "val", "train", "held_out")
-"""Splits in the order of preference: a model should be watched on data that it has not learnt from."""
 KEPT_IMAGES = 4096
-LABEL = "label"
-"""Column of the labels in a table of texts."""
 Row = Inputs | str
 """A row in the form of the model's input, or a text."""
 

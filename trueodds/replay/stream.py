@@ -10,13 +10,9 @@ import numpy as np
 from trueodds.errors import nearest
 from trueodds.replay import ReplayError
 from trueodds.replay.drift import Schedule, change_words
+from trueodds.replay.kinds import BIASES
 from trueodds.replay.source import Row, Source
 
-BIASES = {
-    "wrong": "wrong answers are RATIO times as likely to get a label",
-    "unsure": "answers below 90% confidence are RATIO times as likely to get a label",
-    "early": "labels of wrong answers arrive RATIO times as fast",
-}
 SURE = 0.9
 CHUNK = 1024
 

@@ -6,17 +6,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from trueodds.processes.choices import MOST_RATIO, TOLERANCE
 from trueodds.reports.estimands import estimands
 from trueodds.reports.figures import calibration_p_value, decisions_of, figures_of, positive_figures
 from trueodds.reports.labelling import labelling_of
-from trueodds.reports.options import TOLERANCE, ReportOptions
+from trueodds.reports.options import ReportOptions
 from trueodds.reports.ordered import ordered_figures
 from trueodds.reports.rounding import RoundedFigures
 from trueodds.reports.schemas import KnownVersion, Labelling, PositiveFigures, Report, Slice, Trend, Verdict
 from trueodds.reports.schemas.alarm import ActingAlone, Advice, Alarm
 from trueodds.reports.verdict.cautions import cautions
 from trueodds.reports.verdict.headline import headline
-from trueodds.reports.verdict.in_the_large import RATIO_TOLERANCE
 from trueodds.reports.verdict.rules import CERTAIN, beside, is_within, of_positive, verdict_at_one_look, verdict_of
 from trueodds.sums.answers import AnswerSums
 from trueodds.sums.bins import CELLS
@@ -90,7 +90,7 @@ def report_of(
     if tolerance is None:
         tolerance = alarm.nulls[0].tolerance if alarm else TOLERANCE
     if ratio_tolerance is None:
-        ratio_tolerance = (alarm.ratio_tolerance if alarm else None) or RATIO_TOLERANCE
+        ratio_tolerance = (alarm.ratio_tolerance if alarm else None) or MOST_RATIO
     of_p, of_p_certainly = None, None
     if positive is not None:
         of_p = positive_figures(positive, options, ratio_tolerance)

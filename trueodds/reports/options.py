@@ -8,9 +8,6 @@ from trueodds.metrics import Costs
 from trueodds.reports.schemas import Window
 from trueodds.sums.bins import CELLS, Binning
 
-TOLERANCE = 0.02
-"""Largest acceptable calibration error (ECE) if no alarm names its own."""
-
 
 @dataclass(frozen=True)
 class ReportOptions:

@@ -1,4 +1,4 @@
-"""What a report says of the resolution of its probabilities, and the limits of their NLL."""
+"""The part of a report on the resolution of its probabilities, and the limits of their NLL."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from trueodds.sums.sums import CalibrationSums
 from trueodds.texts import capitalise, plural
 
 HOW = "--resolution 0.01 or --resolution exact (in Python: resolution=0.01 or 'exact')"
-"""How a user states the resolution."""
+"""Options that state the resolution."""
 
 
 @dataclass(frozen=True)

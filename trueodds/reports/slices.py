@@ -9,8 +9,9 @@ import numpy as np
 
 from trueodds import metrics
 from trueodds.metrics.labelling.expected import CENTRE_C, calibrated_range, misses_p_value, visible_gaps
+from trueodds.processes.choices import TOLERANCE
 from trueodds.reports.data import memoise
-from trueodds.reports.options import TOLERANCE, ReportOptions
+from trueodds.reports.options import ReportOptions
 from trueodds.reports.schemas import NO_TAG, ROUNDING, Confirmation, Slice, Trend, TrendPoint, Unit
 from trueodds.reports.words import level as percent_of
 from trueodds.reports.words import p_value as chance_of

@@ -13,8 +13,9 @@ import numpy.typing as npt
 from trueodds.errors import ConfigError
 from trueodds.sums.bins import CELLS, bin_of
 from trueodds.sums.fine import FineSums
-from trueodds.sums.inputs import Array, as_matrix, check_labels
+from trueodds.sums.inputs import Array, check_labels
 from trueodds.sums.positive import PositiveClass
+from trueodds.sums.rounding import EXACT, Given, Resolution, as_resolved
 from trueodds.sums.rows import checked_blocks
 from trueodds.sums.sums import CalibrationSums
 from trueodds.texts import listed
@@ -124,29 +125,32 @@ class OrderedSums:
         return cls((empty,) * (check_levels(levels) - 1), np.zeros((len(ROW_COLUMNS), 2 * CELLS)))
 
     @classmethod
-    def from_probabilities(cls, probabilities_NC: npt.ArrayLike, labels_N: npt.ArrayLike) -> OrderedSums:
+    def from_probabilities(
+        cls, probabilities_NC: npt.ArrayLike, labels_N: npt.ArrayLike, *, resolution: Given = None
+    ) -> OrderedSums:
         """Build the sums of N rows of probabilities of ordered classes, the lowest level first, and their labels.
 
         Args:
             probabilities_NC: Probabilities, shape (N, K); each row sums to 1.
             labels_N: True levels, shape (N,), from 0 on.
+            resolution: Step of rounded probabilities, as `CalibrationSums.from_probabilities` has it.
 
         Raises:
             ValueError: The probabilities or labels are invalid, or there are fewer than two levels.
         """
-        matrix_NC = as_matrix(probabilities_NC, "probabilities")
+        matrix_NC, read_as = as_resolved(probabilities_NC, resolution)
         check_levels(matrix_NC.shape[1])
         labels = check_labels(labels_N, *matrix_NC.shape)
         total = cls.zero(matrix_NC.shape[1])
-        for part in _blocks(matrix_NC, labels):
-            total = total + cls.of_rows(part)
+        for part in _blocks(matrix_NC, labels, read_as):
+            total = total + cls.of_rows(part, read_as)
         return total
 
     @classmethod
-    def of_rows(cls, rows: OrderedRows) -> OrderedSums:
-        """Build the sums of the numbers of some rows."""
+    def of_rows(cls, rows: OrderedRows, resolution: Resolution = EXACT) -> OrderedSums:
+        """Build the sums of the numbers of some rows. Each "at least" is read by the resolution like p(positive)."""
         at_least = tuple(
-            PositiveClass.sums_of(p_N, reached_N)
+            PositiveClass.sums_of(p_N, reached_N, resolution)
             for p_N, reached_N in zip(rows.at_least_NK.T, rows.reached_NK.T, strict=True)
         )
         cell_N = residual_cell(rows.residual_N, rows.is_median_N)
@@ -231,6 +235,15 @@ def check_level_names(classes: Sequence[str]) -> tuple[str, ...]:
     return names
 
 
+def are_levels(classes: Sequence[str]) -> bool:
+    """Return whether `check_level_names` accepts the classes."""
+    try:
+        check_level_names(classes)
+    except ConfigError:
+        return False
+    return True
+
+
 def _number(name: str) -> tuple[float] | None:
     """Return the number that a name is, in a tuple; None for other names."""
     try:
@@ -250,7 +263,9 @@ def check_levels(levels: int) -> int:
     return levels
 
 
-def _blocks(matrix_NC: npt.NDArray[np.floating], labels_N: npt.NDArray[np.intp]) -> Iterator[OrderedRows]:
+def _blocks(
+    matrix_NC: npt.NDArray[np.floating], labels_N: npt.NDArray[np.intp], resolution: Resolution
+) -> Iterator[OrderedRows]:
     """Yield the numbers of the rows in checked blocks."""
-    for rows, block_NC in checked_blocks(matrix_NC):
+    for rows, block_NC in checked_blocks(matrix_NC, step=resolution.step):
         yield ordered_rows(block_NC, labels_N[rows])

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import argparse
+from typing import TYPE_CHECKING
 
 from trueodds.errors import ConfigError
-from trueodds.sums.rounding import Resolution
+
+if TYPE_CHECKING:
+    from trueodds.sums.rounding import Resolution
 
 
 def add_resolution(parser: argparse.ArgumentParser) -> None:
@@ -22,6 +25,8 @@ def resolution_of(arguments: argparse.Namespace) -> Resolution | None:
     """
     if arguments.resolution is None:
         return None
+    from trueodds.sums.rounding import Resolution
+
     try:
         return Resolution.of(arguments.resolution)
     except ConfigError as error:

@@ -38,9 +38,6 @@ from trueodds.texts import short
 
 Source: TypeAlias = Literal["given", "inferred"]
 _Float = TypeVar("_Float", bound=np.floating)
-Given: TypeAlias = "float | Literal['exact'] | Resolution | None"
-"""Values of the argument `resolution`: a step, "exact", or None for a step that the rows themselves show."""
-
 WIDEST = 0.5
 """Largest step."""
 LEAST_REST = 0.25
@@ -159,6 +156,8 @@ class Resolution:
         return cls(tree["step"], tree["source"])
 
 
+Given: TypeAlias = float | Literal["exact"] | Resolution | None
+"""Values of the argument `resolution`: a step, "exact", or None for a step that the rows themselves show."""
 EXACT = Resolution(None, "inferred")
 """Probabilities that show no step."""
 

@@ -18,7 +18,8 @@ from torch import Tensor
 
 from pipeline.nets.net import Net
 from pipeline.training.plan import InitialWeights
-from pipeline.training.start.initial_weights import TORCHVISION, entry_of, file_name, sha256_of
+from pipeline.training.start import initial_weights
+from pipeline.training.start.initial_weights import TORCHVISION, entry_of, sha256_of
 from trueodds.errors import UserError
 from trueodds.files import naming
 
@@ -125,7 +126,7 @@ def load(net: Net, state: Mapping[str, Tensor], source: str) -> str:
 def _download(entry: Any) -> Path:
     """Return the file of torchvision's weights; download it if it is missing."""
     folder = Path(os.environ.get(FOLDER) or "weights")
-    path = folder / file_name(entry)
+    path = folder / initial_weights.file_name(entry)
     if not path.exists():
         log.info("%s: downloading %s", entry, entry.url)
         folder.mkdir(parents=True, exist_ok=True)

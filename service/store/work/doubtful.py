@@ -11,8 +11,9 @@ import json
 from dataclasses import replace
 from typing import NamedTuple
 
+from service.choices import Meaning
 from service.store.label_rules import Candidate, Change, names_of
-from service.store.rows import Decision, LabelSelection, SettleCounts, Settlement, VoidCounts, Voiding
+from service.store.rows import LabelSelection, SettleCounts, Settlement, VoidCounts, Voiding
 from service.store.work.labels import CANDIDATES, REPLACED, Arrival, write_changes
 from service.store.work.statements import ExecuteMany, Insert, Lock, Query, Work, lock_of
 from service.store.work.versions import VersionCache
@@ -95,7 +96,7 @@ def _entries(version: int, ids: list[str]) -> Work[dict[str, list[_DoubtfulLabel
     return entries
 
 
-def _read(entries: list[_DoubtfulLabel], classes: tuple[str, ...], decision: Decision) -> list[_DoubtfulLabel] | None:
+def _read(entries: list[_DoubtfulLabel], classes: tuple[str, ...], decision: Meaning) -> list[_DoubtfulLabel] | None:
     """Return the labels of one answer as the decision reads them; None if one of them is not a class."""
     if decision == "as_stored":
         return entries if all(0 <= entry.label < len(classes) for entry in entries) else None
@@ -120,7 +121,7 @@ def _confirm(
 
 
 def settle_held(
-    selection: LabelSelection, decision: Decision, cache: VersionCache, *, dry_run: bool
+    selection: LabelSelection, decision: Meaning, cache: VersionCache, *, dry_run: bool
 ) -> Work[SettleCounts]:
     """Settle the doubtful labels that wait for their predictions, by the names of the model's newest version."""
     if not dry_run:

@@ -11,10 +11,11 @@ from typing import Any
 
 import pytest
 
+from service.choices import Meaning
 from service.store import DoubtfulCounts, Store, StoreError, open_store
 from service.store import upgrade_store as upgrade
 from service.store.databases.schema import VERSION
-from service.store.rows import Decision, Label, LabelSelection, SettleCounts, Settlement, Voiding
+from service.store.rows import Label, LabelSelection, SettleCounts, Settlement, Voiding
 from service.store.work.upgrading import is_ambiguous
 from tests.service.store import older
 from tests.service.store.rows import count
@@ -51,7 +52,7 @@ def dumped(path: Path) -> list[str]:
         return list(db.iterdump())
 
 
-def settling(decision: Decision) -> Settlement:
+def settling(decision: Meaning) -> Settlement:
     return Settlement(decision, older.START, "Ada", "asked who sent them")
 
 
@@ -81,7 +82,7 @@ def test_an_older_store_is_refused_with_the_command_then_upgraded_once(address: 
 
 
 @pytest.mark.parametrize("decision", ["as_stored", "as_names", "void"])
-def test_labels_in_doubt_are_settled(address: str, decision: Decision) -> None:
+def test_labels_in_doubt_are_settled(address: str, decision: Meaning) -> None:
     """As stored: all as it was. As names: each index is the class of that name. Void: as if they had never come."""
 
     async def main() -> None:

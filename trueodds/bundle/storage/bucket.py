@@ -24,12 +24,13 @@ from trueodds.bundle.audit_log import FILE as LOG
 from trueodds.bundle.audit_log import AuditLogError, Change, log_of, parse, role_of
 from trueodds.bundle.bundle import CALIBRATOR, CARD, MODEL, MODEL_CARD, Bundle, BundleError
 from trueodds.bundle.card import Card
-from trueodds.bundle.contents import DEFAULT, IDENTITY, ROLES, Key, Listing
+from trueodds.bundle.contents import IDENTITY, Key, Listing
 from trueodds.bundle.storage.objects import BucketError, ChangedError, Entry, Objects
 from trueodds.bundle.storage.storage import Storage, T, Verb
 from trueodds.bundle.storage.whole import copy, is_whole, keep
 from trueodds.calibrators import Calibrator
 from trueodds.inputs import KINDS
+from trueodds.processes.choices import DEFAULT, ROLES
 from trueodds.processes.extensions import ExtensionError
 from trueodds.texts import NAME
 

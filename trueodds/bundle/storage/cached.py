@@ -8,12 +8,13 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
-from trueodds.bundle.contents import ROLES, Listing
+from trueodds.bundle.contents import Listing
 from trueodds.bundle.storage.bucket import ASIDE, Bucket, Snapshot
 from trueodds.bundle.storage.folder import Folder
 from trueodds.bundle.storage.locks import lock
 from trueodds.bundle.storage.objects import BucketError
 from trueodds.files import write_bytes
+from trueodds.processes.choices import ROLES
 
 _ABANDONED_SECONDS = 24 * 3600.0
 """Age of an unfinished fetch after which it is removed."""

@@ -13,11 +13,12 @@ from pathlib import Path
 
 from trueodds.bundle.audit_log import log_of, repair
 from trueodds.bundle.bundle import Bundle, BundleError
-from trueodds.bundle.contents import DEFAULT, ROLES, Key, Listing
+from trueodds.bundle.contents import Key, Listing
 from trueodds.bundle.storage.locks import lock, lock_file
 from trueodds.bundle.storage.storage import Storage, T, Verb
 from trueodds.bundle.storage.whole import copy, keep
 from trueodds.files import naming
+from trueodds.processes.choices import DEFAULT, ROLES
 from trueodds.texts import NAME
 
 PUBLISHING = ".publishing"

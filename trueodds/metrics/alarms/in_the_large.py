@@ -14,10 +14,9 @@ from trueodds.metrics.alarms.anytime import AnytimeTest
 from trueodds.metrics.alarms.payoffs import payoffs
 from trueodds.metrics.alarms.sequential import BLOCK, EProcess
 from trueodds.metrics.alarms.stored import StoredState
+from trueodds.processes.choices import MOST_RATIO
 from trueodds.sums.inputs import Array, as_numbers, is_number, is_whole, without_noise
 
-MOST_RATIO = 1.2
-"""Default of the largest acceptable ratio of expected to observed positives, or of observed to expected ones."""
 TOO_HIGH = (0.1, 0.2, 0.4, 0.7)
 """Stakes against "p / y is at most r on average". They are best for p too high by 1.33, 1.5, 2 and 4, with r = 1.2."""
 TOO_LOW = (0.12, 0.3, 0.6, 0.98)

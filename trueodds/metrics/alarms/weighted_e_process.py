@@ -13,10 +13,9 @@ from scipy.special import logsumexp
 from trueodds.metrics.alarms.anytime import AnytimeTest
 from trueodds.metrics.alarms.payoffs import TURN, payoffs
 from trueodds.metrics.alarms.stored import StoredState
+from trueodds.processes.choices import SMALLEST_PROPENSITY
 from trueodds.sums.inputs import Array, as_numbers, check_top, is_number, is_whole
 
-FLOOR = 0.05
-"""Default of the smallest propensity on which bets are placed."""
 SHARES = (0.98, 0.4, 0.15, 0.05)
 """Stakes, as shares of the largest stake at which no bet can lose more than its capital."""
 
@@ -65,7 +64,7 @@ class WeightedEProcess(StoredState, AnytimeTest):
     form = "weighted e-process"
 
     @classmethod
-    def start(cls, tolerance: float = 0.02, floor: float = FLOOR) -> Self:
+    def start(cls, tolerance: float = 0.02, floor: float = SMALLEST_PROPENSITY) -> Self:
         """Return the state before any label.
 
         Args:
@@ -77,7 +76,8 @@ class WeightedEProcess(StoredState, AnytimeTest):
         """
         payoffs("ece", tolerance)  # checks the tolerance
         if not (is_number(floor) and 0 < floor <= 1):
-            raise ValueError(f"floor is {floor!r}; allowed is (0, 1], the smallest propensity, such as {FLOOR}")
+            allowed = f"(0, 1], the smallest propensity, such as {SMALLEST_PROPENSITY}"
+            raise ValueError(f"floor is {floor!r}; allowed is {allowed}")
         return cls(float(tolerance), float(floor), 0, 0, (0.0,) * (4 * len(SHARES)), 0.0)
 
     @property

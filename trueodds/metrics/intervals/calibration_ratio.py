@@ -11,9 +11,10 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import gammaln, pdtr, pdtrc, xlogy
 
-from trueodds.metrics.alarms.in_the_large import MOST_RATIO, check_ratio
+from trueodds.metrics.alarms.in_the_large import check_ratio
 from trueodds.metrics.intervals.binomial import binomial_interval
 from trueodds.metrics.scores import Predictions, as_sums
+from trueodds.processes.choices import MOST_RATIO
 from trueodds.sums.columns import is_vector
 from trueodds.sums.forms import as_rows
 from trueodds.sums.inputs import check_level

@@ -2,7 +2,7 @@
 
 - evaluation: `trueodds.report` of arrays, in a terminal and in a notebook
 - comparing: `trueodds.compare` of arrays: several models on the same rows
-- form: arguments that describe a table
+- form: facts about a table that its file does not state
 - classes: the classes of labels and of columns
 - answers: the content of a table as answers
 - reading: the file formats of tables
@@ -10,7 +10,4 @@
 - acting: the confidence from which on answers may act alone
 - report: sums by class, tag, version and time, and their report
 - text: the report in a terminal
-- command: `trueodds report`
-- compare_command: `trueodds compare`
-- threshold: `trueodds threshold`
 """

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -13,6 +12,7 @@ from trueodds.files import FileError
 from trueodds.inputs.columns import Texts
 from trueodds.metrics import Costs
 from trueodds.metrics.decisions.acting import ActingThreshold, threshold
+from trueodds.processes.choices import ActingBy
 from trueodds.reports.schemas import NO_TAG, MayAct
 from trueodds.reports.table.answers import Answers
 from trueodds.reports.words import decimal, level, percent
@@ -20,7 +20,6 @@ from trueodds.sums.inputs import Array
 from trueodds.sums.positive import PositiveClass
 from trueodds.texts import capitalise, plural, short
 
-By = Literal["question", "tag", "class"]
 MOST_GROUPS = 1000
 """Largest number of groups with a threshold each. More groups are probably names of single answers."""
 SEED = 0
@@ -92,7 +91,7 @@ def acting_threshold(
     *,
     risk: float = 0.05,
     confidence: float = 0.95,
-    by: By | None = None,
+    by: ActingBy | None = None,
     costs: Costs | None = None,
     positive: str | None = None,
 ) -> ActingThreshold:
@@ -125,7 +124,7 @@ def acting_threshold(
     )
 
 
-def _groups(answers: Answers, by: By) -> list[str]:
+def _groups(answers: Answers, by: ActingBy) -> list[str]:
     """Return the name of each answer's group."""
     columns = {"question": answers.groups.questions, "tag": answers.groups.tags, "class": answers.predicted}
     column = columns[by]

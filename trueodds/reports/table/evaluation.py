@@ -11,10 +11,11 @@ import numpy.typing as npt
 
 from trueodds import metrics
 from trueodds.evaluation.paired_differences import RowScores
+from trueodds.processes.choices import TOLERANCE
 from trueodds.reports.display.figure_table import LEVELS, at_least_rows, figure_rows, ordered_rows, positive_rows
 from trueodds.reports.display.report_files import Content, DisplayedReport, json_tree
 from trueodds.reports.figures import Figures, calibration_p_value, figures_of, positive_figures
-from trueodds.reports.options import TOLERANCE, ReportOptions
+from trueodds.reports.options import ReportOptions
 from trueodds.reports.ordered import ordered_figures
 from trueodds.reports.rounding import rounded_figures
 from trueodds.reports.schemas import Bin, Labelling, OrderedFigures, PositiveFigures, Rounding, Verdict, WorstBin
@@ -229,7 +230,10 @@ def report(
     sums = CalibrationSums.from_probabilities(p_NC, labels_N, resolution=read_as)
     rounded = rounded_figures(without_noise(p_NC), check_labels(labels_N, *p_NC.shape), read_as, level)
     names = tuple(map(str, range(p_NC.shape[1]) if classes is None else classes))
-    levels = LevelSums(check_level_names(names), OrderedSums.from_probabilities(p_NC, labels_N)) if ordered else None
+    levels = None
+    if ordered:
+        by_level = OrderedSums.from_probabilities(p_NC, labels_N, resolution=read_as)
+        levels = LevelSums(check_level_names(names), by_level)
     options = ReportOptions(bins=bins, binning=binning, level=level, one_look=True)
     figures = figures_of(sums, bins, binning, level, False)
     p_value = calibration_p_value(sums, bins, binning)

@@ -16,6 +16,7 @@ from trueodds.files import FileError, read_npz
 from trueodds.inputs import columns
 from trueodds.inputs.columns import Texts
 from trueodds.inputs.times import note as time_note
+from trueodds.processes.choices import TABLES
 from trueodds.reports.table.answers import (
     Answers,
     Groups,
@@ -25,7 +26,7 @@ from trueodds.reports.table.answers import (
     of_probabilities,
 )
 from trueodds.reports.table.classes import bare_names, numeric_names, one_column, unlabelled_note
-from trueodds.reports.table.form import FORMS, Form, Scale
+from trueodds.reports.table.form import Form, Scale
 from trueodds.sums.inputs import (
     BELOW_ZERO,
     MUST_SUM,
@@ -66,9 +67,9 @@ def read(path: Path, form: Form | None = None) -> Answers:
     """
     form = form or Form()
     if not path.is_file():
-        raise FileNotFoundError(f"{path} does not exist; expected {FORMS}")
+        raise FileNotFoundError(f"{path} does not exist; expected {TABLES}")
     if path.suffix not in (".npz", ".npy", *columns.SUFFIXES):
-        raise FileError(f"{path} has the suffix {path.suffix!r}; expected {FORMS}")
+        raise FileError(f"{path} has the suffix {path.suffix!r}; expected {TABLES}")
     if form.labels and path.suffix != ".npy":
         raise FileError(f"--labels {form.labels}: {path} holds the labels itself; remove --labels")
     try:
@@ -81,7 +82,7 @@ def read(path: Path, form: Form | None = None) -> Answers:
     except ValueError as error:
         raise FileError(f"{path}: {_cure(str(error))}") from None
     if not len(answers):
-        raise FileError(f"{path} holds no answers; expected {FORMS}")
+        raise FileError(f"{path} holds no answers; expected {TABLES}")
     return answers
 
 
@@ -153,7 +154,7 @@ def _of_columns(path: Path, form: Form) -> Answers:
     if not by_confidence and form.label not in header:
         raise _no_column(path, form.label, header, "--label")
     if not by_confidence and not of_classes:
-        raise FileError(f"{path} has the columns {listed(header)}, and none for a class; expected {FORMS}")
+        raise FileError(f"{path} has the columns {listed(header)}, and none for a class; expected {TABLES}")
     chances = tuple(name for name in ("propensity", "audit") if by_confidence or name not in of_classes)
     known = (form.label, "predicted", "correct", "question", "tag", "version", *chances)
     texts = [name for name in dict.fromkeys(known) if name in header]
@@ -294,7 +295,7 @@ def _one_of_logits(path: Path, name: str) -> FileError:
 
 def _missing(path: Path, names: Sequence[str], available: Sequence[str] | Mapping[str, Any]) -> FileError:
     """Build the error for missing arrays or columns."""
-    return FileError(f"{path} has no {listed(names)}; it holds {', '.join(available) or 'nothing'}. Expected {FORMS}")
+    return FileError(f"{path} has no {listed(names)}; it holds {', '.join(available) or 'nothing'}. Expected {TABLES}")
 
 
 def _no_column(path: Path, name: str, header: Sequence[str], option: str) -> FileError:

@@ -10,15 +10,15 @@ import numpy.typing as npt
 
 from trueodds.files import FileError
 from trueodds.inputs.columns import Texts
+from trueodds.processes.choices import MOST_RATIO, TOLERANCE, ReportBy, TrendUnit
 from trueodds.reports.checks import first_checks, is_off
 from trueodds.reports.composition import report_of
-from trueodds.reports.options import TOLERANCE, ReportOptions
+from trueodds.reports.options import ReportOptions
 from trueodds.reports.rounding import RoundedFigures, rounded_figures
 from trueodds.reports.schemas import MOST_MINUTES, Report, Unit, Verdict
 from trueodds.reports.slices import slices_of, tags_of, trend_of
 from trueodds.reports.table.acting import acting_threshold, may_act, sample_evenly
 from trueodds.reports.table.answers import Answers, positive_rows_of
-from trueodds.reports.verdict.in_the_large import RATIO_TOLERANCE
 from trueodds.sums.answers import AnswerSums
 from trueodds.sums.bins import CELLS, cell_of
 from trueodds.sums.hours import MINUTE_MS
@@ -26,8 +26,6 @@ from trueodds.sums.ordered import LevelSums, OrderedSums, check_level_names
 from trueodds.sums.positive import PositiveSums
 from trueodds.sums.sums import CalibrationSums
 
-By = Literal["class", "tag"]
-TrendUnit = Literal["minute", "hour", "day", "month", "auto"]
 UNITS: tuple[Unit, ...] = get_args(Unit)
 _CODES: dict[Unit, Literal["m", "h", "D", "M"]] = {"minute": "m", "hour": "h", "day": "D", "month": "M"}
 MAX_POINTS = 120
@@ -41,10 +39,10 @@ def report_of_answers(
     answers: Answers,
     options: ReportOptions | None = None,
     *,
-    by: By | None = None,
+    by: ReportBy | None = None,
     trend: TrendUnit | None = None,
     tolerance: float = TOLERANCE,
-    ratio_tolerance: float = RATIO_TOLERANCE,
+    ratio_tolerance: float = MOST_RATIO,
     positive: str | None = None,
     ordered: bool = False,
 ) -> Report:
@@ -178,7 +176,7 @@ def level_sums_of(answers: Answers) -> LevelSums:
     names = check_level_names(answers.predicted.values)
     sums = OrderedSums.zero(len(names))
     if answers.labelled_N.any():
-        sums = OrderedSums.from_probabilities(*labelled_rows(answers))
+        sums = OrderedSums.from_probabilities(*labelled_rows(answers), resolution=answers.resolution)
     return LevelSums(names, sums)
 
 

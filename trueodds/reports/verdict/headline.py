@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from trueodds.processes.choices import MOST_RATIO
 from trueodds.reports import words
 from trueodds.reports.figures import Figures
 from trueodds.reports.options import ReportOptions
 from trueodds.reports.schemas import PositiveFigures, Verdict
 from trueodds.reports.verdict.examples import examples
-from trueodds.reports.verdict.in_the_large import RATIO_TOLERANCE, allowed_range, not_yet_known, ratio_words
+from trueodds.reports.verdict.in_the_large import allowed_range, not_yet_known, ratio_words
 from trueodds.reports.verdict.rules import LEANS, SURE
 from trueodds.reports.words import labelled, shares, whole_percent
 from trueodds.sums.answers import AnswerSums
@@ -70,7 +71,7 @@ def headline(
     positive: PositiveFigures | None = None,
     of_top_label: Verdict | None = None,
     was_rearmed: bool = False,
-    ratio_tolerance: float = RATIO_TOLERANCE,
+    ratio_tolerance: float = MOST_RATIO,
 ) -> str:
     """Return the first sentences of a report, for first-time readers.
 
@@ -203,7 +204,7 @@ def reading_at_one_look(
     figures: Figures,
     tolerance: float,
     positive: PositiveFigures | None = None,
-    ratio_tolerance: float = RATIO_TOLERANCE,
+    ratio_tolerance: float = MOST_RATIO,
 ) -> str:
     """Explain a verdict on these figures at one look. `positive`: the figures are those of p(positive)."""
     p_value, whose = figures["calibration_p_value"], f" of p({positive.label})" if positive else ""

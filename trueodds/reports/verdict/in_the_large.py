@@ -4,12 +4,8 @@ from __future__ import annotations
 
 import math
 
-from trueodds.metrics import MOST_RATIO
 from trueodds.reports.schemas import PositiveFigures
 from trueodds.texts import plural
-
-RATIO_TOLERANCE = MOST_RATIO
-"""Largest acceptable expected / observed positives, or observed / expected, if no alarm names its own."""
 
 
 def ratio_holds(positive: PositiveFigures, most: float) -> bool:

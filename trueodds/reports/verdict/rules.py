@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Literal
 
+from trueodds.processes.choices import MOST_RATIO
 from trueodds.reports.figures import Figures
 from trueodds.reports.schemas import Labelling, PositiveFigures, Verdict
 from trueodds.reports.schemas.alarm import Advice, Alarm
-from trueodds.reports.verdict.in_the_large import RATIO_TOLERANCE, ratio_holds
+from trueodds.reports.verdict.in_the_large import ratio_holds
 from trueodds.sums.answers import AnswerSums
 
 SURE = 0.05
@@ -52,7 +53,7 @@ def is_within(
     labelling: Labelling,
     tolerance: float,
     positive: PositiveFigures | None = None,
-    ratio_tolerance: float = RATIO_TOLERANCE,
+    ratio_tolerance: float = MOST_RATIO,
 ) -> bool:
     """Return whether the upper end of the ECE's 95% interval is at most `tolerance`, at this one look.
 

@@ -15,15 +15,16 @@ import signal
 from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
+from typing import TYPE_CHECKING
 
-from trueodds.cli import SERVICE, URL, Subparsers
+from trueodds.cli import Subparsers
+from trueodds.processes.choices import SERVICE, URL
 from trueodds.replay import ReplayError
-from trueodds.replay.caller import Caller, Keys
-from trueodds.replay.drift import GRAMMAR, KINDS, Schedule, seconds
-from trueodds.replay.runner import Replay, ReplayPlan
-from trueodds.replay.source import SPLITS, read
-from trueodds.replay.stream import BIASES, Bias, Stream
+from trueodds.replay.kinds import BIASES, GRAMMAR, KINDS, SPLITS, seconds
 from trueodds.texts import plural
+
+if TYPE_CHECKING:
+    from trueodds.replay.caller import Keys
 
 EXAMPLE = "  trueodds replay --data artifacts/data/arrays.npz --rate 30 --delay 4s --labelled 0.6 --drift noise:0.3@40s"
 
@@ -60,6 +61,12 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _replay(arguments: argparse.Namespace, stop: Stop) -> bool:
+    from trueodds.replay.caller import Caller
+    from trueodds.replay.drift import Schedule
+    from trueodds.replay.runner import Replay, ReplayPlan
+    from trueodds.replay.source import read
+    from trueodds.replay.stream import Bias, Stream
+
     def say(line: str) -> None:
         print(line, flush=True)
 
@@ -122,6 +129,8 @@ def add_parser(commands: Subparsers) -> None:
 
 
 def _keys(path: Path | None) -> Keys:
+    from trueodds.replay.caller import Keys
+
     if path is None:
         return Keys()
     try:

@@ -10,17 +10,15 @@ import argparse
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
 from trueodds.cli import Subparsers
-from trueodds.files import FileError, write_json
-from trueodds.metrics.decisions.acting import ActingThreshold
-from trueodds.reports.table import reading as tables
-from trueodds.reports.table.acting import By, acting_threshold, reading, sample_evenly
-from trueodds.reports.table.form import OptionsError, add_form, costs_of, form_of
-from trueodds.reports.words import level, percent
-from trueodds.sums.inputs import check_level
-from trueodds.texts import capitalise
+from trueodds.cli.tables import OptionsError, add_form, costs_of, form_of
+from trueodds.errors import UserError
+from trueodds.processes.choices import ActingBy
+
+if TYPE_CHECKING:
+    from trueodds.metrics.decisions.acting import ActingThreshold
 
 EXAMPLES = (
     "threshold answers.parquet --risk 0.05 --confidence 0.95 --out act.json",
@@ -31,7 +29,7 @@ RISK, CONFIDENCE = 0.05, 0.95
 """Defaults of --risk and --confidence."""
 
 
-class NotCertifiedError(FileError):
+class NotCertifiedError(UserError, ValueError):
     """There is no threshold to write."""
 
 
@@ -46,7 +44,7 @@ def add_parser(commands: Subparsers) -> None:
     words = f"probability, over the labels, that the bound holds (default: {CONFIDENCE:g})"
     parser.add_argument("--confidence", type=float, default=CONFIDENCE, help=words)
     words = "a threshold for each question or tag (columns of the table), or for each predicted class"
-    parser.add_argument("--by", choices=get_args(By), help=words)
+    parser.add_argument("--by", choices=get_args(ActingBy), help=words)
     words = "with --positive: costs of a missed positive and of a false alarm, in one unit: miss=10,alarm=1"
     parser.add_argument("--costs", metavar="COSTS", help=words)
     words = (
@@ -58,6 +56,11 @@ def add_parser(commands: Subparsers) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Read the table, print the threshold and write the file."""
+    from trueodds.files import FileError, write_json
+    from trueodds.reports.table import reading as tables
+    from trueodds.reports.table.acting import acting_threshold, sample_evenly
+    from trueodds.sums.inputs import check_level
+
     costs = costs_of(arguments)
     try:
         check_level(arguments.confidence)
@@ -97,8 +100,12 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def text_of(result: ActingThreshold, *, by: By | None = None, costs: bool = False) -> list[str]:
+def text_of(result: ActingThreshold, *, by: ActingBy | None = None, costs: bool = False) -> list[str]:
     """Format the result as lines: one or two sentences for each group."""
+    from trueodds.reports.table.acting import reading
+    from trueodds.reports.words import level, percent
+    from trueodds.texts import capitalise
+
     if not result.groups:
         return [capitalise(reading(result, costs=costs))]
     each = round(result.groups[0].confidence, 4)
@@ -111,7 +118,7 @@ def text_of(result: ActingThreshold, *, by: By | None = None, costs: bool = Fals
     ]
 
 
-def document_of(result: ActingThreshold, source: str, *, by: By | None, costs: str | None) -> dict[str, Any]:
+def document_of(result: ActingThreshold, source: str, *, by: ActingBy | None, costs: str | None) -> dict[str, Any]:
     """Return the content of the file: the fields of `ActingThreshold`, and the source of the labels.
 
     With costs the bound is called `mean_cost` instead of `risk`, because a version's promise is a share of wrong

@@ -9,19 +9,16 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import get_args
+from typing import TYPE_CHECKING, get_args
 
 from trueodds.cli import Subparsers
-from trueodds.files import write_text
-from trueodds.reports.display.live import page_of
-from trueodds.reports.options import TOLERANCE, ReportOptions
-from trueodds.reports.table import reading
-from trueodds.reports.table.form import OptionsError, add_form, costs_of, form_of
-from trueodds.reports.table.report import By, TrendUnit, report_of_answers
-from trueodds.reports.table.text import text_of
-from trueodds.reports.verdict.in_the_large import RATIO_TOLERANCE
-from trueodds.sums.bins import Binning, check_bins
-from trueodds.sums.inputs import check_level
+from trueodds.cli.tables import OptionsError, add_form, costs_of, form_of
+from trueodds.processes.choices import MOST_RATIO, TOLERANCE, ReportBy, TrendUnit
+
+if TYPE_CHECKING:
+    from trueodds.reports.options import ReportOptions
+    from trueodds.sums.bins import Binning
+
 
 EXAMPLES = (
     "report answers.npz --html report.html",
@@ -34,6 +31,8 @@ EXAMPLES = (
 
 
 def add_parser(commands: Subparsers) -> None:
+    from trueodds.sums.bins import Binning
+
     epilog = "\n".join(["examples:", *(f"  trueodds {line}" for line in EXAMPLES)])
     parser = commands.add_parser("report", description=__doc__, epilog=epilog, intermixed=True)
     add_form(parser)
@@ -50,13 +49,13 @@ def add_parser(commands: Subparsers) -> None:
     parser.add_argument("--binning", choices=get_args(Binning), help=words)
     words = "confidence level of the intervals (default: 0.95)"
     parser.add_argument("--level", type=float, default=0.95, help=words)
-    parser.add_argument("--by", choices=get_args(By), help="add a table by predicted class, or by tag")
+    parser.add_argument("--by", choices=get_args(ReportBy), help="add a table by predicted class, or by tag")
     words = "add a trend by minute, hour, day or month; auto: the finest unit with at most 120 points"
     parser.add_argument("--trend", choices=get_args(TrendUnit), help=words)
     words = f"largest acceptable calibration error (ECE) (default: {TOLERANCE:g})"
     parser.add_argument("--tolerance", type=float, default=TOLERANCE, metavar="ECE", help=words)
     words = "with --positive: largest acceptable expected / observed positives, or observed / expected"
-    words += f" (default: {RATIO_TOLERANCE:g})"
+    words += f" (default: {MOST_RATIO:g})"
     parser.add_argument("--ratio-tolerance", type=float, metavar="RATIO", help=words)
     parser.add_argument("--html", type=Path, metavar="FILE", help="write the report as an HTML page")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write all numbers as JSON")
@@ -64,6 +63,12 @@ def add_parser(commands: Subparsers) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Read the table, print its report and write the files."""
+    from trueodds.files import write_text
+    from trueodds.reports.display.live import page_of
+    from trueodds.reports.table import reading
+    from trueodds.reports.table.report import report_of_answers
+    from trueodds.reports.table.text import text_of
+
     options = _options(arguments)
     answers = reading.read(arguments.answers, form_of(arguments))
     trend: TrendUnit | None = arguments.trend
@@ -75,7 +80,7 @@ def run(arguments: argparse.Namespace) -> int:
         by=arguments.by,
         trend=trend,
         tolerance=arguments.tolerance,
-        ratio_tolerance=arguments.ratio_tolerance or RATIO_TOLERANCE,
+        ratio_tolerance=arguments.ratio_tolerance or MOST_RATIO,
         positive=arguments.positive,
         ordered=arguments.ordered,
     )
@@ -98,6 +103,10 @@ def _options(arguments: argparse.Namespace) -> ReportOptions:
     Raises:
         OptionsError: A value is not allowed.
     """
+    from trueodds.reports.options import ReportOptions
+    from trueodds.sums.bins import check_bins
+    from trueodds.sums.inputs import check_level
+
     try:
         check_bins(arguments.bins, arguments.binning or "width")
         check_level(arguments.level)
@@ -107,7 +116,7 @@ def _options(arguments: argparse.Namespace) -> ReportOptions:
         raise OptionsError(f"--tolerance is {arguments.tolerance!r}; allowed is (0, 1), such as {TOLERANCE:g}")
     ratio = arguments.ratio_tolerance
     if ratio is not None and not 1 < ratio <= 100:
-        allowed = f"more than 1 and at most 100, such as {RATIO_TOLERANCE:g}"
+        allowed = f"more than 1 and at most 100, such as {MOST_RATIO:g}"
         raise OptionsError(f"--ratio-tolerance is {ratio!r}; allowed is {allowed}")
     if ratio is not None and not arguments.positive:
         raise OptionsError(

@@ -21,23 +21,21 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from trueodds.bundle import Bundle, open_models
 from trueodds.cli import Subparsers, status_of
 from trueodds.errors import UserError
-from trueodds.evaluation.measurement import FailedFit, Measurement
-from trueodds.importing import labelled_rows
-from trueodds.importing.import_options import PRESETS, ImportOptions, Preprocessing
+from trueodds.importing import forms
 from trueodds.processes import limited
+from trueodds.processes.choices import LABEL
 from trueodds.processes.limited import SECONDS, SHARE
-from trueodds.reports.table.evaluation import align
 from trueodds.texts import plural
 
 if TYPE_CHECKING:
+    from trueodds.evaluation.measurement import FailedFit, Measurement
     from trueodds.importing.importer import Outcome
 
 OUT = Path("imported")
 BUNDLE = "bundle"
-WORK = "trueodds.importing.command:work"
+WORK = "trueodds.cli.import_model:work"
 """Function that runs in a process with limits."""
 NEEDED = ("onnx", "onnxruntime")
 GB = 10**9
@@ -55,7 +53,7 @@ def add_parser(commands: Subparsers) -> None:
     epilog = "\n".join(["examples:", *(f"  trueodds {line}" for line in EXAMPLES)])
     parser = commands.add_parser("import", description=__doc__, epilog=epilog, intermixed=True)
     parser.add_argument("model", type=Path, help="the ONNX file; its weights may be in files beside it")
-    parser.add_argument("--labelled", type=Path, required=True, metavar="ROWS", help=labelled_rows.FORMS)
+    parser.add_argument("--labelled", type=Path, required=True, metavar="ROWS", help=forms.ROWS)
     words = "test rows, in the same form (default: half of the labelled rows, class-balanced)"
     parser.add_argument("--test", type=Path, metavar="ROWS", help=words)
     words = "class names in the order of the model's outputs: a,b,c, or a file with one name per line"
@@ -65,12 +63,12 @@ def add_parser(commands: Subparsers) -> None:
     words = "the classes are levels, the lowest first, such as stars: the report of the service has their figures, and"
     words += " calibrators that keep the order are candidates"
     parser.add_argument("--ordered", action="store_true", help=words)
-    words = f"the maker's own probabilities of the labelled rows, for comparison:  {labelled_rows.EXPECTED_FORMS}"
+    words = f"the maker's own probabilities of the labelled rows, for comparison:  {forms.EXPECTED}"
     parser.add_argument("--expected", type=Path, metavar="FILE", help=words)
     words = "allow classes without a labelled row; nothing is learned or measured about them"
     parser.add_argument("--allow-unseen", action="store_true", help=words)
-    words = f"the column of a table that holds the labels (default: {labelled_rows.LABEL})"
-    parser.add_argument("--label", default=labelled_rows.LABEL, metavar="COLUMN", help=words)
+    words = f"the column of a table that holds the labels (default: {LABEL})"
+    parser.add_argument("--label", default=LABEL, metavar="COLUMN", help=words)
     words = "kind of the model's input (default: by its rank; text with --tokenizer)"
     parser.add_argument("--input", choices=("image", "vector", "text"), help=words)
     words = "tokenizer.json of a text model, as Hugging Face's tokenizers writes it"
@@ -79,7 +77,7 @@ def add_parser(commands: Subparsers) -> None:
     parser.add_argument("--max-tokens", type=int, metavar="N", help=f"{words} config.json in the same folder)")
     words = "largest number of characters of a text, below the service's default: for a slow tokenizer"
     parser.add_argument("--max-characters", type=int, metavar="N", help=words)
-    words = "preprocessing of pixels or features: " + ", ".join(PRESETS)
+    words = "preprocessing of pixels or features: " + ", ".join(forms.PRESETS)
     words += ", a mapping {mean, std, scale, size, crop, interpolation, layout}, or a YAML file"
     parser.add_argument("--preprocess", metavar="HOW", help=words)
     parser.add_argument("--output", metavar="NAME", help="the output of logits or probabilities, if there are several")
@@ -104,6 +102,8 @@ def _positive(text: str) -> float:
 
 def run(arguments: argparse.Namespace) -> int:
     """Import the model, and publish it if requested."""
+    from trueodds.bundle import open_models
+
     name = arguments.name or re.sub(r"[^A-Za-z0-9._-]+", "-", arguments.model.stem).lstrip("-._") or "model"
     if not arguments.model.is_file():
         raise MissingModelError(f"{arguments.model} does not exist; give the path of an ONNX file")
@@ -175,6 +175,8 @@ def write(arguments: argparse.Namespace, name: str, folder: Path) -> int:
     Raises:
         UserError: As in `importer.import_model` and `labelled_rows.read`.
     """
+    from trueodds.importing import labelled_rows
+    from trueodds.importing.import_options import ImportOptions, Preprocessing
     from trueodds.importing.importer import import_model
 
     texts = arguments.tokenizer is not None or arguments.input == "text"
@@ -218,6 +220,8 @@ def _classes(text: str) -> tuple[str, ...]:
 
 def _move(written: Path, out: Path) -> Path:
     """Move the written files to the folder `out`. Return the bundle's new place."""
+    from trueodds.bundle import Bundle
+
     out.mkdir(exist_ok=True)
     bundle = Bundle.load(written / BUNDLE).move_to(out / BUNDLE)
     for file in written.iterdir():
@@ -235,6 +239,8 @@ def _next_step(bundle: Path, published: str | None) -> str:
 
 def summary(outcome: Outcome) -> str:
     """Format the table of calibrators, with the notes of the card and the reason for the choice."""
+    from trueodds.reports.table.evaluation import align
+
     card, results = outcome.bundle.card, outcome.results
     size = card.input.size
     nll = {one.name: one.nll for one in outcome.selection.table}
@@ -262,6 +268,8 @@ def summary(outcome: Outcome) -> str:
 
 def _line(name: str, one: Measurement | FailedFit, chosen_by: float | None) -> tuple[str, ...]:
     """Format the line of a calibrator."""
+    from trueodds.evaluation.measurement import FailedFit
+
     cross = "" if chosen_by is None else f"{chosen_by:.4f}"
     if isinstance(one, FailedFit):
         return (name, cross, "", "", "", "", one.reason)
@@ -277,6 +285,9 @@ def _numbers(values: Mapping[str, Any], *keys: str) -> tuple[str, ...]:
 
 def _of_positive(measurements: Sequence[tuple[str, Measurement | FailedFit]]) -> list[str]:
     """Return the table of p(positive), with its title and a blank line; empty without a positive class."""
+    from trueodds.evaluation.measurement import Measurement
+    from trueodds.reports.table.evaluation import align
+
     known = [(name, one.positive) for name, one in measurements if isinstance(one, Measurement) and one.positive]
     if not known:
         return []

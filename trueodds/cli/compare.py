@@ -12,13 +12,7 @@ import json
 from pathlib import Path
 
 from trueodds.cli import Subparsers
-from trueodds.files import write_text
-from trueodds.reports.table import reading
-from trueodds.reports.table.comparing import of_nets
-from trueodds.reports.table.form import OptionsError, add_form, form_of
-from trueodds.reports.table.matching import ids_of, nets_of
-from trueodds.sums.bins import check_bins
-from trueodds.sums.inputs import check_level
+from trueodds.cli.tables import OptionsError, add_form, form_of
 
 EXAMPLES = (
     "compare old.csv new.csv",
@@ -41,6 +35,11 @@ def add_parser(commands: Subparsers) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Read the tables, print their comparison and write the file."""
+    from trueodds.files import write_text
+    from trueodds.reports.table import reading
+    from trueodds.reports.table.comparing import of_nets
+    from trueodds.reports.table.matching import ids_of, nets_of
+
     _check(arguments)
     names = _names(arguments.tables)
     tables = {name: reading.read(path, form_of(arguments)) for name, path in zip(names, arguments.tables, strict=True)}
@@ -57,6 +56,9 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _check(arguments: argparse.Namespace) -> None:
+    from trueodds.sums.bins import check_bins
+    from trueodds.sums.inputs import check_level
+
     try:
         check_bins(arguments.bins)
         check_level(arguments.level)

@@ -20,8 +20,6 @@ from trueodds.errors import MissingExtraError, UserError, nearest, unknown
 from trueodds.processes import output
 from trueodds.processes.version import __version__
 
-SERVICE, URL = "TRUEODDS_SERVICE", "http://127.0.0.1:8000"
-"""Environment variable with the URL of the service that commands use, and its default."""
 _NO_PERMISSION = "run this as a user who may write there, or change the permissions (chown, chmod)"
 _CURES = {
     errno.EACCES: _NO_PERMISSION,
@@ -56,13 +54,13 @@ class Command:
 
 
 COMMANDS = {
-    "calibrate": Command("trueodds.importing.calibrate", "fit a calibrator to the logits of a model served elsewhere"),
-    "compare": Command("trueodds.reports.table.compare_command", "compare models by their answers on the same rows"),
-    "completion": Command("trueodds.completion", "print a script for the completion of a shell", "completion"),
-    "import": Command("trueodds.importing.command", "make a bundle of an ONNX model of your own", "import"),
-    "replay": Command("trueodds.replay.command", "send a data set to a running service, with drift", "client"),
-    "report": Command("trueodds.reports.table.command", "report on a table of answers with their labels"),
-    "threshold": Command("trueodds.reports.table.threshold", "find the confidence from which on answers may act alone"),
+    "calibrate": Command("trueodds.cli.calibrate", "fit a calibrator to the logits of a model served elsewhere"),
+    "compare": Command("trueodds.cli.compare", "compare models by their answers on the same rows"),
+    "completion": Command("trueodds.cli.completion", "print a script for the completion of a shell", "completion"),
+    "import": Command("trueodds.cli.import_model", "make a bundle of an ONNX model of your own", "import"),
+    "replay": Command("trueodds.cli.replay", "send a data set to a running service, with drift", "client"),
+    "report": Command("trueodds.cli.report", "report on a table of answers with their labels"),
+    "threshold": Command("trueodds.cli.threshold", "find the confidence from which on answers may act alone"),
 }
 """Commands of the library. They need neither the pipeline nor the service."""
 

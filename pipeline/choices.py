@@ -1,0 +1,20 @@
+"""Choices and defaults of recalibration. The help of commands shows them, so this module imports no other package."""
+
+from __future__ import annotations
+
+from typing import Literal, get_args
+
+LABELS = 10_000
+"""Largest number of labels to fit a calibrator on."""
+SMOOTHING = 0.001
+"""Smoothing e: the log score is that of (1 - e) p + e / K.
+
+One answer can then not decide everything, and zero probabilities are not rewarded as they would be by a floor.
+"""
+Promote = Literal["now", "when-better", "never"]
+"""Rule for a promotion.
+
+now: at once, whatever the evidence. when-better: the verdict "better" promotes, "worse" withdraws. never: a person
+decides.
+"""
+PROMOTE: tuple[Promote, ...] = get_args(Promote)

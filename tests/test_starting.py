@@ -1,0 +1,107 @@
+"""Packages that commands, stages and flows load before their work begins."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import pipeline.cli
+import service.cli
+from tests.conftest import ROOT
+from trueodds import cli
+
+HEAVY = {"torch", "torchvision", "sklearn", "matplotlib", "onnxruntime", "onnx", "fastapi", "uvicorn", "pyarrow"}
+"""Packages that take long to import and belong to work, not to names, options and parameters."""
+SCHEDULING = {"prefect", "dvc"}
+LIBRARY = {"numpy", "scipy", "pydantic", "PIL", "httpx", "yaml"}
+"""Packages of the library itself, which no help text needs."""
+TABLES = {"trueodds": cli.COMMANDS, "pipeline": pipeline.cli.COMMANDS, "service": service.cli.COMMANDS}
+IN_HELP = {
+    "init": {"yaml"},
+    "code": {"yaml"},
+    "report": {"numpy"},  # the kinds of bins
+    "serve": {"numpy", "pydantic", "PIL"},  # the settings, each an option
+}
+"""Command -> packages that its help text loads all the same."""
+CHECKED = "stages.check_names(config.load(), None)"
+IMPORTS = "from pipeline import config, stages\n"
+
+HELP = {
+    f"{command} --help": f"from trueodds import cli; import {package}.cli\n"
+    f"raise SystemExit(cli.main('trueodds', {f'{package}.cli.COMMANDS'}, ['{command}', '--help']))"
+    for package, table in TABLES.items()
+    for command in table
+}
+WORK = {
+    **{
+        words: f"from trueodds import cli; import pipeline.cli\n"
+        f"raise SystemExit(cli.main('trueodds', pipeline.cli.COMMANDS, {words.split()}))"
+        for words in ("params", "methods", "recipes", "calibrators", "study --list")
+    },
+    "the stage fetch": f"{IMPORTS}{CHECKED}; stages.fetch(config.load())",
+    "the stage plan": f"{IMPORTS}stages.plan(config.load())",
+    "a plan for each method and net": (
+        "import logging; logging.disable()\nfrom pipeline import methods, nets\nfrom pipeline.config import Training\n"
+        "from pipeline.training.resolution import plan_of\n"
+        "for name in methods.names():\n"
+        "    plan_of(Training(method=name), 'digits', 'image', held_out=True)\n"
+        "for kind in ('image', 'vector', 'text', 'tree'):\n"
+        "    for name in nets.names(kind):\n"
+        "        plan_of(Training(net=name), 'own', kind, held_out=False)\n"
+    ),
+    "the keys of a study's runs": (
+        "from pathlib import Path\nfrom pipeline.studies import runs\nfrom pipeline.studies.format import Study\n"
+        "study = Study.model_validate({'title': 't', 'vary': {'method': ['ce', 'focal'], 'seed': [1, 2]}})\n"
+        "assert len(runs.places(Path.cwd(), runs.expand(study, Path('params.yaml')))) == 4"
+    ),
+}
+FLOWS = {
+    f"import {module}": f"import {module}"
+    for module in (
+        "pipeline.flows.train",
+        "pipeline.flows.recalibrate",
+        "pipeline.flows.worker",
+        "pipeline.studies.flow",
+    )
+}
+
+
+@pytest.fixture(scope="module")
+def loaded(tmp_path_factory: pytest.TempPathFactory) -> dict[str, set[str]]:
+    """What each case loads; all run in forks of one process, in a folder with params.yaml."""
+    folder = tmp_path_factory.mktemp("work")
+    (folder / "params.yaml").write_bytes((ROOT / "params.yaml").read_bytes())
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.loaded_packages"],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        input=json.dumps(HELP | WORK | FLOWS),
+        capture_output=True,
+        text=True,
+    )
+    results = [json.loads(line) for line in done.stdout.splitlines()]
+    assert {name: status for name, _, status in results if status} == {}, done.stderr
+    assert (folder / "artifacts" / "plan.json").is_file() and Path(folder / "artifacts/data/arrays.npz").is_file()
+    return {name: set(packages) for name, packages, _ in results}
+
+
+@pytest.mark.parametrize("case", HELP)
+def test_a_help_text_loads_nothing_heavy(case: str, loaded: dict[str, set[str]]) -> None:
+    allowed = IN_HELP.get(case.split()[0], set())
+    assert (HEAVY | SCHEDULING | LIBRARY) & loaded[case] == allowed
+
+
+@pytest.mark.parametrize("case", WORK)
+def test_names_and_plans_need_no_torch(case: str, loaded: dict[str, set[str]]) -> None:
+    allowed = {"sklearn"} if case == "the stage fetch" else set()  # the digits are scikit-learn's
+    assert (HEAVY | SCHEDULING) & loaded[case] == allowed
+
+
+@pytest.mark.parametrize("case", FLOWS)
+def test_a_flow_starts_without_torch(case: str, loaded: dict[str, set[str]]) -> None:
+    assert "prefect" in loaded[case] and HEAVY & loaded[case] == set()

@@ -1,0 +1,55 @@
+"""Choices and defaults of options, and roles of versions. Help texts show them, so this module imports no package."""
+
+from __future__ import annotations
+
+from typing import Literal, get_args
+
+TOLERANCE = 0.02
+"""Largest acceptable calibration error (ECE) if no alarm names its own."""
+MOST_RATIO = 1.2
+"""Largest acceptable expected / observed positives, or observed / expected, if no alarm names its own."""
+SMALLEST_PROPENSITY = 0.05
+"""Smallest propensity of a label that counts; labels with a smaller one are left out."""
+LABEL = "label"
+"""Column of the labels in a table."""
+TABLES = (
+    "an .npz with probabilities (or logits) and labels, or with confidence and correct; a .csv or .parquet table with a"
+    " column for each class, with its name, and one for the labels, or with confidence, predicted and label; or an .npy"
+    " of probabilities together with --labels"
+)
+"""Allowed forms of a table, for messages."""
+SERVICE, URL = "TRUEODDS_SERVICE", "http://127.0.0.1:8000"
+"""Environment variable with the URL of the service that commands use, and its default."""
+MODELS = "TRUEODDS_MODELS"
+"""Environment variable with the folder or bucket of the published models."""
+ADMIN_KEY, ADMIN_KEY_FILE = "TRUEODDS_ADMIN_KEY", "TRUEODDS_ADMIN_KEY_FILE"
+"""Environment variables with the admin key, and with the path of a file that holds it."""
+ADMIN_KEY_HASH = "TRUEODDS_ADMIN_KEY_HASH"
+"""Environment variable with the hash of the admin key, for the service."""
+ReportBy = Literal["class", "tag"]
+"""Groups of a report's additional table."""
+TrendUnit = Literal["minute", "hour", "day", "month", "auto"]
+"""Unit of a report's trend. auto: the finest one with at most 120 points."""
+ActingBy = Literal["question", "tag", "class"]
+"""Groups that each have their own threshold for acting alone."""
+
+DEFAULT: Literal["default"] = "default"
+"""Role of the version that answers requests."""
+SHADOW: Literal["shadow"] = "shadow"
+"""Role of a net that is scored on the same inputs without answering."""
+RECALIBRATED: Literal["recalibrated"] = "recalibrated"
+"""Role of a calibrator that is applied to the served net's logits without answering."""
+WAITING: Literal["waiting"] = "waiting"
+"""Role of the net that becomes the shadow when that place is free."""
+
+Role = Literal["default", "shadow", "recalibrated", "waiting"]
+"""Role of a version.
+
+default: it answers. shadow: a net under judgement. recalibrated: a calibrator for the served net, under judgement.
+waiting: the net that becomes the shadow when that place is free.
+"""
+ROLES: tuple[Role, ...] = get_args(Role)
+Slot = Literal["shadow", "recalibrated"]
+"""Roles that are judged beside the served version."""
+SLOTS: tuple[Slot, ...] = get_args(Slot)
+"""The roles of `Slot`."""
