@@ -190,8 +190,17 @@ async def sums_of_versions(
 
 
 async def sums_of_groups(store: Store, version: Version, query: ReportQuery) -> dict[str, AnswerSums]:
-    """Read the sums by class or by tag, under the store's names."""
+    """Read the sums by class, by tag or by source of the confidence, under the store's names.
+
+    Raises:
+        ServiceError: 422 if the sources cannot be computed for the window.
+    """
     assert query.by is not None
+    if query.by == "confidence_source":
+        try:
+            return await store.read_sums_by_source(*version.key, query.since_ms, query.until_ms)
+        except ValueError as error:
+            raise ServiceError(422, "invalid_parameter", f"by = confidence_source: {error}") from None
     return await store.read_sums_by(query.by, *version.key, query.since_ms, query.until_ms)
 
 

@@ -21,9 +21,9 @@ from service.report.query import ReportQuery, TrendUnit, check, check_class, che
 from service.report.question_notes import question_notes
 from service.runtime import runtime_of
 from service.settings import Settings
-from service.store import MAX_LAST, By, StoreError
+from service.store import MAX_LAST, StoreError
 from service.store.rows import Version
-from trueodds.processes.choices import TOLERANCE
+from trueodds.processes.choices import TOLERANCE, ReportBy
 from trueodds.reports import (
     Report,
     ReportOptions,
@@ -32,6 +32,7 @@ from trueodds.reports import (
     labelling_of,
     report_of,
     slices_of,
+    sources_of,
     tags_of,
     trend_of,
 )
@@ -106,7 +107,11 @@ async def calibration_report(
         Query(description="Bins of equal width, or of about equally many answers."),
     ] = "width",
     level: Annotated[float, Query(ge=0.5, le=0.999, description="Confidence level of the intervals.")] = 0.95,
-    by: Annotated[By | None, _Blank, Query(description="Add a table by predicted class or by tag.")] = None,
+    by: Annotated[
+        ReportBy | None,
+        _Blank,
+        Query(description="Add a table by predicted class, by tag or by source of the confidence."),
+    ] = None,
     trend: Annotated[
         TrendUnit | None,
         _Blank,
@@ -270,6 +275,9 @@ def compose(data: ReportData, version: Version, query: ReportQuery, settings: Se
         versions=slices_of(data.versions, options),
         classes=slices_of(data.groups, options) if data.groups is not None and query.by == "class" else None,
         tags=tags_of(data.groups, options) if data.groups is not None and query.by == "tag" else None,
+        confidence_sources=sources_of(data.groups, options)
+        if data.groups is not None and query.by == "confidence_source"
+        else None,
         trend=trend_of(*data.trend, options, alarm.nulls[0].tolerance if alarm else TOLERANCE) if data.trend else None,
         known=data.known_versions,
         notes=notes,

@@ -537,6 +537,21 @@ class Store:
             model, version, lambda key: class_and_tag.read_rare(key, tag, hours, totals=totals), None
         )
 
+    async def read_sums_by_source(
+        self, model: str, version: str, since: int | None = None, until: int | None = None
+    ) -> dict[str, AnswerSums]:
+        """Read sums by source of the confidence, "" if it is unknown, from the rows of the answers.
+
+        Raises:
+            ValueError: The window has over 100,000 answers, or retention or a deletion has removed some of the rows.
+        """
+        hours, totals = hours_of(since, until), self._totals
+        none = dict[str, RowSums]()
+        by_source = await self._ask(
+            model, version, lambda key: class_and_tag.read_by_source(key, hours, totals=totals), none
+        )
+        return {source: rows.total() for source, rows in by_source.items()}
+
     async def has_answers_of(self, model: str, version: str, tag: str) -> bool:
         """Return whether a tag without sums of its own has stored answers at any time."""
         return await self._ask(model, version, lambda key: class_and_tag.is_rare(key, tag), False)

@@ -356,7 +356,8 @@ class Calls:
             **query: `model`, `version`: default is the version that answers. `since`, `until`: times of the answers
                 (ISO 8601, UTC if without an offset). `last`: only the latest labels, as many as this number.
                 `predicted_class`, `tag`: only answers with this class or tag. `bins`, `binning` ("width" or "mass"):
-                bins of the ECE. `level`: confidence level of the intervals. `by` ("class" or "tag"): adds a table.
+                bins of the ECE. `level`: confidence level of the intervals. `by` ("class", "tag" or
+                "confidence_source"): adds a table.
                 `trend` ("minute", "hour", "day", "month" or "auto"): adds a trend. `costs`: costs of decisions.
 
         Returns:

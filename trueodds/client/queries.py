@@ -53,7 +53,7 @@ class ReportQuery(TypedDict, total=False):
     bins: int | None
     binning: Literal["width", "mass"] | None
     level: float | None
-    by: Literal["class", "tag"] | None
+    by: Literal["class", "tag", "confidence_source"] | None
     trend: Literal["minute", "hour", "day", "month", "auto"] | None
     costs: str | None
 

@@ -102,3 +102,18 @@ def test_resolution_source_and_logits_come_back(run: Run[Any]) -> None:
         np.testing.assert_allclose(block.logits_NC, expected_NC - expected_NC.max(axis=1, keepdims=True), atol=1e-5)
 
     run(check)
+
+
+def test_sums_by_source_are_those_of_the_rows(run: Run[Any]) -> None:
+    async def check(store: Store) -> None:
+        await store.put_version(ROUNDED)
+        await store.put_observations([sent()], each=True)
+        await store.put_labels([Label("i0", 0), Label("i3", 2)])
+        by_source = await store.read_sums_by_source("m", "v1")
+        counts = {source: (sums.answers, sums.labelled.n) for source, sums in by_source.items()}
+        assert counts == {"native": (1, 1), "": (1, 0), "votes": (1, 0), "logprob": (1, 1)}
+        assert by_source["logprob"].labelled.total("correct") == 0
+        whole = await store.read_sums("m", "v1")
+        assert sum(sums.answers for sums in by_source.values()) == whole.answers
+
+    run(check)
