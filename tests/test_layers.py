@@ -33,7 +33,6 @@ LAYERS = {
         logits metrics
         inputs
         sums
-        cli
         processes
         errors
     """,

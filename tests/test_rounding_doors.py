@@ -195,7 +195,8 @@ def test_calibrate(table: Path, tmp_path: Path, capsys: pytest.CaptureFixture[st
     assert calibrator.calibrator.temperature == pytest.approx(1.6, rel=0.15)
     assert main([*command, "--resolution", "exact"]) == 0
     assert "read as rounded" not in capsys.readouterr().out
-    assert trueodds.load(out / "calibrator.json").name == "temperature"
+    exact = trueodds.load(out / "calibrator.json")
+    assert isinstance(exact, trueodds.calibrators.Temperature)
 
 
 def test_calibrate_reads_both_files_alike(

@@ -212,7 +212,11 @@ def test_a_temperature_at_an_end_is_noted_by_all_who_have_one() -> None:
     for objective in ("brier", "ece", "adaptive_ece", "sb_ece"):
         calibrator = calibrators.fit(logits, right, "temperature", objective=objective)
         assert calibrator.at_bound and "stopped at its lower bound 0." in calibrator.warnings[-1]
-    for name, options in (("ensemble_temperature", {"objective": "brier"}), ("bias_corrected_temperature", {})):
+    cases: tuple[tuple[str, dict[str, Any]], ...] = (
+        ("ensemble_temperature", {"objective": "brier"}),
+        ("bias_corrected_temperature", {}),
+    )
+    for name, options in cases:
         upper = f"stopped at its upper bound {ends(logits)[1]:g}:"
         assert upper in calibrators.fit(logits, wrong, name, **options).warnings[-1]
     sharp = calibrators.fit(logits, right, "ensemble_temperature", objective="brier")
