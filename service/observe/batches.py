@@ -33,7 +33,8 @@ from trueodds.sums.inputs import (
 )
 from trueodds.sums.ordered import check_level_names
 from trueodds.sums.positive import PositiveClass
-from trueodds.sums.rounding import logits_of
+from trueodds.sums.rounding import EXACT, Resolution, logits_of, resolution_of
+from trueodds.sums.steps import on_steps
 from trueodds.texts import listed, short
 
 LOGITS_CURE = "if these are logits, send them as logits"
@@ -53,6 +54,8 @@ class Batch(NamedTuple):
     """Forms that were read as probabilities."""
     low_masses: int
     """Number of rows with a low label mass."""
+    decided: Resolution | None
+    """Resolution that this call decides for the version."""
 
 
 class _MisfitError(ValueError):
@@ -106,6 +109,14 @@ def other_form(version: Version, defaults: CallDefaults) -> str:
             f"the classes of {version.model}/{version.version} are not ordered, but the call says so; a version keeps"
             " what its first answer gave. Leave ordered out, or send these under another version"
         )
+    sent, kept = defaults.resolution, version.resolution
+    if sent is not None and kept is not None and sent.step != kept.step:
+        known = "exact probabilities" if kept.step is None else f"probabilities in steps of {kept.step:g}"
+        given = "exact" if sent.step is None else f"{sent.step:g}"
+        return (
+            f"{version.model}/{version.version} has {known}, but the call gives the resolution {given}; a version keeps"
+            " its first one. Leave resolution out, or send these under another version"
+        )
     if defaults.positive in (None, version.positive):
         return ""
     known = "no positive class" if version.positive is None else f"the positive class {short(version.positive)}"
@@ -120,6 +131,7 @@ def batch_of(
 ) -> Batch:
     """Return the rows that fit a version as a batch. Probabilities are stored as their logarithms."""
     kept, refusals = list[Observation](), list[Refusal]()
+    decided: Resolution | None = None
     columns: dict[tuple[str, ...] | None, list[int] | None] = {}
     """Positions of the version's classes among a row's class names, by these names."""
     for row in rows:
@@ -138,8 +150,14 @@ def batch_of(
             kept.append(row)
     if version.has_logits:
         values_NC = _matrix(kept, defaults, columns, len(version.classes))
-        kept, values_NC = _sound(kept, values_NC, refusals)
+        if version.resolution is None:
+            decided = _decided(kept, values_NC, defaults)
+        resolution = version.resolution or decided or EXACT
+        kept, values_NC = _sound(kept, values_NC, refusals, resolution)
         numbers = _of_values(kept, values_NC)
+        if resolution.step is not None:
+            confidence_N = np.where(_as_sent(kept), resolution.confidence(numbers.confidence_N), numbers.confidence_N)
+            numbers = numbers._replace(confidence_N=confidence_N)
     else:
         kept, index_N = _with_class_index(version, kept, defaults, refusals)
         confidence_N = np.array([row.values[0] for row in kept], np.float64)
@@ -164,7 +182,7 @@ def batch_of(
     )
     readings = frozenset(row.sent for row in kept if row.sent)
     low = sum(row.label_mass is not None and row.label_mass < LOW_MASS for row in kept)
-    return Batch(version, batch, [row.row for row in kept], refusals, readings, low)
+    return Batch(version, batch, [row.row for row in kept], refusals, readings, low, decided)
 
 
 class _Numbers(NamedTuple):
@@ -260,25 +278,68 @@ def _matrix(
     return values_NC
 
 
-def _sound(rows: list[Observation], values_NC: Array, refusals: list[Refusal]) -> tuple[list[Observation], Array]:
+def _as_sent(rows: list[Observation]) -> npt.NDArray[np.bool_]:
+    """Return which rows have probabilities as they were sent, which can be rounded."""
+    return np.array([row.form == "probabilities" and row.sent in (None, "verbalised") for row in rows], bool)
+
+
+def _decided(rows: list[Observation], values_NC: Array, defaults: CallDefaults) -> Resolution | None:
+    """Return the resolution that the call gives, or that its rows show; None if neither."""
+    if defaults.resolution is not None:
+        return defaults.resolution
+    sent_NC = values_NC[_as_sent(rows)]
+    with np.errstate(invalid="ignore", over="ignore"):
+        sane_N = np.isfinite(sent_NC).all(axis=1) & ((sent_NC >= 0) & (sent_NC <= 1)).all(axis=1)
+        sane_N &= sums_to_one(sent_NC)
+    shown = resolution_of(sent_NC[sane_N])
+    return None if shown.is_exact else shown
+
+
+def _sound(
+    rows: list[Observation], values_NC: Array, refusals: list[Refusal], resolution: Resolution
+) -> tuple[list[Observation], Array]:
     """Return the rows whose numbers are valid probabilities or logits. The others are refused."""
     as_logits_N = np.array([row.form == "logits" for row in rows], bool)
     finite_N = np.isfinite(values_NC).all(axis=1)
     with np.errstate(invalid="ignore", over="ignore"):
         values_NC = np.where(as_logits_N[:, None], values_NC, without_noise(values_NC))
         inside_N = (values_NC >= 0).all(axis=1) & sums_to_one(values_NC)
+        if (step := resolution.step) is not None:
+            as_sent_N = _as_sent(rows)
+            on_N = ~as_sent_N | on_steps(values_NC, step).all(axis=1)
+            inside_N |= as_sent_N & ((values_NC >= 0) & (values_NC <= 1)).all(axis=1) & sums_to_one(values_NC, step)
         storable_N = np.ptp(values_NC, axis=1) <= MOST_SPREAD
     sound_N = finite_N & np.where(as_logits_N, storable_N, inside_N)
     doubt = _doubt(values_NC[finite_N & as_logits_N])
     if doubt:
         sound_N &= ~as_logits_N
+    if step is not None:
+        finer = np.flatnonzero(sound_N & ~on_N).tolist()
+        refusals += [
+            Refusal(rows[n].row, rows[n].id, "other_form", _finer(rows[n], values_NC[n], resolution)) for n in finer
+        ]
+        doubtful_N = sound_N & ~on_N
+        sound_N &= on_N
+    else:
+        doubtful_N = np.zeros(len(rows), bool)
     if sound_N.all():
         return rows, values_NC
     refusals += [
         Refusal(rows[n].row, rows[n].id, "invalid_row", doubt or _problem(rows[n], values_NC[n]))
-        for n in np.flatnonzero(~sound_N).tolist()
+        for n in np.flatnonzero(~sound_N & ~doubtful_N).tolist()
     ]
     return [row for row, sound in zip(rows, sound_N.tolist(), strict=True) if sound], values_NC[sound_N]
+
+
+def _finer(row: Observation, values_C: Array, resolution: Resolution) -> str:
+    assert resolution.step is not None
+    value = values_C[~on_steps(values_C[None], resolution.step)[0]][0]
+    how = "the call that gave its resolution said so" if resolution.source == "given" else "sums off 1 showed it"
+    return (
+        f"probabilities holds {value:.6g}, not a multiple of {resolution.step:g}; {row.model}/{row.version} has"
+        f" probabilities in steps of {resolution.step:g} ({how}), and a version keeps its resolution. Send values of"
+        " another resolution under another version, with resolution=exact or their step"
+    )
 
 
 def _doubt(logits_NC: Array) -> str:

@@ -19,6 +19,8 @@ from service.observe import decision_schemas as schemas
 from service.observe.decision_schemas import AnsweredQuestion, DecisionSummary
 from service.observe.decision_storing import DecisionStoring
 from service.observe.decisions import BESIDE, PairDefaults, PairLines, QuestionRow, promises_of, rows_of
+from service.observe.observation_formats import resolution_of
+from service.observe.schemas import RESOLUTION
 from service.predict.options import MAX_TAG, check_tag
 from service.runtime import Runtime, runtime_of
 from trueodds.inputs.decisions import Shape
@@ -81,6 +83,7 @@ async def observe_decisions(
             " has a decision."
         ),
     ] = None,
+    resolution: Annotated[str | None, Query(description=RESOLUTION)] = None,
 ) -> Response:
     """Store the answers of a decision model: typed questions about a text, with a probability for every option.
 
@@ -109,6 +112,7 @@ async def observe_decisions(
         keep_inputs=chosen.keep_inputs,
         tag=check_tag(tag, "tag"),
         promises=None if act_alone is None else promises_of(act_alone),
+        resolution=None if resolution is None else resolution_of(resolution),
     )
     if media_type == json_body.JSON:
         return await _take_json(request, runtime, defaults)
@@ -180,7 +184,7 @@ def _parse(defaults: PairDefaults, tree: Any) -> tuple[PairDefaults, list[list[Q
 
 
 def _with_body(tree: dict[str, Any], defaults: PairDefaults) -> PairDefaults:
-    for key, given in (("tag", defaults.tag), ("act_alone", defaults.promises)):
+    for key, given in (("tag", defaults.tag), ("act_alone", defaults.promises), ("resolution", defaults.resolution)):
         if tree.get(key) is not None and given is not None:
             message = f"{key} is given both beside decisions and in the query; give it once"
             raise ServiceError(422, "invalid_parameter", message)
@@ -190,6 +194,7 @@ def _with_body(tree: dict[str, Any], defaults: PairDefaults) -> PairDefaults:
         defaults.keep_inputs,
         defaults.tag if tree.get("tag") is None else check_tag(tree["tag"], "tag"),
         defaults.promises if tree.get("act_alone") is None else promises_of(tree["act_alone"]),
+        defaults.resolution if tree.get("resolution") is None else resolution_of(tree["resolution"]),
     )
 
 

@@ -22,7 +22,7 @@ class DecisionStoring(Storing):
     """Stores the questions of one call, each by itself."""
 
     def __init__(self, runtime: Runtime, defaults: PairDefaults, request_id: str) -> None:
-        super().__init__(runtime, CallDefaults(defaults.now_ms), request_id)
+        super().__init__(runtime, CallDefaults(defaults.now_ms, resolution=defaults.resolution), request_id)
         self._pair_defaults, self._alpha = defaults, runtime.settings.alarm_alpha
         self._positive: dict[Key, str | None] = {}
         """Positive classes of the questions in the rows, by model and version."""

@@ -22,11 +22,12 @@ from trueodds.bundle import ActAlone
 from trueodds.errors import nearest
 from trueodds.inputs.decisions import Answer, Pair, PairError, Shape, model_name, read_pair
 from trueodds.inputs.decisions.names import digest_of
+from trueodds.sums.rounding import Resolution
 from trueodds.texts import short
 
 KEYS = ("request", "response", "id", "time", "tag", "propensity")
 """Keys of a pair."""
-BESIDE = ("tag", "act_alone")
+BESIDE = ("tag", "act_alone", "resolution")
 """Keys of a JSON body for all pairs, beside `decisions`."""
 ANY = ""
 """Key of the promise of questions that have none of their own."""
@@ -44,6 +45,7 @@ class PairDefaults:
     keep_inputs: bool = False
     tag: str | None = None
     promises: Mapping[str, ActAlone] | None = None
+    resolution: Resolution | None = None
     """Promises to act alone by question, as the store names it; ANY is that of all others."""
 
     def promise_of(self, model: str) -> ActAlone | None:

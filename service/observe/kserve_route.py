@@ -62,6 +62,7 @@ async def take_event(
     classes: Annotated[str | None, Query(description="See /observe.")] = None,
     positive: Annotated[str | None, Query(description="See /observe.")] = None,
     ordered: Annotated[bool, Query(description="See /observe.")] = False,
+    resolution: Annotated[str | None, Query(description="See /observe.")] = None,
     tag: Annotated[str | None, Query(max_length=MAX_TAG, description="Tag of all rows.")] = None,
     shadow: Annotated[bool, Query(description="See /observe.")] = False,
     output: Annotated[
@@ -87,7 +88,15 @@ async def take_event(
     """
     runtime, report = runtime_of(request), Report(None)
     defaults = observation_formats.defaults_of(
-        model, version, classes, positive, tag, shadow, ordered=ordered, confidence_source="native"
+        model,
+        version,
+        classes,
+        positive,
+        tag,
+        shadow,
+        ordered=ordered,
+        confidence_source="native",
+        resolution=resolution,
     )
     event: CloudEvent | None = None
     try:

@@ -19,6 +19,7 @@ from trueodds.errors import nearest
 from trueodds.inputs import times
 from trueodds.inputs.sources import SOURCES, ConfidenceSource, SourceError, verbalised_number, verbalised_numbers
 from trueodds.sums.inputs import BELOW_ZERO, Array
+from trueodds.sums.rounding import Resolution
 from trueodds.texts import NAME, as_name, as_whole, plural, short
 
 Form = Literal["probabilities", "logits", "confidence", "logprobs", "verbalised", "votes"]
@@ -85,6 +86,8 @@ class CallDefaults:
     """Promise of the versions to act alone."""
     ordered: bool = False
     """Whether the classes of the versions are levels, the lowest first. False: not stated."""
+    resolution: Resolution | None = None
+    """Resolution of the probabilities. None: the one that the version has, or that its rows show."""
     confidence_source: ConfidenceSource | None = None
 
 

@@ -24,6 +24,7 @@ from service.predict.options import check_tag
 from trueodds.bundle import ActAlone
 from trueodds.errors import ConfigError
 from trueodds.inputs.sources import ConfidenceSource
+from trueodds.sums.rounding import Resolution
 from trueodds.texts import alike, as_name, short
 
 DEFAULT_KEYS = (
@@ -36,6 +37,7 @@ DEFAULT_KEYS = (
     "act_alone",
     "ordered",
     "confidence_source",
+    "resolution",
 )
 """Keys of a JSON body for all rows, beside `observations`."""
 TABLE = tuple(name for name in ALLOWED if name not in ("probabilities", "logits", "logprobs", "votes"))
@@ -67,6 +69,7 @@ def defaults_of(
     act_alone: str | None = None,
     ordered: bool = False,
     confidence_source: ConfidenceSource | None = None,
+    resolution: str | None = None,
 ) -> CallDefaults:
     """Return the values that a query gives for all rows. Class names are separated by commas and quoted as in CSV.
 
@@ -86,8 +89,31 @@ def defaults_of(
         names = check_classes([name.strip() for name in cells])
     promise = None if act_alone is None else promise_of(act_alone)
     now = time.time_ns() // 1_000_000
-    checked = check_tag(tag, "tag")
-    return CallDefaults(now, model, version, names, checked, shadow, positive, promise, ordered, confidence_source)
+    return CallDefaults(
+        now,
+        model,
+        version,
+        names,
+        check_tag(tag, "tag"),
+        shadow,
+        positive,
+        promise,
+        ordered=ordered,
+        confidence_source=confidence_source,
+        resolution=None if resolution is None else resolution_of(resolution),
+    )
+
+
+def resolution_of(value: Any) -> Resolution:
+    """Read a resolution: a step such as 0.01, or "exact".
+
+    Raises:
+        ServiceError: 422 for anything else.
+    """
+    try:
+        return Resolution.of(value)
+    except ConfigError as error:
+        raise ServiceError(422, "invalid_parameter", str(error)) from None
 
 
 def promise_of(value: Any) -> ActAlone:
@@ -156,6 +182,8 @@ def _with_body(tree: dict[str, Any], defaults: CallDefaults) -> CallDefaults:
     for key in ("shadow", "ordered"):
         if not isinstance(beside.get(key, False), bool):
             raise _shape_error(f"{key} is {short(beside[key])}; allowed are true and false")
+    if "resolution" in beside:
+        beside["resolution"] = resolution_of(beside["resolution"])
     if "confidence_source" in beside:
         try:
             check_source(beside["confidence_source"])

@@ -15,7 +15,7 @@ from service.http.error_answers import RefusedRowsError
 from service.observe import observation_formats, schemas
 from service.observe.observation import CallDefaults, Form
 from service.observe.parquet import PARQUET, ParquetFiles
-from service.observe.schemas import READINGS, ObservationSummary, ObservedDecision
+from service.observe.schemas import READINGS, RESOLUTION, ObservationSummary, ObservedDecision
 from service.observe.storing import Storing
 from service.predict.options import MAX_TAG
 from service.runtime import Runtime, runtime_of
@@ -92,6 +92,7 @@ async def observe(
         ConfidenceSource | None,
         Query(description="Source of the confidences of rows that name none, by which the report can be split."),
     ] = None,
+    resolution: Annotated[str | None, Query(description=RESOLUTION)] = None,
     form: Annotated[
         Form, Query(description="Kind of numbers in the columns of classes, in CSV and Parquet.")
     ] = "probabilities",
@@ -113,7 +114,7 @@ async def observe(
     """
     runtime, media_type = runtime_of(request), json_body.media_type(request)
     defaults = observation_formats.defaults_of(
-        model, version, classes, positive, tag, shadow, act_alone, ordered, confidence_source
+        model, version, classes, positive, tag, shadow, act_alone, ordered, confidence_source, resolution
     )
     if media_type == json_body.JSON:
         return await _take_json(request, runtime, defaults)
@@ -136,7 +137,7 @@ async def observe(
 
 def summary_of(storing: Storing, report: Report) -> ObservationSummary:
     """Return the summary of a call, with the reading of what chat models gave."""
-    readings = [READINGS[form] for form in sorted(storing.readings)]
+    readings = [*(READINGS[form] for form in sorted(storing.readings)), *sorted(storing.steps)]
     more = {"read_as": readings, "low_label_mass": storing.low_masses}
     return ObservationSummary.of(report).model_copy(update=more)
 

@@ -47,7 +47,7 @@ class ObservationSummary(BaseModel):
     problems: list[BadRow] = Field(description="The first 20 rows that failed.")
     read_as: list[str] = Field(
         default_factory=list,
-        description="How log-probabilities, verbalised numbers and votes were read.",
+        description="How log-probabilities, verbalised numbers, votes and rounded probabilities were read.",
         exclude_if=lambda value: not value,
     )
     low_label_mass: int = Field(
@@ -69,6 +69,10 @@ class ObservationSummary(BaseModel):
         return cls(rows=report.rows, **counts, problems=bad_rows(report.refusals))
 
 
+RESOLUTION = (
+    "Step of rounded probabilities, such as 0.01, or exact. A version keeps the first one. Without it, the first call"
+    " whose sums off 1 show a step decides; until then probabilities are exact."
+)
 READINGS: dict[Form, str] = {
     "logprobs": LOGPROBS_READING,
     "verbalised": VERBALISED_READING,
@@ -154,6 +158,7 @@ _ROWS = object_of(
         },
         "tag": {**_TAG, "description": "Tag of rows that name none."},
         "confidence_source": {"enum": list(SOURCES), "description": "Source of rows that name none."},
+        "resolution": {"oneOf": [TEXT, {"type": "number"}], "description": RESOLUTION},
         "shadow": {"type": "boolean", "description": "The answers are those of the model's shadow."},
     },
     ["observations"],

@@ -31,6 +31,8 @@ class Storing:
         """Forms of the rows that were read as probabilities."""
         self.low_masses = 0
         """Number of rows with a low label mass."""
+        self.steps = set[str]()
+        """Sentences on rounded probabilities."""
 
     async def store_each(self, rows: list[Observation]) -> list[str | Refusal]:
         """Store each row by itself. Return per row stored, already_known, or its refusal."""
@@ -71,6 +73,8 @@ class Storing:
         for batch in batches:
             self.readings |= batch.readings
             self.low_masses += batch.low_masses
+            if (resolution := batch.version.resolution) is not None and resolution.words:
+                self.steps.add(resolution.words)
 
     def _decide(self, batches: list[Batch], earlier: list[list[EarlierPrediction | None]]) -> None:
         self._acting.clear()
@@ -94,10 +98,14 @@ class Storing:
         while True:
             known = {v.key: v for v in await self._store.read_versions()}
             new, batches, refusals = await asyncio.to_thread(self._fit_rows, rows, known)
-            if not new or (all_or_none and refusals):
+            decided = [batch for batch in batches if batch.decided is not None]
+            if not (new or decided) or (all_or_none and refusals):
                 return batches, refusals
             for version in new:
                 await self._store.put_version(version)
+            for batch in decided:
+                assert batch.decided is not None
+                await self._store.decide_resolution(*batch.version.key, batch.decided)
 
     def _fit_rows(
         self, rows: list[Observation], versions: dict[Key, Version]

@@ -45,6 +45,8 @@ class ReportData:
     """Sums of the same answers by p(positive), for a version with a positive class."""
     ordered: LevelSums | None
     """Sums of the labels by level, for a version with ordered classes; not for `last`, one class or one tag."""
+    rounded: CalibrationSums | None
+    """Sums of the labels that rounding is about; not for `last`, one class or one tag."""
     rows: LabelledRows
     """Labels of the window that arrived last."""
     corrected_count: int
@@ -102,6 +104,7 @@ async def read(runtime: Runtime, recent: RecentLabels, version: Version, query: 
         sums=sums,
         positive=positive,
         ordered=await _ordered(store, version, query),
+        rounded=await _rounded(store, version, query),
         rows=rows_of_window(block, version, query),
         corrected_count=corrected,
         versions=versions,
@@ -187,8 +190,17 @@ async def sums_of_versions(
 
 
 async def sums_of_groups(store: Store, version: Version, query: ReportQuery) -> dict[str, AnswerSums]:
-    """Read the sums by class or by tag, under the store's names."""
+    """Read the sums by class, by tag or by source of the confidence, under the store's names.
+
+    Raises:
+        ServiceError: 422 if the sources cannot be computed for the window.
+    """
     assert query.by is not None
+    if query.by == "confidence_source":
+        try:
+            return await store.read_sums_by_source(*version.key, query.since_ms, query.until_ms)
+        except ValueError as error:
+            raise ServiceError(422, "invalid_parameter", f"by = confidence_source: {error}") from None
     return await store.read_sums_by(query.by, *version.key, query.since_ms, query.until_ms)
 
 
@@ -315,6 +327,15 @@ async def _ordered(store: Store, version: Version, query: ReportQuery) -> LevelS
         return None
     sums = await store.read_ordered_sums(*version.key, query.since_ms, query.until_ms)
     return LevelSums(version.classes, OrderedSums.zero(len(version.classes)) if sums is None else sums)
+
+
+async def _rounded(store: Store, version: Version, query: ReportQuery) -> CalibrationSums | None:
+    """Return the sums of the labels that rounding is about, or None if there are none for this window."""
+    if not version.is_observed or not version.has_logits:
+        return None
+    if query.last is not None or query.group is not None or query.class_and_tag is not None:
+        return None
+    return await store.read_rounded_sums(*version.key, query.since_ms, query.until_ms)
 
 
 async def _count_corrected(store: Store, version: Version, query: ReportQuery, block: LabelBlock) -> int:

@@ -14,6 +14,7 @@ from service.store import MAX_LAST, By
 from service.store.rows import Version
 from trueodds.errors import nearest
 from trueodds.metrics import CELLS, Costs
+from trueodds.processes.choices import ReportBy
 from trueodds.reports import ReportOptions, Window
 from trueodds.reports.schemas import NO_TAG, Unit
 from trueodds.sums.bins import COARSE_CELLS, Binning
@@ -40,7 +41,7 @@ class ReportQuery:
     bins: int = 15
     binning: Binning = "width"
     level: float = 0.95
-    by: By | None = None
+    by: ReportBy | None = None
     trend: TrendUnit | None = None
     costs: Costs | None = None
 

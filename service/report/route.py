@@ -21,9 +21,9 @@ from service.report.query import ReportQuery, TrendUnit, check, check_class, che
 from service.report.question_notes import question_notes
 from service.runtime import runtime_of
 from service.settings import Settings
-from service.store import MAX_LAST, By, StoreError
+from service.store import MAX_LAST, StoreError
 from service.store.rows import Version
-from trueodds.processes.choices import TOLERANCE
+from trueodds.processes.choices import TOLERANCE, ReportBy
 from trueodds.reports import (
     Report,
     ReportOptions,
@@ -32,9 +32,11 @@ from trueodds.reports import (
     labelling_of,
     report_of,
     slices_of,
+    sources_of,
     tags_of,
     trend_of,
 )
+from trueodds.reports.rounding import RoundedFigures, rounded_figures_of_sums
 from trueodds.reports.schemas import NO_TAG, Check, Maturing, Verdict
 from trueodds.reports.schemas.alarm import ActingAlone, Advice, Alarm
 from trueodds.sums.bins import COARSE_CELLS
@@ -105,7 +107,11 @@ async def calibration_report(
         Query(description="Bins of equal width, or of about equally many answers."),
     ] = "width",
     level: Annotated[float, Query(ge=0.5, le=0.999, description="Confidence level of the intervals.")] = 0.95,
-    by: Annotated[By | None, _Blank, Query(description="Add a table by predicted class or by tag.")] = None,
+    by: Annotated[
+        ReportBy | None,
+        _Blank,
+        Query(description="Add a table by predicted class, by tag or by source of the confidence."),
+    ] = None,
     trend: Annotated[
         TrendUnit | None,
         _Blank,
@@ -213,6 +219,13 @@ def _next_steps(maturing: Maturing | None, settings: Settings) -> dict[Verdict, 
     return steps
 
 
+def _rounded_of(data: ReportData, version: Version, options: ReportOptions) -> RoundedFigures | None:
+    if data.rounded is None:
+        return None
+    figures = rounded_figures_of_sums(data.rounded, round(data.sums.labelled.n), version.resolution, options.level)
+    return figures if figures.rounding.reading else None
+
+
 def compose(data: ReportData, version: Version, query: ReportQuery, settings: Settings, base_url: str) -> Report:
     """Compose the report. If the alarm's evidence is damaged, a note says so and alarm and advice are missing."""
     options, notes = query.options, observed_notes(version)
@@ -252,6 +265,7 @@ def compose(data: ReportData, version: Version, query: ReportQuery, settings: Se
         options,
         positive=data.positive,
         ordered=data.ordered,
+        rounded=_rounded_of(data, version, options),
         offline=version.metrics,
         labelling=labelling_of(data.sums, options, data.rows, version.reference),
         alarm=alarm,
@@ -261,6 +275,9 @@ def compose(data: ReportData, version: Version, query: ReportQuery, settings: Se
         versions=slices_of(data.versions, options),
         classes=slices_of(data.groups, options) if data.groups is not None and query.by == "class" else None,
         tags=tags_of(data.groups, options) if data.groups is not None and query.by == "tag" else None,
+        confidence_sources=sources_of(data.groups, options)
+        if data.groups is not None and query.by == "confidence_source"
+        else None,
         trend=trend_of(*data.trend, options, alarm.nulls[0].tolerance if alarm else TOLERANCE) if data.trend else None,
         known=data.known_versions,
         notes=notes,

@@ -19,6 +19,7 @@ from trueodds.inputs.sources import ConfidenceSource
 from trueodds.sums.inputs import Array
 from trueodds.sums.maturity import Maturity
 from trueodds.sums.positive import PositiveClass
+from trueodds.sums.rounding import Resolution
 
 Integers = npt.NDArray[np.int64]
 By = Literal["class", "tag"]
@@ -96,6 +97,8 @@ class Version:
     """Whether its classes are levels, the lowest first."""
     maturity: Maturity | None = None
     """Maturity window. None: a label counts as soon as it arrives."""
+    resolution: Resolution | None = None
+    """Resolution of the probabilities that another server sends. None: nothing has decided it, and they are exact."""
 
     @property
     def key(self) -> tuple[str, str]:

@@ -46,6 +46,7 @@ from service.store.work import (
     pairs,
     predictions,
     reading,
+    resolutions,
     retention,
     states,
     versions,
@@ -57,10 +58,12 @@ from service.store.work.sums import class_and_tag, compaction, deltas, queries, 
 from service.store.work.sums.class_and_tag import RowSums
 from service.store.work.sums.period_sums import UNIT_OF, PeriodSums, start_ms
 from trueodds.bundle.contents import shadow_of, shadowed_by, shadows_of
+from trueodds.metrics import CalibrationSums
 from trueodds.sums.answers import AnswerSums
 from trueodds.sums.hours import hours_of
 from trueodds.sums.maturity import Matures
 from trueodds.sums.ordered import OrderedSums
+from trueodds.sums.rounding import Resolution
 
 COMPACT_COMMITS = 512
 """Number of commits by this process after which it compacts the sums."""
@@ -138,6 +141,14 @@ class Store:
         """
         maturity = self._matures.get(shadowed_by(version.model), version.maturity)
         await self.database.write(partial(versions.add_version, replace(version, maturity=maturity)))
+
+    async def decide_resolution(self, model: str, version: str, resolution: Resolution) -> None:
+        """Keep the resolution of a version, unless it has one. Its earlier labels are scored again."""
+        key = await self._key(model, version)
+        if key is not None:
+            await self._reload()
+            await self.database.write(partial(resolutions.decide, key, resolution, self._known), large=True)
+            await self._reload()
 
     async def put_predictions(self, batch: PredictionBatch) -> list[EarlierPrediction | None]:
         """Store and count answers. Return per row None, or the earlier answer stored under the caller's own id."""
@@ -397,8 +408,7 @@ class Store:
         """
         now, done = self._clock() if now is None else now, 0
         for key in await self.database.read(partial(windows.due, now)):
-            if key not in self._known.versions:
-                await self._reload()
+            await self._reload()
             while True:
                 work = partial(windows.close, key, now, limit, self._known)
                 closed = await self.database.write(work, large=limit > SMALL)
@@ -440,6 +450,12 @@ class Store:
         With `positive`, the sums are by p(positive); see `PositiveClass.sums`. They are zero without a positive class.
         """
         return await self._read_total(model, version, queries.kind_of(None, positive=positive), since, until)
+
+    async def read_rounded_sums(
+        self, model: str, version: str, since: int | None = None, until: int | None = None
+    ) -> CalibrationSums:
+        """Read the sums of the labels that rounding is about; see `deltas.ROUNDED_LABELS`."""
+        return (await self._read_total(model, version, deltas.ROUNDED, since, until)).labelled
 
     async def read_ordered_sums(
         self, model: str, version: str, since: int | None = None, until: int | None = None
@@ -520,6 +536,21 @@ class Store:
         return await self._ask(
             model, version, lambda key: class_and_tag.read_rare(key, tag, hours, totals=totals), None
         )
+
+    async def read_sums_by_source(
+        self, model: str, version: str, since: int | None = None, until: int | None = None
+    ) -> dict[str, AnswerSums]:
+        """Read sums by source of the confidence, "" if it is unknown, from the rows of the answers.
+
+        Raises:
+            ValueError: The window has over 100,000 answers, or retention or a deletion has removed some of the rows.
+        """
+        hours, totals = hours_of(since, until), self._totals
+        none = dict[str, RowSums]()
+        by_source = await self._ask(
+            model, version, lambda key: class_and_tag.read_by_source(key, hours, totals=totals), none
+        )
+        return {source: rows.total() for source, rows in by_source.items()}
 
     async def has_answers_of(self, model: str, version: str, tag: str) -> bool:
         """Return whether a tag without sums of its own has stored answers at any time."""
@@ -650,10 +681,11 @@ class Store:
         if key is None or (shadow_key is None and shadow is not None):
             return
         after = 0 if last is None else await self.database.read(partial(reading.before_last, key, last))
-        classes = len(self._version(key).classes)
-        limit = max(block_bytes // (4 * classes), 1)
+        await self._reload()
+        of, beside = self._version(key), None if shadow_key is None else (shadow_key, self._version(shadow_key))
+        limit = max(block_bytes // (4 * len(of.classes)), 1)
         while True:
-            work = partial(reading.read_labelled, key, classes, since or 0, after, limit, shadow_key)
+            work = partial(reading.read_labelled, key, of, since or 0, after, limit, beside)
             after, block = await self.database.read(work)
             if not after:
                 return

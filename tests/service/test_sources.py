@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import io
 import math
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import orjson
 import pyarrow as pa
 import pytest
@@ -13,7 +15,10 @@ from pyarrow import parquet
 
 from service.observe.parquet import PARQUET
 from tests.service.app_client import Client
+from trueodds.files import FileError
 from trueodds.inputs.sources import from_logprobs, from_votes
+from trueodds.reports.table.reading import read
+from trueodds.reports.table.report import report_of_answers
 
 WHOSE = {"model": "mail", "version": "7"}
 CLASSES = ("ham", "spam", "news")
@@ -37,7 +42,7 @@ def stored(client: Client, id_: str) -> dict[str, Any]:
 
 
 def test_all_that_a_chat_model_gives_is_stored_with_its_source(client: Client) -> None:
-    rows = [
+    rows: list[dict[str, Any]] = [
         {"id": "a", "logprobs": TOP},
         {"id": "b", "votes": {"spam": 3, "ham": 1}},
         {"id": "c", "votes": ["news", "news"]},
@@ -71,7 +76,9 @@ def test_the_answer_says_how_a_row_was_read_and_where_the_prompt_does_not_fit(cl
 
 
 def test_a_verbalised_number_is_a_confidence(client: Client) -> None:
-    rows = [{"id": f"v{n}", "verbalised": v, "predicted": "spam"} for n, v in enumerate((0.85, 85, "85%", "85 %"))]
+    rows: list[dict[str, Any]] = [
+        {"id": f"v{n}", "verbalised": v, "predicted": "spam"} for n, v in enumerate((0.85, 85, "85%", "85 %"))
+    ]
     observe(client, rows)
     for row in rows:
         answer = stored(client, row["id"])
@@ -151,7 +158,7 @@ def test_a_new_version_of_a_chat_model_needs_its_classes(client: Client, row: di
 
 
 def test_a_source_beside_the_rows_is_that_of_rows_that_name_none(client: Client) -> None:
-    rows = [{"id": "a", "probabilities": [1, 0, 0]}, {"id": "b", "votes": {"ham": 1}}]
+    rows: list[dict[str, Any]] = [{"id": "a", "probabilities": [1, 0, 0]}, {"id": "b", "votes": {"ham": 1}}]
     observe(client, rows, confidence_source="native")
     assert [stored(client, id_)["confidence_source"] for id_ in "ab"] == ["native", "votes"]
     answer = client.post("/observe", json={"observations": rows, **WHOSE, "confidence_source": "x"})
@@ -162,3 +169,48 @@ def test_another_source_is_another_answer(client: Client) -> None:
     observe(client, [{"id": "a", "probabilities": [0.5, 0.25, 0.25], "confidence_source": "native"}])
     again = {"id": "a", "probabilities": [0.5, 0.25, 0.25], "confidence_source": "votes", **WHOSE}
     assert client.post("/observe", json=again).status_code == 409
+
+
+def test_the_report_is_split_by_source_with_marks(client: Client) -> None:
+    rng = np.random.default_rng(0)
+    rows: list[dict[str, Any]] = []
+    labels = []
+    for n in range(900):
+        source = ("native", "verbalised", None)[n % 3]
+        right = rng.random() < (0.9 if source != "verbalised" else 0.6)
+        row = {"id": f"s{n}", "probabilities": [0.9, 0.05, 0.05]}
+        rows.append(row if source is None else {**row, "confidence_source": source})
+        labels.append({"id": f"s{n}", "label": CLASSES[0 if right else 1]})
+    observe(client, rows)
+    client.label(labels)
+    report = client.report(**WHOSE, by="confidence_source")
+    table = {row["name"]: row for row in report["confidence_sources"]}
+    counts = {name: (row["answers"], row["labelled"]) for name, row in table.items()}
+    assert counts == dict.fromkeys(("native", "verbalised", "(unknown)"), (300, 300))
+    assert {name for name, row in table.items() if row["more_than_chance"]} == {"verbalised"}
+    assert client.report(**WHOSE)["confidence_sources"] is None
+    query = {**WHOSE, "by": "confidence_source"}
+    page = client.get("/calibration-report", params=query, headers={"accept": "text/html"}).text
+    assert "By source of the confidence" in page and "verbalised" in page
+    client.run(client.http.delete("/predictions/s1?model=mail"))
+    refused = client.get("/calibration-report", params=query)
+    assert refused.status_code == 422 and "only 899 are still stored" in refused.json()["error"]["message"]
+
+
+def test_an_exported_table_is_split_by_the_same_sources(client: Client, tmp_path: Path) -> None:
+    rows: list[dict[str, Any]] = [{"id": f"e{n}", "votes": {CLASSES[n % 3]: 3}} for n in range(40)]
+    rows += [{"id": f"n{n}", "probabilities": [0.5, 0.25, 0.25]} for n in range(20)]
+    observe(client, rows)
+    client.label([{"id": row["id"], "label": "ham"} for row in rows])
+    table = tmp_path / "answers.csv"
+    table.write_bytes(client.get("/predictions", params={**WHOSE, "probabilities": True}).content)
+    offline = report_of_answers(read(table), by="confidence_source")
+    live = client.report(**WHOSE, by="confidence_source")
+    shown = [(row.name, row.answers, row.labelled) for row in offline.confidence_sources or []]
+    assert shown == [("votes", 40, 40), ("(unknown)", 20, 20)]
+    assert [row["ece"] for row in live["confidence_sources"]] == pytest.approx(
+        [row.ece for row in offline.confidence_sources or []], abs=1e-6
+    )
+    (tmp_path / "bare.csv").write_text("id,label,a,b\n1,a,.9,.1\n2,b,.2,.8\n")
+    with pytest.raises(FileError, match="no column confidence_source"):
+        report_of_answers(read(tmp_path / "bare.csv"), by="confidence_source")

@@ -49,7 +49,9 @@ def add_parser(commands: Subparsers) -> None:
     parser.add_argument("--binning", choices=get_args(Binning), help=words)
     words = "confidence level of the intervals (default: 0.95)"
     parser.add_argument("--level", type=float, default=0.95, help=words)
-    parser.add_argument("--by", choices=get_args(ReportBy), help="add a table by predicted class, or by tag")
+    parser.add_argument(
+        "--by", choices=get_args(ReportBy), help="add a table by predicted class, tag or source of the confidence"
+    )
     words = "add a trend by minute, hour, day or month; auto: the finest unit with at most 120 points"
     parser.add_argument("--trend", choices=get_args(TrendUnit), help=words)
     words = f"largest acceptable calibration error (ECE) (default: {TOLERANCE:g})"

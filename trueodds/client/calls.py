@@ -8,13 +8,13 @@ import tempfile
 import uuid
 import warnings
 from collections import Counter
-from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields
 from datetime import datetime
 from functools import partial, wraps
 from itertools import islice, zip_longest
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, Literal, ParamSpec, Protocol, TypeVar, Unpack, overload
 from urllib.parse import quote
 
 import numpy as np
@@ -223,7 +223,7 @@ class Calls:
     def observe(
         self,
         ids: Iterable[str],
-        probabilities: npt.ArrayLike,
+        probabilities: npt.ArrayLike | Sequence[Any],
         *,
         model: str,
         version: str,
@@ -248,6 +248,7 @@ class Calls:
                 numbers are those of a chat model: "logprobs" (a list `top_logprobs` or a dict for each answer),
                 "verbalised" (a number such as 0.85 or "85%", with `predicted`), or "votes" (counts by class).
                 `confidence_source`, or `confidence_sources` for each answer: where the confidence comes from.
+                `resolution`: step of rounded probabilities, such as 0.01, or "exact"; the version keeps the first one.
 
         Returns:
             The number of answers by outcome.
@@ -280,6 +281,7 @@ class Calls:
         tag: str | None = None,
         propensity: float | None = None,
         act_alone: str | None = None,
+        resolution: float | Literal["exact"] | None = None,
     ) -> Steps[DecisionSummary]:
         """Send a request to a decision model with its response. The service watches each question as a model.
 
@@ -294,6 +296,7 @@ class Calls:
             propensity: Probability that the answers get labels, if you know it.
             act_alone: Promise to act alone, such as `threshold=.93,risk=.05,confidence=.95`, or one per question, such
                 as `spam:threshold=.9,risk=.05,confidence=.95;...`.
+            resolution: Step of rounded probabilities, such as 0.01, or "exact". Each version keeps its first one.
 
         Returns:
             The number of questions by outcome, and `answers` with their ids. Send labels with the id and the question:
@@ -314,11 +317,16 @@ class Calls:
             DecisionSummary(stored=1, already_known=0, declined=0)
         """
         pair = pair_of(request, response, id, time, tag, propensity)
-        return _observe_pairs(self._endpoint, [pair], None, act_alone)
+        return _observe_pairs(self._endpoint, [pair], None, act_alone, resolution)
 
     @Call
     def observe_decisions(
-        self, pairs: Iterable[Pair], *, tag: str | None = None, act_alone: str | None = None
+        self,
+        pairs: Iterable[Pair],
+        *,
+        tag: str | None = None,
+        act_alone: str | None = None,
+        resolution: float | Literal["exact"] | None = None,
     ) -> Steps[DecisionSummary]:
         """Send many requests to decision models with their responses; see `observe_decision`.
 
@@ -327,6 +335,7 @@ class Calls:
                 and `propensity`.
             tag: Tag of pairs that have none.
             act_alone: See `observe_decision`.
+            resolution: See `observe_decision`.
 
         Returns:
             The number of questions by outcome, and `answers` with their ids.
@@ -335,7 +344,7 @@ class Calls:
             ConfigError: A pair has no JSON form. Pairs before it may have been sent.
             CallError: See `observe_decision`. Sending all pairs again is safe.
         """
-        return _observe_pairs(self._endpoint, pairs, tag, act_alone)
+        return _observe_pairs(self._endpoint, pairs, tag, act_alone, resolution)
 
     @Call
     def report(self, **query: Unpack[ReportQuery]) -> Steps[LiveReport]:
@@ -347,7 +356,8 @@ class Calls:
             **query: `model`, `version`: default is the version that answers. `since`, `until`: times of the answers
                 (ISO 8601, UTC if without an offset). `last`: only the latest labels, as many as this number.
                 `predicted_class`, `tag`: only answers with this class or tag. `bins`, `binning` ("width" or "mass"):
-                bins of the ECE. `level`: confidence level of the intervals. `by` ("class" or "tag"): adds a table.
+                bins of the ECE. `level`: confidence level of the intervals. `by` ("class", "tag" or
+                "confidence_source"): adds a table.
                 `trend` ("minute", "hour", "day", "month" or "auto"): adds a trend. `costs`: costs of decisions.
 
         Returns:
@@ -600,11 +610,16 @@ def _in_lines(
 
 
 def _observe_pairs(
-    endpoint: Endpoint, pairs: Iterable[Pair], tag: str | None, act_alone: str | None
+    endpoint: Endpoint,
+    pairs: Iterable[Pair],
+    tag: str | None,
+    act_alone: str | None,
+    resolution: float | Literal["exact"] | None,
 ) -> Steps[DecisionSummary]:
     """Send pairs in as many requests as needed, and add up their outcomes."""
     total, sent, questions, problems, failed = DecisionSummary(), 0, 0, list[dict[str, Any]](), 0
-    query, headers = {"tag": tag, "act_alone": act_alone}, {"content-type": NDJSON, "accept": NDJSON}
+    query: dict[str, Any] = {"tag": tag, "act_alone": act_alone, "resolution": resolution}
+    headers = {"content-type": NDJSON, "accept": NDJSON}
     for chunk in decision_chunks(pairs):
         try:
             summary, refused = yield from endpoint.read(

@@ -36,7 +36,7 @@ CLASS = {
 
 
 def observation_rows(
-    ids: Iterable[str], numbers: npt.ArrayLike, options: ObserveOptions
+    ids: Iterable[str], numbers: npt.ArrayLike | Sequence[Any], options: ObserveOptions
 ) -> tuple[Iterator[dict[str, Any]], int]:
     """Return the rows of /observe, and the number of rows that fit into one request.
 
@@ -148,6 +148,8 @@ def shared_options(options: ObserveOptions) -> dict[str, Any]:
         query["classes"] = line.getvalue()
     if (positive := options.get("positive")) is not None:
         (query["positive"],) = _classes([positive], "positive")
+    if (resolution := options.get("resolution")) is not None:
+        query["resolution"] = resolution
     if (source := options.get("confidence_source")) is not None:
         query["confidence_source"] = source
     if (promise := options.get("act_alone")) is not None:

@@ -19,8 +19,8 @@ class PredictOptions(TypedDict, total=False):
 class ObserveOptions(TypedDict, total=False):
     """Options of `observe`.
 
-    `logits`, `form`, `classes`, `ordered`, `positive`, `act_alone`, `shadow` and `confidence_source` hold for all rows;
-    the other options have one value for each row.
+    `logits`, `form`, `classes`, `ordered`, `positive`, `act_alone`, `shadow`, `confidence_source` and `resolution` hold
+    for all rows; the other options have one value for each row.
     """
 
     predicted: Iterable[str | int] | None
@@ -37,6 +37,7 @@ class ObserveOptions(TypedDict, total=False):
     form: Literal["logprobs", "verbalised", "votes"] | None
     confidence_source: Literal["native", "logprob", "verbalised", "votes"] | None
     confidence_sources: Iterable[str | None] | None
+    resolution: float | Literal["exact"] | None
 
 
 class ReportQuery(TypedDict, total=False):
@@ -52,7 +53,7 @@ class ReportQuery(TypedDict, total=False):
     bins: int | None
     binning: Literal["width", "mass"] | None
     level: float | None
-    by: Literal["class", "tag"] | None
+    by: Literal["class", "tag", "confidence_source"] | None
     trend: Literal["minute", "hour", "day", "month", "auto"] | None
     costs: str | None
 

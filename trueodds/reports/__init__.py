@@ -11,7 +11,7 @@ from trueodds.reports.data import LabelledRows
 from trueodds.reports.labelling import labelling_of
 from trueodds.reports.options import ReportOptions
 from trueodds.reports.schemas import Report, Window
-from trueodds.reports.slices import slices_of, tags_of, trend_of
+from trueodds.reports.slices import slices_of, sources_of, tags_of, trend_of
 
 __all__ = [
     "LabelledRows",
@@ -23,6 +23,7 @@ __all__ = [
     "labelling_of",
     "report_of",
     "slices_of",
+    "sources_of",
     "tags_of",
     "trend_of",
 ]

@@ -44,6 +44,7 @@ def report_of(
     versions: Sequence[Slice] = (),
     classes: Sequence[Slice] | None = None,
     tags: Sequence[Slice] | None = None,
+    confidence_sources: Sequence[Slice] | None = None,
     trend: Trend | None = None,
     known: Sequence[KnownVersion] = (),
     notes: Sequence[str] = (),
@@ -72,6 +73,7 @@ def report_of(
         versions: Table of the model's versions.
         classes: Table by predicted class.
         tags: Table by tag.
+        confidence_sources: Table by source of the confidences.
         trend: Trend over time.
         known: Versions that a reader can ask for.
         notes: More cautions.
@@ -149,6 +151,7 @@ def report_of(
         versions=list(versions),
         classes=None if classes is None else list(classes),
         tags=None if tags is None else list(tags),
+        confidence_sources=None if confidence_sources is None else list(confidence_sources),
         trend=trend,
         labelling=labelling,
         alarm=alarm,

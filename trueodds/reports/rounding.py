@@ -12,7 +12,7 @@ from trueodds import metrics
 from trueodds.reports.schemas.rounding import Rounding
 from trueodds.reports.words import decimal
 from trueodds.sums.losses import WORST_NLL
-from trueodds.sums.rounding import Resolution, rounded_losses, ruled_out
+from trueodds.sums.rounding import EXACT, Resolution, rounded_losses, ruled_out
 from trueodds.sums.steps import possible_step
 from trueodds.sums.sums import CalibrationSums
 from trueodds.texts import capitalise, plural
@@ -91,6 +91,55 @@ def rounded_figures(
         reading=reading,
     )
     return RoundedFigures(rounding, limits)
+
+
+def rounded_figures_of_sums(
+    rounded: CalibrationSums, labelled: int, resolution: Resolution | None, level: float
+) -> RoundedFigures:
+    """Describe the resolution of labelled answers of which only sums are known; see `rounded_figures`.
+
+    Args:
+        rounded: Sums over rounded answers, and exact ones whose true class has probability 0. "correct" is whether the
+            true class has probability 0, "nll" the lower bound of the NLL, and "brier" the NLL of a zero.
+        labelled: Number of labelled answers.
+        resolution: Resolution of the answers; None if nothing has decided it.
+        level: Confidence level of the limits.
+    """
+    read_as = resolution or EXACT
+    zeros = round(float(rounded.total("correct")))
+    if read_as.step is None:
+        reading = ""
+        if zeros:
+            reading = (
+                f"The model ruled out what happened: {plural(zeros, 'answer')} of {labelled:,} gave the true class"
+                f" probability 0. Each counts as {WORST_NLL:.1f} nats in the NLL."
+            )
+            if resolution is None:
+                reading += " If the probabilities are rounded, send their step as `resolution` with a new version."
+        return RoundedFigures(Rounding(source=read_as.source, ruled_out=zeros, reading=reading), {})
+    reading = read_as_words(read_as)
+    if not read_as.has_nll:
+        reading += f" This is too coarse for an NLL, and each confidence is off by up to {read_as.half:g}."
+        return RoundedFigures(Rounding(step=read_as.step, source=read_as.source, zeros=zeros, reading=reading), {})
+    if not rounded.n:
+        return RoundedFigures(Rounding(step=read_as.step, source=read_as.source, reading=reading), {})
+    at_least = rounded.total("nll") / rounded.n
+    shown = Rounding(step=read_as.step, source=read_as.source, nll_at_least=at_least, reading=reading)
+    if not zeros:
+        return RoundedFigures(shown, {})
+    zeros_read_as = float(np.exp(-rounded.total("brier") / zeros))
+    reading += (
+        f" {plural(zeros, 'answer')} of {labelled:,} gave what happened a 0. These zeros are read as"
+        f" {zeros_read_as:.2g} (geometric mean). The NLL is at least {decimal(at_least, 4)}. It has no upper limit,"
+        " because a zero bounds it only from below."
+    )
+    limits = {
+        "nll_lower": metrics.score_interval(rounded, score="nll", level=level).lower,
+        "nll_upper": None,
+        "nll_unseen": None,
+    }
+    update = {"zeros": zeros, "zeros_read_as": zeros_read_as, "reading": reading}
+    return RoundedFigures(shown.model_copy(update=update), limits)
 
 
 def read_as_words(resolution: Resolution) -> str:

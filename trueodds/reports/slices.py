@@ -22,6 +22,8 @@ from trueodds.sums.inputs import Array
 from trueodds.sums.sums import CalibrationSums
 from trueodds.texts import plural
 
+NO_SOURCE = "(unknown)"
+"""Name of the row of answers whose confidence has no known source."""
 FALSE_DISCOVERY_RATE = 0.05
 """Largest expected share of calibrated rows among those marked as more than chance."""
 CONDITION = (
@@ -44,6 +46,12 @@ def slices_of(sums_by_name: Mapping[str, AnswerSums], options: ReportOptions) ->
 def tags_of(sums_by_tag: Mapping[str, AnswerSums], options: ReportOptions) -> list[Slice]:
     """Return one table row for each tag, the most frequent first. The tag "" stands for answers without a tag."""
     rows = _table(((name or NO_TAG, sums) for name, sums in sums_by_tag.items()), options)
+    return sorted(rows, key=lambda row: (-row.answers, row.name))
+
+
+def sources_of(sums_by_source: Mapping[str, AnswerSums], options: ReportOptions) -> list[Slice]:
+    """Return one table row for each source of confidences, the most frequent first. "" stands for an unknown source."""
+    rows = _table(((name or NO_SOURCE, sums) for name, sums in sums_by_source.items()), options)
     return sorted(rows, key=lambda row: (-row.answers, row.name))
 
 

@@ -14,10 +14,10 @@ from service.ids import is_generated
 from service.store.label_rules import Candidate, Change, Plan, Rules
 from service.store.rows import Integers, Label, storable
 from service.store.work import maturing
-from service.store.work.scoring import Scored, score
+from service.store.work.scoring import Bounds, Scored, score
 from service.store.work.statements import ExecuteMany, Insert, Lock, Query, Work
 from service.store.work.sums import deltas
-from service.store.work.versions import VersionCache, load_versions
+from service.store.work.versions import VersionCache, load_versions, with_resolutions
 from trueodds.sums.inputs import Array
 from trueodds.sums.maturity import Maturity
 from trueodds.sums.positive import PositiveClass
@@ -108,6 +108,7 @@ def candidates_of(ids: list[str], cache: VersionCache) -> Work[tuple[dict[str, l
         candidates.setdefault(row[0], []).append(Candidate(*row))
     if not {candidate.version for same_id in candidates.values() for candidate in same_id} <= cache.versions.keys():
         cache = yield from load_versions(cache)
+    cache = yield from with_resolutions(cache)
     return (yield from maturing.mark(candidates, cache)), cache
 
 
@@ -147,6 +148,9 @@ def write_changes(
             yield deltas.insert_of(key, deltas.POSITIVE_LABELS, *deltas_of(scored, positive))
         if cache.versions[key].ordered:
             yield deltas.insert_of(key, deltas.ORDERED_LABELS, *level_deltas_of(scored))
+        zeros = rounded_deltas_of(scored)
+        if any(map(len, zeros)):
+            yield deltas.insert_of(key, deltas.ROUNDED_LABELS, *zeros)
 
 
 def _append(
@@ -252,3 +256,22 @@ def level_deltas_of(scored: Scored) -> tuple[deltas.DeltaRows, deltas.DeltaRows]
     return deltas.level_deltas(created_L[old_L], before.only(old_L), tag_L[old_L], -1), deltas.level_deltas(
         created_L, now, tag_L
     )
+
+
+def rounded_deltas_of(scored: Scored) -> tuple[deltas.DeltaRows, deltas.DeltaRows]:
+    """Return the two tables of `deltas_of` about rounding; see `deltas.ROUNDED_LABELS`."""
+    candidates = [change.candidate for change in scored.changes]
+    created_L, tag_L, predicted_L, confidence_L = (
+        np.array([getattr(c, name) for c in candidates])
+        for name in ("created_ms", "tag_key", "predicted", "confidence")
+    )
+
+    def rows(which: npt.NDArray[np.bool_], bounds: Bounds, nll_L: Array, sign: int) -> deltas.DeltaRows:
+        k = np.flatnonzero(which & (bounds.zero_L | ~np.isnan(bounds.least_L)))
+        zero_K = bounds.zero_L[k]
+        scores = np.nan_to_num(bounds.least_L[k]), np.where(zero_K, np.nan_to_num(nll_L[k]), 0.0)
+        return deltas.label_deltas(created_L[k], confidence_L[k], predicted_L[k], tag_L[k], zero_K, *scores, sign)
+
+    old_L = ~scored.fresh_L
+    before = rows(old_L, scored.bounds_before, scored.nll_before_L, -1)
+    return before, rows(np.ones(len(old_L), bool), scored.bounds, scored.nll_L, 1)

@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
-from service.store.rows import HeldLabels, LabelBlock, LabelledLogits, StoredPrediction, decoding
-from service.store.work.scoring import logits_of
+from service.store.rows import HeldLabels, LabelBlock, LabelledLogits, StoredPrediction, Version, decoding
+from service.store.work.scoring import as_read, logits_of
 from service.store.work.statements import Query, Work
 from service.store.work.sums import deltas
 from trueodds.sums.hours import HOUR_MS, Hours
@@ -118,11 +119,12 @@ def before_last(version: int, last: int) -> Work[int]:
 
 
 def read_labelled(
-    version: int, classes: int, since_ms: int, after: int, limit: int, shadow: int | None = None
+    version: int, of: Version, since_ms: int, after: int, limit: int, shadow: tuple[int, Version] | None = None
 ) -> Work[tuple[int, LabelledLogits]]:
     """Read one block of labelled logits. Return the last sequence number of the block (0 at the end), and the logits.
 
-    With `shadow`, the key of a version, read only answers that it has scored too.
+    With `shadow`, a version and its key, read only answers that it has scored too. Rounded answers are as `as_read`
+    reads them.
     """
     # Two statements: for a join, PostgreSQL may read all predictions for every block.
     rows = yield Query(
@@ -133,25 +135,32 @@ def read_labelled(
     last = rows[-1][0] if rows else 0
     beside = None
     if shadow is not None:
-        beside = yield from _logits([row[1] for row in rows], shadow)
+        beside = yield from _logits([row[1] for row in rows], shadow[0])
         rows = [row for row in rows if row[1] in beside]
     _, ids, created, label, propensity = zip(*rows, strict=True) if rows else [()] * 5
     logits = yield from _logits(ids, version)
 
     with decoding("its table labels or predictions"):
         return last, LabelledLogits(
-            logits_of([logits[id_] for id_ in ids], classes),
+            _as_read([logits[id_] for id_ in ids], of),
             np.array(label, np.int64),
             list(ids),
             np.array(created, np.int64),
             np.array(propensity, np.float64),
-            None if beside is None else logits_of([beside[id_] for id_ in ids], classes),
+            None if beside is None or shadow is None else _as_read([beside[id_] for id_ in ids], shadow[1]),
         )
 
 
-def _logits(ids: Sequence[str], version: int) -> Work[dict[str, bytes]]:
-    rows = yield Query("SELECT id, logits FROM predictions WHERE id = ANY($1) AND version = $2", (list(ids), version))
-    return dict(rows)
+def _as_read(rows: Sequence[tuple[bytes, float]], version: Version) -> npt.NDArray[np.float32]:
+    logits_NC = logits_of([blob for blob, _ in rows], len(version.classes))
+    return as_read(logits_NC, np.array([confidence for _, confidence in rows], np.float64), version)
+
+
+def _logits(ids: Sequence[str], version: int) -> Work[dict[str, tuple[bytes, float]]]:
+    rows = yield Query(
+        "SELECT id, logits, confidence FROM predictions WHERE id = ANY($1) AND version = $2", (list(ids), version)
+    )
+    return {id_: (logits, confidence) for id_, logits, confidence in rows}
 
 
 def answers(model: str, ids: list[str]) -> Work[dict[str, StoredPrediction]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from service.store.rows import OtherOriginError, PredictionBatch, Version, decoding
 from service.store.work.statements import Query, Work, lock_of
@@ -12,6 +12,7 @@ from service.store.work.sums.period_sums import HOUR
 from trueodds import calibrators
 from trueodds.bundle import ActAlone, Reference
 from trueodds.sums.maturity import Maturity
+from trueodds.sums.rounding import Resolution
 
 
 @dataclass
@@ -48,12 +49,12 @@ def load_versions(cache: VersionCache) -> Work[VersionCache]:
     loaded = VersionCache(versions, dict(cache.keys), dict(cache.model_of), dict(cache.models))
     rows = yield Query(
         "SELECT v.key, v.model, m.name, v.version, v.classes, v.calibrator, v.metrics, v.reference, v.observed,"
-        " v.has_logits, v.positive, v.act_alone, v.matures_ms, v.unlabelled_means FROM versions v"
+        " v.has_logits, v.positive, v.act_alone, v.matures_ms, v.unlabelled_means, v.resolution FROM versions v"
         " LEFT JOIN models m ON m.key = v.model WHERE NOT (v.key = ANY($1)) ORDER BY v.key",
         (list(versions),),
     )
     for key, model, name, version, classes, calibrator, metrics, reference, *rest in rows:
-        observed, has_logits, positive, act_alone, matures_ms, unlabelled_means = rest
+        observed, has_logits, positive, act_alone, matures_ms, unlabelled_means, resolution = rest
         with decoding(f"row {key} of its table versions"):
             if name is None:
                 raise ValueError("its model is not in the table models")
@@ -71,11 +72,36 @@ def load_versions(cache: VersionCache) -> Work[VersionCache]:
                 act_alone and ActAlone.model_validate_json(act_alone),
                 ordered,
                 None if matures_ms is None else Maturity(matures_ms, unlabelled_means),
+                _resolution(resolution),
             )
         loaded.keys[name, version], loaded.model_of[key], loaded.models[name] = key, model, model
     for version, key, name in (yield Query("SELECT version, key, name FROM tags ORDER BY version, key")):
         loaded.tags.setdefault(version, {})[name] = key
-    return loaded
+    return (yield from with_resolutions(loaded))
+
+
+def with_resolutions(cache: VersionCache) -> Work[VersionCache]:
+    """Return the cache with resolutions that were decided since. Once decided, they never change."""
+    waiting = [key for key, version in cache.versions.items() if version.is_observed and version.resolution is None]
+    if not waiting:
+        return cache
+    rows = yield Query(
+        "SELECT key, resolution FROM versions WHERE resolution IS NOT NULL AND key = ANY($1)", (waiting,)
+    )
+    if not rows:
+        return cache
+    with decoding("its table versions"):
+        decided = {key: replace(cache.versions[key], resolution=_resolution(text)) for key, text in rows}
+    return replace(cache, versions={**cache.versions, **decided})
+
+
+def _resolution(text: str | None) -> Resolution | None:
+    return None if text is None else Resolution.from_json(json.loads(text))
+
+
+def resolution_text(resolution: Resolution | None) -> str | None:
+    """Return a resolution as the table versions has it."""
+    return None if resolution is None else json.dumps(resolution.to_json())
 
 
 def _classes(text: str) -> tuple[tuple[str, ...], bool]:
@@ -107,14 +133,15 @@ def add_version(version: Version) -> Work[None]:
     reference = version.reference and version.reference.model_dump_json()
     promise = version.act_alone and version.act_alone.model_dump_json()
     origin = int(version.is_observed), int(version.has_logits)
+    resolution = resolution_text(version.resolution)
     maturity = version.maturity
     window = (None, None) if maturity is None else (maturity.window_ms, maturity.unlabelled_means)
     yield Query(
         "INSERT INTO versions (model, version, classes, calibrator, metrics, reference, observed, has_logits, positive,"
-        " act_alone, matures_ms, unlabelled_means)"
-        " SELECT key, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12 FROM models WHERE name = $1"
+        " act_alone, matures_ms, unlabelled_means, resolution)"
+        " SELECT key, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13 FROM models WHERE name = $1"
         " ON CONFLICT (model, version) DO NOTHING",
-        (version.model, version.version, *texts, reference, *origin, version.positive, promise, *window),
+        (version.model, version.version, *texts, reference, *origin, version.positive, promise, *window, resolution),
     )
     ((observed,),) = yield Query(
         "SELECT v.observed FROM versions v JOIN models m ON m.key = v.model WHERE m.name = $1 AND v.version = $2",

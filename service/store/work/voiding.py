@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from service.store.label_rules import Candidate, Change
 from service.store.rows import LabelSelection, VoidCounts, Voiding
 from service.store.work import maturing, states
-from service.store.work.labels import CANDIDATES, REPLACED, deltas_of, level_deltas_of, nullable
+from service.store.work.labels import CANDIDATES, REPLACED, deltas_of, level_deltas_of, nullable, rounded_deltas_of
 from service.store.work.scoring import score
 from service.store.work.statements import ExecuteMany, Insert, Lock, Query, Work, lock_of
 from service.store.work.sums import deltas
@@ -219,17 +219,20 @@ def _write(version: int, plan: _Plan, cache: VersionCache) -> Work[None]:
     positive, ordered = cache.versions[version].positive_class, cache.versions[version].ordered
     parts, parts_of_positive = [], []
     parts_of_levels: list[deltas.DeltaRows] = []
+    parts_of_zeros: list[deltas.DeltaRows] = []
     if as_they_were:
         scored = score(as_they_were, cache.versions[version])
         parts.append(deltas_of(scored)[0])
         parts_of_positive.append(deltas_of(scored, positive)[0])
         parts_of_levels += level_deltas_of(scored)[:1] if ordered else ()
+        parts_of_zeros.append(rounded_deltas_of(scored)[0])
     nll_and_brier: dict[str, tuple[float | None, float | None]] = {}
     if as_they_come_back:
         scored = score(as_they_come_back, cache.versions[version])
         parts.append(deltas_of(scored)[1])
         parts_of_positive.append(deltas_of(scored, positive)[1])
         parts_of_levels += level_deltas_of(scored)[1:] if ordered else ()
+        parts_of_zeros.append(rounded_deltas_of(scored)[1])
         pairs = zip(nullable(scored.nll_L), nullable(scored.brier_L), strict=True)
         nll_and_brier = dict(zip(plan.relabelled, pairs, strict=True))
     if parts:
@@ -238,6 +241,8 @@ def _write(version: int, plan: _Plan, cache: VersionCache) -> Work[None]:
             yield deltas.insert_of(version, deltas.POSITIVE_LABELS, *parts_of_positive)
         if ordered:
             yield deltas.insert_of(version, deltas.ORDERED_LABELS, *parts_of_levels)
+        if any(map(len, parts_of_zeros)):
+            yield deltas.insert_of(version, deltas.ROUNDED_LABELS, *parts_of_zeros)
     yield Query("DELETE FROM replaced WHERE key = ANY($1)", (plan.past,))
     if plan.behind:
         yield Insert("replaced", REPLACED, plan.behind)

@@ -245,6 +245,10 @@ class Report(BaseModel):
     versions: list[Slice] = Field(default_factory=list, description="one row for each version of the model")
     classes: list[Slice] | None = Field(None, description="with by=class: one row for each predicted class")
     tags: list[Slice] | None = Field(None, description="with by=tag: one row for each tag")
+    confidence_sources: list[Slice] | None = Field(
+        None,
+        description="with by=confidence_source: one row for each source of confidences, such as logprob or votes",
+    )
     trend: Trend | None = Field(None, description="with trend=...: figures over time")
     labelling: Labelling = Labelling()
     alarm: Alarm | None = None

@@ -37,6 +37,7 @@ class Groups:
     questions: Texts | None = None
     propensities: Texts | None = None
     """Probability of each answer to get a label."""
+    confidence_sources: Texts | None = None
     audits: Texts | None = None
     """"true" or "false" for answers that act alone: whether the audit asked for their labels."""
 

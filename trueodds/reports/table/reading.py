@@ -43,13 +43,19 @@ from trueodds.sums.inputs import (
 from trueodds.sums.steps import inferred_step
 from trueodds.texts import alike, columns_listed, listed, plural
 
-NOT_CLASSES = ("id", "question", "tag", "time", "version", "confidence", "predicted", "correct")
+NOT_CLASSES = ("id", "question", "tag", "time", "version", "confidence", "predicted", "correct", "confidence_source")
 """Columns of a table that have a fixed meaning."""
 _FRACTION = re.compile(r"[+-]?\d*\.\d*[1-9]\d*(e[+-]?\d+)?", re.IGNORECASE)
 """Pattern of a number that cannot be a class's name."""
 FIRST = 2
 """Row number of the first answer; the header is row 1."""
-_COLUMNS = {"question": "questions", "tag": "tags", "version": "versions", "time": "times"}
+_COLUMNS = {
+    "question": "questions",
+    "tag": "tags",
+    "version": "versions",
+    "time": "times",
+    "confidence_source": "confidence_sources",
+}
 """Columns of a table, and the arrays with the same meaning."""
 
 
@@ -156,7 +162,7 @@ def _of_columns(path: Path, form: Form) -> Answers:
     if not by_confidence and not of_classes:
         raise FileError(f"{path} has the columns {listed(header)}, and none for a class; expected {TABLES}")
     chances = tuple(name for name in ("propensity", "audit") if by_confidence or name not in of_classes)
-    known = (form.label, "predicted", "correct", "question", "tag", "version", *chances)
+    known = (form.label, "predicted", "correct", "question", "tag", "version", "confidence_source", *chances)
     texts = [name for name in dict.fromkeys(known) if name in header]
     times = [name for name in ("time",) if name in header]
     table = columns.read(path, ["confidence"] if by_confidence else of_classes, texts, times)
@@ -165,7 +171,8 @@ def _of_columns(path: Path, form: Form) -> Answers:
     tags, versions, questions = (table.texts.get(name) for name in ("tag", "version", "question"))
     propensities, audits = table.texts.get("propensity"), table.texts.get("audit")
     at_ms_N = None if moments is None else moments.ms_N
-    groups = Groups(tags, versions, at_ms_N, note, questions, propensities, audits)
+    sources = table.texts.get("confidence_source")
+    groups = Groups(tags, versions, at_ms_N, note, questions, propensities, sources, audits)
     labels, predicted, correct = (table.texts.get(name) for name in (form.label, "predicted", "correct"))
     if by_confidence:
         confidence = table.numbers["confidence"]
@@ -277,14 +284,15 @@ def _groups(columns_by_name: Mapping[str, npt.NDArray[Any] | Texts | None], rows
     for name, column in columns_by_name.items():
         if column is not None and len(column) != rows:
             raise FileError(f"{path}: {_COLUMNS[name]} has {plural(len(column), 'row')} for {rows:,} answers")
-    tags, versions, questions = (
+    tags, versions, questions, sources = (
         column if column is None or isinstance(column, Texts) else Texts.of_array(column)
-        for column in (columns_by_name["tag"], columns_by_name["version"], columns_by_name["question"])
+        for column in (columns_by_name[name] for name in ("tag", "version", "question", "confidence_source"))
     )
     if columns_by_name["time"] is None:
-        return Groups(tags, versions, questions=questions)
+        return Groups(tags, versions, questions=questions, confidence_sources=sources)
     moments = columns.times_of(columns_by_name["time"], "times")
-    return Groups(tags, versions, moments.ms_N, time_note("times", moments.unit), questions)
+    note = time_note("times", moments.unit)
+    return Groups(tags, versions, moments.ms_N, note, questions, confidence_sources=sources)
 
 
 def _one_of_logits(path: Path, name: str) -> FileError:

@@ -16,7 +16,7 @@ from trueodds.reports.composition import report_of
 from trueodds.reports.options import ReportOptions
 from trueodds.reports.rounding import RoundedFigures, rounded_figures
 from trueodds.reports.schemas import MOST_MINUTES, Report, Unit, Verdict
-from trueodds.reports.slices import slices_of, tags_of, trend_of
+from trueodds.reports.slices import slices_of, sources_of, tags_of, trend_of
 from trueodds.reports.table.acting import acting_threshold, may_act, sample_evenly
 from trueodds.reports.table.answers import Answers, positive_rows_of
 from trueodds.sums.answers import AnswerSums
@@ -54,7 +54,7 @@ def report_of_answers(
     Args:
         answers: Answers of the table.
         options: Bins and confidence level.
-        by: Add a table by class or by tag.
+        by: Add a table by class, by tag or by source of the confidence.
         trend: Add a trend with this unit.
         tolerance: Largest acceptable ECE.
         ratio_tolerance: Largest acceptable expected / observed positives.
@@ -69,6 +69,8 @@ def report_of_answers(
     options, groups = replace(options or ReportOptions(), one_look=True), answers.groups
     if by == "tag" and groups.tags is None:
         raise FileError(f"{answers.source} has no column tag, which --by tag needs")
+    if by == "confidence_source" and groups.confidence_sources is None:
+        raise FileError(f"{answers.source} has no column confidence_source, which --by confidence_source needs")
     if by == "class" and answers.predicted is None:
         raise FileError(f"{answers.source} names no predicted classes, which --by class needs")
     if trend and groups.time_ms_N is None:
@@ -86,6 +88,9 @@ def report_of_answers(
         versions=slices_of(versions, options) if len(versions) > 1 else (),
         classes=slices_of(_sums_by(answers, "classes", answers.predicted), options) if by == "class" else None,
         tags=tags_of(_sums_by(answers, "tags", groups.tags), options) if by == "tag" else None,
+        confidence_sources=None
+        if by != "confidence_source"
+        else sources_of(_sums_by(answers, "confidence_sources", groups.confidence_sources), options),
         trend=trend_of(*sums_by_period(answers, trend), options, tolerance) if trend else None,
         rounded=_rounded(answers, options.level),
         notes=answers.notes,

@@ -34,7 +34,12 @@ def text_of(report: Report) -> str:
             parts.append(["Acting alone", report.may_act.reading])
         if report.decisions:
             parts.append(_decisions(report.decisions))
-    tables = {"version": report.versions, "predicted class": report.classes, "tag": report.tags}
+    tables = {
+        "version": report.versions,
+        "predicted class": report.classes,
+        "tag": report.tags,
+        "confidence source": report.confidence_sources,
+    }
     whose = ["For the more probable class"] if report.positive else []
     parts += [[*whose, *_slices(name, rows)] for name, rows in tables.items() if rows]
     if report.trend:

@@ -151,6 +151,36 @@ def read(version: int, predicted: int, tag: int, hours: Hours, *, totals: Merged
     return [row for row in rows if row[other[0]] == other[1]]
 
 
+def read_by_source(version: int, hours: Hours, *, totals: MergedTotals) -> Work[dict[str, RowSums]]:
+    """Sum the answers of the hours [first, end) by source of their confidence, "" if it is unknown, from their rows.
+
+    Raises:
+        ValueError: There are too many rows to read, or some are missing.
+    """
+    known = (yield from sums(version, TOTAL, hours, totals=totals))[0].answers
+    if known > MOST_ROWS:
+        raise ValueError(
+            f"the window has {plural(known, 'answer')}; sources of confidences are computed from stored predictions, at"
+            f" most {MOST_ROWS:,}: choose a shorter window"
+        )
+    times = (hours[0] or 0) * HOUR_MS, min(hours[1] or _LATEST_HOUR, _LATEST_HOUR) * HOUR_MS
+    rows = yield Query(
+        f"SELECT p.confidence_source, {COLUMNS} FROM predictions p"
+        " LEFT JOIN labels l ON l.prediction = p.id AND l.version = p.version"
+        " WHERE p.version = $1 AND p.created_ms >= $2 AND p.created_ms < $3",
+        (version, *times),
+    )
+    if len(rows) != known:
+        raise ValueError(
+            f"the window has {plural(known, 'answer')}, but only {len(rows):,} are still stored (retention or a"
+            " deletion removed the others); sources of confidences are computed from stored predictions"
+        )
+    by_source: dict[str, list[tuple[Any, ...]]] = {}
+    for source, *row in rows:
+        by_source.setdefault(source or "", []).append(tuple(row))
+    return {source: _sums_of(some) for source, some in by_source.items()}
+
+
 def rows_of_rare(version: int, tag: str, hours: Hours, *, totals: MergedTotals) -> Work[list[tuple[Any, ...]] | None]:
     """Read the rows with a tag that has no sums of its own, in the hours [first, end); None for other tags.
 

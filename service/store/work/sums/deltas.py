@@ -30,16 +30,18 @@ MOST_TAGS = 250
 OTHER_TAGS = "(other)"
 UNTAGGED_KEY, OTHER_KEY = 0, MAX_TAGS + 1
 
-TOTAL, BY_CLASS, BY_TAG, POSITIVE, POSITIVE_BY_CLASS, POSITIVE_BY_TAG, ACTED, ORDERED = range(8)
+TOTAL, BY_CLASS, BY_TAG, POSITIVE, POSITIVE_BY_CLASS, POSITIVE_BY_TAG, ACTED, ORDERED, ROUNDED = range(9)
 """Kinds of sums: by the confidence of the predicted class; by p(positive), for versions with a positive class; of the
-answers that acted alone, whose labels are not summed; and by level, for versions with ordered classes, labels only.
+answers that acted alone, whose labels are not summed; by level, for versions with ordered classes, labels only; and of
+rounded probabilities, and zeros of what came true, labels only.
 """
-TOTALS = (TOTAL, POSITIVE, ACTED)
+TOTALS = (TOTAL, POSITIVE, ACTED, ROUNDED)
 """Kinds on 3,000 cells, over all answers."""
 
 ANSWERS, LABELS, POSITIVE_ANSWERS, POSITIVE_LABELS, ACTED_ANSWERS, ACTED_LABELS = range(6)
 ORDERED_ANSWERS, ORDERED_LABELS = 6, 7
-"""Kinds of deltas. ACTED_LABELS and ORDERED_ANSWERS are never written.
+ROUNDED_ANSWERS, ROUNDED_LABELS = 8, 9
+"""Kinds of deltas. ACTED_LABELS, ORDERED_ANSWERS and ROUNDED_ANSWERS are never written.
 
 In the kinds of POSITIVE, "confidence" is p(positive), and "correct" is whether the label is positive. The cells of
 POSITIVE_LABELS are those of `fine_cell_of`.
@@ -47,12 +49,17 @@ POSITIVE_LABELS are those of `fine_cell_of`.
 A label of ORDERED_LABELS has one row per level, and "predicted" is the level k. For k = 1 .. K - 1, it is a row of
 POSITIVE_LABELS by the probability of "at least level k". For k = 0, "cell" is that of `residual_cell`, "confidence" the
 residual, "correct" whether the true level is the median one, "nll" the score if it is off, and "brier" the RPS.
+
+ROUNDED_LABELS has rows for labels of rounded answers, and of exact answers whose true class has probability 0.
+"correct" is whether that probability is 0, "nll" the lower bound of the NLL of a rounded answer, and "brier" the NLL of
+a zero.
 """
 SUMS_OF = {
     (ANSWERS, LABELS): (TOTAL, BY_CLASS, BY_TAG),
     (POSITIVE_ANSWERS, POSITIVE_LABELS): (POSITIVE, POSITIVE_BY_CLASS, POSITIVE_BY_TAG),
     (ACTED_ANSWERS, ACTED_LABELS): (ACTED,),
     (ORDERED_ANSWERS, ORDERED_LABELS): (ORDERED,),
+    (ROUNDED_ANSWERS, ROUNDED_LABELS): (ROUNDED,),
 }
 """Kinds of sums that each pair of kinds of deltas contributes to."""
 LEVEL_CELLS = 2 * CELLS
