@@ -167,12 +167,21 @@ def test_bad_rows_are_refused_with_and_without_a_step(rows: list[list[float]]) -
 
 def test_a_step_explains_sums_far_from_1() -> None:
     rows = np.full((1, 100), 0.0)
-    rows[0, :40] = 0.02  # 60 values below .005 hide up to .3
-    with pytest.raises(ValueError, match=r"sums to 0\.8"):
+    rows[0, :35] = 0.02  # 65 values below .005 hide up to .325
+    with pytest.raises(ValueError, match=r"sums to 0\.7"):
         check_probabilities(rows)
     assert sums_to_one(rows, 0.01).all()
     assert checked_rows(rows, 0.01)[1] == Resolution(0.01)
-    assert read_rounded(rows, 0.01)[0, 50] == pytest.approx((1 - 40 * math.sqrt(0.015 * 0.025)) / 60)
+    assert read_rounded(rows, 0.01)[0, 50] == pytest.approx((1 - 35 * math.sqrt(0.015 * 0.025)) / 65)
+
+
+@pytest.mark.parametrize(("classes", "most"), [(2, 0.1), (40, 0.1), (60, 0.15), (100, 0.25), (900, 0.25)])
+def test_more_classes_may_be_further_from_1_in_two_decimals(classes: int, most: float) -> None:
+    for total, is_sound in ((1.01 - most, True), (0.99 - most, False)):
+        row = np.zeros((1, classes))
+        row[0, : round(100 * total) // 2] = 0.02 if classes > 40 else 0
+        row[0, 0] += total - row.sum()
+        assert sums_to_one(row)[0] == (is_sound and classes >= 20), (total, row.sum())
 
 
 def test_exact_rows_are_scored_as_before() -> None:

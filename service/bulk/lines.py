@@ -84,7 +84,7 @@ class JsonLines(LineReader[R]):
         try:
             value = orjson.loads(line)
         except orjson.JSONDecodeError as error:
-            return number, bad_row(number, None, f"not JSON: {error}")
+            return number, bad_row(number, None, f"not JSON: {error}; NaN and Infinity are not JSON")
         if problem := repeated_name(line, value):
             return number, bad_row(number, None, problem)
         return number, self._read(number, value)

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import ROOT
+from tools import decisions_picture
 from tools.tables import pages, results
 from tools.tables.claims import CLAIMS, Claim
 from tools.tables.results import Key
@@ -19,6 +20,12 @@ each_claim = pytest.mark.parametrize("claim", CLAIMS, ids=lambda claim: claim.cl
 def test_tables_are_fresh(page: Path) -> None:
     text = page.read_text(encoding="utf-8")
     assert pages.refresh(text) == text, f"{page.name} is stale: make docs"
+
+
+def test_the_picture_of_decision_models_is_that_of_its_result() -> None:
+    assert decisions_picture.OUT.read_text(encoding="utf-8") == decisions_picture.drawing()
+    page = ROOT / "docs" / "explanation" / "decision-models-and-forecasts.md"
+    assert f"](../{decisions_picture.OUT.name})" in page.read_text(encoding="utf-8")
 
 
 def test_every_table_is_shown_once() -> None:

@@ -75,6 +75,81 @@ def test_both_formats_become_one_model_a_question(client: Client) -> None:
     assert counts(again) == (0, 8, 0, 0)
 
 
+@pytest.mark.parametrize("labels", [["low", "medium", "high"], None])
+def test_a_score_question_has_the_figures_of_ordered_classes(client: Client, labels: list[str] | None) -> None:
+    """In both formats. Without labels the levels are numbered."""
+    rng = np.random.default_rng(2)
+    p_NC = rng.dirichlet(np.ones(3), 300)
+    level_N = np.array([rng.choice(3, p=p_C) for p_C in p_NC])
+    question: dict[str, Any] = {"type": "score", "instructions": "How urgent is it?"}
+    pairs = []
+    for n, p_C in enumerate(p_NC.tolist()):
+        if labels is None:
+            asked: Any = {"urgency": {**question, "criteria": ["can wait", "today", "now"]}}
+            answers: Any = {
+                "urgency": {"type": "score", "score": 1, "probabilities": dict(zip("012", p_C, strict=True))}
+            }
+        else:
+            asked = [{**question, "name": "urgency", "levels": [{"label": label} for label in labels]}]
+            entries = [{"value": k, "label": labels[k], "probability": p} for k, p in enumerate(p_C)]
+            answers = [{"type": "score", "name": "urgency", "score": 1, "probabilities": entries}]
+        pairs.append(
+            {
+                "id": f"u{n}",
+                "request": {"model": "m", "questions": asked},
+                "response": {"model": "m-1", "answers": answers},
+            }
+        )
+    assert counts(observe(client, {"decisions": pairs})) == (300, 0, 0, 0)
+    before = client.report(model="urgency")["ordered"]
+    assert before["levels"] == (labels or ["0", "1", "2"]) and before["rps"] is None
+    client.label([{"id": f"u{n}", "question": "urgency", "index": int(k)} for n, k in enumerate(level_N)])
+    found = client.report(model="urgency")["ordered"]
+    sums = trueodds.metrics.OrderedSums.from_probabilities(p_NC, level_N)
+    assert found["rps"] == pytest.approx(trueodds.metrics.rps_interval(sums).value, rel=1e-5)
+    assert found["level_bias"] == pytest.approx(trueodds.metrics.level_bias(sums).bias, abs=1e-5)
+    assert [one["name"] for one in found["at_least"]] == (labels or ["0", "1", "2"])[1:]
+    page = client.get("/calibration-report", params={"model": "urgency"}, headers={"accept": "text/html"}).text
+    assert 'id="at-least-table"' in page
+
+
+def test_bad_input_is_refused_by_row_and_the_rest_is_stored(client: Client) -> None:
+    """Every line has one fault and, where the fault is that of one question, others that are stored."""
+
+    def changed(change: Callable[[Any, Any], object]) -> dict[str, Any]:
+        pair = pair_of(keyed)
+        change(pair["request"], pair["response"])
+        return pair
+
+    probabilities = {"billing": 0.3, "shipping": 0.1, "other": 0.1}
+    unknown = {"billing": 0.3, "shipping": 0.2, "sales": 0.5}
+    questions = {f"q{k}": {"type": "noul", "instructions": "Is it?"} for k in range(2000)}
+    deep = json.dumps(pair_of(keyed)).replace('"jev-latest"', "[" * 5000 + "]" * 5000, 1).encode()
+    nan = json.dumps(changed(lambda q, a: a["answers"]["is_refund"].update(noul=float("nan")))).encode()
+    faults: list[tuple[bytes | dict[str, Any], int, str]] = [
+        (
+            changed(lambda q, a: a["answers"]["queue"].update(probabilities=probabilities)),
+            2,
+            "sum to 0.5; they must sum",
+        ),
+        (changed(lambda q, a: a["answers"]["queue"].update(probabilities=unknown)), 2, "'sales' is not an option"),
+        (changed(lambda q, a: q["questions"]["urgency"].pop("criteria")), 2, "a score needs levels"),
+        (changed(lambda q, a: a.update(answers={"x": {"type": "noul", "noul": 0.5}})), 0, "belong to this request?"),
+        (changed(lambda q, a: q.update(questions=questions)), 0, "has 2,000 questions; allowed are 1,000: send fewer"),
+        (deep, 0, "not JSON: depth limit exceeded"),
+        (nan, 0, "NaN and Infinity are not JSON"),
+    ]
+    body = b"".join((f if isinstance(f, bytes) else json.dumps(f | {"id": f"f{n}"}).encode()) + b"\n"
+                    for n, (f, _, _) in enumerate(faults))  # fmt: skip
+    answer = client.post(ROUTE, content=body + json.dumps(pair_of(keyed, "sound")).encode(), headers=LINES)
+    summary = answer.json()
+    assert answer.status_code == 200 and summary["pairs"] == len(faults) + 1
+    assert summary["stored"] == sum(stored for _, stored, _ in faults) + 3 and summary["failed"] == len(faults)
+    for (_, _, words), problem in zip(faults, summary["problems"], strict=True):
+        assert words in problem["message"], problem
+    assert client.get("/questions").json()["total"] == 3
+
+
 def test_labels_come_by_id_and_question(client: Client) -> None:
     observe(client, pair_of(listed, "t-1"))
     unnamed = next(m for m in client.get("/models").json()["observed"] if m["model"].startswith("question-"))["model"]

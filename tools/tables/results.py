@@ -36,6 +36,8 @@ COMMANDS = {
     "significance": "python -m benchmarks.evidence.significance",
     "calibration_differences": "python -m benchmarks.evidence.calibration_differences",
     "slices": "python -m benchmarks.evidence.slices",
+    "decision_models": "python -m benchmarks.evidence.decision_models --data FOLDER",
+    "forecasts": "python -m benchmarks.evidence.forecasts --data FOLDER",
     "labelling": "python -m benchmarks.evidence.labelling",
     "sequential": "python -m benchmarks.alarms.sequential",
     "headline": "python -m benchmarks.evidence.headline --streams 60",

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from trueodds.sums.steps import MOST_ROUNDING, explained_by_rounding, inferred_step
+from trueodds.sums.steps import explained_by_rounding, inferred_step, most_rounding
 from trueodds.texts import plural
 
 Array = npt.NDArray[np.float64]
@@ -255,7 +255,10 @@ def check_probabilities(
     return probabilities_NC
 
 
-MUST_SUM = "must sum to 1 (within 1e-3, or as far as rounding to two decimals or more explains, up to 0.1)"
+MUST_SUM = (
+    "must sum to 1 (within 1e-3, or as far as rounding to two decimals or more explains, up to 0.1; with more than 40"
+    " classes up to 0.25)"
+)
 
 
 def without_noise(values: npt.NDArray[_Float]) -> npt.NDArray[_Float]:
@@ -267,7 +270,8 @@ def without_noise(values: npt.NDArray[_Float]) -> npt.NDArray[_Float]:
 def sums_to_one(p_NC: npt.NDArray[np.floating], step: float | None = None) -> npt.NDArray[np.bool_]:
     """Return which rows sum to 1 within 1e-3, or as far as rounding explains (`explained_by_rounding`).
 
-    Without a step, a row with d >= 2 decimals counts as rounded to them, and its sum may differ from 1 by at most 0.1.
+    Without a step, a row with d >= 2 decimals counts as rounded to them. Its sum may then differ from 1 by
+    at most 0.1, and by more if there are more than 40 classes (`most_rounding`).
 
     Args:
         p_NC: Probabilities, shape (N, C).
@@ -284,7 +288,7 @@ def sums_to_one(p_NC: npt.NDArray[np.floating], step: float | None = None) -> np
     if step is not None:
         return sound_N | explained_by_rounding(p_NC, excess_N, step)
     for decimals in _DECIMALS:
-        doubtful = np.flatnonzero(~sound_N & (np.abs(excess_N) <= MOST_ROUNDING))
+        doubtful = np.flatnonzero(~sound_N & (np.abs(excess_N) <= most_rounding(p_NC.shape[1])))
         if not len(doubtful):
             break
         rows_MC = p_NC[doubtful].astype(np.float64)
