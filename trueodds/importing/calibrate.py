@@ -120,7 +120,7 @@ def compare(
     return Comparison(before, tuple(table), *why, after, min(FOLDS, len(rows.labels_N)))
 
 
-def _measured(probabilities_NC: Array, labels_N: Labels, resolution: Resolution) -> CalibrationReport:
+def _measured(probabilities_NC: Array, labels_N: npt.NDArray[np.integer], resolution: Resolution) -> CalibrationReport:
     """Return the report of calibrated rows, without an NLL if their probabilities came in too coarse steps."""
     measured = report(probabilities_NC, labels_N)
     if resolution.has_nll:
