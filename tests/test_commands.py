@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import importlib
 import os
 import re
 import subprocess
@@ -116,6 +117,8 @@ def test_a_missing_package_is_named_with_what_installs_it(
     monkeypatch.setitem(sys.modules, "uvicorn", None)
     for name in ("service.cli.serving", "service.http.server"):  # another test may have imported them
         monkeypatch.delitem(sys.modules, name, raising=False)
+        package, _, module = name.rpartition(".")
+        monkeypatch.delattr(importlib.import_module(package), module, raising=False)
     assert MAIN["service"]([]) == 1
     assert "serve needs the package uvicorn, which is not installed here" in (err := capsys.readouterr().err)
     assert err.endswith("pip install 'trueodds[serve]'\n")

@@ -21,6 +21,7 @@ from trueodds.client.instances import instances_of
 from trueodds.client.observations import observation_rows
 from trueodds.errors import ConfigError
 from trueodds.metrics import CalibrationSums
+from trueodds.sums.ordered import at_least
 
 N = 60
 RNG = np.random.default_rng(5)
@@ -61,6 +62,8 @@ BY_NAME: dict[str, Array] = {
     "gain_N": RNG.uniform(-1, 1, N),
     "weight_N": np.full(N, 0.5),
     "wrong_N": ~RIGHT,
+    "at_least_NK": at_least(P),
+    "reached_NK": Y[:, None] >= np.arange(1, P.shape[1]),
 }
 """Values of the arguments that are arrays, by their names."""
 OF_P: dict[str, Array] = {"predictions": P[:, 1], "labels_N": Y}
@@ -82,6 +85,7 @@ GIVEN: dict[str, Any] = {
 """Of the others without a default."""
 STARTED: dict[type, Any] = {
     metrics.EProcess: lambda: metrics.EProcess.start(null="ece", tolerance=0.02),
+    metrics.OrderedEProcess: lambda: metrics.OrderedEProcess.start(P.shape[1]),
     metrics.PositiveEProcess: lambda: metrics.PositiveEProcess.start(),
     metrics.Prequential: lambda: metrics.Prequential.start(),
     metrics.RiskEProcess: lambda: metrics.RiskEProcess.start(0.05),
@@ -116,6 +120,7 @@ def calls() -> list[Call]:
         call_of("Calibrator()", calibrators.Temperature(2.0)),
         call_of("from_probabilities", CalibrationSums.from_probabilities),
         call_of("from_top", CalibrationSums.from_top),
+        call_of("OrderedSums", metrics.OrderedSums.from_probabilities),
     ]
     for name in metrics.__all__:
         value = getattr(metrics, name)
@@ -153,7 +158,7 @@ def test_the_walk_meets_every_public_function_that_takes_arrays() -> None:
         for _, f in inspect.getmembers(c, lambda f: inspect.isfunction(f) or inspect.ismethod(f))
         if f.__name__[0] != "_" and arrays_of(f)
     }
-    assert methods == {*STARTED, CalibrationSums}
+    assert methods == {*STARTED, CalibrationSums, metrics.OrderedSums}
 
 
 @pytest.mark.parametrize(("call", "arrays", "others", "argument"), ARGUMENTS)
@@ -171,8 +176,8 @@ def test_masked_and_missing_values_are_refused(
     with pytest.raises(ValueError, match=rf"({name})"):
         run(call, arrays | {argument: [*masked]}, others)
     gap = sound.astype(object)
-    gap[(1,) * sound.ndim] = None
-    with pytest.raises(ValueError, match=r"\[1(, 1)?\] is None, a missing value; take these rows out"):
+    gap[(1, 0)[: sound.ndim]] = None
+    with pytest.raises(ValueError, match=r"\[1(, 0)?\] is None, a missing value; take these rows out"):
         run(call, arrays | {argument: gap}, others)
     if sound.ndim == 1:
         null = pyarrow.array([*sound.tolist()[:1], None, *sound.tolist()[2:]])

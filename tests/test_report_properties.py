@@ -46,7 +46,7 @@ TRUTHS: dict[str, Callable[[np.random.Generator, Any], Any]] = {
 }
 COUNTS = (
     *("answers", "labelled", "labels", "corrected", "count", "alerts", "hits", "fired_after", "last"),
-    *("observed", "positives_to_come", "labels_to_come"),
+    *("observed", "positives_to_come", "labels_to_come", "zeros", "ruled_out"),
 )
 ROUNDING = 1e-12
 SIGNED = ("gap", "saving", "phi")

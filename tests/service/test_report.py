@@ -251,7 +251,7 @@ def test_a_limit_of_the_ece_alone_is_said_to_be_none() -> None:
     """In the schema of every model that has one, in the report's own words and in the docstrings."""
     models = {**Report.model_json_schema()["$defs"], "Report": Report.model_json_schema()}
     with_limits = {name for name, model in models.items() if {"ece_lower", "ece_upper"} <= model["properties"].keys()}
-    assert with_limits == {"PositiveFigures", "Report", "TrendPoint", "WeightedFigures"}
+    assert with_limits == {"AtLeastFigures", "PositiveFigures", "Report", "TrendPoint", "WeightedFigures"}
     descriptions = [models[name]["properties"][f"ece_{side}"] for name in with_limits for side in ("lower", "upper")]
     descriptions += [models["Ece"]["properties"][side] for side in ("lower", "upper")]
     assert all(

@@ -80,7 +80,8 @@ def test_progress_and_errors_are_no_code_of_a_run(tmp_path: Path, monkeypatch: p
     loop = tmp_path / "pipeline/training/loop.py"
     loop.write_text(f"# a remark\n{loop.read_text()}")
     for name in LEFT_OUT:
-        path = tmp_path / f"{name.replace('.', '/')}.py"
+        module = tmp_path / name.replace(".", "/")
+        path = module / "__init__.py" if module.is_dir() else module.with_suffix(".py")
         path.write_text(f"{path.read_text()}\nOTHER = 1\n")
     assert code_hashes(modules) == before
     loop.write_text(loop.read_text().replace("* len(state.history)\n", "* len(state.history) + 1\n"))

@@ -13,7 +13,7 @@ from scipy.special import logsumexp
 from trueodds.metrics.alarms.anytime import AnytimeTest
 from trueodds.metrics.alarms.sequential import BLOCK, EProcess
 from trueodds.metrics.alarms.stored import StoredState
-from trueodds.sums.inputs import Array
+from trueodds.sums.inputs import Array, as_numbers
 from trueodds.sums.ordered import check_levels
 
 
@@ -103,7 +103,7 @@ class OrderedEProcess(StoredState, AnytimeTest):
             ValueError: Shapes differ or do not fit the levels, the size does not divide N, or a probability is outside
                 [0, 1].
         """
-        p_NK, reached_NK = np.asarray(at_least_NK, np.float64), np.asarray(reached_NK)
+        p_NK, reached_NK = as_numbers(at_least_NK, "at_least"), as_numbers(reached_NK, "reached")
         width = len(self.thresholds)
         if p_NK.ndim != 2 or p_NK.shape[1] != width or reached_NK.shape != p_NK.shape:
             raise ValueError(
