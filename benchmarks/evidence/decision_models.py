@@ -144,7 +144,7 @@ def service(folder: Path, hook: str) -> Iterator[str]:
 
 @dataclass
 class Day:
-    """The events on one day of the replay."""
+    """Pairs and labels of one day of the replay."""
 
     pairs: list[dict[str, Any]]
     labels: list[dict[str, Any]]
