@@ -20,6 +20,7 @@ from trueodds.evaluation.results import table_of
 from trueodds.sums.inputs import Array
 from trueodds.sums.losses import nll_of
 from trueodds.sums.positive import PositiveClass
+from trueodds.sums.rounding import EXACT, Resolution
 
 FOLDS = 5
 RECALIBRATION = "recalibration"
@@ -77,6 +78,7 @@ def choose(
     settings: Evaluation | None = None,
     positive: PositiveClass | None = None,
     ordered: bool = False,
+    resolution: Resolution = EXACT,
 ) -> CalibratorChoice:
     """Cross-validate the candidates and the served calibrator, which is refitted as well.
 
@@ -91,6 +93,7 @@ def choose(
         settings: Bins and confidence level of the measurements.
         positive: The positive class, if there is one.
         ordered: The classes are levels, the lowest first.
+        resolution: Resolution of the probabilities from which the logits come.
 
     Raises:
         ConfigError: A candidate is unknown.
@@ -98,7 +101,7 @@ def choose(
     """
     default = default_candidates(logits_NC.shape[1], len(labels_N), ordered=ordered)
     names = list(dict.fromkeys([served.name, *(candidates or default)]))
-    selection = calibrators.select(logits_NC, labels_N, candidates=names, folds=FOLDS)
+    selection = calibrators.select(logits_NC, labels_N, candidates=names, folds=FOLDS, resolution=resolution)
     served_N = calibrated_nll(served, logits_NC, labels_N)
     table = tuple(
         CandidateScore(c.name, c.nll, *_gain(served_N, nll_N), c.passed_over, c.chosen)
@@ -110,7 +113,8 @@ def choose(
     settings = settings or Evaluation()
     p_NC, fold_N = np.empty(logits_NC.shape), stratified_folds(labels_N.astype(np.intp), FOLDS)
     for inside in (fold_N == fold for fold in range(FOLDS)):
-        rest = calibrators.select(logits_NC[~inside], labels_N[~inside], candidates=names, folds=FOLDS)
+        others = logits_NC[~inside], labels_N[~inside]
+        rest = calibrators.select(*others, candidates=names, folds=FOLDS, resolution=resolution)
         p_NC[inside] = rest.calibrator(logits_NC[inside])
     gain, gain_standard_error = _gain(served_N, nll_of(p_NC[np.arange(len(labels_N)), labels_N]))
     return CalibratorChoice(

@@ -17,6 +17,7 @@ from trueodds.calibrators import Identity
 from trueodds.client import Client, Labelled
 from trueodds.errors import ConfigError, unknown
 from trueodds.files import FileError, write_json
+from trueodds.sums.rounding import Resolution
 
 Call = Callable[..., Any]
 """Function that calls a step: call(function, *arguments). A flow makes the step a task."""
@@ -82,7 +83,9 @@ def recalibrate(request: Recalibration, model: ObservedModel, call: Call) -> Out
     version = model.version(request.version)
     rows: Labelled = call(fetch_labels, request.client, model.name, version, request.labels)
     FewLabelsError.check(len(rows), f"{model.name}/{version}")
-    choice: CalibratorChoice = call(choose, Identity(), rows.logits_NC, rows.labels_N, request.candidates)
+    settings, positive, ordered = None, None, False
+    fit = Identity(), rows.logits_NC, rows.labels_N, request.candidates, settings, positive, ordered, rows.resolution
+    choice: CalibratorChoice = call(choose, *fit)
     if not choice.better:
         words = f"Nothing written: {choice.rows:,} labels do not distinguish the best candidate from the answers as is."
         return Outcome("kept", model.name, version, None, words, choice)
@@ -91,7 +94,7 @@ def recalibrate(request: Recalibration, model: ObservedModel, call: Call) -> Out
         _write(request.out, choice)
         words += (
             f" {request.out} holds it; on the server of {model.name}, load it with calibrators.from_json and apply it"
-            " to logits (for probabilities: trueodds.logits_of)."
+            f" to logits (for probabilities: trueodds.logits_of{_with(rows.resolution)})."
         )
     return Outcome("fitted", model.name, version, None, words, choice)
 
@@ -140,3 +143,8 @@ def _write(out: Path, choice: CalibratorChoice) -> None:
         write_json(out, choice.calibrator.to_json())
     except OSError as error:
         raise FileError(f"{out} cannot be written: {error.strerror}; give another file: --out") from None
+
+
+def _with(resolution: Resolution) -> str:
+    """Return the words that name a step; "" if the probabilities are exact."""
+    return f" with resolution={resolution.step:g}" if resolution.step is not None else ""

@@ -65,7 +65,8 @@ async def labelled_logits(
     """Return all labelled answers of a version in the format of logits.npz, in the order in which the labels arrived.
 
     The arrays are val_logits (float32, each row minus its maximum), val_labels, val_created_ms (Unix milliseconds) and
-    val_propensity (NaN where unknown). With `shadow` there is also val_shadow_logits.
+    val_propensity (NaN where unknown). With `shadow` there is also val_shadow_logits. Where the version's probabilities
+    are rounded, there is also val_resolution: their step.
     """
     runtime = runtime_of(request)
     source = await runtime.version(model, version)
@@ -78,7 +79,8 @@ async def labelled_logits(
     start = None if since is None else unix_ms(since)
     await runtime.mature(source)
     try:
-        file, rows = await _build(runtime.store.read_labelled_logits(*source.key, start, last, shadow))
+        blocks = runtime.store.read_labelled_logits(*source.key, start, last, shadow)
+        file, rows = await _build(blocks, source.resolution.step if source.resolution else None)
     except OSError as error:
         message = f"the file cannot be built in {tempfile.gettempdir()}: {error.strerror}; set TMPDIR to another folder"
         raise ServiceError(503, "no_space", message) from None
@@ -99,7 +101,7 @@ async def labelled_logits(
     return StreamingResponse(_stream(file), media_type="application/zip", headers=headers)
 
 
-async def _build(blocks: AsyncIterator[LabelledLogits]) -> tuple[IO[bytes], int]:
+async def _build(blocks: AsyncIterator[LabelledLogits], step: float | None) -> tuple[IO[bytes], int]:
     """Build a temporary file in the format of logits.npz. Return it open, with its number of rows.
 
     Its arrays, in the order in which the labels arrived:
@@ -108,6 +110,7 @@ async def _build(blocks: AsyncIterator[LabelledLogits]) -> tuple[IO[bytes], int]
     * val_created_ms (int64, N): time of each answer
     * val_propensity (float64, N): the answer's chance of getting a label, NaN where unknown
     * val_shadow_logits (float32, N x C), if the blocks have them
+    * val_resolution (float64, 1): step of rounded probabilities, if they are
     """
     with ExitStack() as spools:
         columns: list[IO[bytes]] = [spools.enter_context(tempfile.TemporaryFile()) for _ in range(5)]
@@ -115,7 +118,7 @@ async def _build(blocks: AsyncIterator[LabelledLogits]) -> tuple[IO[bytes], int]
         async for block in blocks:
             rows, classes = rows + len(block.labels_N), block.logits_NC.shape[1]
             await asyncio.to_thread(_append, columns, block)
-        return await asyncio.to_thread(_zip, columns, rows, classes), rows
+        return await asyncio.to_thread(_zip, columns, rows, classes, step), rows
 
 
 def _append(columns: list[IO[bytes]], block: LabelledLogits) -> None:
@@ -125,7 +128,7 @@ def _append(columns: list[IO[bytes]], block: LabelledLogits) -> None:
         file.write(np.ascontiguousarray(array).tobytes())
 
 
-def _zip(columns: list[IO[bytes]], rows: int, classes: int) -> IO[bytes]:
+def _zip(columns: list[IO[bytes]], rows: int, classes: int, step: float | None) -> IO[bytes]:
     members: list[tuple[str, str, tuple[int, ...]]] = [
         ("logits", "<f4", (rows, classes)),
         ("labels", "<i8", (rows,)),
@@ -142,6 +145,9 @@ def _zip(columns: list[IO[bytes]], rows: int, classes: int) -> IO[bytes]:
                 header = {"descr": dtype, "fortran_order": False, "shape": shape}
                 npy.write_array_header_1_0(member, header)
                 shutil.copyfileobj(column, member, CHUNK)
+        if step is not None:
+            with archive.open(f"{SPLIT}_resolution.npy", "w") as member:
+                npy.write_array(member, np.array([step]))
     return file
 
 

@@ -9,7 +9,10 @@ import numpy as np
 import pytest
 
 import trueodds
+from pipeline.recalibrate.calibrator_choice import choose
 from tests.service.app_client import Client
+from trueodds.calibrators import Identity, Rounded, select
+from trueodds.client import Labelled
 from trueodds.sums.rounding import Resolution, rounded_losses
 
 WHOSE = {"model": "mail", "version": "7"}
@@ -101,6 +104,13 @@ def test_recalibration_reads_the_logits_of_the_rounded_answers(client: Client) -
     expected_NC -= expected_NC.max(axis=1, keepdims=True)
     np.testing.assert_allclose(arrays["val_logits"], expected_NC, atol=1e-4)
     np.testing.assert_array_equal(arrays["val_labels"], labels_N)
+    rows = Labelled.read(io.BytesIO(answer.content), answer.headers, None, shadow=False)
+    assert rows.resolution.step == arrays["val_resolution"].item() == 0.01
+    asked = None, None, False, rows.resolution
+    choice = choose(Identity(), rows.logits_NC, rows.labels_N, ["temperature"], *asked)
+    assert isinstance(choice.calibrator, Rounded) and choice.calibrator.step == 0.01
+    expected = select(expected_NC, labels_N, candidates=["identity", "temperature"], resolution=0.01)
+    np.testing.assert_allclose(choice.calibrator(rows.logits_NC), expected.calibrator(expected_NC), atol=1e-4)
 
 
 def test_a_version_keeps_its_resolution_and_says_so(client: Client) -> None:

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from trueodds.client.answers import CallError
+from trueodds.sums.rounding import EXACT, Resolution
 
 NO_ROWS = ("no_labels", "unknown_model", "unknown_version")
 """Error codes of the service for a version without labelled answers.
@@ -39,6 +40,8 @@ class Labelled:
     """Logits of the shadow version that the call names, for the same inputs."""
     propensities_N: npt.NDArray[np.float64] | None = None
     """Probability of each answer to get a label; NaN if it is not known."""
+    resolution: Resolution = EXACT
+    """Resolution of the probabilities from which the logits come. Pass it to `trueodds.fit` and `select`."""
 
     def __len__(self) -> int:
         return len(self.labels_N)
@@ -60,6 +63,8 @@ class Labelled:
         try:
             with np.load(file, allow_pickle=False) as arrays:
                 rows: list[Any] = [arrays[name][-last:] if last else arrays[name] for name in names]
+                step = arrays["val_resolution"].item() if "val_resolution" in arrays else None
+                resolution = EXACT if step is None else Resolution(step)
         except (zipfile.BadZipFile, EOFError, KeyError, ValueError) as error:
             raise CallError("damaged_file", f"labelled.npz is incomplete ({error}); call again") from None
         logits_NC, labels_N, created_N, chances_N, *beside = rows
@@ -75,7 +80,7 @@ class Labelled:
             )
             raise CallError("damaged_file", message)
         ahead = ahead_ms(headers.get("date"))
-        return cls(logits_NC, labels_N, created_N, ahead, beside[0] if beside else None, chances_N)
+        return cls(logits_NC, labels_N, created_N, ahead, beside[0] if beside else None, chances_N, resolution)
 
 
 def ahead_ms(date: str | None) -> int:
