@@ -245,7 +245,7 @@ def test_the_lower_bound_is_reached() -> None:
 def test_logits_warn_of_a_step_that_nobody_gave() -> None:
     rows = [[0.33, 0.33, 0.33], [1.0, 0.0, 0.0]]
     with pytest.warns(
-        RoundingWarning, match=r"steps of 0.01, as sums off 1 show: 0 means below 0.005; pass resolution"
+        RoundingWarning, match=r"steps of 0.01, as row sums other than 1 show: 0 means below 0.005; pass resolution"
     ):
         inferred_NC = trueodds.logits_of(rows)
     with warnings.catch_warnings():

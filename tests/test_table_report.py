@@ -273,7 +273,7 @@ def test_rounded_probabilities_are_taken_and_said(tmp_path: Path, suffix: str) -
         table(path, data)
     answers = reading.read(path)
     assert answers.probabilities_NC is not None and answers.probabilities_NC.min() == 0
-    said = "Probabilities are read as rounded to steps of 0.01, as sums off 1 show: 0 means below 0.005."
+    said = "Probabilities are read as rounded to steps of 0.01, as row sums other than 1 show: 0 means below 0.005."
     assert answers.read_as.startswith(said)
     with pytest.warns(UserWarning, match="1 of 4 rows gave the true class a probability of 0"):
         assert np.isfinite(metrics.nll(p_NC, [0, 1, 1, 2], resolution="exact"))

@@ -70,7 +70,7 @@ def rounded_figures(
         rounding = Rounding(step=resolution.step, source=resolution.source, nll_at_least=at_least, reading=reading)
         return RoundedFigures(rounding, {})
     reading += (
-        f" {plural(zeros, 'answer')} of {len(labels_N):,} gave what happened a 0. These zeros are read as"
+        f" {plural(zeros, 'answer')} of {len(labels_N):,} gave the true class a 0. These zeros are read as"
         f" {read_as:.2g} (geometric mean). The NLL is at least {decimal(at_least, 4)}. It has no upper limit, because a"
         " zero bounds it only from below."
     )

@@ -13,7 +13,10 @@ if TYPE_CHECKING:
 
 def add_resolution(parser: argparse.ArgumentParser) -> None:
     """Add --resolution."""
-    words = "step of rounded probabilities, such as 0.01, or exact (default: the step that sums off 1 show, else exact)"
+    words = (
+        "step of rounded probabilities, such as 0.01, or exact"
+        " (default: the step that row sums other than 1 show, else exact)"
+    )
     parser.add_argument("--resolution", metavar="STEP", help=words)
 
 

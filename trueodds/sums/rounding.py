@@ -137,7 +137,7 @@ class Resolution:
         """Sentence on how the values are read. Empty if they are exact because nothing shows a step."""
         if self.step is None:
             return ""
-        how = "as you said" if self.source == "given" else "as sums off 1 show"
+        how = "as given" if self.source == "given" else "as row sums other than 1 show"
         return f"probabilities are read as rounded to steps of {self.step:g}, {how}: 0 means below {self.half:g}"
 
     def to_json(self) -> dict[str, Any]:
