@@ -93,6 +93,12 @@ def test_a_worker_that_does_not_poll_is_replaced(prefect: Prefect) -> None:
     process = psutil.Process(read_json(prefect.home / server.STATE / "worker.json")["pid"])
     wait_for(lambda: not process.children(), 60, lambda: f"an earlier run's process lives: {process.children()}")
     process.suspend()
+
+    def silent() -> bool:
+        heard = server.workers_heard(prefect.url)[server.WORKER]
+        return datetime.now(UTC) - heard > timedelta(seconds=server.HEARTBEAT_SECONDS * 1.5)
+
+    wait_for(silent, 60, lambda: "the server still hears of a worker that stands still")
     assert "receives no heartbeat of it" in prefect.command("pipeline.flows", "up").stdout
     assert not process.is_running()
     prefect.completed(prefect.submit(publish="never"))
