@@ -94,7 +94,7 @@ def test_the_nets_of_torchvision_answer_as_torchvisions(name: str) -> None:
     theirs = getattr(models, name.removeprefix("torchvision_"))(num_classes=5, **TAKEN_APART[name]).eval()
     ours: Any = nets.build(name, 3, 5).eval()
     state = theirs.state_dict()
-    last = ours.shape.last
+    last = ours.last
     head = {"weight": state.pop(f"{last}.weight"), "bias": state.pop(f"{last}.bias")}
     if name == "vit_b_16":
         ours.body.encoder.pos_embedding = theirs.encoder.pos_embedding
