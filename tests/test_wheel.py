@@ -80,10 +80,17 @@ def test_every_command_is_listed_where_nothing_else_is_installed(installed: Path
 
 
 @pytest.mark.parametrize(
-    ("name", "extra"), [("train", "train"), ("serve", "serve"), ("import", "import"), ("repro", "train,workflow")]
+    ("words", "extra"),
+    [
+        ("train", "train"),
+        ("serve", "serve"),
+        ("import model.onnx --labelled rows.npz", "import"),
+        ("repro", "train,workflow"),
+    ],
 )
-def test_a_command_whose_packages_are_missing_says_what_to_install(installed: Path, name: str, extra: str) -> None:
-    done = trueodds(installed, name)
+def test_a_command_whose_packages_are_missing_says_what_to_install(installed: Path, words: str, extra: str) -> None:
+    name, *rest = words.split()
+    done = trueodds(installed, name, *rest)
     assert done.returncode == 1 and done.stderr.startswith(f"error: {name} needs the package ")
     assert done.stderr.endswith(f"pip install 'trueodds[{extra}]'\n")
 
