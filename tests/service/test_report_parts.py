@@ -247,7 +247,7 @@ def test_roles_of_what_can_be_asked_for(client: Client, settings: Settings, tmp_
         ("last=5&since=3&by=tag", 422, "last = 5 with since and by"),
         ("class=cat&bins=100", 422, "with class, tag or by allowed are 1, 2, 3, 4, 5, 6, 10, 12, 15, 20, 30, 60"),
         ("by=class&bins=25", 422, "bins = 25"),
-        ("by=label", 422, "'class' or 'tag'"),
+        ("by=label", 422, "'class', 'tag' or 'confidence_source'"),
         ("binning=depth", 422, "'width' or 'mass'"),
         ("trend=week", 422, "'minute', 'hour', 'day', 'month'"),
         ("class=dig", 404, "tiny has no class 'dig'; it has cat, dog, 3, hare. Did you mean 'dog'?"),
