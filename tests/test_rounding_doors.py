@@ -190,12 +190,14 @@ def test_calibrate(table: Path, tmp_path: Path, capsys: pytest.CaptureFixture[st
     assert main(command) == 0
     printed = capsys.readouterr().out
     assert "Probabilities are read as rounded to steps of 0.01" in printed and "* temperature" in printed
+    assert "do not limit the exact values" in printed
     calibrator = trueodds.load(out / "calibrator.json")
     assert isinstance(calibrator, trueodds.calibrators.Rounded)
     assert isinstance(calibrator.calibrator, trueodds.calibrators.Temperature)
     assert calibrator.calibrator.temperature == pytest.approx(1.6, rel=0.15)
     assert main([*command, "--resolution", "exact"]) == 0
-    assert "read as rounded" not in capsys.readouterr().out
+    printed = capsys.readouterr().out
+    assert "read as rounded" not in printed and "exact values" not in printed
     exact = trueodds.load(out / "calibrator.json")
     assert isinstance(exact, trueodds.calibrators.Temperature)
 

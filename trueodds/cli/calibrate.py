@@ -168,6 +168,11 @@ def _text(path: Path, source: LogitRows, comparison: Comparison) -> str:
     chosen = f"Chosen: {chosen_name} ({comparison.reason}). {' '.join(notes)}"
     if read_as := read_as_words(source.resolution):
         about = f"{about}\n{read_as}"
+        if source.resolution.step is not None:
+            about += (
+                " NLL and Brier score below, with their intervals, are those of this reading: they compare the lines,"
+                " and do not limit the exact values."
+            )
     return "\n".join([about, "", *align(lines, "<" * len(lines[0])), *problems, *passed, "", chosen])
 
 
