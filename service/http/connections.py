@@ -114,9 +114,10 @@ class Turns:
     turn.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
         self._waiting: deque[Callable[[], None]] = deque()
         self._most = TURN_REQUESTS
+        self._clock = clock
         self._last = 0.0
         self.arrived = False
         """Whether somebody has connected since the last turn."""
@@ -125,11 +126,11 @@ class Turns:
         """Call `begin` in one of the next turns."""
         self._waiting.append(begin)
         if len(self._waiting) == 1:
-            self._last = time.perf_counter()
+            self._last = self._clock()
             asyncio.get_running_loop().call_soon(self._take)
 
     def _take(self) -> None:
-        now = time.perf_counter()
+        now = self._clock()
         busy = self.arrived or now - self._last > TURN_SECONDS
         self._most = max(1, self._most // 2) if busy else min(TURN_REQUESTS, self._most + 1)
         self.arrived, self._last = False, now

@@ -15,7 +15,7 @@ import pytest
 import uvicorn
 from starlette.types import Receive, Scope, Send
 
-from service.http.connections import ANSWERED_EXCESS, TURN_REQUESTS, Addresses, Limits, Turns
+from service.http.connections import ANSWERED_EXCESS, TURN_REQUESTS, TURN_SECONDS, Addresses, Limits, Turns
 from service.http.server import ACCEPTS
 from tests.service.echo_server import GET, Address, echo, received, running
 from tests.service.hooks import until
@@ -130,8 +130,11 @@ def test_addresses_of_ipv6_are_counted_by_their_network() -> None:
 
 
 def test_requests_behind_others_take_turns_and_give_way_to_new_connections() -> None:
-    async def begun_by_turn() -> list[int]:
-        turns, counts, begun = Turns(), [], 0
+    """The clock is the test's own: on a busy machine, a real turn may take longer than TURN_SECONDS."""
+
+    async def begun_by_turn(turn_seconds: float) -> list[int]:
+        now = 0.0
+        turns, counts, begun = Turns(clock=lambda: now), [], 0
 
         def begin() -> None:
             nonlocal begun
@@ -141,14 +144,17 @@ def test_requests_behind_others_take_turns_and_give_way_to_new_connections() -> 
             turns.add(begin)
         while begun < 60:
             before = begun
-            turns.arrived = begun > TURN_REQUESTS
+            turns.arrived = not turn_seconds and begun > TURN_REQUESTS
+            now += turn_seconds
             await asyncio.sleep(0)
             counts.append(begun - before)
         return counts
 
-    counts = asyncio.run(begun_by_turn())
+    counts = asyncio.run(begun_by_turn(0))
     assert counts[1] == TURN_REQUESTS and sum(counts) == 60
     assert counts[2:7] == [8, 4, 2, 1, 1], "fewer, never none"
+    slow = asyncio.run(begun_by_turn(2 * TURN_SECONDS))
+    assert sum(slow) == 60 and set(slow[4:]) == {1}, "a turn that takes long is followed by a smaller one"
 
 
 def test_a_new_connection_is_answered_before_many_requests_of_others() -> None:
