@@ -24,7 +24,7 @@ from trueodds.inputs.text import labelled
 from trueodds.inputs.vector.labelled import check_classes
 from trueodds.inputs.vector.labelled import read as read_table
 from trueodds.processes.choices import LABEL
-from trueodds.texts import alike, listed
+from trueodds.texts import alike, quotes
 
 VALUES = 2_400_000
 """Numbers in a batch: 16 images of 224 x 224. onnxruntime gains nothing from larger batches."""
@@ -107,11 +107,11 @@ class ImportRows:
             return replace(self, features=tuple(names.get(name, name) for name in self.features)).reorder(features)
         if missing := [name for name in features if name not in self.features]:
             near = nearest(missing[0], self.features)
-            problem = f"{self.source} has no column {listed(missing)}, which the model takes"
-            raise LabelledRowsError(f"{problem}; it has {listed(self.features)}.{near}")
+            problem = f"{self.source} has no column {quotes(missing)}, which the model takes"
+            raise LabelledRowsError(f"{problem}; it has {quotes(self.features)}.{near}")
         if more := [name for name in self.features if name not in features]:
             cure = "remove it from the table, or give it with --label if it holds the labels"
-            problem = f"{self.source} has the column {listed(more)}, which the model does not take"
+            problem = f"{self.source} has the column {quotes(more)}, which the model does not take"
             raise LabelledRowsError(f"{problem}; {cure}")
         order = [self.features.index(name) for name in features]
         return replace(self, x=self.x[:, order], features=tuple(features))

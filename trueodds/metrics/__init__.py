@@ -42,7 +42,7 @@ from trueodds.metrics.human_labels import (
 )
 from trueodds.metrics.intervals.binomial import binomial_interval
 from trueodds.metrics.intervals.calibration_error import EceInterval, NoiseFloor, ece_interval, noise_floor
-from trueodds.metrics.intervals.calibration_ratio import CalibrationRatio, calibration_ratio, positives_needed
+from trueodds.metrics.intervals.calibration_ratio import CalibrationRatio, calibration_ratio, needed_positives
 from trueodds.metrics.intervals.classwise_ece import (
     classwise_ece_interval,
     classwise_noise_floor,
@@ -192,7 +192,7 @@ __all__ = [
     "nll",
     "noise_floor",
     "noise_floor_per_class",
-    "positives_needed",
+    "needed_positives",
     "risk_sequence",
     "rps",
     "rps_interval",

@@ -18,7 +18,7 @@ from trueodds.inputs.text import labelled
 from trueodds.processes.choices import LABEL
 from trueodds.replay import ReplayError
 from trueodds.replay.kinds import SPLITS
-from trueodds.texts import listed
+from trueodds.texts import quotes
 
 KEPT_IMAGES = 4096
 Row = Inputs | str
@@ -106,7 +106,7 @@ def _npz(path: Path, model: ModelSignature, split: str | None) -> Source:
     features = model.input.model_dump().get("features", [])
     names = _names(arrays.get("feature_names", np.array(features)))
     if names != tuple(features):
-        problem = f"{path}: feature_names are {listed(names)}; the model takes {listed(features)}"
+        problem = f"{path}: feature_names are {quotes(names)}; the model takes {quotes(features)}"
         raise ReplayError(f"{problem}; put the columns in this order")
     rows = model.input.check_rows(x, f"{path}: x_{split}")
     deviation_D = _deviations(rows) if features else None
@@ -185,7 +185,7 @@ def _places(name: str, labels_N: npt.NDArray[np.integer[Any]], classes: tuple[st
     """Return the positions among the classes of labels that are class names."""
     place = {class_: k for k, class_ in enumerate(classes)}
     if strange := sorted({str(label) for label in labels_N.tolist()} - place.keys()):
-        raise ReplayError(f"{name} holds the label {strange[0]}; the model's classes are {listed(classes)}")
+        raise ReplayError(f"{name} holds the label {strange[0]}; the model's classes are {quotes(classes)}")
     return np.array([place[str(label)] for label in labels_N.tolist()], np.int64)
 
 

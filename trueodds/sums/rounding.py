@@ -176,18 +176,18 @@ class RoundedLosses(NamedTuple):
     """sum_k p_k^2 of the reading."""
 
 
-def resolution_of(probabilities_NC: npt.NDArray[np.floating], given: Given = None) -> Resolution:
+def resolution_of(probabilities_NC: npt.NDArray[np.floating], setting: Given = None) -> Resolution:
     """Return the resolution of rows: what the user gave, or else what the rows show.
 
     Args:
         probabilities_NC: Probabilities, shape (N, C).
-        given: A step, "exact", a `Resolution`, or None.
+        setting: A step, "exact", a `Resolution`, or None.
 
     Returns:
         The resolution. `EXACT` if nothing was given and the rows show no step.
 
     Raises:
-        ConfigError: `given` is something else.
+        ConfigError: `setting` is something else.
 
     Examples:
         >>> import numpy as np
@@ -198,40 +198,40 @@ def resolution_of(probabilities_NC: npt.NDArray[np.floating], given: Given = Non
         >>> resolution_of(rows, "exact")
         Resolution(step=None, source='given')
     """
-    if given is None:
+    if setting is None:
         step = inferred_step(probabilities_NC)
         return EXACT if step is None else Resolution(step, "inferred")
-    return given if isinstance(given, Resolution) else Resolution.of(given)
+    return setting if isinstance(setting, Resolution) else Resolution.of(setting)
 
 
 def checked_rows(
-    probabilities: npt.ArrayLike, given: Given = None, name: str = "probabilities"
+    probabilities: npt.ArrayLike, setting: Given = None, name: str = "probabilities"
 ) -> tuple[npt.NDArray[np.floating], Resolution]:
     """Check probabilities N x C, and return them with their resolution.
 
     A row's sum may differ from 1 by as much as its step explains.
 
     Raises:
-        ConfigError: `given` is not a resolution.
+        ConfigError: `setting` is not a resolution.
         ValueError: The rows are invalid, or a value lies between the steps that were given.
     """
     matrix_NC = without_noise(check_matrix(probabilities, name))
-    resolution = resolution_of(matrix_NC, given)
+    resolution = resolution_of(matrix_NC, setting)
     check_steps(matrix_NC, resolution, name)
     return check_probabilities(matrix_NC, name, step=resolution.step), resolution
 
 
-def as_resolved(
-    probabilities: npt.ArrayLike, given: Given = None, name: str = "probabilities"
+def with_resolution(
+    probabilities: npt.ArrayLike, setting: Given = None, name: str = "probabilities"
 ) -> tuple[npt.NDArray[np.floating], Resolution]:
     """Return probabilities as N x C with their resolution. Only the steps are checked, not the rows.
 
     Raises:
-        ConfigError: `given` is not a resolution.
+        ConfigError: `setting` is not a resolution.
         ValueError: A value lies between the steps that were given, or the array is not N x C.
     """
     matrix_NC = as_matrix(probabilities, name)
-    resolution = resolution_of(matrix_NC, given)
+    resolution = resolution_of(matrix_NC, setting)
     check_steps(matrix_NC, resolution, name)
     return matrix_NC, resolution
 
@@ -255,7 +255,7 @@ def check_steps(
         )
 
 
-def read_rounded(probabilities_NC: npt.ArrayLike, step: float) -> Array:
+def as_distributions(probabilities_NC: npt.ArrayLike, step: float) -> Array:
     """Read rounded rows as distributions.
 
     A value r above 0 becomes sqrt((r - s/2) (r + s/2)), the geometric middle of the interval that rounds to it. The
@@ -294,7 +294,7 @@ def summing_to_1(probabilities_NC: npt.NDArray[_Float], resolution: Resolution) 
     """Return rows that metrics without a resolution accept: as they are, or as `read_rounded` reads them."""
     if resolution.step is None or sums_to_one(probabilities_NC).all():
         return probabilities_NC
-    return read_rounded(probabilities_NC, resolution.step)
+    return as_distributions(probabilities_NC, resolution.step)
 
 
 def rounded_losses(probabilities_NC: npt.ArrayLike, labels_N: npt.NDArray[np.intp], step: float) -> RoundedLosses:
@@ -316,7 +316,7 @@ def rounded_losses(probabilities_NC: npt.ArrayLike, labels_N: npt.NDArray[np.int
     """
     p_NC = np.asarray(probabilities_NC, np.float64)
     half, row_N = step / 2, np.arange(len(p_NC))
-    read_NC = read_rounded(p_NC, step)
+    read_NC = as_distributions(p_NC, step)
     zero_NC = p_NC < half
     true_N, zero_N = read_NC[row_N, labels_N], zero_NC[row_N, labels_N]
     rest_N = true_N * zero_NC.sum(axis=1)
@@ -367,7 +367,7 @@ def logits_of(probabilities: npt.ArrayLike, *, resolution: Given = None) -> Arra
         if resolution is None:
             cure = f"pass resolution={read_as.step:g} here and to trueodds.fit, or 'exact'"
             warnings.warn(f"{read_as.words}; {cure}", RoundingWarning, stacklevel=2)
-        return np.log(read_rounded(p_NC, read_as.step))
+        return np.log(as_distributions(p_NC, read_as.step))
     precision = float(np.finfo(p_NC.dtype).eps)
     wide_NC = p_NC.astype(np.float64)
     least_N1 = np.min(wide_NC, axis=1, keepdims=True, where=wide_NC > 0, initial=precision)

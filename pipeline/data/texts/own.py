@@ -15,7 +15,7 @@ from trueodds.inputs.image.formats import SUFFIXES
 from trueodds.inputs.text import labelled
 from trueodds.inputs.text.kind import COLUMN
 from trueodds.inputs.text.labelled import SUFFIX
-from trueodds.texts import listed
+from trueodds.texts import quotes
 
 log = logging.getLogger("pipeline.data")
 
@@ -74,7 +74,7 @@ def read_table(path: Path, label: str, group: str | None = None) -> Raw:
     except FileError as error:
         raise DataError(str(error)) from None
     if others := [name for name in found.others if name != group]:
-        log.warning("%s: columns other than %s and %s are ignored: %s", path, COLUMN, label, listed(others))
+        log.warning("%s: columns other than %s and %s are ignored: %s", path, COLUMN, label, quotes(others))
     place = {name: k for k, name in enumerate(found.classes)}
     y = np.array([place[name] for name in found.labels], dtype=np.int64)
     return check_raw(Raw(TextRows(found.texts), y, None, None, found.classes), str(path))

@@ -14,7 +14,7 @@ from service.store.rows import Integers, StoreDamagedError, Version
 from trueodds.sums.inputs import Array
 from trueodds.sums.losses import brier_of, nll_of
 from trueodds.sums.ordered import OrderedRows, ordered_rows
-from trueodds.sums.rounding import EXACT, read_rounded, rounded_losses
+from trueodds.sums.rounding import EXACT, as_distributions, rounded_losses
 
 _EPS = float(np.finfo(np.float64).eps)
 ZERO = 1.03 * _EPS
@@ -79,7 +79,7 @@ def score(changes: list[Change], version: Version) -> Scored:
         sent_NC, rounded_N = as_sent(logits_NC, confidence_N, version)
         resolution = version.resolution or EXACT
         if resolution.step is not None:
-            probabilities_NC[rounded_N] = read_rounded(sent_NC[rounded_N], resolution.step)
+            probabilities_NC[rounded_N] = as_distributions(sent_NC[rounded_N], resolution.step)
         squares_N, row_N = np.vecdot(probabilities_NC, probabilities_NC), np.arange(len(probabilities_NC))
         for k, label_L in enumerate((now_L, before_L)):
             true_N = probabilities_NC[row_N, label_L[rows]]
@@ -136,7 +136,7 @@ def as_read(logits_NC: npt.NDArray[np.float32], confidence_N: Array, version: Ve
     if not rounded_N.any():
         return logits_NC
     assert version.resolution is not None and version.resolution.step is not None
-    read_NC = np.log(read_rounded(sent_NC[rounded_N], version.resolution.step))
+    read_NC = np.log(as_distributions(sent_NC[rounded_N], version.resolution.step))
     logits_NC = logits_NC.copy()
     logits_NC[rounded_N] = read_NC - read_NC.max(axis=1, keepdims=True)
     return logits_NC

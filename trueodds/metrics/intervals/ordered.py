@@ -96,7 +96,7 @@ def rps_interval(
     if _is_rare(parts):
         below, above = rare_errors(parts, n, t, (1 - level) / 2)
     else:
-        below = above = t * spread(parts.right + parts.wrong, parts.right_squared + parts.wrong_squared, n)
+        below = above = t * spread(parts.right + parts.wrong, parts.right_squares + parts.wrong_squares, n)
     return ScoreInterval(mean, max(mean - below / n, 0.0), min(mean + above / n, most), level)
 
 
@@ -167,7 +167,7 @@ def _parts(sums: OrderedSums) -> Parts:
 
 def _is_rare(parts: Parts) -> bool:
     """Return whether the rows off their median level amount to fewer than 20 equal ones."""
-    return parts.wrong**2 < RARE * parts.wrong_squared or not parts.wrong
+    return parts.wrong**2 < RARE * parts.wrong_squares or not parts.wrong
 
 
 def _of_two(sums: OrderedSums, level: float, anytime: bool) -> tuple[float, float]:

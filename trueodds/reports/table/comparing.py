@@ -251,7 +251,7 @@ def of_nets(
                 upper=d.upper,
                 p_value=one.adjusted_p,
                 detectable=one.detectable,
-                sentence=one.sentence(name, f"{first}'s", corrected=len(others) > 1, seeds=len(theirs) > 1),
+                sentence=one.sentence(name, f"{first}'s", correction=len(others) > 1, seeds=len(theirs) > 1),
             )
         )
     one_seed = [f"Each model is {ONE_SEED}: another training of either may differ."] if len(theirs) == 1 else []

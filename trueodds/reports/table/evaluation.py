@@ -28,7 +28,7 @@ from trueodds.sums.columns import label_indices
 from trueodds.sums.inputs import Array, both_classes, check_labels, check_level, without_noise, without_tensors
 from trueodds.sums.ordered import LevelSums, OrderedSums, check_level_names
 from trueodds.sums.positive import PositiveClass, PositiveSums
-from trueodds.sums.rounding import Given, Resolution, as_resolved, summing_to_1
+from trueodds.sums.rounding import Given, Resolution, summing_to_1, with_resolution
 from trueodds.sums.rows import TopRows, top_rows
 from trueodds.sums.sums import CalibrationSums
 from trueodds.texts import plural
@@ -225,7 +225,7 @@ def report(
         0.75
     """
     check_level(level)
-    p_NC, read_as = as_resolved(both_classes(probabilities), resolution)
+    p_NC, read_as = with_resolution(both_classes(probabilities), resolution)
     labels_N = labels if classes is None else label_indices(labels, classes, p_NC.shape[1])
     sums = CalibrationSums.from_probabilities(p_NC, labels_N, resolution=read_as)
     rounded = rounded_figures(without_noise(p_NC), check_labels(labels_N, *p_NC.shape), read_as, level)
