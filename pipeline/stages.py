@@ -207,12 +207,12 @@ def evaluate(params: Params) -> None:
     out.mkdir()
     if shifted is None:
         return
-    from pipeline.figures import shift as shift_figures
+    from pipeline.figures import shift_diagrams
     from trueodds.evaluation import shift
 
     under_shift = shift.evaluate(evaluated.calibrator, val, shifted, params.evaluation)
     under_shift.write(out)
-    shift_figures.draw(under_shift, out, subject)
+    shift_diagrams.draw(under_shift, out, subject)
     log.info(shifted.description["note"])
 
 
@@ -282,7 +282,7 @@ def draw_curves() -> list[Path]:
 
 def draw_gamma_curve() -> list[Path]:
     """Draw g(p, gamma) of focal loss to curves/gamma. Needs no run."""
-    from pipeline.figures.gamma import gamma_curve
+    from pipeline.figures.gamma_diagram import gamma_curve
 
     return [gamma_curve(CURVES / "gamma")]
 

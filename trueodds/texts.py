@@ -39,7 +39,7 @@ def quotes(names: Sequence[str], most: int = 10) -> str:
     """List the names in quotes; from `most` on, only how many more there are.
 
     Examples:
-        >>> listed(["cat", "dog", "hare"], most=2)
+        >>> quotes(["cat", "dog", "hare"], most=2)
         "'cat', 'dog' and 1 more"
     """
     more = f" and {len(names) - most:,} more" if len(names) > most else ""
@@ -50,7 +50,7 @@ def column_quotes(names: Sequence[str]) -> str:
     """List the names in quotes. Of many names, list the first eight and the last three, where labels often are.
 
     Examples:
-        >>> columns_listed([f"x{k}" for k in range(20)])
+        >>> column_quotes([f"x{k}" for k in range(20)])
         "'x0', 'x1', 'x2', 'x3', 'x4', 'x5', 'x6', 'x7', ..., 'x17', 'x18', 'x19' (20 in all)"
     """
     if len(names) <= 12:

@@ -172,7 +172,7 @@ def summary(found: list[Verdicts], fired: list[Alarms]) -> dict[str, Any]:
         "highest_green_off_before": max(row.green_before for row in off),
         "size": float(np.mean([row.more_than_chance for row in calibrated])),
         "green_enough": float(np.mean([row.green for row in enough])),
-        "needed_positives": metrics.needed_positives(),
+        "positives_needed": metrics.needed_positives(),
         "highest_false_alarms": max(row.fired for row in false),
         "streams": sum(row.runs for row in false),
         "false_alarms": float(np.mean([row.fired for row in false])),

@@ -20,9 +20,9 @@ from trueodds.importing import forms
 from trueodds.importing.errors import LabelledRowsError
 from trueodds.inputs import ImageInput, Input, InputError, Inputs, Limits, TextInput, VectorInput, columns
 from trueodds.inputs.image.formats import SUFFIXES
-from trueodds.inputs.text import labelled
-from trueodds.inputs.vector.labelled import check_classes
-from trueodds.inputs.vector.labelled import read as read_table
+from trueodds.inputs.text import labelled_texts
+from trueodds.inputs.vector.labelled_table import check_classes
+from trueodds.inputs.vector.labelled_table import read as read_table
 from trueodds.processes.choices import LABEL
 from trueodds.texts import alike, quotes
 
@@ -139,7 +139,7 @@ def read(path: Path, label: str = LABEL, *, texts: bool = False) -> ImportRows:
     if texts and (path.is_dir() or (path.is_file() and path.suffix in columns.SUFFIXES)):
         rows = _texts(path, label)
     elif texts and path.exists():
-        raise LabelledRowsError(f"{path} holds no texts; allowed are {labelled.FORMS}")
+        raise LabelledRowsError(f"{path} holds no texts; allowed are {labelled_texts.FORMS}")
     elif path.is_dir():
         rows = _folder(path)
     elif path.is_file() and path.suffix == ".npz":
@@ -176,7 +176,7 @@ def batches(kind: Input, rows: ImportRows) -> Iterator[Inputs]:
 
 
 def _texts(path: Path, label: str) -> ImportRows:
-    found = labelled.of_folder(path) if path.is_dir() else labelled.of_table(path, label, setting="--label")
+    found = labelled_texts.of_folder(path) if path.is_dir() else labelled_texts.of_table(path, label, setting="--label")
     if not path.is_dir():
         check_classes(path, label, set(found.labels), len(found.labels))
     x = np.empty(len(found.texts), object)  # NumPy's text type would take the longest text's memory for each

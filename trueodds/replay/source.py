@@ -14,7 +14,7 @@ import numpy.typing as npt
 from trueodds import files
 from trueodds.inputs import Input, InputError, InputKind, Inputs, Limits, columns
 from trueodds.inputs.image.formats import SUFFIXES
-from trueodds.inputs.text import labelled
+from trueodds.inputs.text import labelled_texts
 from trueodds.processes.choices import LABEL
 from trueodds.replay import ReplayError
 from trueodds.replay.kinds import SPLITS
@@ -200,12 +200,16 @@ def _texts(path: Path) -> tuple[list[str], npt.NDArray[np.int64], tuple[str, ...
     """Return texts, labels as positions among the classes, and the classes, from a table or a folder of class folders.
 
     Raises:
-        ReplayError: The file has another form, or `trueodds.inputs.text.labelled` refuses it.
+        ReplayError: The file has another form, or `trueodds.inputs.text.labelled_texts` refuses it.
     """
     if not path.is_dir() and path.suffix not in columns.SUFFIXES:
-        raise ReplayError(f"{path} holds no texts; allowed are {labelled.FORMS}, and artifacts/data/arrays.npz")
+        raise ReplayError(f"{path} holds no texts; allowed are {labelled_texts.FORMS}, and artifacts/data/arrays.npz")
     try:
-        found = labelled.of_folder(path) if path.is_dir() else labelled.of_table(path, LABEL, setting="call it label")
+        found = (
+            labelled_texts.of_folder(path)
+            if path.is_dir()
+            else labelled_texts.of_table(path, LABEL, setting="call it label")
+        )
     except files.FileError as error:
         raise ReplayError(str(error)) from None
     place = {name: k for k, name in enumerate(found.classes)}

@@ -10,7 +10,7 @@ from trueodds import metrics
 from trueodds.bundle import Reference
 from trueodds.metrics import CELLS, CalibrationSums, ChoiceOfLabels, FullestCell, WeightedEce, cell_of
 from trueodds.metrics.labelling.expected import CENTRE_C
-from trueodds.metrics.significance.drift import LARGE, SIGNIFICANT
+from trueodds.metrics.significance.confidence_drift import LARGE, SIGNIFICANT
 from trueodds.reports.data import LabelledRows, memoise
 from trueodds.reports.options import ReportOptions
 from trueodds.reports.schemas import (

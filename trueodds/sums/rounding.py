@@ -1,7 +1,7 @@
 """Probabilities that were rounded before they came here: the step, what shows it, and how a rounded row is read.
 
 A value in steps of s is known to half a step: p lies in [r - s/2, r + s/2]. A 0 means "below half a step".
-`read_rounded` is the only definition of the reading. `Resolution` holds the step and where it comes from.
+`as_distributions` is the only definition of the reading. `Resolution` holds the step and where it comes from.
 
 A table shows its step by itself if sums off 1 do (`inferred`). Rows that come one by one do not. A service keeps one
 `Resolution` per version and decides once. Either the caller gives it, or the first call whose rows show a step fixes
@@ -171,7 +171,7 @@ class RoundedLosses(NamedTuple):
     """Lower bound of the NLL: no probabilities that round to the row have less."""
     brier_N: Array
     true_N: Array
-    """Reading of the true class in `read_rounded`."""
+    """Reading of the true class in `as_distributions`."""
     squares_N: Array
     """sum_k p_k^2 of the reading."""
 
@@ -272,7 +272,7 @@ def as_distributions(probabilities_NC: npt.ArrayLike, step: float) -> Array:
         Probabilities above 0, shape (N, C), in float64, whose rows sum to 1. The order of the values in a row is kept.
 
     Examples:
-        >>> read_rounded([[1.0, 0.0], [0.99, 0.01]], 0.01).round(4)
+        >>> as_distributions([[1.0, 0.0], [0.99, 0.01]], 0.01).round(4)
         array([[0.9975, 0.0025],
                [0.9907, 0.0093]])
     """
@@ -291,7 +291,7 @@ def as_distributions(probabilities_NC: npt.ArrayLike, step: float) -> Array:
 
 
 def summing_to_1(probabilities_NC: npt.NDArray[_Float], resolution: Resolution) -> npt.NDArray[_Float] | Array:
-    """Return rows that metrics without a resolution accept: as they are, or as `read_rounded` reads them."""
+    """Return rows that metrics without a resolution accept: as they are, or as `as_distributions` reads them."""
     if resolution.step is None or sums_to_one(probabilities_NC).all():
         return probabilities_NC
     return as_distributions(probabilities_NC, resolution.step)
@@ -300,7 +300,7 @@ def summing_to_1(probabilities_NC: npt.NDArray[_Float], resolution: Resolution) 
 def rounded_losses(probabilities_NC: npt.ArrayLike, labels_N: npt.NDArray[np.intp], step: float) -> RoundedLosses:
     """Compute NLL, its lower bound, and Brier score of rounded rows.
 
-    NLL and Brier score are those of `read_rounded`, except that a zero that came true has the NLL of
+    NLL and Brier score are those of `as_distributions`, except that a zero that came true has the NLL of
     (s/2) (v / (s/2))^.75, where v is its share. The lower bound is -ln of the most that the true class can have: r +
     s/2, and what the others leave at least.
 
@@ -333,7 +333,7 @@ def rounded_losses(probabilities_NC: npt.ArrayLike, labels_N: npt.NDArray[np.int
 def logits_of(probabilities: npt.ArrayLike, *, resolution: Given = None) -> Array:
     """Compute logits z = ln p, whose softmax is p, for a calibrator of a model that returns only probabilities.
 
-    Rounded probabilities are read by `read_rounded` first, so a 0 becomes a share of what is missing, below half a
+    Rounded probabilities are read by `as_distributions` first, so a 0 becomes a share of what is missing, below half a
     step. Fits need to know it too: pass the same `resolution` to `trueodds.fit`.
 
     A probability of exactly 0 has no logarithm. It counts as its dtype's precision (2.2e-16 in float64, 1.2e-7 in

@@ -16,10 +16,10 @@ import numpy.typing as npt
 from trueodds.errors import unknown
 from trueodds.sums.bins import CELLS, EDGES, Bins, check_bins
 from trueodds.sums.cells import COLUMNS, SumsTally, check_cells, clear_empty_cells
-from trueodds.sums.columns import as_labelled_columns
 from trueodds.sums.inputs import Array, as_numbers, is_number, is_whole
 from trueodds.sums.rounding import Given, with_resolution
 from trueodds.sums.rows import ROWS, top_rows
+from trueodds.sums.two_columns import as_labelled_columns
 
 MOST_BRIER = 2 + 1e-6  # 2, and what float32 makes of it
 

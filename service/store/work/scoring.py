@@ -131,7 +131,7 @@ def as_sent(
 
 
 def as_read(logits_NC: npt.NDArray[np.float32], confidence_N: Array, version: Version) -> npt.NDArray[np.float32]:
-    """Return stored logits, where those of rounded answers are the logarithms of how `read_rounded` reads them."""
+    """Return stored logits, where those of rounded answers are the logarithms of how `as_distributions` reads them."""
     sent_NC, rounded_N = as_sent(logits_NC, confidence_N, version)
     if not rounded_N.any():
         return logits_NC

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
-from trueodds.inputs.decisions.answers import AnswerError, reading_of
 from trueodds.inputs.decisions.names import version_name
+from trueodds.inputs.decisions.option_probabilities import AnswerError, reading_of
 from trueodds.inputs.decisions.questions import Question, QuestionError, question_of
 from trueodds.texts import plural, quotes, short
 

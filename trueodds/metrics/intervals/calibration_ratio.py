@@ -15,11 +15,11 @@ from trueodds.metrics.alarms.in_the_large import check_ratio
 from trueodds.metrics.intervals.binomial import binomial_interval
 from trueodds.metrics.scores import Predictions, as_sums
 from trueodds.processes.choices import MOST_RATIO
-from trueodds.sums.columns import is_vector
-from trueodds.sums.forms import as_rows
 from trueodds.sums.inputs import check_level
+from trueodds.sums.label_forms import as_rows
 from trueodds.sums.positive import PositiveClass
 from trueodds.sums.sums import CalibrationSums
+from trueodds.sums.two_columns import is_vector
 
 MOST_LABELS = 1e12
 """Largest number of labels that is predicted."""

@@ -14,8 +14,8 @@ from trueodds.errors import unknown
 from trueodds.metrics.intervals.binomial import binomial_interval
 from trueodds.metrics.scores import Predictions, as_sums
 from trueodds.sums.cells import COLUMNS
-from trueodds.sums.forms import as_rows
 from trueodds.sums.inputs import Array, check_level
+from trueodds.sums.label_forms import as_rows
 from trueodds.sums.losses import SMALLEST_PROBABILITY, WORST_NLL
 from trueodds.sums.rounding import Given
 from trueodds.sums.sums import CalibrationSums

@@ -17,7 +17,9 @@ from trueodds.inputs import columns
 from trueodds.inputs.columns import Texts
 from trueodds.inputs.times import note as time_note
 from trueodds.processes.choices import TABLES
-from trueodds.reports.table.answers import (
+from trueodds.reports.table.classes import bare_names, numeric_names, one_column, unlabelled_note
+from trueodds.reports.table.form import Form, Scale
+from trueodds.reports.table.table_content import (
     Answers,
     Groups,
     agreement,
@@ -25,8 +27,6 @@ from trueodds.reports.table.answers import (
     of_confidence,
     of_probabilities,
 )
-from trueodds.reports.table.classes import bare_names, numeric_names, one_column, unlabelled_note
-from trueodds.reports.table.form import Form, Scale
 from trueodds.sums.inputs import (
     BELOW_ZERO,
     MUST_SUM,
@@ -41,7 +41,7 @@ from trueodds.sums.inputs import (
     without_noise,
 )
 from trueodds.sums.steps import inferred_step
-from trueodds.texts import alike, plural, quotes, column_quotes
+from trueodds.texts import alike, column_quotes, plural, quotes
 
 NOT_CLASSES = ("id", "question", "tag", "time", "version", "confidence", "predicted", "correct", "confidence_source")
 """Columns of a table that have a fixed meaning."""
@@ -308,7 +308,9 @@ def _missing(path: Path, names: Sequence[str], available: Sequence[str] | Mappin
 
 def _no_column(path: Path, name: str, header: Sequence[str], option: str) -> FileError:
     """Build the error for a missing column."""
-    words = f"{path} has no column {name!r}; it has {column_quotes(header)}; name it with {option}.{nearest(name, header)}"
+    words = (
+        f"{path} has no column {name!r}; it has {column_quotes(header)}; name it with {option}.{nearest(name, header)}"
+    )
     headless = any(_FRACTION.fullmatch(cell) for cell in header)
     return FileError(words + " If its first row is an answer, put a row of names above it." * headless)
 

@@ -14,7 +14,7 @@ from scipy.special import stdtrit
 from trueodds.metrics.intervals.binomial import binomial_interval
 from trueodds.metrics.intervals.confidence_sequence import GAP_STAKES, WIDTH, gap_sequence
 from trueodds.metrics.intervals.proper_scores import RARE, Parts, ScoreInterval, rare_errors, score_interval, spread
-from trueodds.metrics.ordered import OrderedPredictions, as_ordered_sums, rps
+from trueodds.metrics.ranked_probability import OrderedPredictions, as_ordered_sums, rps
 from trueodds.metrics.scores import accuracy, mean_confidence, signed_gap
 from trueodds.sums.bins import CELLS
 from trueodds.sums.inputs import Array, check_level
