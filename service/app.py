@@ -95,7 +95,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
         # The check for OpenTelemetry at every request took 3% of the event loop's time.
         telemetry={"tracing": False, "metrics": False, "logs": False},
     )
-    app.state.runtime, app.state.keys = runtime, keys.Keys(runtime.settings)
+    app.state.runtime, app.state.keys = runtime, keys.ApiKeys(runtime.settings)
     app.state.parquet = parquet
     app.state.overview = Overview()
     app.state.recent, app.state.gauges = RecentLabels(), Gauges(__version__, read_only=runtime.settings.read_only)

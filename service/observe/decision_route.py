@@ -11,7 +11,7 @@ from fastapi import APIRouter, Query, Request
 from starlette.responses import Response
 
 from service.bulk.lines import NDJSON, row_blocks
-from service.bulk.report import Report, take
+from service.bulk.report import BulkReport, take
 from service.errors import Refusal, ServiceError
 from service.http import error_answers, json_body, keys
 from service.http.error_answers import RefusedRowsError
@@ -45,7 +45,7 @@ class _Seen:
         self.pairs += 1
         self.shapes.update({row.shape for row in rows if isinstance(row, QuestionRow)})
 
-    def summary(self, report: Report) -> DecisionSummary:
+    def summary(self, report: BulkReport) -> DecisionSummary:
         return DecisionSummary.of(report, self.pairs, dict(self.shapes))
 
 
@@ -142,8 +142,8 @@ async def _take_json(request: Request, runtime: Runtime, defaults: PairDefaults)
     storing = DecisionStoring(runtime, defaults, request.state.request_id)
     sound = [row for _, row in rows if isinstance(row, QuestionRow)]
     stored = iter(await storing.store_questions(sound) if sound else [])
-    outcomes = [row if isinstance(row, Refusal) else _numbered(next(stored), row.pair) for _, row in rows]
-    report = Report(None)
+    outcomes = [row if isinstance(row, Refusal) else _with_pair_number(next(stored), row.pair) for _, row in rows]
+    report = BulkReport(None)
     report.add(rows, outcomes)
     codes = Counter(outcome.code if isinstance(outcome, Refusal) else outcome for outcome in outcomes)
     for outcome, count in codes.items():
@@ -159,7 +159,7 @@ async def _take_json(request: Request, runtime: Runtime, defaults: PairDefaults)
     return Response(summary.model_dump_json(), media_type=json_body.JSON)
 
 
-def _numbered(outcome: str | Refusal, pair: int) -> str | Refusal:
+def _with_pair_number(outcome: str | Refusal, pair: int) -> str | Refusal:
     if isinstance(outcome, str):
         return outcome
     return Refusal(pair, outcome.id, outcome.code, outcome.message)

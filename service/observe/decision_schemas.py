@@ -8,7 +8,7 @@ import orjson
 from pydantic import BaseModel, Field
 
 from service.bulk.lines import NDJSON
-from service.bulk.report import Report
+from service.bulk.report import BulkReport
 from service.http import documentation
 from service.http.documentation import TEXT, body_of, list_of, object_of
 from service.http.error_answers import BadRow, bad_rows
@@ -54,7 +54,7 @@ class DecisionSummary(BaseModel):
     )
 
     @classmethod
-    def of(cls, report: Report, pairs: int, shapes: dict[Shape, int]) -> DecisionSummary:
+    def of(cls, report: BulkReport, pairs: int, shapes: dict[Shape, int]) -> DecisionSummary:
         """Return the summary of a report on rows."""
         counts = {name: report.outcomes[name] for name in ("stored", "already_known", "declined", "failed")}
         return cls(pairs=pairs, questions=report.rows, shapes=shapes, **counts, problems=bad_rows(report.refusals))
