@@ -230,7 +230,7 @@ class Watch:
             problem = f"{hook} did not accept the message within {CLAIM_MS / 1000:g} s"
         except WebhookError as error:
             problem = str(error)
-        self._telemetry.delivery(str(hook), delivered=not problem)
+        self._telemetry.delivery(str(hook), is_delivered=not problem)
         if problem:
             (log.warning if problem != mine.problem else log.debug)("alarm of %s/%s: %s", *key, problem)
 

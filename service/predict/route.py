@@ -86,7 +86,7 @@ def encode(result: PredictionResult, options: PredictOptions, engine: Engine, ca
         "version": engine.version.version,
         "predictions": rows_of(result, options),
     }
-    if engine.version.act_alone or result.repeated:
+    if engine.version.act_alone or result.repeats:
         for one, acting in zip(tree["predictions"], acting_rows(result, engine.audit_share), strict=True):
             one.update(cast(Prediction, acting))
     for n, remarks in engine.input.remarks(call.inputs).items():
@@ -119,8 +119,8 @@ def rows_of(result: PredictionResult, options: PredictOptions) -> list[Predictio
             one["abstained"] = row[i] < options.abstain_below
             if one["abstained"]:
                 one["label"] = one["index"] = None
-        if n in result.repeated:
-            one["repeated"], one["version"] = True, result.repeated[n].version
+        if n in result.repeats:
+            one["repeated"], one["version"] = True, result.repeats[n].version
         predictions.append(one)
     return predictions
 
