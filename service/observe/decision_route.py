@@ -15,12 +15,12 @@ from service.bulk.report import BulkReport, take
 from service.errors import Refusal, ServiceError
 from service.http import error_answers, json_body, keys
 from service.http.error_answers import RefusedRowsError
-from service.observe import decision_schemas as schemas
+from service.observe import decision_schemas
 from service.observe.decision_schemas import AnsweredQuestion, DecisionSummary
 from service.observe.decision_storing import DecisionStoring
 from service.observe.decisions import BESIDE, PairDefaults, PairLines, QuestionRow, promises_of, rows_of
 from service.observe.observation_formats import resolution_of
-from service.observe.schemas import RESOLUTION
+from service.observe.observe_schemas import RESOLUTION
 from service.predict.options import MAX_TAG, check_tag
 from service.runtime import Runtime, runtime_of
 from trueodds.inputs.decisions import Shape
@@ -54,7 +54,7 @@ class _Seen:
     tags=["odds"],
     summary="Store answers of a decision model",
     dependencies=[keys.requires("predict")],
-    openapi_extra={"requestBody": schemas.BODY},
+    openapi_extra={"requestBody": decision_schemas.BODY},
     responses={
         200: {
             "model": DecisionSummary,

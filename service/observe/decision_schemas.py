@@ -15,7 +15,7 @@ from service.http.error_answers import BadRow, bad_rows
 from service.http.json_body import JSON
 from service.ids import MAX_ID
 from service.observe.decisions import KEYS
-from service.observe.schemas import RESOLUTION
+from service.observe.observe_schemas import RESOLUTION
 from service.predict.options import MAX_TAG
 from trueodds.bundle import Decision
 from trueodds.bundle.act_alone import EXAMPLE

@@ -18,11 +18,11 @@ from starlette.responses import Response
 from service.bulk.report import BulkReport
 from service.errors import Refusal, ServiceError
 from service.http import error_answers, json_body, keys
-from service.observe import observation_formats, schemas
+from service.observe import observation_formats, observe_schemas
 from service.observe.cloud_event import CloudEvent, read_event
 from service.observe.inference_bodies import ResponseAnswers, answers_of, ids_of
 from service.observe.observation import CallDefaults, Observation, observation_of
-from service.observe.schemas import ObservationSummary
+from service.observe.observe_schemas import ObservationSummary
 from service.observe.storing import Storing
 from service.predict.options import MAX_TAG
 from service.runtime import Runtime, runtime_of
@@ -42,7 +42,7 @@ log = logging.getLogger("trueodds")
     tags=["odds"],
     summary="Store answers logged by KServe",
     dependencies=[keys.requires("predict")],
-    openapi_extra={"requestBody": schemas.EVENT, "parameters": schemas.EVENT_HEADERS},
+    openapi_extra={"requestBody": observe_schemas.EVENT, "parameters": observe_schemas.EVENT_HEADERS},
     responses={
         200: {"model": ObservationSummary},
         **error_answers.document_errors(

@@ -12,10 +12,10 @@ from service.bulk.lines import CSV, NDJSON, row_blocks
 from service.bulk.report import BulkReport, take
 from service.http import error_answers, json_body, keys
 from service.http.error_answers import RefusedRowsError
-from service.observe import observation_formats, schemas
+from service.observe import observation_formats, observe_schemas
 from service.observe.observation import CallDefaults, Form
+from service.observe.observe_schemas import READINGS, RESOLUTION, ObservationSummary, ObservedDecision
 from service.observe.parquet import PARQUET, ParquetFiles
-from service.observe.schemas import READINGS, RESOLUTION, ObservationSummary, ObservedDecision
 from service.observe.storing import Storing
 from service.predict.options import MAX_TAG
 from service.runtime import Runtime, runtime_of
@@ -34,7 +34,7 @@ router = APIRouter()
     tags=["odds"],
     summary="Store answers of another server",
     dependencies=[keys.requires("predict")],
-    openapi_extra={"requestBody": schemas.BODY},
+    openapi_extra={"requestBody": observe_schemas.BODY},
     responses={
         200: {
             "model": ObservationSummary,

@@ -16,7 +16,7 @@ from service.alarm.readings import Standing, standing
 from service.http import error_answers, keys
 from service.http.json_body import JSON
 from service.http.parameters import prefers_html
-from service.models.schemas import Models, stored_models
+from service.models.model_schemas import Models, stored_models
 from service.runtime import Runtime, runtime_of
 from service.status.gauges import Gauges, VersionState, choose_versions
 from service.store import StoreError
