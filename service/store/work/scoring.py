@@ -12,9 +12,9 @@ import numpy.typing as npt
 from service.store.label_rules import LabelChange
 from service.store.rows import Integers, StoreDamagedError, Version
 from trueodds.sums.inputs import Array
-from trueodds.sums.losses import brier_of, nll_of
+from trueodds.sums.losses import brier_of, nll_of, rounded_losses
 from trueodds.sums.ordered import OrderedRows, ordered_rows
-from trueodds.sums.rounding import EXACT, read_rounded, rounded_losses
+from trueodds.sums.rounding import EXACT, read_rounded
 
 _EPS = float(np.finfo(np.float64).eps)
 ZERO = 1.03 * _EPS
