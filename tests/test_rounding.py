@@ -16,6 +16,7 @@ from trueodds import calibrators, metrics
 from trueodds.calibrators.fitting.rounded import Rounded, fit_power, power_loss, with_power
 from trueodds.errors import ConfigError
 from trueodds.sums.inputs import check_probabilities, sums_to_one
+from trueodds.sums.losses import rounded_losses
 from trueodds.sums.rounding import (
     EXACT,
     Resolution,
@@ -23,7 +24,6 @@ from trueodds.sums.rounding import (
     as_distributions,
     checked_rows,
     resolution_of,
-    rounded_losses,
     ruled_out,
 )
 from trueodds.sums.steps import inferred_step, possible_step

@@ -11,9 +11,9 @@ import numpy.typing as npt
 from trueodds.metrics.significance.differences import Difference, holm, of_rows
 from trueodds.metrics.significance.squared_error import squared_calibration_difference
 from trueodds.sums.inputs import Array
-from trueodds.sums.losses import brier_of, nll_of
+from trueodds.sums.losses import brier_of, nll_of, rounded_losses
 from trueodds.sums.positive import losses_of_positive
-from trueodds.sums.rounding import EXACT, Resolution, rounded_losses
+from trueodds.sums.rounding import EXACT, Resolution
 
 LEVEL = 0.05
 """Significance level after Holm's correction."""

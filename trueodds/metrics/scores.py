@@ -187,7 +187,7 @@ def nll(
     largest number that they allow: a cell with m such rows has a sum of squares of at least 708.4^2 m.
 
     Rounded probabilities are known to half a step. Their zeros share what is missing to 1
-    (`trueodds.sums.rounding.rounded_losses`). The result is then an estimate, and a zero that came true bounds it only
+    (`trueodds.sums.losses.rounded_losses`). The result is then an estimate, and a zero that came true bounds it only
     from below. `trueodds.report` gives the bound.
 
     Args:

@@ -14,8 +14,8 @@ from trueodds.sums.answers import AnswerSums
 from trueodds.sums.bins import CELLS
 from trueodds.sums.fine import FineSums
 from trueodds.sums.inputs import Array, as_array, as_numbers, check_labels, check_probabilities
-from trueodds.sums.losses import nll_of
-from trueodds.sums.rounding import EXACT, Given, Resolution, rounded_losses, with_resolution
+from trueodds.sums.losses import nll_of, rounded_losses
+from trueodds.sums.rounding import EXACT, Given, Resolution, with_resolution
 from trueodds.sums.sums import CalibrationSums
 
 CLASSES = 2

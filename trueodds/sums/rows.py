@@ -10,8 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from trueodds.sums.inputs import ROW_SUM_TOLERANCE, Array, as_matrix, check_labels, check_probabilities
-from trueodds.sums.losses import brier_of, nll_of
-from trueodds.sums.rounding import EXACT, Resolution, rounded_losses
+from trueodds.sums.losses import brier_of, nll_of, rounded_losses
+from trueodds.sums.rounding import EXACT, Resolution
 
 ROWS = 32_768  # rows of a block that holds one number per row
 NARROW = 32  # up to this many classes, maxima over columns are faster than argmax along rows (10: 6 ns a row, not 27)

@@ -76,7 +76,7 @@ class CalibrationSums:
         read in one pass, in blocks that fit into the cache. The whole array is never copied, whatever its dtype and
         order.
 
-        NLL and Brier of rounded probabilities are those of `trueodds.sums.rounding.rounded_losses`. Confidence and
+        NLL and Brier of rounded probabilities are those of `trueodds.sums.losses.rounded_losses`. Confidence and
         correctness are those of the values as they are, except that a confidence of 1 counts as 1 - s/4, where s is the
         step. In steps above 0.02 the NLL is unknown (NaN).
 
