@@ -3,8 +3,8 @@
     python -m benchmarks.training.regime --dry-run    # the runs, and how long they will take
     python -m benchmarks.training.regime              # half an hour on one free core; stops at the first setting
 
-The settings are those of benchmarks/study_files/regime.yaml, in the order of their work. The rule was fixed before any
-of them ran: the first setting is taken in which, on the validation rows,
+The settings are those of benchmarks/study_files/regime.yaml, in the order of their work; equal ones in that of the
+file. The rule was fixed before any of them ran. It takes the first setting in which, on the validation rows,
 
 - the ECE is at least 2.5 times the 95th percentile of its noise floor, and
 - the training error of the last epoch is below 2%.
@@ -109,15 +109,15 @@ def markdown(result: Row) -> str:
     """Return the table of the search."""
     rule = result["rule"]
     lines = [
-        "| width | epochs | minutes | training error | error | NLL | ECE | floor (95%) | ECE / floor | rule |",
-        "|---:|---:|---:|---:|---:|---:|---:|---:|---:|---|",
+        "| images | width | epochs | minutes | training error | error | NLL | ECE | floor (95%) | ECE / floor | rule |",
+        "|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---|",
     ]
     for one in result["tried"]:
         setting = one["setting"]
         minutes = "-" if one["seconds"] is None else f"{one['seconds'] / 60:.1f}"
         lines.append(
-            f"| {setting['width']} | {setting['epochs']} | {minutes} | {one['train_error']:.1%} | {one['error']:.1%}"
-            f" | {one['nll']:.3f} | {one['ece']:.3f} | {one['floor_p95']:.3f} | {one['ratio']:.1f}"
+            f"| {setting['train_size']:,} | {setting['width']} | {setting['epochs']} | {minutes}"
+            f" | {one['train_error']:.1%} | {one['error']:.1%} | {one['nll']:.3f} | {one['ece']:.3f} | {one['floor_p95']:.3f} | {one['ratio']:.1f}"
             f" | {'holds' if one['holds'] else 'does not hold'} |"
         )
     lines += [
