@@ -117,7 +117,8 @@ def markdown(result: Row) -> str:
         minutes = "-" if one["seconds"] is None else f"{one['seconds'] / 60:.1f}"
         lines.append(
             f"| {setting['train_size']:,} | {setting['width']} | {setting['epochs']} | {minutes}"
-            f" | {one['train_error']:.1%} | {one['error']:.1%} | {one['nll']:.3f} | {one['ece']:.3f} | {one['floor_p95']:.3f} | {one['ratio']:.1f}"
+            f" | {one['train_error']:.1%} | {one['error']:.1%} | {one['nll']:.3f} | {one['ece']:.3f}"
+            f" | {one['floor_p95']:.3f} | {one['ratio']:.1f}"
             f" | {'holds' if one['holds'] else 'does not hold'} |"
         )
     lines += [

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -20,8 +21,9 @@ def write(path: Path, raw: Raw) -> Path:
     assert raw.x_test is not None
     assert raw.y_test is not None
     parts = {"train": (raw.x_train, raw.y_train), "test": (raw.x_test, raw.y_test)}
-    arrays = {"class_names": np.array(raw.classes)[::EVERY]}
+    arrays: dict[str, Any] = {"class_names": np.array(raw.classes)[::EVERY]}
     for split, (images, labels) in parts.items():
+        assert isinstance(images, np.ndarray)
         rows = labels % EVERY == 0
         arrays |= {f"x_{split}": images[rows], f"y_{split}": (labels[rows] // EVERY).astype(np.uint8)}
     path.parent.mkdir(parents=True, exist_ok=True)
