@@ -179,12 +179,26 @@ def alarm_share(name: str, games: Games, shifts: tuple[float, float], streams: i
 
 def label_block(p_N: Array, won_N: npt.NDArray[np.bool_]) -> LabelBlock:
     """Return forecasts and outcomes in the form of the store, in their order."""
-    number = np.arange(len(p_N))
-    none = np.zeros(len(p_N))
-    label_N, predicted_N = won_N.astype(np.int64), (p_N > 0.5).astype(np.int64)
-    right_N = label_N == predicted_N
-    parts = number, number, label_N, predicted_N, np.maximum(p_N, 1 - p_N), right_N, right_N, none, none
-    return LabelBlock(number + 1, [""] * len(p_N), *parts, np.full(len(p_N), np.nan), [None] * len(p_N))
+    number_L = np.arange(len(p_N))
+    label_L, predicted_L = won_N.astype(np.int64), (p_N > 0.5).astype(np.int64)
+    loss_L = np.zeros(len(p_N))
+    return LabelBlock(
+        sequence_L=number_L + 1,
+        ids=[""] * len(p_N),
+        created_ms_L=number_L,
+        arrived_ms_L=number_L,
+        label_L=label_L,
+        predicted_L=predicted_L,
+        confidence_L=np.maximum(p_N, 1 - p_N),
+        correct_L=label_L == predicted_L,
+        first_correct_L=label_L == predicted_L,
+        nll_L=loss_L,
+        brier_L=loss_L,
+        propensity_L=np.full(len(p_N), np.nan),
+        tags=[None] * len(p_N),
+        first_label_L=label_L,
+        at_least_LK=np.empty((len(p_N), 0)),
+    )
 
 
 def _mean_gap(z_N: Array, p_N: Array, shifts: tuple[float, float]) -> float:
