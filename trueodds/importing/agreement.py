@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
-from scipy.optimize import linear_sum_assignment
+import scipy  # scipy.optimize takes 0.3 s to load, so it loads at its first use
 
 from trueodds.errors import UserError
 from trueodds.files import read_npz
@@ -43,7 +43,7 @@ def check_order(split: Logits, rows: ImportRows, names: Sequence[str]) -> None:
     """
     counts_CC = np.zeros((len(names), len(names)), np.int64)
     np.add.at(counts_CC, (split.logits_NC.argmax(axis=1), split.labels_N), 1)
-    outputs, labels = linear_sum_assignment(counts_CC, maximize=True)
+    outputs, labels = scipy.optimize.linear_sum_assignment(counts_CC, maximize=True)
     right, most = counts_CC.trace(), counts_CC[outputs, labels].sum()
     accuracy, best = right / len(split.labels_N), most / len(split.labels_N)
     if best >= LIKELY and accuracy < best / 2:
@@ -107,7 +107,7 @@ def compare_with_maker(
     row = int(np.abs(p_NC - q_NC).max(axis=1).argmax())
     problem = f"{path} differs from the model's probabilities by up to {np.abs(p_NC - q_NC).max():.2g} (row {row})"
     distance_CC = np.abs(q_NC[:, :, None] - p_NC[:, None, :]).sum(axis=0)
-    outputs, places = linear_sum_assignment(distance_CC)
+    outputs, places = scipy.optimize.linear_sum_assignment(distance_CC)
     if _agree(p_NC[:, places], q_NC[:, outputs]):
         order = ",".join(names[int(k)] for k in places)
         problem += f": its columns are those of the outputs in another order. If they are {quotes(names)}, use"
