@@ -42,7 +42,7 @@ MOST_SPREAD = float(np.finfo(np.float32).max)
 """Largest difference of two logits in a row."""
 
 
-class Batch(NamedTuple):
+class ObservedBatch(NamedTuple):
     """Rows of one version that can be stored, and refusals of the others."""
 
     version: Version
@@ -54,7 +54,7 @@ class Batch(NamedTuple):
     """Forms that were read as probabilities."""
     low_masses: int
     """Number of rows with a low label mass."""
-    decided: Resolution | None
+    new_resolution: Resolution | None
     """Resolution that this call decides for the version."""
 
 
@@ -128,10 +128,10 @@ def other_form(version: Version, defaults: CallDefaults) -> str:
 
 def batch_of(
     version: Version, rows: Sequence[Observation], defaults: CallDefaults, request_id: str, audit_share: float = 0.0
-) -> Batch:
+) -> ObservedBatch:
     """Return the rows that fit a version as a batch. Probabilities are stored as their logarithms."""
     kept, refusals = list[Observation](), list[Refusal]()
-    decided: Resolution | None = None
+    new_resolution: Resolution | None = None
     columns: dict[tuple[str, ...] | None, list[int] | None] = {}
     """Positions of the version's classes among a row's class names, by these names."""
     for row in rows:
@@ -151,8 +151,8 @@ def batch_of(
     if version.has_logits:
         values_NC = _matrix(kept, defaults, columns, len(version.classes))
         if version.resolution is None:
-            decided = _decided(kept, values_NC, defaults)
-        resolution = version.resolution or decided or EXACT
+            new_resolution = _resolution_of(kept, values_NC, defaults)
+        resolution = version.resolution or new_resolution or EXACT
         kept, values_NC = _sound(kept, values_NC, refusals, resolution)
         numbers = _of_values(kept, values_NC)
         if resolution.step is not None:
@@ -180,9 +180,9 @@ def batch_of(
         confidence_sources=[row.confidence_source for row in kept],
         label_masses=[row.label_mass for row in kept],
     )
-    readings = frozenset(row.sent for row in kept if row.sent)
+    readings = frozenset(row.sent_form for row in kept if row.sent_form)
     low = sum(row.label_mass is not None and row.label_mass < LOW_MASS for row in kept)
-    return Batch(version, batch, [row.row for row in kept], refusals, readings, low, decided)
+    return ObservedBatch(version, batch, [row.row for row in kept], refusals, readings, low, new_resolution)
 
 
 class _Numbers(NamedTuple):
@@ -222,7 +222,7 @@ def _as_probabilities(version: Version, row: Observation, defaults: CallDefaults
         values = from_votes(votes, version.classes)
     else:
         return row
-    return replace(row, form="probabilities", values=values, names=version.classes, label_mass=mass, sent=row.form)
+    return replace(row, form="probabilities", values=values, names=version.classes, label_mass=mass, sent_form=row.form)
 
 
 def _columns(version: Version, names: tuple[str, ...] | None) -> list[int] | None:
@@ -280,10 +280,10 @@ def _matrix(
 
 def _as_sent(rows: list[Observation]) -> npt.NDArray[np.bool_]:
     """Return which rows have probabilities as they were sent, which can be rounded."""
-    return np.array([row.form == "probabilities" and row.sent in (None, "verbalised") for row in rows], bool)
+    return np.array([row.form == "probabilities" and row.sent_form in (None, "verbalised") for row in rows], bool)
 
 
-def _decided(rows: list[Observation], values_NC: Array, defaults: CallDefaults) -> Resolution | None:
+def _resolution_of(rows: list[Observation], values_NC: Array, defaults: CallDefaults) -> Resolution | None:
     """Return the resolution that the call gives, or that its rows show; None if neither."""
     if defaults.resolution is not None:
         return defaults.resolution

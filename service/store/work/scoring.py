@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from service.store.label_rules import Change
+from service.store.label_rules import LabelChange
 from service.store.rows import Integers, StoreDamagedError, Version
 from trueodds.sums.inputs import Array
 from trueodds.sums.losses import brier_of, nll_of, rounded_losses
@@ -37,10 +37,10 @@ class Bounds(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class Scored:
+class ScoredChanges:
     """Changed labels of one version as arrays with L rows. before_L is -1 where there was no label."""
 
-    changes: list[Change]
+    changes: list[LabelChange]
     now_L: Integers
     before_L: Integers
     nll_L: Array
@@ -57,7 +57,7 @@ class Scored:
         return self.before_L < 0
 
 
-def score(changes: list[Change], version: Version) -> Scored:
+def score(changes: list[LabelChange], version: Version) -> ScoredChanges:
     """Compute NLL (in nats) and Brier score of the new labels, and of the old ones where there were any.
 
     The probabilities are the version's calibrator applied to the stored logits, block by block. The scores are NaN if
@@ -68,7 +68,7 @@ def score(changes: list[Change], version: Version) -> Scored:
     scores_4L = np.full((4, len(changes)), np.nan)
     bounds = [Bounds.none(len(changes)), Bounds.none(len(changes))]
     if not version.has_logits:
-        return _scored(changes, now_L, before_L, scores_4L, bounds)
+        return _collect_scores(changes, now_L, before_L, scores_4L, bounds)
     step, levels = max(SCORED // len(version.classes), 1), list[tuple[OrderedRows, OrderedRows]]()
     for start in range(0, len(changes), step):
         rows = slice(start, start + step)
@@ -95,18 +95,18 @@ def score(changes: list[Change], version: Version) -> Scored:
         if version.ordered:
             now, before = (ordered_rows(probabilities_NC, label_L[rows]) for label_L in (now_L, before_L))
             levels.append((now, before))
-    scored = _scored(changes, now_L, before_L, scores_4L, bounds)
+    scores = _collect_scores(changes, now_L, before_L, scores_4L, bounds)
     if not levels:
-        return scored
+        return scores
     now, before = (OrderedRows.join([pair[k] for pair in levels]) for k in (0, 1))
-    return replace(scored, levels=(now, before))
+    return replace(scores, levels=(now, before))
 
 
-def _scored(
-    changes: list[Change], now_L: Integers, before_L: Integers, scores_4L: Array, bounds: list[Bounds]
-) -> Scored:
+def _collect_scores(
+    changes: list[LabelChange], now_L: Integers, before_L: Integers, scores_4L: Array, bounds: list[Bounds]
+) -> ScoredChanges:
     nll_L, brier_L, nll_before_L, brier_before_L = scores_4L
-    return Scored(changes, now_L, before_L, nll_L, brier_L, nll_before_L, brier_before_L, bounds[0], bounds[1])
+    return ScoredChanges(changes, now_L, before_L, nll_L, brier_L, nll_before_L, brier_before_L, bounds[0], bounds[1])
 
 
 def as_sent(
