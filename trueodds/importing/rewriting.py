@@ -18,7 +18,7 @@ import onnxruntime as ort
 from google.protobuf.message import EncodeError
 from onnx import TensorProto, compose, helper, numpy_helper
 
-from trueodds.bundle import unloadable
+from trueodds.bundle import trial
 from trueodds.importing.errors import ModelFileError
 from trueodds.importing.import_options import PIXEL, Preprocessing
 from trueodds.importing.onnx_file import CURRENT, LIMIT, Model
@@ -142,7 +142,7 @@ def session(graph: Model | bytes | str, path: Path, *, spinning: bool = True) ->
     try:
         return ort.InferenceSession(data, options, providers=["CPUExecutionProvider"])
     except Exception as error:  # onnxruntime has a dozen exception types without a common base
-        raise ModelFileError(unloadable.why(path, str(error), ort.__version__)) from None
+        raise ModelFileError(trial.why_refused(path, str(error), ort.__version__)) from None
 
 
 def _to_bytes(model: Model, path: Path) -> bytes:
