@@ -29,7 +29,7 @@ from trueodds.metrics import softmax
 from trueodds.processes.limited import progress, step
 from trueodds.processes.progress import counted
 from trueodds.sums.inputs import both_classes, check_probabilities
-from trueodds.texts import Places, is_whole_number, listed
+from trueodds.texts import Places, is_whole_number, quotes
 
 LEAST = 20
 """Smallest number of labelled rows for the calibrator, and for the test."""
@@ -120,12 +120,12 @@ def class_names(model: ServableModel, rows: ImportRows) -> tuple[tuple[str, ...]
     names, source = next(((names, source) for names, source in sources if names), ((), ""))
     cure = "name all classes in the order of the model's outputs: --classes a,b,c, or a file with one name per line"
     if names and len(names) != count:
-        problem = f"{source} {len(names)} classes ({listed(names)}), and {model.file.path} answers"
+        problem = f"{source} {len(names)} classes ({quotes(names)}), and {model.file.path} answers"
         raise LabelledRowsError(f"{problem} with {count} numbers a row; {cure}")
     names = names or tuple(map(str, range(count)))
     labels = tuple(sorted(set(map(str, rows.y.tolist()))))
     if _numbers(names) and not _numbers(labels):
-        problem = f"{rows.source} labels its rows {listed(labels)}, and nothing says which output"
+        problem = f"{rows.source} labels its rows {quotes(labels)}, and nothing says which output"
         raise LabelledRowsError(f"{problem} of {model.file.path} is whose; {cure}")
     return names, _compare(model.file.options.classes, own, model.labels_source)
 
@@ -143,12 +143,12 @@ def _compare(given: Sequence[str], own: Sequence[str], source: str) -> tuple[str
     for k, place in enumerate(found):
         if place not in (None, k):
             problem = f"--classes names output {k} {given[k]!r}, and {source} names it {own[k]!r}"
-            orders = f"--classes has the order {listed(given)}, and {source} the order {listed(own)}"
+            orders = f"--classes has the order {quotes(given)}, and {source} the order {quotes(own)}"
             cure = "remove --classes, or correct the one that is wrong"
             raise LabelledRowsError(f"{problem}. These contradict each other: {orders}; {cure}")
     if _numbers(own) or any(place is not None for place in found):
         return ()
-    return (f"{source} names the classes {listed(own)}; --classes names them {listed(given)}, in this order.",)
+    return (f"{source} names the classes {quotes(own)}; --classes names them {quotes(given)}, in this order.",)
 
 
 def _numbers(names: Sequence[str]) -> bool:
@@ -173,19 +173,19 @@ def class_numbers(rows: ImportRows, classes: Sequence[str]) -> npt.NDArray[np.in
             problem = f"{rows.source} has the label {unknown[0]!r}, which is not a class"
             cure = " Remove rows without a label, or name the classes as the labels do: --classes=-1,1"
             cure = cure if are_numbers else nearest(unknown[0], classes)
-            raise LabelledRowsError(f"{problem}; the classes are {listed(classes)}.{cure}")
+            raise LabelledRowsError(f"{problem}; the classes are {quotes(classes)}.{cure}")
         return np.array([place[text] for text in texts], np.int64)
     try:
         index_N = np.array([int(text) for text in texts], np.int64)
     except ValueError:
         problem = f"{rows.source} has the label {texts[0]!r}, which is not a class"
         raise LabelledRowsError(
-            f"{problem}; the classes are {listed(classes)}. Name the classes with --classes"
+            f"{problem}; the classes are {quotes(classes)}. Name the classes with --classes"
         ) from None
     outside = index_N[(index_N < 0) | (index_N >= len(classes))]
     if len(outside):
         problem = f"{rows.source} has the label {outside[0]}, but the model has {len(classes)} classes"
-        allowed = f"allowed are 0..{len(classes) - 1} and their names {listed(classes)}"
+        allowed = f"allowed are 0..{len(classes) - 1} and their names {quotes(classes)}"
         cure = "remove rows without a label"
         raise LabelledRowsError(f"{problem}; {allowed}; {cure}")
     return index_N
@@ -199,7 +199,7 @@ def check_seen(labels_N: npt.NDArray[np.int64], names: Sequence[str], rows: Impo
     """
     unseen = np.flatnonzero(np.bincount(labels_N, minlength=len(names)) == 0)
     if len(unseen):
-        shown = listed([names[int(k)] for k in unseen])
+        shown = quotes([names[int(k)] for k in unseen])
         problem = f"{rows.source} has no row of {len(unseen):,} of {len(names):,} classes: {shown}"
         cure = "add rows of them, or use --allow-unseen; then nothing is learned or measured about these classes"
         raise LabelledRowsError(f"{problem}; {cure}")
@@ -254,7 +254,7 @@ def compare_with_maker(
     outputs, places = linear_sum_assignment(distance_CC)
     if _agree(p_NC[:, places], q_NC[:, outputs]):
         order = ",".join(names[int(k)] for k in places)
-        problem += f": its columns are those of the outputs in another order. If they are {listed(names)}, use"
+        problem += f": its columns are those of the outputs in another order. If they are {quotes(names)}, use"
         cure = f"--classes {order}, the order of the model's outputs"
         named = "" if path.suffix in columns.SUFFIXES else ", and give --expected as a table whose header names them"
         raise LabelledRowsError(f"{problem} {cure}{named}")
@@ -286,13 +286,13 @@ def read_maker_probabilities(path: Path, names: Sequence[str]) -> Array:
         header = columns.names(path)
         if missing := [name for name in names if name not in header]:
             cure = "give a column with the name of each class"
-            raise LabelledRowsError(f"{path} has no column {listed(missing)}; it has {listed(header)}; {cure}")
+            raise LabelledRowsError(f"{path} has no column {quotes(missing)}; it has {quotes(header)}; {cure}")
         table = columns.read(path, names, [])
         values: npt.NDArray[np.generic] = np.stack([table.numbers[name] for name in names], axis=1)
     elif path.suffix == ".npz" and path.is_file():
         arrays = read_npz(path)
         if "p" not in arrays and len(arrays) != 1:
-            raise LabelledRowsError(f"{path} has no array p; it holds {listed([*arrays])}; name the probabilities p")
+            raise LabelledRowsError(f"{path} has no array p; it holds {quotes([*arrays])}; name the probabilities p")
         values = arrays["p"] if "p" in arrays else next(iter(arrays.values()))
     elif path.suffix == ".npy" and path.is_file():
         values = columns.read_npy(path)
@@ -342,7 +342,7 @@ def check_order(split: Logits, rows: ImportRows, names: Sequence[str]) -> None:
     right, most = counts_CC.trace(), counts_CC[outputs, labels].sum()
     accuracy, best = right / len(split.labels_N), most / len(split.labels_N)
     if best >= LIKELY and accuracy < best / 2:
-        order = listed([names[int(k)] for k in labels])
+        order = quotes([names[int(k)] for k in labels])
         problem = f"{rows.source}: the model is right about {accuracy:.1%} of the rows, and about {best:.1%} if its"
         cure = "give the order of its outputs, whichever it is: --classes a,b,c, or a file with one name per line"
         raise LabelledRowsError(f"{problem} classes are in the order {order}; {cure}")

@@ -14,13 +14,13 @@ import numpy.typing as npt
 from scipy.special import xlogy
 
 from trueodds.sums.bins import CELLS, EDGES
-from trueodds.sums.columns import as_columns
-from trueodds.sums.forms import as_rows
 from trueodds.sums.inputs import Array, is_number
+from trueodds.sums.label_forms import as_rows
 from trueodds.sums.losses import SMALLEST_PROBABILITY, WORST_NLL
 from trueodds.sums.rounding import Given
 from trueodds.sums.rows import checked_blocks, top_labels
 from trueodds.sums.sums import CalibrationSums
+from trueodds.sums.two_columns import as_columns
 
 Predictions = npt.ArrayLike | CalibrationSums
 

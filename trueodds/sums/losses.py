@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from trueodds.sums.inputs import Array
-from trueodds.sums.rounding import read_rounded
+from trueodds.sums.rounding import as_distributions
 
 SMALLEST_PROBABILITY = float(np.finfo(np.float64).tiny)
 """Replacement for a probability of 0 of the true class. Its NLL is 708.4, so sums stay finite."""
@@ -43,7 +43,7 @@ class RoundedLosses(NamedTuple):
     """Lower bound of the NLL: no probabilities that round to the row have less."""
     brier_N: Array
     true_N: Array
-    """Reading of the true class in `read_rounded`."""
+    """Reading of the true class in `as_distributions`."""
     squares_N: Array
     """sum_k p_k^2 of the reading."""
 
@@ -51,7 +51,7 @@ class RoundedLosses(NamedTuple):
 def rounded_losses(probabilities_NC: npt.ArrayLike, labels_N: npt.NDArray[np.intp], step: float) -> RoundedLosses:
     """Compute NLL, its lower bound, and Brier score of rounded rows.
 
-    NLL and Brier score are those of `read_rounded`, except that a zero that came true has the NLL of
+    NLL and Brier score are those of `as_distributions`, except that a zero that came true has the NLL of
     (s/2) (v / (s/2))^.75, where v is its share. The lower bound is -ln of the most that the true class can have: r +
     s/2, and what the others leave at least.
 
@@ -67,7 +67,7 @@ def rounded_losses(probabilities_NC: npt.ArrayLike, labels_N: npt.NDArray[np.int
     """
     p_NC = np.asarray(probabilities_NC, np.float64)
     half, row_N = step / 2, np.arange(len(p_NC))
-    read_NC = read_rounded(p_NC, step)
+    read_NC = as_distributions(p_NC, step)
     zero_NC = p_NC < half
     true_N, zero_N = read_NC[row_N, labels_N], zero_NC[row_N, labels_N]
     rest_N = true_N * zero_NC.sum(axis=1)

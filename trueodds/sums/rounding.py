@@ -1,7 +1,7 @@
 """Probabilities that were rounded before they came here: the step, what shows it, and how a rounded row is read.
 
 A value in steps of s is known to half a step: p lies in [r - s/2, r + s/2]. A 0 means "below half a step".
-`read_rounded` is the only definition of the reading. `Resolution` holds the step and where it comes from.
+`as_distributions` is the only definition of the reading. `Resolution` holds the step and where it comes from.
 
 A table shows its step by itself if sums off 1 do (`inferred`). Rows that come one by one do not. A service keeps one
 `Resolution` per version and decides once. Either the caller gives it, or the first call whose rows show a step fixes
@@ -155,18 +155,18 @@ EXACT = Resolution(None, "inferred")
 """Probabilities that show no step."""
 
 
-def resolution_of(probabilities_NC: npt.NDArray[np.floating], given: Given = None) -> Resolution:
+def resolution_of(probabilities_NC: npt.NDArray[np.floating], setting: Given = None) -> Resolution:
     """Return the resolution of rows: what the user gave, or else what the rows show.
 
     Args:
         probabilities_NC: Probabilities, shape (N, C).
-        given: A step, "exact", a `Resolution`, or None.
+        setting: A step, "exact", a `Resolution`, or None.
 
     Returns:
         The resolution. `EXACT` if nothing was given and the rows show no step.
 
     Raises:
-        ConfigError: `given` is something else.
+        ConfigError: `setting` is something else.
 
     Examples:
         >>> import numpy as np
@@ -177,40 +177,40 @@ def resolution_of(probabilities_NC: npt.NDArray[np.floating], given: Given = Non
         >>> resolution_of(rows, "exact")
         Resolution(step=None, source='given')
     """
-    if given is None:
+    if setting is None:
         step = inferred_step(probabilities_NC)
         return EXACT if step is None else Resolution(step, "inferred")
-    return given if isinstance(given, Resolution) else Resolution.of(given)
+    return setting if isinstance(setting, Resolution) else Resolution.of(setting)
 
 
 def checked_rows(
-    probabilities: npt.ArrayLike, given: Given = None, name: str = "probabilities"
+    probabilities: npt.ArrayLike, setting: Given = None, name: str = "probabilities"
 ) -> tuple[npt.NDArray[np.floating], Resolution]:
     """Check probabilities N x C, and return them with their resolution.
 
     A row's sum may differ from 1 by as much as its step explains.
 
     Raises:
-        ConfigError: `given` is not a resolution.
+        ConfigError: `setting` is not a resolution.
         ValueError: The rows are invalid, or a value lies between the steps that were given.
     """
     matrix_NC = without_noise(check_matrix(probabilities, name))
-    resolution = resolution_of(matrix_NC, given)
+    resolution = resolution_of(matrix_NC, setting)
     check_steps(matrix_NC, resolution, name)
     return check_probabilities(matrix_NC, name, step=resolution.step), resolution
 
 
-def as_resolved(
-    probabilities: npt.ArrayLike, given: Given = None, name: str = "probabilities"
+def with_resolution(
+    probabilities: npt.ArrayLike, setting: Given = None, name: str = "probabilities"
 ) -> tuple[npt.NDArray[np.floating], Resolution]:
     """Return probabilities as N x C with their resolution. Only the steps are checked, not the rows.
 
     Raises:
-        ConfigError: `given` is not a resolution.
+        ConfigError: `setting` is not a resolution.
         ValueError: A value lies between the steps that were given, or the array is not N x C.
     """
     matrix_NC = as_matrix(probabilities, name)
-    resolution = resolution_of(matrix_NC, given)
+    resolution = resolution_of(matrix_NC, setting)
     check_steps(matrix_NC, resolution, name)
     return matrix_NC, resolution
 
@@ -234,7 +234,7 @@ def check_steps(
         )
 
 
-def read_rounded(probabilities_NC: npt.ArrayLike, step: float) -> Array:
+def as_distributions(probabilities_NC: npt.ArrayLike, step: float) -> Array:
     """Read rounded rows as distributions.
 
     A value r above 0 becomes sqrt((r - s/2) (r + s/2)), the geometric middle of the interval that rounds to it. The
@@ -251,7 +251,7 @@ def read_rounded(probabilities_NC: npt.ArrayLike, step: float) -> Array:
         Probabilities above 0, shape (N, C), in float64, whose rows sum to 1. The order of the values in a row is kept.
 
     Examples:
-        >>> read_rounded([[1.0, 0.0], [0.99, 0.01]], 0.01).round(4)
+        >>> as_distributions([[1.0, 0.0], [0.99, 0.01]], 0.01).round(4)
         array([[0.9975, 0.0025],
                [0.9907, 0.0093]])
     """
@@ -270,16 +270,16 @@ def read_rounded(probabilities_NC: npt.ArrayLike, step: float) -> Array:
 
 
 def summing_to_1(probabilities_NC: npt.NDArray[_Float], resolution: Resolution) -> npt.NDArray[_Float] | Array:
-    """Return rows that metrics without a resolution accept: as they are, or as `read_rounded` reads them."""
+    """Return rows that metrics without a resolution accept: as they are, or as `as_distributions` reads them."""
     if resolution.step is None or sums_to_one(probabilities_NC).all():
         return probabilities_NC
-    return read_rounded(probabilities_NC, resolution.step)
+    return as_distributions(probabilities_NC, resolution.step)
 
 
 def logits_of(probabilities: npt.ArrayLike, *, resolution: Given = None) -> Array:
     """Compute logits z = ln p, whose softmax is p, for a calibrator of a model that returns only probabilities.
 
-    Rounded probabilities are read by `read_rounded` first, so a 0 becomes a share of what is missing, below half a
+    Rounded probabilities are read by `as_distributions` first, so a 0 becomes a share of what is missing, below half a
     step. Fits need to know it too: pass the same `resolution` to `trueodds.fit`.
 
     A probability of exactly 0 has no logarithm. It counts as its dtype's precision (2.2e-16 in float64, 1.2e-7 in
@@ -313,7 +313,7 @@ def logits_of(probabilities: npt.ArrayLike, *, resolution: Given = None) -> Arra
         if resolution is None:
             cure = f"pass resolution={read_as.step:g} here and to trueodds.fit, or 'exact'"
             warnings.warn(f"{read_as.words}; {cure}", RoundingWarning, stacklevel=2)
-        return np.log(read_rounded(p_NC, read_as.step))
+        return np.log(as_distributions(p_NC, read_as.step))
     precision = float(np.finfo(p_NC.dtype).eps)
     wide_NC = p_NC.astype(np.float64)
     least_N1 = np.min(wide_NC, axis=1, keepdims=True, where=wide_NC > 0, initial=precision)

@@ -21,7 +21,7 @@ ELEMENTS = 65_536  # numbers in a block of rows x classes: 512 KB in float64
 class TopRows(NamedTuple):
     """Some rows by their top label. The scores are computed on request.
 
-    For rounded rows, `true` and `squares` are those of `read_rounded`. Confidence and correctness are those of the
+    For rounded rows, `true` and `squares` are those of `as_distributions`. Confidence and correctness are those of the
     values as they are, except that a confidence of 1 is 1 - s/4 (`Resolution.confidence`).
     """
 

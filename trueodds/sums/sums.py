@@ -16,10 +16,10 @@ import numpy.typing as npt
 from trueodds.errors import unknown
 from trueodds.sums.bins import CELLS, EDGES, Bins, check_bins
 from trueodds.sums.cells import COLUMNS, SumsTally, check_cells, clear_empty_cells
-from trueodds.sums.columns import as_labelled_columns
 from trueodds.sums.inputs import Array, as_numbers, is_number, is_whole
-from trueodds.sums.rounding import Given, as_resolved
+from trueodds.sums.rounding import Given, with_resolution
 from trueodds.sums.rows import ROWS, top_rows
+from trueodds.sums.two_columns import as_labelled_columns
 
 MOST_BRIER = 2 + 1e-6  # 2, and what float32 makes of it
 
@@ -100,7 +100,7 @@ class CalibrationSums:
         """
         p_NC, index_N = as_labelled_columns(probabilities_NC, labels_N, classes)
         tally = SumsTally()
-        rows_NC, read_as = as_resolved(p_NC, resolution)
+        rows_NC, read_as = with_resolution(p_NC, resolution)
         for rows in top_rows(rows_NC, index_N, scores=scores, resolution=read_as):
             nll = rows.nll if scores and read_as.has_nll else None
             tally.add(rows.confidence, rows.correct, nll, rows.brier if scores else None)
