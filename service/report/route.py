@@ -240,8 +240,15 @@ def compose(data: ReportData, version: Version, query: ReportQuery, settings: Se
     try:
         state = AlarmState.read(data.alarm, settings)
         model, corrected, positive = version.model, data.corrected_block, version.positive
-        is_corrected = corrected is not None
-        alarm = alarm_of(state, settings, model=model, sums=data.all_sums, is_corrected=is_corrected, positive=positive)
+        alarm = alarm_of(
+            state,
+            settings,
+            model=model,
+            sums=data.all_sums,
+            is_corrected=corrected is not None,
+            positive=positive,
+            levels=version.watched_levels,
+        )
         advice = advice_of(
             state,
             corrected,
