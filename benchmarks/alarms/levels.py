@@ -113,7 +113,7 @@ def measure(population: Population, way: str, truth: str, runs: int) -> dict[str
     """Return the share of streams in which the levels and the confidence alarm, and their median numbers of labels."""
     rng = np.random.default_rng([SEED, *population.name.encode(), *way.encode(), *truth.encode()])
     fired = {"levels": list[float](), "confidence": list[float]()}
-    errors = []
+    errors = list[float]()
     for _ in range(runs):
         seen = as_seen(population, way, rng)
         p_NC, level_N = population.draw(LABELS, TRUTHS[truth], rng)

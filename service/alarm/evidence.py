@@ -44,8 +44,12 @@ def reads(form: type[T]) -> PlainValidator:
 def _process(value: Process | dict[str, object]) -> Process:
     if isinstance(value, Process):
         return value
-    forms = {form.form: form for form in (PositiveEProcess, OrderedEProcess)}
-    return forms.get(value.get("form") if isinstance(value, dict) else None, EProcess).from_json(value)
+    forms: dict[object, type[Process]] = {form.form: form for form in (PositiveEProcess, OrderedEProcess)}
+    return (
+        forms.get(value.get("form"), EProcess).from_json(value)
+        if isinstance(value, dict)
+        else EProcess.from_json(value)
+    )
 
 
 WRITES = PlainSerializer(lambda state: state.to_json())
@@ -181,7 +185,7 @@ def reached(first_N: Integers, levels: int) -> npt.NDArray[np.bool_]:
 
 def is_unknown(first_N: Integers) -> npt.NDArray[np.bool_]:
     """Return whether each whole block has a label whose first level is unknown."""
-    unknown_B: npt.NDArray[np.bool_] = (first_N.reshape(-1, BLOCK) < 0).any(axis=1)
+    unknown_B: npt.NDArray[np.bool_] = np.logical_or.reduce(first_N.reshape(-1, BLOCK) < 0, axis=1)
     return unknown_B
 
 

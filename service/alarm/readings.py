@@ -68,7 +68,8 @@ def alarm_of(
             class.
         levels: Levels of the version that the alarm can watch, the lowest first; see `Version.watched_levels`.
     """
-    shadow, state = is_shadow(model), state.watching(positive is not None, levels and len(levels))
+    shadow = is_shadow(model)
+    state = state.watching(positive is not None, None if levels is None else len(levels))
     whose = " of the more probable class" if positive is not None or "levels" in state.nulls else ""
     subject = _Subject(whose, positive, levels)
     nulls = [_null(state, null, subject, pages=null in PAGING and not shadow) for null in state.watched_nulls]

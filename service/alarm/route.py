@@ -150,8 +150,15 @@ async def _change(
     await runtime.store.update_state(*key, ALARM, take, needs_levels=needs)
     tree = await runtime.store.update_state(*key, ALARM, step, needs_levels=needs)
     state, sums = AlarmState.read(tree, settings), await runtime.store.read_sums(*key)
-    about = {"model": version.model, "sums": sums, "positive": version.positive, "levels": version.watched_levels}
-    alarm = await asyncio.to_thread(alarm_of, state, settings, **about)
+    alarm = await asyncio.to_thread(
+        alarm_of,
+        state,
+        settings,
+        model=version.model,
+        sums=sums,
+        positive=version.positive,
+        levels=version.watched_levels,
+    )
     if signed_body.is_form(request):
         query = urlencode({"model": version.model, "version": version.version})
         return RedirectResponse(f"/calibration-report?{query}", 303)

@@ -285,8 +285,15 @@ class Watch:
         state = state.model_copy(update={"deliveries": {}})  # every attempt must send the same message
         sums = await self._store.read_sums(*key)
         version = await self._version(key)
-        about = {"model": key[0], "sums": sums, "positive": version.positive, "levels": version.watched_levels}
-        alarm = await asyncio.to_thread(alarm_of, state, self._settings, **about)
+        alarm = await asyncio.to_thread(
+            alarm_of,
+            state,
+            self._settings,
+            model=key[0],
+            sums=sums,
+            positive=version.positive,
+            levels=version.watched_levels,
+        )
         test, fired = alarm.refuted_null, state.paging.fired if state.paging else None
         assert fired is not None and test is not None and test.fired_at is not None
         numbers = {

@@ -177,7 +177,7 @@ def _evidence(states: Sequence[VersionState]) -> list[Metric]:
         alarm.add_metric(state.key, ALARM_STATES.index(state.standing) if evidence else float("nan"))
         if evidence:
             levels = state.version.watched_levels
-            evidence = evidence.watching(state.version.positive is not None, levels and len(levels))
+            evidence = evidence.watching(state.version.positive is not None, None if levels is None else len(levels))
         for null in evidence.watched_nulls if evidence else NULLS:
             log_e.add_metric([*state.key, null], evidence.log_e(null) if evidence else float("nan"))
         if evidence and evidence.last_ms is not None:
