@@ -34,7 +34,7 @@ from service.ids import new_ids
 from service.report.data import read, rows_of_window
 from service.report.query import ReportQuery
 from service.report.recent import RecentLabels
-from service.report.route import compose
+from service.report.report_route import compose
 from service.runtime import Runtime
 from service.settings import Settings
 from service.store import Store, open_store

@@ -69,7 +69,7 @@ T = TypeVar("T")
 class _Job:
     """Function of the write connection that runs inside the group's transaction, with the future of its caller."""
 
-    run: Callable[[sqlite3.Connection], Any]
+    action: Callable[[sqlite3.Connection], Any]
     future: asyncio.Future[Any]
     loop: asyncio.AbstractEventLoop
 
@@ -198,7 +198,7 @@ class SqliteDatabase(Database):
         db.execute("SAVEPOINT job")
         outcome: Any
         try:
-            outcome = job.run(db)
+            outcome = job.action(db)
         except BaseException as error:  # if the thread ended, every later caller would wait for ever
             if not (_is_of_one_job(error) and db.in_transaction):
                 raise

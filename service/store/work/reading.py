@@ -23,9 +23,9 @@ LOG = (
 _NEVER = 2**62
 
 
-def labels(version: int, after: int, limit: int, *, corrected: bool = False) -> Work[LabelBlock]:
-    """Read the first `limit` labels after a sequence number. `corrected` reads only corrected labels."""
-    where = " AND corrected_ms IS NOT NULL" if corrected else ""
+def labels(version: int, after: int, limit: int, *, corrected_only: bool = False) -> Work[LabelBlock]:
+    """Read the first `limit` labels after a sequence number. `corrected_only` reads only corrected labels."""
+    where = " AND corrected_ms IS NOT NULL" if corrected_only else ""
     rows = yield Query(
         f"SELECT {LOG} FROM labels WHERE version = $1{where} AND sequence > $2 ORDER BY sequence LIMIT $3",
         (version, after, limit),
@@ -44,15 +44,17 @@ def with_levels(block: LabelBlock, key: int, version: Version) -> Work[LabelBloc
         return replace(block, at_least_LK=at_least(version.calibrator(z_LC)))
 
 
-def count_corrected(version: int, predicted: int | None, tag: str | None, hours: Hours, after: int) -> Work[int]:
+def count_corrected_labels(
+    version: int, predicted_class: int | None, tag: str | None, hours: Hours, after: int
+) -> Work[int]:
     """Count the corrected labels after the sequence number `after`, of predictions in the hours [first, end).
 
-    `predicted` (the index of a class) and `tag` restrict the count.
+    `predicted_class` (an index) and `tag` restrict the count.
     """
     first, end = (None if hour is None else hour * HOUR_MS for hour in hours)
     where, more = "", list[int | str]()
-    if predicted is not None:
-        where, more = " AND predicted = $5", [predicted]
+    if predicted_class is not None:
+        where, more = " AND predicted = $5", [predicted_class]
     if tag == deltas.OTHER_TAGS:
         where += " AND tag IS NOT NULL AND tag NOT IN (SELECT name FROM tags WHERE version = $1)"
     elif tag is not None:
@@ -134,7 +136,7 @@ def before_last(version: int, last: int) -> Work[int]:
     return rows[0][0] if rows else 0
 
 
-def read_labelled(
+def read_labelled_logits(
     version: int, of: Version, since_ms: int, after: int, limit: int, shadow: tuple[int, Version] | None = None
 ) -> Work[tuple[int, LabelledLogits]]:
     """Read one block of labelled logits. Return the last sequence number of the block (0 at the end), and the logits.

@@ -158,7 +158,7 @@ async def read(store: Store) -> dict[str, Any]:
                 [ms, int(sums.answers), int(sums.labelled.n)] async for ms, sums in await store.read_trend(*key, "hour")
             ],
             "log": dict(sorted(zip(log.ids, log.label_L.tolist(), strict=True))),
-            "corrected": await store.count_corrected(*key),
+            "corrected": await store.count_corrected_labels(*key),
             "voided": [voiding.counts.labels for voiding in await store.read_voidings(*key)],
             "state": await store.read_state(*key, "log"),
         }
