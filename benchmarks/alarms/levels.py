@@ -8,7 +8,7 @@ scores are above the lowest cut, and the w is halved. Levels are drawn from thes
 s - .5 (`shifted`). The service sees the probabilities in one of these ways:
 
 - "exact";
-- "rounded": in steps of .01, read as `read_rounded` does;
+- "rounded": in steps of .01, read as `as_distributions` does;
 - "recalibrated": over-confident (logits times 1.6) and rounded, then corrected by `ordered_temperature` that was fitted
   on 2,000 other labels, or by `temperature` if a level is not among these.
 
@@ -33,7 +33,7 @@ from trueodds.calibrators import FitError
 from trueodds.metrics import EProcess, OrderedEProcess
 from trueodds.metrics.alarms.sequential import BLOCK
 from trueodds.sums.ordered import at_least
-from trueodds.sums.rounding import read_rounded
+from trueodds.sums.rounding import as_distributions
 
 Array = npt.NDArray[np.float64]
 
@@ -64,7 +64,8 @@ class Population:
         cuts_K = ndtri(np.arange(1, self.levels) / self.levels)
         if self.rare:
             cuts_K = np.linspace(ndtri(0.99), ndtri(0.99) + 1.5, self.levels - 1)
-        padded_NC = np.pad(expit((score_N[:, None] - cuts_K) / w), ((0, 0), (1, 1)), constant_values=((0, 0), (1, 0)))
+        above_NK = expit((score_N[:, None] - cuts_K) / w)
+        padded_NC: Array = np.pad(above_NK, ((0, 0), (1, 1)), constant_values=((0, 0), (1, 0)))
         return padded_NC[:, :-1] - padded_NC[:, 1:]
 
     def draw(self, n: int, shift: float, rng: np.random.Generator) -> tuple[Array, npt.NDArray[np.intp]]:
@@ -76,7 +77,7 @@ class Population:
 
 def rounded(p_NC: Array) -> Array:
     """Return rows in steps of .01 as the service reads them."""
-    return read_rounded(np.rint(p_NC / STEP) * STEP, STEP)
+    return as_distributions(np.rint(p_NC / STEP) * STEP, STEP)
 
 
 def as_seen(population: Population, way: str, rng: np.random.Generator) -> Any:
