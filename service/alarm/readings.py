@@ -41,7 +41,7 @@ def alarm_of(
     *,
     model: str,
     sums: AnswerSums,
-    is_corrected: bool = False,
+    has_corrections: bool = False,
     positive: str | None = None,
 ) -> Alarm:
     """Return the report's part about the alarm. A shadow (by its `model`) pages nobody: its alarm is a notice.
@@ -68,7 +68,7 @@ def alarm_of(
         _deliveries(state, settings),
         _rearming_sentence(state),
         _settings(state, settings),
-        AS_FIRST if is_corrected else None,
+        AS_FIRST if has_corrections else None,
     )
     reading = " ".join(filter(None, parts))
     rearmings = [
@@ -212,7 +212,7 @@ def _reading(state: AlarmState, nulls: list[AlarmOf], shadow: bool, labels: int,
         fired, title = point, "Notice: "
     parts = [("Notice: " if shadow else title) + fired.statement[0].lower() + fired.statement[1:]]
     evidence = state.nulls[fired.null]
-    if evidence.process.alarmed(state.alpha_of_each):
+    if evidence.process.is_alarmed(state.alpha_of_each):
         rare = _one_in(1 / state.alpha_of_each)
         within = {"ece": "its ECE", "positive": "it", "point": "every range"}[fired.null]
         parts.append(

@@ -210,13 +210,13 @@ class AlarmState(Frozen):
             "history_blocks": pick(blocks, kept),
             "history_ms": pick(at_ms, kept),
             "nulls": nulls,
-            "weighted": self._next_weighted(block),
+            "weighted": self._advance_weighted_test(block),
             "prequential": self.prequential.advance_each(*taken),
             "deliveries": deliveries,
         }
         return self.model_copy(update=after)
 
-    def _next_weighted(self, block: LabelBlock) -> WeightedTest | None:
+    def _advance_weighted_test(self, block: LabelBlock) -> WeightedTest | None:
         if self.weighted is None and not np.isfinite(block.propensity_L).any():
             return None
         start = WeightedEProcess.start(self.tolerance, self.propensity_floor)

@@ -184,7 +184,7 @@ class Watch:
         evidence = state.paging
         if is_shadow(key[0]) or evidence is None:
             return []
-        return [hook for hook in self._webhooks if _is_undelivered(state.deliveries.get(hook.key), evidence)]
+        return [hook for hook in self._webhooks if _awaits_delivery(state.deliveries.get(hook.key), evidence)]
 
     async def _deliver_all(self, key: Key, state: Deliverable) -> None:
         """Call every webhook that is due, and set the time of the next call."""
@@ -230,7 +230,7 @@ class Watch:
             problem = f"{hook} did not accept the message within {CLAIM_MS / 1000:g} s"
         except WebhookError as error:
             problem = str(error)
-        self._telemetry.delivery(str(hook), delivered=not problem)
+        self._telemetry.delivery(str(hook), is_delivered=not problem)
         if problem:
             (log.warning if problem != mine.problem else log.debug)("alarm of %s/%s: %s", *key, problem)
 
@@ -322,8 +322,8 @@ class PromiseWatch(Watch):
     async def _news(self, key: Key, state: Deliverable) -> dict[str, Any]:
         assert isinstance(state, PromiseState) and state.fired is not None
         answers = (await self._store.read_sums(*key)).answers
-        acted = await self._store.count_acted(*key)
-        part = await asyncio.to_thread(acting_alone, state, self._settings, answers=answers, acted=acted)
+        acted = await self._store.count_acting_answers(*key)
+        part = await asyncio.to_thread(acting_alone, state, self._settings, answers=answers, acted_count=acted)
         assert part.alarm.fired_at is not None
         numbers = {
             "fired_at": part.alarm.fired_at.isoformat(),
@@ -350,7 +350,7 @@ async def update_evidence(store: Store, version: Version, settings: Settings) ->
         await store.update_state(*key, PROMISE, taking_promise(promise, settings))
 
 
-def _is_undelivered(delivery: Delivery | None, evidence: Paging) -> bool:
+def _awaits_delivery(delivery: Delivery | None, evidence: Paging) -> bool:
     return evidence.acknowledged is None if delivery is None else delivery.delivered_ms is None
 
 

@@ -16,16 +16,16 @@ from starlette.responses import Response
 from service.errors import ServiceError
 from service.http import encodings, error_answers, json_body, keys
 from service.http.json_body import JSON
-from service.infer import outputs, request_parameters, schemas, tensors
+from service.infer import infer_schemas, outputs, request_parameters, tensors
+from service.infer.infer_schemas import InferResponse, TensorMetadata
 from service.infer.request_parameters import invalid
-from service.infer.schemas import InferResponse, TensorMetadata
 from service.infer.tensors import HEADER_LENGTH
 from service.models.calls import PredictionCall
 from service.models.engine import Engine
 from service.predict import decoding
 from service.predict.decoding import AnswerTimer
+from service.predict.predict_route import LARGE_ANSWER
 from service.predict.request_body import RAW, light
-from service.predict.route import LARGE_ANSWER
 from service.runtime import runtime_of
 from service.settings import Settings
 from trueodds.inputs import Inputs, InputTooLargeError, Limits
@@ -43,22 +43,22 @@ router = APIRouter(tags=["open inference protocol"])
 fast = APIRouter(tags=["open inference protocol"])
 
 
-@router.get("/v2", summary="Get the server's metadata", response_model=schemas.ServerMetadata)
+@router.get("/v2", summary="Get the server's metadata", response_model=infer_schemas.ServerMetadata)
 async def server(request: Request) -> Response:
     """Return name, version and extensions of the server."""
-    return _json(schemas.ServerMetadata(name="TrueOdds", version=request.app.version, extensions=EXTENSIONS))
+    return _json(infer_schemas.ServerMetadata(name="TrueOdds", version=request.app.version, extensions=EXTENSIONS))
 
 
-@router.get("/v2/health/live", summary="Check that the server is alive", response_model=schemas.Live)
+@router.get("/v2/health/live", summary="Check that the server is alive", response_model=infer_schemas.Live)
 async def live() -> Response:
     """Answer 200 as long as the process runs."""
-    return _json(schemas.Live(live=True))
+    return _json(infer_schemas.Live(live=True))
 
 
 @router.get(
     "/v2/health/ready",
     summary="Check that the server is ready",
-    response_model=schemas.Ready,
+    response_model=infer_schemas.Ready,
     responses=_errors(_503="no model is ready yet, or the store is not writable"),
 )
 async def ready(request: Request) -> Response:
@@ -66,17 +66,17 @@ async def ready(request: Request) -> Response:
     runtime = runtime_of(request)
     ready = runtime.engine is not None  # raises ServiceError with the reason if there is none
     await runtime.check_store()
-    return _json(schemas.Ready(ready=ready))
+    return _json(infer_schemas.Ready(ready=ready))
 
 
 _UNKNOWN = "unknown model or version"
 _METADATA: dict[str, Any] = {
-    "response_model": schemas.ModelMetadata,
+    "response_model": infer_schemas.ModelMetadata,
     "responses": _errors(_404=_UNKNOWN, _422="not a name", _503="the version is refused, or there is no default"),
 }
-_READY: dict[str, Any] = {**_METADATA, "response_model": schemas.ModelReady}
+_READY: dict[str, Any] = {**_METADATA, "response_model": infer_schemas.ModelReady}
 _INFER: dict[str, Any] = {
-    "openapi_extra": {"requestBody": schemas.BODY, **keys.NEEDS_KEY},
+    "openapi_extra": {"requestBody": infer_schemas.BODY, **keys.NEEDS_KEY},
     "responses": {
         200: {"model": InferResponse, "content": {"application/octet-stream": {}}},
         **_errors(
@@ -146,11 +146,11 @@ async def version_infer(request: Request, model: str, version: str) -> Response:
 async def _metadata(request: Request, model: str, version: str | None) -> Response:
     registry = runtime_of(request).registry
     engine = await registry.engine(model, version)
-    kind, names = engine.card.input, schemas.ClassNames(classes=list(engine.version.classes))
+    kind, names = engine.card.input, infer_schemas.ClassNames(classes=list(engine.version.classes))
     classes = len(names.classes)
     taken = TensorMetadata(name=kind.tensor, datatype=kind.datatype, shape=[-1, *kind.tensor_shape], parameters=kind)
     return _json(
-        schemas.ModelMetadata(
+        infer_schemas.ModelMetadata(
             name=model,
             versions=registry.versions(model),
             platform="onnxruntime_onnx",
@@ -159,10 +159,10 @@ async def _metadata(request: Request, model: str, version: str | None) -> Respon
                 TensorMetadata(
                     name=name,
                     datatype=datatype,
-                    shape=[-1, classes] if name in schemas.CLASSIFIED else [-1],
+                    shape=[-1, classes] if name in infer_schemas.CLASSIFIED else [-1],
                     parameters=names if name == "label" else None,
                 )
-                for name, datatype in schemas.datatypes_of(engine.version).items()
+                for name, datatype in infer_schemas.datatypes_of(engine.version).items()
             ],
         )
     )
@@ -170,7 +170,7 @@ async def _metadata(request: Request, model: str, version: str | None) -> Respon
 
 async def _ready(request: Request, model: str, version: str | None) -> Response:
     await runtime_of(request).registry.engine(model, version)
-    return _json(schemas.ModelReady(name=model, ready=True))
+    return _json(infer_schemas.ModelReady(name=model, ready=True))
 
 
 async def _infer(request: Request, model: str, version: str | None) -> Response:

@@ -10,7 +10,7 @@ import orjson
 from pydantic import BaseModel, ConfigDict, Field
 
 from service.bulk.lines import CSV, NDJSON
-from service.bulk.report import Report
+from service.bulk.report import BulkReport
 from service.http import documentation
 from service.http.documentation import TEXT, body_of, list_of, object_of
 from service.http.error_answers import BadRow, bad_rows
@@ -51,7 +51,7 @@ class BulkSummary(BaseModel):
     problems: list[BadRow] = Field(description="The first 20 rows that failed.")
 
     @classmethod
-    def of(cls, import_id: str, report: Report) -> BulkSummary:
+    def of(cls, import_id: str, report: BulkReport) -> BulkSummary:
         """Return the summary of a report on rows."""
         names = ("stored", "already_known", "corrected", "held", "failed")
         counts = {name: report.outcomes[name] for name in names}

@@ -14,8 +14,8 @@ from service.bulk.report import take
 from service.errors import Refusal
 from service.http import error_answers, json_body, keys
 from service.http.error_answers import RefusedRowsError
-from service.labels import imports, label_formats, schemas
-from service.labels.schemas import BulkSummary, LabelsStored
+from service.labels import imports, label_formats, label_schemas
+from service.labels.label_schemas import BulkSummary, LabelsStored
 from service.runtime import Runtime, runtime_of
 from service.store.label_rules import RefusedLabelsError
 from service.store.rows import Label, LabelCounts
@@ -33,7 +33,7 @@ router = APIRouter()
     tags=["odds"],
     summary="Send true labels",
     dependencies=[keys.requires("feedback")],
-    openapi_extra={"requestBody": schemas.BODY, "parameters": schemas.PARAMETERS},
+    openapi_extra={"requestBody": label_schemas.BODY, "parameters": label_schemas.PARAMETERS},
     responses={
         200: {
             "model": LabelsStored | BulkSummary,

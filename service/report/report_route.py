@@ -36,7 +36,7 @@ from trueodds.reports import (
     tags_of,
     trend_of,
 )
-from trueodds.reports.rounding import RoundedFigures, rounded_figures_of_sums
+from trueodds.reports.resolution import RoundedFigures, rounded_figures_of_sums
 from trueodds.reports.schemas import NO_TAG, Check, Maturing, Verdict
 from trueodds.reports.schemas.alarm import ActingAlone, Advice, Alarm
 from trueodds.sums.bins import COARSE_CELLS
@@ -207,7 +207,9 @@ def acting_of(data: ReportData, version: Version, settings: Settings) -> ActingA
         return None
     state = PromiseState.read(data.promise, version.act_alone, settings)
     corrected = data.corrected_block is not None
-    return acting_alone(state, settings, answers=data.all_sums.answers, acted=data.acted_count, is_corrected=corrected)
+    return acting_alone(
+        state, settings, answers=data.all_sums.answers, acted_count=data.acted_count, has_corrections=corrected
+    )
 
 
 def _next_steps(maturing: Maturing | None, settings: Settings) -> dict[Verdict, str]:
@@ -220,9 +222,11 @@ def _next_steps(maturing: Maturing | None, settings: Settings) -> dict[Verdict, 
 
 
 def _rounded_of(data: ReportData, version: Version, options: ReportOptions) -> RoundedFigures | None:
-    if data.rounded is None:
+    if data.rounding_sums is None:
         return None
-    figures = rounded_figures_of_sums(data.rounded, round(data.sums.labelled.n), version.resolution, options.level)
+    figures = rounded_figures_of_sums(
+        data.rounding_sums, round(data.sums.labelled.n), version.resolution, options.level
+    )
     return figures if figures.rounding.reading else None
 
 
@@ -240,8 +244,10 @@ def compose(data: ReportData, version: Version, query: ReportQuery, settings: Se
     try:
         state = AlarmState.read(data.alarm, settings)
         model, corrected, positive = version.model, data.corrected_block, version.positive
-        is_corrected = corrected is not None
-        alarm = alarm_of(state, settings, model=model, sums=data.all_sums, is_corrected=is_corrected, positive=positive)
+        has_corrections = corrected is not None
+        alarm = alarm_of(
+            state, settings, model=model, sums=data.all_sums, has_corrections=has_corrections, positive=positive
+        )
         advice = advice_of(
             state,
             corrected,
@@ -264,7 +270,7 @@ def compose(data: ReportData, version: Version, query: ReportQuery, settings: Se
         data.sums,
         options,
         positive=data.positive,
-        ordered=data.ordered,
+        ordered=data.level_sums,
         rounded=_rounded_of(data, version, options),
         offline=version.metrics,
         labelling=labelling_of(data.sums, options, data.rows, version.reference),

@@ -16,7 +16,7 @@ from service.alarm.readings import Standing, standing
 from service.http import error_answers, keys
 from service.http.json_body import JSON
 from service.http.parameters import prefers_html
-from service.models.schemas import Models, stored_models
+from service.models.model_schemas import Models, stored_models
 from service.runtime import Runtime, runtime_of
 from service.status.gauges import Gauges, VersionState, choose_versions
 from service.store import StoreError
@@ -113,7 +113,7 @@ async def metrics(request: Request) -> Response:
         sums = await runtime.store.read_sums(*version.key)
         alarm = await _read_alarm(runtime, version)
         acting = await _read_acting(runtime, version, sums.answers)
-        matured = await runtime.store.read_matured(*version.key)
+        matured = await runtime.store.read_maturity_counts(*version.key)
         states.append(VersionState(version, sums, *alarm, acting, matured))
     held = await runtime.store.read_held()
     of_questions = await runtime.store.read_questions(), await runtime.store.read_notices()
@@ -139,12 +139,12 @@ async def _read_acting(runtime: Runtime, version: Version, answers: int) -> Acti
     if version.act_alone is None:
         return None
     key = version.key
-    tree, acted = await runtime.store.read_state(*key, PROMISE), await runtime.store.count_acted(*key)
+    tree, acted = await runtime.store.read_state(*key, PROMISE), await runtime.store.count_acting_answers(*key)
     try:
         state = PromiseState.read(tree, version.act_alone, runtime.settings)
     except StoreError:
         return None
-    return acting_alone(state, runtime.settings, answers=answers, acted=acted)
+    return acting_alone(state, runtime.settings, answers=answers, acted_count=acted)
 
 
 @router.get("/", include_in_schema=False)

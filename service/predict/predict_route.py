@@ -14,9 +14,9 @@ from service.http import error_answers, keys
 from service.http.json_body import JSON
 from service.models.calls import PredictionCall, PredictionResult, acting_rows
 from service.models.engine import Engine
-from service.predict import request_body, schemas
+from service.predict import predict_schemas, request_body
 from service.predict.options import PredictOptions
-from service.predict.schemas import Abstention, Prediction, Predictions, Top
+from service.predict.predict_schemas import Abstention, Prediction, Predictions, Top
 from service.runtime import runtime_of
 from trueodds.bundle.risk_coverage import LEVEL, RiskCoverage
 
@@ -32,7 +32,7 @@ fast = APIRouter()
     "/predict",
     tags=["odds"],
     summary="Predict class probabilities",
-    openapi_extra={"requestBody": schemas.BODY, "parameters": schemas.PARAMETERS, **keys.NEEDS_KEY},
+    openapi_extra={"requestBody": predict_schemas.BODY, "parameters": predict_schemas.PARAMETERS, **keys.NEEDS_KEY},
     responses={
         200: {"model": Predictions},
         **error_answers.document_errors(
@@ -86,7 +86,7 @@ def encode(result: PredictionResult, options: PredictOptions, engine: Engine, ca
         "version": engine.version.version,
         "predictions": rows_of(result, options),
     }
-    if engine.version.act_alone or result.repeated:
+    if engine.version.act_alone or result.repeats:
         for one, acting in zip(tree["predictions"], acting_rows(result, engine.audit_share), strict=True):
             one.update(cast(Prediction, acting))
     for n, remarks in engine.input.remarks(call.inputs).items():
@@ -119,8 +119,8 @@ def rows_of(result: PredictionResult, options: PredictOptions) -> list[Predictio
             one["abstained"] = row[i] < options.abstain_below
             if one["abstained"]:
                 one["label"] = one["index"] = None
-        if n in result.repeated:
-            one["repeated"], one["version"] = True, result.repeated[n].version
+        if n in result.repeats:
+            one["repeated"], one["version"] = True, result.repeats[n].version
         predictions.append(one)
     return predictions
 

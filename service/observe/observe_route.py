@@ -9,13 +9,13 @@ from fastapi import APIRouter, Query, Request
 from starlette.responses import Response
 
 from service.bulk.lines import CSV, NDJSON, row_blocks
-from service.bulk.report import Report, take
+from service.bulk.report import BulkReport, take
 from service.http import error_answers, json_body, keys
 from service.http.error_answers import RefusedRowsError
-from service.observe import observation_formats, schemas
+from service.observe import observation_formats, observe_schemas
 from service.observe.observation import CallDefaults, Form
+from service.observe.observe_schemas import READINGS, RESOLUTION, ObservationSummary, ObservedDecision
 from service.observe.parquet import PARQUET, ParquetFiles
-from service.observe.schemas import READINGS, RESOLUTION, ObservationSummary, ObservedDecision
 from service.observe.storing import Storing
 from service.predict.options import MAX_TAG
 from service.runtime import Runtime, runtime_of
@@ -34,7 +34,7 @@ router = APIRouter()
     tags=["odds"],
     summary="Store answers of another server",
     dependencies=[keys.requires("predict")],
-    openapi_extra={"requestBody": schemas.BODY},
+    openapi_extra={"requestBody": observe_schemas.BODY},
     responses={
         200: {
             "model": ObservationSummary,
@@ -135,7 +135,7 @@ async def observe(
     )
 
 
-def summary_of(storing: Storing, report: Report) -> ObservationSummary:
+def summary_of(storing: Storing, report: BulkReport) -> ObservationSummary:
     """Return the summary of a call, with the reading of what chat models gave."""
     readings = [*(READINGS[form] for form in sorted(storing.readings)), *sorted(storing.steps)]
     more = {"read_as": readings, "low_label_mass": storing.low_masses}
@@ -148,7 +148,7 @@ async def _take_json(request: Request, runtime: Runtime, defaults: CallDefaults)
     Raises:
         RefusedRowsError: At least one row was refused.
     """
-    report = Report(None)
+    report = BulkReport(None)
     try:
         defaults, rows = await json_body.read_json(
             request, runtime.settings.max_json_values, lambda tree: observation_formats.parse(tree, defaults)

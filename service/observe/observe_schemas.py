@@ -10,7 +10,7 @@ import orjson
 from pydantic import BaseModel, Field
 
 from service.bulk.lines import CSV, NDJSON
-from service.bulk.report import Report
+from service.bulk.report import BulkReport
 from service.http import documentation
 from service.http.documentation import BINARY, TEXT, body_of, list_of, object_of
 from service.http.error_answers import BadRow, bad_rows
@@ -63,7 +63,7 @@ class ObservationSummary(BaseModel):
     )
 
     @classmethod
-    def of(cls, report: Report) -> ObservationSummary:
+    def of(cls, report: BulkReport) -> ObservationSummary:
         """Return the summary of a report on rows."""
         counts = {name: report.outcomes[name] for name in ("stored", "already_known", "failed")}
         return cls(rows=report.rows, **counts, problems=bad_rows(report.refusals))

@@ -18,7 +18,7 @@ from service.http.encodings import Packer
 from service.http.json_body import JSON
 from service.http.parameters import Moment, Served, Since, unix_ms
 from service.predict.stored import tables
-from service.predict.stored.schemas import PredictionDeleted, StoredAnswer, stored_answer
+from service.predict.stored.stored_schemas import PredictionDeleted, StoredAnswer, stored_answer
 from service.predict.stored.tables import TableWriter
 from service.runtime import Runtime, runtime_of
 from service.store.rows import StoredPrediction, Version, storable
