@@ -48,7 +48,7 @@ def test_the_search_tries_the_least_work_first_and_stops() -> None:
 
     leaves = regime.LEAVES
     found = regime.search(of[::-1], measure)
-    assert len(found) == len(tried) == 3 and tried[0] == "train_size=5000 width=8 epochs=20"
+    assert len(found) == len(tried) == 3 and tried[0] == "train_size=5000 width=8 epochs=20 batch_size=128"
     work = [one.setting["train_size"] * one.setting["epochs"] * one.setting["width"] ** 2 for one in found]
     assert work == sorted(work)
     result = regime.result_of(found)
