@@ -152,7 +152,7 @@ class Registry:
     def models(self, stored_versions: Iterable[Version]) -> Models:
         """Return the answer of GET /models: all models with versions, roles, and reasons of refusals.
 
-        `stored` has the versions with answers in the store, including those on other servers.
+        `stored_versions` are the versions with answers in the store, including those on other servers.
         """
         observed: dict[str, list[str]] = {}
         for version in stored_versions:

@@ -334,7 +334,11 @@ def _sound(
 def _finer(row: Observation, values_C: Array, resolution: Resolution) -> str:
     assert resolution.step is not None
     value = values_C[~on_steps(values_C[None], resolution.step)[0]][0]
-    how = "the call that gave its resolution said so" if resolution.source == "given" else "sums off 1 showed it"
+    how = (
+        "the call that gave its resolution said so"
+        if resolution.source == "given"
+        else "rows that do not sum to 1 showed it"
+    )
     return (
         f"probabilities holds {value:.6g}, not a multiple of {resolution.step:g}; {row.model}/{row.version} has"
         f" probabilities in steps of {resolution.step:g} ({how}), and a version keeps its resolution. Send values of"

@@ -70,8 +70,8 @@ class ObservationSummary(BaseModel):
 
 
 RESOLUTION = (
-    "Step of rounded probabilities, such as 0.01, or exact. A version keeps the first one. Without it, the first call"
-    " whose sums off 1 show a step decides; until then probabilities are exact."
+    "Step of rounded probabilities, such as 0.01, or exact. A version keeps the first one. Without it, the"
+    " service infers the step from the first call with rows that do not sum to 1; until then probabilities are exact."
 )
 READINGS: dict[Form, str] = {
     "logprobs": LOGPROBS_READING,

@@ -3,12 +3,12 @@
 A value in steps of s is known to half a step: p lies in [r - s/2, r + s/2]. A 0 means "below half a step".
 `as_distributions` is the only definition of the reading. `Resolution` holds the step and where it comes from.
 
-A table shows its step by itself if sums off 1 do (`inferred`). Rows that come one by one do not. A service keeps one
-`Resolution` per version and decides once. Either the caller gives it, or the first call whose rows show a step fixes
-it: `resolution_of(rows, given)` returns it, and `Resolution.to_json` stores it. Every later row, and every row that was
-stored before the step was known, is then read with `logits_of(rows, resolution=...)`. A version whose rows show no step
-stays exact. A finer step that a later call shows, or a value between the steps, contradicts the stored one:
-`check_steps` refuses such rows and says so.
+A whole table shows its step if its rows do not sum to 1 (`inferred`). A single row often shows none. A service keeps
+one `Resolution` per version and decides once. Either the caller gives it, or the first call whose rows show a step
+fixes it: `resolution_of(rows, given)` returns it, and `Resolution.to_json` stores it. Every later row, and every row
+that was stored before the step was known, is then read with `logits_of(rows, resolution=...)`. A version whose rows
+show no step stays exact. A finer step that a later call shows, or a value between the steps, contradicts the stored
+one: `check_steps` refuses such rows and says so.
 """
 
 from __future__ import annotations
@@ -288,8 +288,8 @@ def logits_of(probabilities: npt.ArrayLike, *, resolution: Given = None) -> Arra
     Args:
         probabilities: Probabilities, shape (N, C); or those of the positive class alone of a binary model, shape (N,)
             or (N, 1).
-        resolution: Step of rounded probabilities, such as 0.01, or "exact". None: the step that sums off 1 show, with a
-            `RoundingWarning`; else exact.
+        resolution: Step of rounded probabilities, such as 0.01, or "exact". None: the step is inferred if rows do not
+            sum to 1, with a `RoundingWarning`; else exact.
 
     Returns:
         Logits, shape (N, C), or (N, 2) for the positive class alone.

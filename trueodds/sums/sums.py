@@ -86,7 +86,8 @@ class CalibrationSums:
             labels_N: True classes, shape (N,), as indices, or as names with `classes`.
             classes: Names of the columns in their order.
             scores: Whether to include NLL and Brier. Without them (NaN) it takes half the time.
-            resolution: Step of rounded probabilities, such as 0.01, or "exact". None: the step that sums off 1 show.
+            resolution: Step of rounded probabilities, such as 0.01, or "exact". None: the step is inferred if rows
+                do not sum to 1.
 
         Raises:
             ConfigError: A label is not a class, or the number of names differs from the number of columns. It is a

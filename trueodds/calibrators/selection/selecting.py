@@ -82,10 +82,11 @@ def default_words() -> str:
     """Describe the default candidates in words, for the help of a command."""
     two, more = ", ".join(CURVES), ", ".join(TOP_CURVES)
     own = ", ".join(registry.joining())
-    registered = f"; from other distributions {own}" if own else ""
+    registered = f". From other distributions: {own}" if own else ""
     every = ", ".join(CANDIDATES)
-    ordered = f"of ordered ones also {', '.join(ORDERED)}"
-    return f"{every}; of two classes also {two}; of more, from {PLENTY} rows on, also {more}; {ordered}{registered}"
+    ordered = f"For ordered classes also {', '.join(ORDERED)}"
+    several = f"For more classes, from {PLENTY} rows on, also {more}"
+    return f"{every}. For two classes also {two}. {several}. {ordered}{registered}"
 
 
 def check(method: registry.Method, options: Mapping[str, object] | None = None) -> None:

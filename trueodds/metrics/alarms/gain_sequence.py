@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from scipy.optimize import brentq
+import scipy  # scipy.optimize takes 0.3 s to load, so it loads at its first use
 from scipy.special import logsumexp
 
 from trueodds.sums.inputs import Array, as_numbers, check_level, is_number
@@ -67,9 +67,9 @@ def gain_sequence(
     Waudby-Smith and Ramdas (2024) change with the labels, need a constant mean and are not used.
 
     With weights w_n = smallest / propensity in (0, 1], the sequence is that of w d over ALL answers, with 0 for an
-    answer without a label. c is 0, so that such an answer pays nothing. Then `lower` > 0 and `upper` < 0 are statements
-    about the sign of the mean over all answers. Sizes are divided by sum w, which estimates smallest x (number of all
-    answers).
+    answer without a label. Then c is 0, so an answer without a label leaves the capital unchanged. `lower` > 0 and
+    `upper` < 0 are then statements about the sign of the mean over all answers. The mean and its limits are divided by
+    sum w, which estimates smallest x (number of all answers).
 
     The present limits are valid. Do not intersect them with earlier ones unless the mean is constant.
 
@@ -176,7 +176,7 @@ def limit_of(paid_K: Array, widest: float, threshold: float) -> float:
 
     low = float(((paid_K + np.log(SHARES) - threshold) / stake_K).max())
     high = float(((paid_K - threshold) / stake_K).max())
-    return float(brentq(excess, low - 1e-9, high + 1e-9, xtol=1e-10 * max(1.0, abs(low))))
+    return float(scipy.optimize.brentq(excess, low - 1e-9, high + 1e-9, xtol=1e-10 * max(1.0, abs(low))))
 
 
 def _more(paid_K: Array, labels: int, threshold: float) -> int | None:

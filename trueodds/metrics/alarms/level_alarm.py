@@ -28,8 +28,8 @@ class OrderedEProcess(StoredState, AnytimeTest):
         E = 1 / (K - 1) sum_k E_k.
 
     A mean of e-processes is an e-process, however they depend on each other. So P(ever E >= 1/alpha) <= alpha while the
-    null holds (Ville 1939). A single wrong threshold has to win log(K - 1) nats more than alone. With two levels it is
-    the `EProcess` of p(positive).
+    null holds (Ville 1939). If only one level is wrong, its log E_k must be log(K - 1) nats larger than in a test of
+    this level alone. With two levels it is the `EProcess` of p(positive).
 
     Examples:
         >>> alarm = metrics.OrderedEProcess.start(levels=3)

@@ -2,7 +2,8 @@
 
 A block is the `CalibrationSums` of some labels; the order within it is lost and does not matter. A block may have any
 size and may end at any moment, because its stake was fixed when it began. So `state.advance(unfinished)` reads an
-unfinished block. To commit a block, keep the result: once, and before the labels of the next block.
+unfinished block. To commit a block, keep the state that `advance` returns. Do this once for each block, before you
+process labels of the next one.
 
 Order blocks by the ARRIVAL of the label. The evidence of a block cannot be taken back. A label that is corrected later
 belongs into sums and intervals, not here. The tests are valid if arrival does not depend on whether the answer was

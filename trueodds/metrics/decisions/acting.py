@@ -95,11 +95,11 @@ def threshold(
     confidence. The search ends at the first candidate that fails, and the candidate before it is the result. No further
     correction is needed, because the order does not depend on labels. Equal confidences act together.
 
-    The first candidate also depends on the confidences alone. It has the fewest acting answers (at least 59 for 5% at
-    95%) that would pass with a probability of 99% if each answer were wrong with probability 2 (1 - c) + .2 risk + s r
-    / n. Here r is the answer's rank, and s is the smaller of 2 risk and 4 mean(1 - c). If no candidate reaches 99%, the
-    one with the largest probability comes first. This guess affects how much is certified, but never whether the bound
-    holds.
+    The first candidate also depends on the confidences alone. Assume that an answer of confidence c is wrong with
+    probability 2 (1 - c) + .2 risk + s r / n, where r is its rank and s is the smaller of 2 risk and 4 mean(1 - c). The
+    first candidate is the one with the fewest acting answers that then passes its test with a probability of 99%. For a
+    risk of 5% at 95% confidence it has at least 59 acting answers. If no candidate reaches 99%, the one with the
+    largest probability comes first. This guess affects how much is certified, but never whether the bound holds.
 
     The bound assumes that the labelled answers are drawn independently from those that will act, and chosen without
     regard to their correctness. `cost_N` gives each answer's cost if it is wrong. Then `risk` bounds the mean cost of

@@ -107,11 +107,11 @@ def calibration_ratio(
 ) -> CalibrationRatio:
     """Compute the ratio of expected to observed positives, sum p / sum y, with limits of sum p / E[sum y].
 
-    Given the p, sum y is a sum of independent tosses of unequal probability. Exact binomial limits (Clopper-Pearson) of
-    E[sum y] hold for it, because its tails are thinner than those of the binomial of the same mean, from one toss
-    beyond the mean on. Closer to the mean, only the first positive or the first negative can refute a mean. There
-    P(any) <= mean gives the limit (1 - level) / 2 itself. So coverage is at least `level`, also with 0, 1 or 2
-    positives. It is higher if p is often near 0 or 1.
+    Given the p, sum y is a sum of independent tosses of unequal probability. The exact binomial limits
+    (Clopper-Pearson) of E[sum y] hold for it too: from one toss beyond the mean on, its tails are thinner than those of
+    the binomial of the same mean. The limits could fail only with exactly one positive or exactly one negative. The
+    limit on that side is then (1 - level) / 2 expected positives (or negatives), because P(at least one) is at most
+    their mean. So coverage is at least `level`, also with 0, 1 or 2 positives. It is higher if p is often near 0 or 1.
 
     Args:
         predictions: p(positive) of two classes, shape (N,), or its sums (`PositiveClass.sums`). With probabilities of

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from scipy.optimize import brentq
+import scipy  # scipy.optimize takes 0.3 s to load, so it loads at its first use
 from scipy.special import stdtrit
 
 from trueodds.metrics.intervals.binomial import binomial_interval
@@ -56,11 +56,11 @@ def rps_interval(
 ) -> ScoreInterval:
     """Compute a confidence interval for the expected ranked probability score, for one look at these rows.
 
-    It follows `score_interval`. A row is right if its true level is the median level, which has the least score. The
-    interval is Student's, unless the scores l of the other rows amount to fewer than 20 equal ones, (sum l)^2 / sum l^2
-    < 20. Then their share of the mean has the limits of Fay and Feuer. The cost of one more such row is the mean over
-    all rows of the score of another level, by the row's own probabilities; or the root mean square of the seen ones if
-    that is larger. With two levels it is the interval of the Brier score of p(positive).
+    It follows `score_interval`. A row counts as right if its true level is the median level, which has the least score.
+    The interval is Student's, unless the effective number of the other rows, (sum l)^2 / sum l^2 of their scores l, is
+    below 20. Then their share of the mean has the limits of Fay and Feuer. One more such row is assumed to cost what a
+    level other than the median costs on average, by the probabilities of all rows; or the root mean square of the
+    observed scores l if that is larger. With two levels it is the interval of the Brier score of p(positive).
 
     Args:
         predictions: Probabilities, shape (N, K), the lowest level first, or `OrderedSums`.
@@ -118,9 +118,9 @@ def level_bias(
     The sums know the mean residual of each of 3,000 cells of width w = 2/3000. So L^2 w^2 / (8 b^2) is subtracted for
     each row, where b is the smallest factor in its cell.
 
-    Without it, the limits are for one look. They are Student's, unless the rows off their median level amount to fewer
-    than 20 equal ones (see `rps_interval`). Student's limits would then ignore the errors that were not drawn, so the
-    limits of the bets are used. With two levels, the limits are those of the signed gap of p(positive).
+    Without `anytime`, the limits are for one look. They are Student's, unless the effective number of rows off their
+    median level is below 20 (see `rps_interval`). Student's limits would then ignore the errors that were not drawn, so
+    the limits of the bets are used. With two levels, the limits are those of the signed gap of p(positive).
 
     Args:
         predictions: Probabilities, shape (N, K), the lowest level first, or `OrderedSums`.
@@ -213,7 +213,7 @@ def _of_bets(sums: OrderedSums, level: float) -> tuple[float, float]:
             if high == reach:
                 return sign
             low, high = high, 2 * high
-        return centre + sign * float(brentq(excess, low, high, xtol=1e-9))
+        return centre + sign * float(scipy.optimize.brentq(excess, low, high, xtol=1e-9))
 
     most = sums.levels - 1
     return -most * limit(1.0), -most * limit(-1.0)

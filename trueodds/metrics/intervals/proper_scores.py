@@ -76,25 +76,26 @@ def score_interval(
     In general it is Student's mean +- t s / sqrt(n), cut to the possible range of scores, with
     s^2 = (sum x^2 - n mean^2) / (n - 1). A single row has no spread, so its interval is the whole range.
 
-    Rare errors need more care. If the losses l of wrong answers amount to fewer than 20 equal ones, that is
-    (sum l)^2 / sum l^2 < 20, Student's interval contains the truth in only .03 to .9 of samples, because it ignores the
-    errors that were not drawn. There the wrong rows' share of the mean has the limits of Fay and Feuer. These are gamma
-    quantiles, exact for a Poisson count if every error costs the same:
+    Rare errors need more care. Let l be the losses of the wrong answers, and (sum l)^2 / sum l^2 their effective
+    number. If it is below 20, Student's interval contains the truth in only .03 to .9 of samples, because it ignores
+    the errors that were not drawn. There the wrong rows' share of the mean has the limits of Fay and Feuer. These are
+    gamma quantiles, exact for a Poisson count if every error costs the same:
 
         lower = v/y G(q; y^2/v),   upper = v'/y' G(1-q; y'^2/v')
         y = sum l,  v = sum l^2 - y^2/n,  y' = y + w,  v' = v + w^2,  q = (1 - level) / 2
 
     w is the largest cost of one more error. It is the mean, over all rows, of each row's loss if it were wrong. For the
     NLL that loss is -log(1 - c) + log of the effective number of other classes; for Brier it is 1 + c^2. If errors in
-    one cell cost more than this mean, w is their cost. Student's limits of the right rows' share are added by the roots
-    of the summed squared distances from the mean (Zou and Donner 2008). If right rows are rarer, and fewer than 20, the
-    lower limit also allows for as many right rows as the exact binomial limit of their share permits.
+    one cell cost more than this mean, w is their cost. The limits of the wrong rows' share and Student's limits of the
+    right rows' share are combined: the squared distances from the means add up (Zou and Donner 2008). If right rows are
+    rarer, and fewer than 20, the lower limit also allows for as many right rows as the exact binomial limit of their
+    share permits.
 
     Measured coverage at a nominal 95% (benchmarks/intervals/scores.py, 96 settings, 50 to 5,000 rows): at least 95% if
     fewer than 20 errors are expected, 93% otherwise. The coverage is not guaranteed in two cases. In the first, no
     error was seen, and errors prefer the highest confidences or the classes that the model finds least likely; then one
-    costs more than w. In the second, one row in thousands costs a hundred times as much as the others. `unseen` reports
-    whether a single such row would lie outside.
+    costs more than w. In the second, one row in thousands costs a hundred times as much as the others.
+    `ScoreInterval.unseen` then has the cost of such a row, if a single one would lift the mean above `upper`.
 
     Args:
         predictions: Probabilities, shape (N, C), or (N,) for p(positive) of two classes; or `CalibrationSums`.

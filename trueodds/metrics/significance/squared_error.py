@@ -66,8 +66,7 @@ def squared_calibration_error(
 
     Args:
         predictions: Probabilities, shape (N, C), or (N,) for p(positive) of two classes; or `CalibrationSums`. The
-            rows of sums count at their cell's mean
-            confidence.
+            rows of sums count at their cell's mean confidence.
         labels_N: True classes, shape (N,): indices, or names with `classes`. Leave it out with `CalibrationSums`.
         bins: Number of bins; it must divide 3,000.
         level: Confidence level of the interval, inside (0, 1).

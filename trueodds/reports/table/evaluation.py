@@ -203,9 +203,9 @@ def report(
         bins: Number of bins.
         binning: "width" for bins of equal width, "mass" for bins with the same number of rows.
         level: Confidence level of the intervals.
-        resolution: Step of rounded probabilities, such as 0.01, or "exact". None: the step that sums off 1 show; else
-            exact. A rounded 0 means "below half a step". It bounds the NLL only from below, so there is no upper limit.
-            Steps above 0.02 have no NLL.
+        resolution: Step of rounded probabilities, such as 0.01, or "exact". None: the step is inferred if rows do not
+            sum to 1; else exact. A rounded 0 means "below half a step". It bounds the NLL only from below, so there is
+            no upper limit. Steps above 0.02 have no NLL.
         ordered: The classes are levels, the lowest first. The report adds the ranked probability score, the bias of the
             expected level, and the calibration of each "at least level k".
 
