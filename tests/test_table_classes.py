@@ -13,7 +13,7 @@ from trueodds.errors import UserError
 from trueodds.reports import Report
 from trueodds.reports.table import reading
 from trueodds.reports.table.form import Form
-from trueodds.reports.table.report import report_of_answers
+from trueodds.reports.table.table_report import report_of_answers
 
 RNG = np.random.default_rng(11)
 N = 200

@@ -21,7 +21,7 @@ from trueodds.inputs.columns import Texts, times_of
 from trueodds.reports import Report
 from trueodds.reports.table import reading
 from trueodds.reports.table.form import Form
-from trueodds.reports.table.report import report_of_answers, sums_by, sums_by_period, sums_of
+from trueodds.reports.table.table_report import report_of_answers, sums_by, sums_by_period, sums_of
 
 RNG = np.random.default_rng(0)
 N, NAMES = 900, ("cat", "dog", "hare")

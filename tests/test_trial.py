@@ -13,7 +13,7 @@ import pytest
 
 from pipeline.cli import COMMANDS
 from pipeline.recalibrate import Recalibration, choose
-from pipeline.recalibrate.loop import publish_candidate
+from pipeline.recalibrate.judgement_loop import publish_candidate
 from pipeline.recalibrate.model_state import ModelState
 from service.models.model import Model
 from tests.importing.test_texts import WORDS, write_model

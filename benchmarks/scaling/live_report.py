@@ -97,7 +97,7 @@ def _log(version: int, columns: list[Any], rng: np.random.Generator) -> Work[Non
     for k, (ms, confidence, predicted, right, nll, brier) in enumerate(zip(created_N, *rest, strict=True)):
         label = predicted if right else (predicted + 1) % 100
         when = (version, k + 1, ids[k], ms, ms + delays[k], None)
-        rows.append((*when, label, predicted, int(right), confidence, nll, brier, None, None, None))
+        rows.append((*when, label, predicted, int(right), label, confidence, nll, brier, *(None,) * 6))
     yield Insert("labels", label_log.COLUMNS, rows)
     return None
 

@@ -212,7 +212,7 @@ def _reading(state: AlarmState, nulls: list[AlarmOf], shadow: bool, labels: int,
         fired, title = point, "Notice: "
     parts = [("Notice: " if shadow else title) + fired.statement[0].lower() + fired.statement[1:]]
     evidence = state.nulls[fired.null]
-    if evidence.process.alarmed(state.alpha_of_each):
+    if evidence.process.is_alarmed(state.alpha_of_each):
         rare = _one_in(1 / state.alpha_of_each)
         within = {"ece": "its ECE", "positive": "it", "point": "every range"}[fired.null]
         parts.append(

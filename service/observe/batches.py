@@ -35,7 +35,7 @@ from trueodds.sums.ordered import check_level_names
 from trueodds.sums.positive import PositiveClass
 from trueodds.sums.rounding import EXACT, Resolution, logits_of, resolution_of
 from trueodds.sums.steps import on_steps
-from trueodds.texts import listed, short
+from trueodds.texts import quotes, short
 
 LOGITS_CURE = "if these are logits, send them as logits"
 MOST_SPREAD = float(np.finfo(np.float32).max)
@@ -241,10 +241,10 @@ def _columns(version: Version, names: tuple[str, ...] | None) -> list[int] | Non
     strange = [name for name, index in zip(names, meant, strict=True) if index is None]
     missing = [name for index, name in enumerate(version.classes) if index not in place]
     twice = [name for name, index in zip(names, meant, strict=True) if meant.count(index) > 1]
-    which = f"and {listed(missing, 3)} is missing" if missing else f"and {listed(twice, 3)} is repeated"
-    which = f"not {listed(strange, 3)}" if strange else which
+    which = f"and {quotes(missing, 3)} is missing" if missing else f"and {quotes(twice, 3)} is repeated"
+    which = f"not {quotes(strange, 3)}" if strange else which
     raise _MisfitError(
-        f"{version.model}/{version.version} has the classes {listed(version.classes, 5)}, {which}; each row needs one"
+        f"{version.model}/{version.version} has the classes {quotes(version.classes, 5)}, {which}; each row needs one"
         " number per class. A model with other classes is another version."
         + (nearest(strange[0][:100], version.classes) if strange else "")
     )
@@ -255,7 +255,7 @@ def _check_count(version: Version, row: Observation) -> None:
         count = len(version.classes)
         raise _MisfitError(
             f"{row.form} has {len(row.values)} numbers, but {version.model}/{version.version} has {count} classes"
-            f" ({listed(version.classes, 5)}); send one per class. A model with other classes is another version"
+            f" ({quotes(version.classes, 5)}); send one per class. A model with other classes is another version"
         )
 
 
@@ -408,7 +408,7 @@ def _with_class_index(
             key = "index" if isinstance(row.predicted, int) else "predicted"
             message = f"{key} is {short(row.predicted)}; {version.model}/{version.version} has the classes"
             by_index = f"send the position of a class, 0..{len(version.classes) - 1}, as index"
-            message = f"{message} {listed(version.classes, 5)}; {by_index}"
+            message = f"{message} {quotes(version.classes, 5)}; {by_index}"
             refusals.append(Refusal(row.row, row.id, "unknown_class", message))
         else:
             kept.append(row)

@@ -12,7 +12,7 @@ import numpy as np
 from service.errors import ServiceError
 from service.observe.observation import Form
 from trueodds.sums.inputs import BELOW_ZERO, ROW_SUM_TOLERANCE, sums_to_one
-from trueodds.texts import listed, short
+from trueodds.texts import quotes, short
 
 PROBABILITIES = ("probabilities", "probability", "predict_proba", "output_probability", "scores")
 LOGITS = ("logits",)
@@ -79,7 +79,7 @@ def _of_tensors(tree: dict[str, Any], output: str | None, form: Form) -> Respons
     tensor = next(iter(tensors.values())) if unnamed else tensors.get(name or "")
     rows = None if tensor is None else _matrix(tensor)
     if rows is None or (unnamed and not all(map(_sums_to_one, rows.tolist()))):
-        raise _none(f"the response has the outputs {listed(list(tensors))}")
+        raise _none(f"the response has the outputs {quotes(list(tensors))}")
     version = tree.get("model_version")
     return ResponseAnswers(list(rows), form, version if isinstance(version, str) and version else None)
 
@@ -91,7 +91,7 @@ def _of_predictions(predictions: list[Any], output: str | None, form: Form) -> R
     rows = [p.get(name) if isinstance(p, dict) and name else p for p in predictions] if name or unnamed else []
     doubtful = unnamed and form == "probabilities"
     if not rows or not all(isinstance(row, list | dict) and (not doubtful or _sums_to_one(row)) for row in rows):
-        what = f"with the keys {listed(names)}" if names else f"such as {short(predictions[:1])}"
+        what = f"with the keys {quotes(names)}" if names else f"such as {short(predictions[:1])}"
         raise _none(f"the response has predictions {what}")
     return ResponseAnswers(rows, form, None)
 

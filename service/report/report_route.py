@@ -36,7 +36,7 @@ from trueodds.reports import (
     tags_of,
     trend_of,
 )
-from trueodds.reports.rounding import RoundedFigures, rounded_figures_of_sums
+from trueodds.reports.resolution import RoundedFigures, rounded_figures_of_sums
 from trueodds.reports.schemas import NO_TAG, Check, Maturing, Verdict
 from trueodds.reports.schemas.alarm import ActingAlone, Advice, Alarm
 from trueodds.sums.bins import COARSE_CELLS

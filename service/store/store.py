@@ -109,7 +109,7 @@ class Store:
     Times are Unix milliseconds. Sums are kept per hour of the PREDICTION, in UTC; `since` and `until` are extended to
     whole hours. Labels are logged in the order of their arrival, with sequence numbers per version. A later correction
     changes the sums and the values that `read_labels` returns. It adds no entry to the log and leaves `first_correct_L`
-    unchanged.
+    and `first_label_L` unchanged.
 
     Every `put_` method returns after its rows and their contribution to the sums are durable, in one transaction. All
     methods raise StoreError if the store fails, and RowsError if only this call fails. Then nothing was stored, with
@@ -267,6 +267,7 @@ class Store:
         update: Callable[[Any, LabelBlock], Any],
         *,
         limit: int = STATE_LABELS,
+        needs_levels: Callable[[Any], bool] | None = None,
     ) -> Any:
         """Bring a state up to date with the label log, and return it. Each label is used exactly once.
 
@@ -275,13 +276,16 @@ class Store:
         transaction and one caller at a time. If there are no new labels, it is called once with an empty block.
 
         `update` must have no side effects, because a transaction may be repeated. If its result must not depend on the
-        time of the call, it may use `first_correct_L` but not `correct_L`.
+        time of the call, it may use `first_correct_L` and `first_label_L` but not `correct_L` and `label_L`.
+
+        The labels have `at_least_LK` if `needs_levels(state)` is true. Then the classes must be ordered.
         """
         key = await self._key(model, version)
         if key is None:
             raise StoreError(f"the store does not have {model}/{version}, so there are no labels for a state")
         while True:
-            state, count = await self.database.write(partial(states.update, key, name, update, limit), large=True)
+            work = partial(states.update, key, name, update, limit, self._known, needs_levels)
+            state, count = await self.database.write(work, large=True)
             if count < limit:
                 return state
 

@@ -20,7 +20,7 @@ from trueodds.importing.import_options import ImportOptions, Preprocessing
 from trueodds.importing.importer import convert
 from trueodds.importing.inference import session
 from trueodds.importing.labelled_rows import ImportRows
-from trueodds.texts import listed
+from trueodds.texts import quotes
 
 
 def preprocessed(how: str) -> ImportOptions:
@@ -330,7 +330,7 @@ def test_an_order_that_contradicts_the_models_own_names_both(given: tuple[str, .
         importer.score(path, rows_of, None, ImportOptions(classes=given))
     message = str(refusal.value)
     assert f"--classes names output 0 {given[0]!r}, and {tmp_path / 'config.json'} names it 'a'" in message
-    assert f"--classes has the order {listed(given)}, and" in message and "the order 'a', 'b', 'c'; remove" in message
+    assert f"--classes has the order {quotes(given)}, and" in message and "the order 'a', 'b', 'c'; remove" in message
 
 
 def with_metadata(path: Path, **entries: str) -> Path:

@@ -33,7 +33,9 @@ def block(
     propensity = np.full(count, np.nan) if propensity_L is None else np.array(propensity_L, float)
     right = np.array(right_L, bool)
     parts = at, at, index, index, np.array(confidence_L, float), right, right, none, none, propensity
-    return LabelBlock(number + 1, [f"id-{n}" for n in number], *parts, tags or [None] * count)
+    return LabelBlock(
+        number + 1, [f"id-{n}" for n in number], *parts, tags or [None] * count, index, np.zeros((count, 0))
+    )
 
 
 def test_the_state_takes_only_labels_of_answers_that_acted() -> None:

@@ -141,7 +141,7 @@ def _fold(model: Path, comparison: Comparison, out: Path, source: LogitRows) -> 
 def _text(path: Path, source: LogitRows, comparison: Comparison) -> str:
     """Format the comparison."""
     from trueodds import calibrators
-    from trueodds.reports.rounding import read_as_words
+    from trueodds.reports.resolution import read_as_words
     from trueodds.reports.table.evaluation import align
 
     rows, classes = source.rows.logits_NC.shape

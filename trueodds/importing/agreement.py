@@ -23,7 +23,7 @@ from trueodds.inputs import columns
 from trueodds.logits import Logits
 from trueodds.metrics import softmax
 from trueodds.sums.inputs import both_classes, check_probabilities
-from trueodds.texts import listed
+from trueodds.texts import quotes
 
 LIKELY = 0.5
 """Share of rows that an order of the classes must explain to be considered right."""
@@ -47,7 +47,7 @@ def check_order(split: Logits, rows: ImportRows, names: Sequence[str]) -> None:
     right, most = counts_CC.trace(), counts_CC[outputs, labels].sum()
     accuracy, best = right / len(split.labels_N), most / len(split.labels_N)
     if best >= LIKELY and accuracy < best / 2:
-        order = listed([names[int(k)] for k in labels])
+        order = quotes([names[int(k)] for k in labels])
         problem = f"{rows.source}: the model is right about {accuracy:.1%} of the rows, and about {best:.1%} if its"
         cure = "give the order of its outputs, whichever it is: --classes a,b,c, or a file with one name per line"
         raise LabelledRowsError(f"{problem} classes are in the order {order}; {cure}")
@@ -66,13 +66,13 @@ def read_maker_probabilities(path: Path, names: Sequence[str]) -> Array:
         header = columns.names(path)
         if missing := [name for name in names if name not in header]:
             cure = "give a column with the name of each class"
-            raise LabelledRowsError(f"{path} has no column {listed(missing)}; it has {listed(header)}; {cure}")
+            raise LabelledRowsError(f"{path} has no column {quotes(missing)}; it has {quotes(header)}; {cure}")
         table = columns.read(path, names, [])
         values: npt.NDArray[np.generic] = np.stack([table.numbers[name] for name in names], axis=1)
     elif path.suffix == ".npz" and path.is_file():
         arrays = read_npz(path)
         if "p" not in arrays and len(arrays) != 1:
-            raise LabelledRowsError(f"{path} has no array p; it holds {listed([*arrays])}; name the probabilities p")
+            raise LabelledRowsError(f"{path} has no array p; it holds {quotes([*arrays])}; name the probabilities p")
         values = arrays["p"] if "p" in arrays else next(iter(arrays.values()))
     elif path.suffix == ".npy" and path.is_file():
         values = columns.read_npy(path)
@@ -110,7 +110,7 @@ def compare_with_maker(
     outputs, places = linear_sum_assignment(distance_CC)
     if _agree(p_NC[:, places], q_NC[:, outputs]):
         order = ",".join(names[int(k)] for k in places)
-        problem += f": its columns are those of the outputs in another order. If they are {listed(names)}, use"
+        problem += f": its columns are those of the outputs in another order. If they are {quotes(names)}, use"
         cure = f"--classes {order}, the order of the model's outputs"
         named = "" if path.suffix in columns.SUFFIXES else ", and give --expected as a table whose header names them"
         raise LabelledRowsError(f"{problem} {cure}{named}")

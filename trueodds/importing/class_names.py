@@ -11,7 +11,7 @@ from trueodds.errors import nearest
 from trueodds.importing.errors import LabelledRowsError
 from trueodds.importing.inference import ServableModel
 from trueodds.importing.labelled_rows import ImportRows
-from trueodds.texts import Places, is_whole_number, listed
+from trueodds.texts import Places, is_whole_number, quotes
 
 
 def class_names(model: ServableModel, rows: ImportRows) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -31,12 +31,12 @@ def class_names(model: ServableModel, rows: ImportRows) -> tuple[tuple[str, ...]
     names, source = next(((names, source) for names, source in sources if names), ((), ""))
     cure = "name all classes in the order of the model's outputs: --classes a,b,c, or a file with one name per line"
     if names and len(names) != count:
-        problem = f"{source} {len(names)} classes ({listed(names)}), and {model.file.path} answers"
+        problem = f"{source} {len(names)} classes ({quotes(names)}), and {model.file.path} answers"
         raise LabelledRowsError(f"{problem} with {count} numbers a row; {cure}")
     names = names or tuple(map(str, range(count)))
     labels = tuple(sorted(set(map(str, rows.y.tolist()))))
     if _numbers(names) and not _numbers(labels):
-        problem = f"{rows.source} labels its rows {listed(labels)}, and nothing says which output"
+        problem = f"{rows.source} labels its rows {quotes(labels)}, and nothing says which output"
         raise LabelledRowsError(f"{problem} of {model.file.path} is whose; {cure}")
     return names, _compare(model.file.options.classes, own, model.labels_source)
 
@@ -54,12 +54,12 @@ def _compare(given: Sequence[str], own: Sequence[str], source: str) -> tuple[str
     for k, place in enumerate(found):
         if place not in (None, k):
             problem = f"--classes names output {k} {given[k]!r}, and {source} names it {own[k]!r}"
-            orders = f"--classes has the order {listed(given)}, and {source} the order {listed(own)}"
+            orders = f"--classes has the order {quotes(given)}, and {source} the order {quotes(own)}"
             cure = "remove --classes, or correct the one that is wrong"
             raise LabelledRowsError(f"{problem}. These contradict each other: {orders}; {cure}")
     if _numbers(own) or any(place is not None for place in found):
         return ()
-    return (f"{source} names the classes {listed(own)}; --classes names them {listed(given)}, in this order.",)
+    return (f"{source} names the classes {quotes(own)}; --classes names them {quotes(given)}, in this order.",)
 
 
 def _numbers(names: Sequence[str]) -> bool:
@@ -84,19 +84,19 @@ def class_numbers(rows: ImportRows, classes: Sequence[str]) -> npt.NDArray[np.in
             problem = f"{rows.source} has the label {unknown[0]!r}, which is not a class"
             cure = " Remove rows without a label, or name the classes as the labels do: --classes=-1,1"
             cure = cure if are_numbers else nearest(unknown[0], classes)
-            raise LabelledRowsError(f"{problem}; the classes are {listed(classes)}.{cure}")
+            raise LabelledRowsError(f"{problem}; the classes are {quotes(classes)}.{cure}")
         return np.array([place[text] for text in texts], np.int64)
     try:
         index_N = np.array([int(text) for text in texts], np.int64)
     except ValueError:
         problem = f"{rows.source} has the label {texts[0]!r}, which is not a class"
         raise LabelledRowsError(
-            f"{problem}; the classes are {listed(classes)}. Name the classes with --classes"
+            f"{problem}; the classes are {quotes(classes)}. Name the classes with --classes"
         ) from None
     outside = index_N[(index_N < 0) | (index_N >= len(classes))]
     if len(outside):
         problem = f"{rows.source} has the label {outside[0]}, but the model has {len(classes)} classes"
-        allowed = f"allowed are 0..{len(classes) - 1} and their names {listed(classes)}"
+        allowed = f"allowed are 0..{len(classes) - 1} and their names {quotes(classes)}"
         cure = "remove rows without a label"
         raise LabelledRowsError(f"{problem}; {allowed}; {cure}")
     return index_N
@@ -110,7 +110,7 @@ def check_seen(labels_N: npt.NDArray[np.int64], names: Sequence[str], rows: Impo
     """
     unseen = np.flatnonzero(np.bincount(labels_N, minlength=len(names)) == 0)
     if len(unseen):
-        shown = listed([names[int(k)] for k in unseen])
+        shown = quotes([names[int(k)] for k in unseen])
         problem = f"{rows.source} has no row of {len(unseen):,} of {len(names):,} classes: {shown}"
         cure = "add rows of them, or use --allow-unseen; then nothing is learned or measured about these classes"
         raise LabelledRowsError(f"{problem}; {cure}")

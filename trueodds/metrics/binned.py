@@ -18,8 +18,8 @@ from trueodds.errors import unknown
 from trueodds.metrics.ranked import BINNINGS, Integers, Ranked, assign_bins, bins_of, cut, rank_predictions
 from trueodds.metrics.scores import Predictions
 from trueodds.sums.bins import Binning, Bins
-from trueodds.sums.forms import as_rows
 from trueodds.sums.inputs import Array
+from trueodds.sums.label_forms import as_rows
 
 Norm = Literal["l1", "l2", "max"]
 NORMS: tuple[Norm, ...] = ("l1", "l2", "max")

@@ -14,13 +14,13 @@ import numpy.typing as npt
 from scipy.special import xlogy
 
 from trueodds.sums.bins import CELLS, EDGES
-from trueodds.sums.columns import as_columns
-from trueodds.sums.forms import as_rows
 from trueodds.sums.inputs import Array, is_number
+from trueodds.sums.label_forms import as_rows
 from trueodds.sums.losses import SMALLEST_PROBABILITY, WORST_NLL
 from trueodds.sums.rounding import Given
 from trueodds.sums.rows import checked_blocks, top_labels
 from trueodds.sums.sums import CalibrationSums
+from trueodds.sums.two_columns import as_columns
 
 Predictions = npt.ArrayLike | CalibrationSums
 
@@ -187,7 +187,7 @@ def nll(
     largest number that they allow: a cell with m such rows has a sum of squares of at least 708.4^2 m.
 
     Rounded probabilities are known to half a step. The zeros of a row share the mass that its other values leave
-    (`trueodds.sums.rounding.rounded_losses`). The result is then an estimate. If the true class of a row was rounded to
+    (`trueodds.sums.losses.rounded_losses`). The result is then an estimate. If the true class of a row was rounded to
     0, that row bounds it only from below. `trueodds.report` gives the bound.
 
     Args:

@@ -11,8 +11,8 @@ from trueodds.reports.estimands import estimands
 from trueodds.reports.figures import calibration_p_value, decisions_of, figures_of, positive_figures
 from trueodds.reports.labelling import labelling_of
 from trueodds.reports.options import ReportOptions
-from trueodds.reports.ordered import ordered_figures
-from trueodds.reports.rounding import RoundedFigures
+from trueodds.reports.ordered_figures import ordered_figures
+from trueodds.reports.resolution import RoundedFigures
 from trueodds.reports.schemas import KnownVersion, Labelling, PositiveFigures, Report, Slice, Trend, Verdict
 from trueodds.reports.schemas.alarm import ActingAlone, Advice, Alarm
 from trueodds.reports.verdict.cautions import cautions

@@ -12,9 +12,9 @@ import numpy.typing as npt
 from service.store.label_rules import LabelChange
 from service.store.rows import Integers, StoreDamagedError, Version
 from trueodds.sums.inputs import Array
-from trueodds.sums.losses import brier_of, nll_of
+from trueodds.sums.losses import brier_of, nll_of, rounded_losses
 from trueodds.sums.ordered import OrderedRows, ordered_rows
-from trueodds.sums.rounding import EXACT, read_rounded, rounded_losses
+from trueodds.sums.rounding import EXACT, as_distributions
 
 _EPS = float(np.finfo(np.float64).eps)
 ZERO = 1.03 * _EPS
@@ -79,7 +79,7 @@ def score(changes: list[LabelChange], version: Version) -> ScoredChanges:
         sent_NC, rounded_N = as_sent(logits_NC, confidence_N, version)
         resolution = version.resolution or EXACT
         if resolution.step is not None:
-            probabilities_NC[rounded_N] = read_rounded(sent_NC[rounded_N], resolution.step)
+            probabilities_NC[rounded_N] = as_distributions(sent_NC[rounded_N], resolution.step)
         squares_N, row_N = np.vecdot(probabilities_NC, probabilities_NC), np.arange(len(probabilities_NC))
         for k, label_L in enumerate((now_L, before_L)):
             true_N = probabilities_NC[row_N, label_L[rows]]
@@ -131,12 +131,12 @@ def as_sent(
 
 
 def as_read(logits_NC: npt.NDArray[np.float32], confidence_N: Array, version: Version) -> npt.NDArray[np.float32]:
-    """Return stored logits, where those of rounded answers are the logarithms of how `read_rounded` reads them."""
+    """Return stored logits, where those of rounded answers are the logarithms of how `as_distributions` reads them."""
     sent_NC, rounded_N = as_sent(logits_NC, confidence_N, version)
     if not rounded_N.any():
         return logits_NC
     assert version.resolution is not None and version.resolution.step is not None
-    read_NC = np.log(read_rounded(sent_NC[rounded_N], version.resolution.step))
+    read_NC = np.log(as_distributions(sent_NC[rounded_N], version.resolution.step))
     logits_NC = logits_NC.copy()
     logits_NC[rounded_N] = read_NC - read_NC.max(axis=1, keepdims=True)
     return logits_NC

@@ -71,7 +71,7 @@ def condition(selection: LabelSelection, table: str, given_column: str, first: i
     return f"({' AND '.join(parts)})", arguments
 
 
-class _PastLabel(NamedTuple):
+class PastLabel(NamedTuple):
     """Label that an answer has or had."""
 
     key: int | None
@@ -79,6 +79,17 @@ class _PastLabel(NamedTuple):
     label: int
     given_ms: int
     import_id: str | None
+
+
+def in_order(entries: list[PastLabel], counted_ms: int | None) -> list[PastLabel]:
+    """Return the labels of an answer in their order. With a window, which ended at `counted_ms`, it is that of time."""
+    return entries if counted_ms is None else sorted(entries, key=lambda entry: entry.given_ms)
+
+
+def first_of(entries: list[PastLabel], counted_ms: int | None) -> PastLabel:
+    """Return the label that counted first. With a window it is the last label in time, if there is one."""
+    in_time = [entry for entry in entries if counted_ms is not None and entry.given_ms < counted_ms]
+    return in_time[-1] if in_time else entries[0]
 
 
 @dataclass
@@ -92,10 +103,10 @@ class _Plan:
     """Ids and sequence numbers."""
     restored_labels: dict[str, int] = field(default_factory=dict)
     """Restored labels by id."""
-    updates: list[tuple[str, int, int, int, int | None, int, str | None, int | None, int | None]] = field(
+    updates: list[tuple[str, int, int, int, int | None, int, int, str | None, int | None, int | None]] = field(
         default_factory=list
     )
-    """Id, sequence, label, arrived_ms, corrected_ms, first_correct, import_id, assumed, late."""
+    """Id, sequence, label, arrived_ms, corrected_ms, first_correct, first_label, import_id, assumed, late."""
     assumed_count: int = 0
     """Number of answers that no longer have a label in time, and count with the model's default."""
     behind: list[tuple[int, str, int, int, None]] = field(default_factory=list)
@@ -156,11 +167,12 @@ def _restart(version: int, restart: Restart, first: int) -> Work[None]:
 
 def _plan(version: int, sequences: list[int], selection: LabelSelection, cache: VersionCache) -> Work[_Plan]:
     rows = yield Query(
-        "SELECT prediction, sequence, label, arrived_ms, corrected_ms, predicted, first_correct, import_id, created_ms,"
-        " counted_ms, assumed FROM labels WHERE version = $1 AND sequence = ANY($2) ORDER BY sequence",
+        "SELECT prediction, sequence, label, arrived_ms, corrected_ms, predicted, first_correct, first_label,"
+        " import_id, created_ms, counted_ms, assumed FROM labels WHERE version = $1 AND sequence = ANY($2)"
+        " ORDER BY sequence",
         (version, sequences),
     )
-    entries: dict[str, list[_PastLabel]] = {id_: [] for id_, *_ in rows}
+    entries: dict[str, list[PastLabel]] = {id_: [] for id_, *_ in rows}
     for id_, *entry in (
         yield Query(
             "SELECT prediction, key, label, given_ms, import_id FROM replaced"
@@ -168,14 +180,13 @@ def _plan(version: int, sequences: list[int], selection: LabelSelection, cache: 
             (version, list(entries)),
         )
     ):
-        entries[id_].append(_PastLabel(*entry))
+        entries[id_].append(PastLabel(*entry))
     plan = _Plan()
-    for id_, sequence, label, arrived_ms, corrected_ms, predicted, first_correct, import_id, created_ms, *of in rows:
-        counted_ms, assumed = of
-        now = _PastLabel(None, label, arrived_ms if corrected_ms is None else corrected_ms, import_id)
-        every = [*entries[id_], now]
-        if counted_ms is not None:
-            every.sort(key=lambda entry: entry.given_ms)
+    ordered = cache.versions[version].ordered
+    for id_, sequence, label, arrived_ms, corrected_ms, predicted, *of in rows:
+        first_correct, first_label, import_id, created_ms, counted_ms, assumed = of
+        now = PastLabel(None, label, arrived_ms if corrected_ms is None else corrected_ms, import_id)
+        every = in_order([*entries[id_], now], counted_ms)
         unsaid = every[0] if assumed else None
         kept = [e for e in every if e is unsaid or not selection.holds(e.given_ms, e.import_id)]
         if len(kept) == len(every):
@@ -185,7 +196,7 @@ def _plan(version: int, sequences: list[int], selection: LabelSelection, cache: 
         if unsaid is None and counted_ms is not None and not in_time:
             means = maturing.assumed_label_of(cache.versions[version], predicted)
             if means is not None:
-                unsaid = _PastLabel(None, means, counted_ms, None)
+                unsaid = PastLabel(None, means, counted_ms, None)
                 kept = [unsaid, *kept]
                 plan.assumed_count += 1
                 if len(kept) > 1:
@@ -195,17 +206,18 @@ def _plan(version: int, sequences: list[int], selection: LabelSelection, cache: 
             plan.removals.append((id_, sequence))
             plan.changes_evidence_from(sequence)
             continue
-        first, last = in_time[-1] if in_time else kept[0], kept[-1]
+        first, last = first_of(kept, counted_ms), kept[-1]
         plan.counts += VoidCounts(kept=1) if last is now else VoidCounts(restored=1)
         if last.label != label:
             plan.restored_labels[id_] = last.label
         corrected = None if last is first else last.given_ms
         arrived, correct = max(first.given_ms, created_ms), int(first.label == predicted)
-        if correct != first_correct:
+        # Evidence about levels depends on the first label itself, other evidence only on whether it is right.
+        if correct != first_correct or (ordered and first.label != first_label):
             plan.changes_evidence_from(sequence)
         is_late = last is not first or not (in_time or first is unsaid)
         late = 1 if cache.versions[version].maturity is not None and is_late else None
-        of_label = arrived, corrected, correct, last.import_id, 1 if first is unsaid else None, late
+        of_label = arrived, corrected, correct, first.label, last.import_id, 1 if first is unsaid else None, late
         plan.updates.append((id_, sequence, last.label, *of_label))
     return plan
 
@@ -253,8 +265,8 @@ def _write(version: int, plan: _Plan, cache: VersionCache) -> Work[None]:
         (version, [number for _, number in plan.removals]),
     )
     yield ExecuteMany(
-        "UPDATE labels SET label = $3, arrived_ms = $4, corrected_ms = $5, first_correct = $6, import_id = $7,"
-        " assumed = $8, late = $9 WHERE version = $1 AND sequence = $2",
+        "UPDATE labels SET label = $3, arrived_ms = $4, corrected_ms = $5, first_correct = $6, first_label = $7,"
+        " import_id = $8, assumed = $9, late = $10 WHERE version = $1 AND sequence = $2",
         [(version, *update) for _, *update in plan.updates],
     )
     sequence_of = {id_: sequence for id_, sequence, *_ in plan.updates}

@@ -91,7 +91,7 @@ class PositiveEProcess(StoredState, AnytimeTest):
     Examples:
         >>> alarm = metrics.PositiveEProcess.start()
         >>> alarm, log_e_B = alarm.advance_each([0.02] * 2000, [True, *[False] * 199] * 10)
-        >>> alarm.labels, alarm.alarmed()
+        >>> alarm.labels, alarm.is_alarmed()
         (2000, True)
     """
 

@@ -197,7 +197,7 @@ class EProcess(_Wealth, AnytimeTest):
         >>> alarm = metrics.EProcess.start(null="ece", tolerance=0.02)
         >>> for block in metrics.blocks([0.95] * 200, [True, False] * 100):
         ...     alarm = alarm.advance(block)
-        >>> alarm.labels, alarm.alarmed()
+        >>> alarm.labels, alarm.is_alarmed()
         (200, True)
     """
 
@@ -236,7 +236,7 @@ class ShiryaevRoberts(_Wealth):
         >>> alarm = metrics.ShiryaevRoberts.start(null="ece", tolerance=0.02)
         >>> for block in metrics.blocks([0.95] * 200, [True, False] * 100):
         ...     alarm = alarm.advance(block)
-        >>> alarm.labels, alarm.alarmed(100_000)
+        >>> alarm.labels, alarm.is_alarmed(100_000)
         (200, True)
     """
 
@@ -247,7 +247,7 @@ class ShiryaevRoberts(_Wealth):
         """log R; -inf before the first block."""
         return self._log_value()
 
-    def alarmed(self, run_length: float = 100_000, block: int = BLOCK) -> bool:
+    def is_alarmed(self, run_length: float = 100_000, block: int = BLOCK) -> bool:
         """Return whether R has reached run_length / block.
 
         Under the null this takes at least `run_length` labels on average.

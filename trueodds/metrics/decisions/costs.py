@@ -13,9 +13,9 @@ import numpy.typing as npt
 from trueodds.metrics.decisions.thresholds import Threshold, counts, positive_sums, threshold_at
 from trueodds.metrics.intervals.binomial import binomial_interval
 from trueodds.sums.bins import CELLS, EDGES
-from trueodds.sums.columns import label_indices
 from trueodds.sums.inputs import Array, check_level
 from trueodds.sums.sums import CalibrationSums
+from trueodds.sums.two_columns import label_indices
 
 FOLDS = 10
 """Number of folds of the rows, so that a threshold is judged by other rows than those that chose it."""

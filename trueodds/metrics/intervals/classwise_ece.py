@@ -16,10 +16,10 @@ from scipy.special import ndtri
 from trueodds.metrics.intervals.binomial import mean_deviation
 from trueodds.metrics.intervals.calibration_error import RARE, EceInterval, NoiseFloor, exact_gap_limits
 from trueodds.sums.bins import bin_of, check_bins
-from trueodds.sums.columns import as_columns
-from trueodds.sums.forms import as_rows
 from trueodds.sums.inputs import Array, as_matrix, check_labels, check_level
+from trueodds.sums.label_forms import as_rows
 from trueodds.sums.rows import checked_blocks, top_labels
+from trueodds.sums.two_columns import as_columns
 
 DRAWS = 512
 """Draws of all labels. The level of a limit then has a standard error of .7%."""

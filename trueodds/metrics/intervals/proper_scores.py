@@ -14,8 +14,8 @@ from trueodds.errors import unknown
 from trueodds.metrics.intervals.binomial import binomial_interval
 from trueodds.metrics.scores import Predictions, as_sums
 from trueodds.sums.cells import COLUMNS
-from trueodds.sums.forms import as_rows
 from trueodds.sums.inputs import Array, check_level
+from trueodds.sums.label_forms import as_rows
 from trueodds.sums.losses import SMALLEST_PROBABILITY, WORST_NLL
 from trueodds.sums.rounding import Given
 from trueodds.sums.sums import CalibrationSums
@@ -55,9 +55,9 @@ class Parts:
     """Sums of a score over the right rows and over the wrong rows, and the costs of one more wrong row."""
 
     right: float
-    right_squared: float
+    right_squares: float
     wrong: float
-    wrong_squared: float
+    wrong_squares: float
     dearest: float
     unseen: float
 
@@ -134,7 +134,7 @@ def score_interval(
         return ScoreInterval(mean, 0.0, MOST[score], level)
     t, right = float(stdtrit(n - 1, (1 + level) / 2)), sums.total("correct")
     parts = _parts(sums, score)
-    if parts.wrong**2 < RARE * parts.wrong_squared or right == n:
+    if parts.wrong**2 < RARE * parts.wrong_squares or right == n:
         below, above = rare_errors(parts, n, t, (1 - level) / 2)
     else:
         below = above = t * spread(total, squares, n)
@@ -149,8 +149,8 @@ def score_interval(
 
 def rare_errors(parts: Parts, n: int, t: float, q: float) -> tuple[float, float]:
     """Return the distances of the limits from the sum of the score."""
-    of_right = t * spread(parts.right, parts.right_squared, n)
-    lost, variance = parts.wrong, max(parts.wrong_squared - parts.wrong**2 / n, 0.0)
+    of_right = t * spread(parts.right, parts.right_squares, n)
+    lost, variance = parts.wrong, max(parts.wrong_squares - parts.wrong**2 / n, 0.0)
     least = variance / lost * float(gammaincinv(lost**2 / variance, q)) if variance > 1e-12 * lost**2 else lost
     more, wider = lost + parts.dearest, variance + parts.dearest**2
     most = wider / more * float(gammaincinv(more**2 / wider, 1 - q)) if more else 0.0
@@ -188,9 +188,9 @@ def _parts(sums: CalibrationSums, score: Score) -> Parts:
     )
     return Parts(
         right=float(sure.sum()),
-        right_squared=float(sure_squared.sum()),
+        right_squares=float(sure_squared.sum()),
         wrong=float(of_wrong.sum()),
-        wrong_squared=float(squares_of_wrong.sum()),
+        wrong_squares=float(squares_of_wrong.sum()),
         dearest=max(float(if_wrong @ count) / sums.n, float(seen)),
         unseen=surest if surest > seen else 0.0,
     )

@@ -57,12 +57,12 @@ class FullestCell:
     upper: float
 
     @property
-    def refused(self) -> bool:
+    def is_refused(self) -> bool:
         """Whether `weighted_ece` refuses such answers."""
         return self.share > TOO_CROWDED
 
     @property
-    def crowded(self) -> bool:
+    def is_crowded(self) -> bool:
         """Whether reports mention the cell."""
         return self.share > CROWDED
 
@@ -70,7 +70,7 @@ class FullestCell:
     def reading(self) -> str:
         """The result as a sentence."""
         where = f"{self.share:.1%} of the answers have confidences from {self.lower:.4f} to {self.upper:.4f}, one cell:"
-        if self.refused:
+        if self.is_refused:
             return (
                 f"{where} counts do not tell which of them have labels, so weighting by counts is impossible. Give each"
                 " answer's probability of getting a label (its propensity), or choose at random which get one."
@@ -189,7 +189,7 @@ def weighted_ece(
         0.2998
     """
     sums, fullest = as_sums(labelled), fullest_cell(labelled, answers_C)
-    if fullest.refused:
+    if fullest.is_refused:
         raise CrowdedCellError(fullest.reading)
     cell = np.flatnonzero(sums.cells[0])
     estimate = _estimate_by_strata(

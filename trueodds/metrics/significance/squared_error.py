@@ -11,8 +11,8 @@ import numpy.typing as npt
 from trueodds.metrics.scores import Predictions, as_sums
 from trueodds.metrics.significance.differences import Difference, of_estimates
 from trueodds.metrics.significance.nets import Nets, Seed
-from trueodds.sums.forms import as_rows
 from trueodds.sums.inputs import Array, check_level
+from trueodds.sums.label_forms import as_rows
 from trueodds.sums.rows import top_labels
 from trueodds.sums.sums import CalibrationSums
 

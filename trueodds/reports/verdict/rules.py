@@ -8,7 +8,7 @@ from trueodds.processes.choices import MOST_RATIO
 from trueodds.reports.figures import Figures
 from trueodds.reports.schemas import Labelling, PositiveFigures, Verdict
 from trueodds.reports.schemas.alarm import Advice, Alarm
-from trueodds.reports.verdict.in_the_large import ratio_holds
+from trueodds.reports.verdict.positive_ratio import ratio_holds
 from trueodds.sums.answers import AnswerSums
 
 SURE = 0.05

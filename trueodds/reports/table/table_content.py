@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from trueodds.files import FileError
 from trueodds.inputs.columns import Texts
-from trueodds.reports.rounding import read_as_words
+from trueodds.reports.resolution import read_as_words
 from trueodds.reports.table.classes import (
     NO_LABEL,
     NO_LABEL_CURE,

@@ -14,7 +14,7 @@ from trueodds.metrics import Costs
 from trueodds.metrics.decisions.acting import ActingThreshold, threshold
 from trueodds.processes.choices import ActingBy
 from trueodds.reports.schemas import NO_TAG, MayAct
-from trueodds.reports.table.answers import Answers
+from trueodds.reports.table.table_content import Answers
 from trueodds.reports.words import decimal, level, percent
 from trueodds.sums.inputs import Array
 from trueodds.sums.positive import PositiveClass

@@ -13,7 +13,7 @@ import numpy as np
 
 from trueodds.inputs.decisions.questions import Question
 from trueodds.sums.inputs import BELOW_ZERO, MUST_SUM, ROW_SUM_TOLERANCE, sums_to_one
-from trueodds.texts import listed, short
+from trueodds.texts import quotes, short
 
 REFUSAL = "refusal"
 """Type of an answer that the host declined to give."""
@@ -142,7 +142,7 @@ def _levels(numbers: list[Any], question: Question) -> dict[tuple[str, Any], int
     first = min(whole, default=0)
     if len(whole) < len(numbers) or first not in (0, 1):
         raise AnswerError(
-            f"the levels are {listed([str(n) for n in numbers], 5)}; expected whole numbers, from 0 or 1 on, for the"
+            f"the levels are {quotes([str(n) for n in numbers], 5)}; expected whole numbers, from 0 or 1 on, for the"
             f" {count} levels of the question. {_BELONGS.capitalize()}"
         )
     return {_key(first + k): k for k in range(count)}
@@ -154,7 +154,7 @@ def _level_names(numbers: list[Any], question: Question) -> tuple[str, ...]:
 
 def _put(found: dict[int, float], place: int | None, option: Any, entry: dict[str, Any], question: Question) -> None:
     if place is None:
-        offered = listed([str(o) for o in question.options], 5)
+        offered = quotes([str(o) for o in question.options], 5)
         raise AnswerError(f"{short(option)} is not an option that was offered ({offered}); {_BELONGS}")
     if place in found:
         raise AnswerError(f"{short(option)} has two probabilities; expected one per option")
@@ -168,7 +168,7 @@ def _check_offered(places: dict[tuple[str, Any], int], answer: dict[str, Any]) -
 
 def _complete(found: dict[int, float], question: Question) -> list[float]:
     if missing := [k for k in range(len(question.classes)) if k not in found]:
-        names = listed([question.classes[k] for k in missing], 3)
+        names = quotes([question.classes[k] for k in missing], 3)
         raise AnswerError(f"there is no probability for {names}; send the whole answer, with one for every option")
     return [found[k] for k in range(len(question.classes))]
 

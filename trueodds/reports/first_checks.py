@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from trueodds.metrics.changes import gap_segments
 from trueodds.reports.schemas import Check, Report, Slice, Trend, Window
-from trueodds.reports.times import utc
+from trueodds.reports.time_axis import utc
 from trueodds.reports.verdict.rules import direction_of
 from trueodds.reports.words import period, told_apart
 from trueodds.texts import plural

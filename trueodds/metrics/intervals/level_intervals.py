@@ -14,7 +14,7 @@ from scipy.special import stdtrit
 from trueodds.metrics.intervals.binomial import binomial_interval
 from trueodds.metrics.intervals.confidence_sequence import GAP_STAKES, WIDTH, gap_sequence
 from trueodds.metrics.intervals.proper_scores import RARE, Parts, ScoreInterval, rare_errors, score_interval, spread
-from trueodds.metrics.ordered import OrderedPredictions, as_ordered_sums, rps
+from trueodds.metrics.ranked_probability import OrderedPredictions, as_ordered_sums, rps
 from trueodds.metrics.scores import accuracy, mean_confidence, signed_gap
 from trueodds.sums.bins import CELLS
 from trueodds.sums.inputs import Array, check_level
@@ -96,7 +96,7 @@ def rps_interval(
     if _is_rare(parts):
         below, above = rare_errors(parts, n, t, (1 - level) / 2)
     else:
-        below = above = t * spread(parts.right + parts.wrong, parts.right_squared + parts.wrong_squared, n)
+        below = above = t * spread(parts.right + parts.wrong, parts.right_squares + parts.wrong_squares, n)
     return ScoreInterval(mean, max(mean - below / n, 0.0), min(mean + above / n, most), level)
 
 
@@ -167,7 +167,7 @@ def _parts(sums: OrderedSums) -> Parts:
 
 def _is_rare(parts: Parts) -> bool:
     """Return whether the rows off their median level amount to fewer than 20 equal ones."""
-    return parts.wrong**2 < RARE * parts.wrong_squared or not parts.wrong
+    return parts.wrong**2 < RARE * parts.wrong_squares or not parts.wrong
 
 
 def _of_two(sums: OrderedSums, level: float, anytime: bool) -> tuple[float, float]:

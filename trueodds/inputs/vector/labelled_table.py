@@ -13,7 +13,7 @@ from trueodds.errors import nearest
 from trueodds.files import FileError
 from trueodds.inputs import columns
 from trueodds.inputs.table import is_number
-from trueodds.texts import columns_listed
+from trueodds.texts import column_quotes
 
 MANY = 20
 """Number of rows from which labels are refused if they are numbers and more than half of them are distinct."""
@@ -34,7 +34,7 @@ def read(
     header = columns.names(path)
     if label not in header:
         cure = f"name the column of the labels: {setting}.{nearest(label, header)}"
-        raise FileError(f"{path} has no column {label!r}; it has {columns_listed(header)}; {cure}")
+        raise FileError(f"{path} has no column {label!r}; it has {column_quotes(header)}; {cure}")
     features = tuple(name for name in header if name not in (label, apart))
     if not features:
         raise FileError(f"{path} has no column but {label!r}; expected one for each feature of the model")
@@ -57,4 +57,4 @@ def check_classes(path: Path, label: str, different: Collection[str], rows: int,
     if rows >= MANY and len(values) > rows / 2 and all(map(is_number, values)):
         problem = f"{path}: the column {label!r} holds {len(values):,} different numbers in {rows:,} rows"
         cure = f"a quantity, rather than classes. Name the column of the classes: {setting}, or make classes of it"
-        raise FileError(f"{problem}: {cure}; it has {columns_listed(columns.names(path))}")
+        raise FileError(f"{problem}: {cure}; it has {column_quotes(columns.names(path))}")

@@ -8,8 +8,8 @@ from typing import overload
 import numpy.typing as npt
 
 from trueodds.errors import ConfigError
-from trueodds.sums.columns import as_columns, as_labelled_columns
 from trueodds.sums.sums import CalibrationSums
+from trueodds.sums.two_columns import as_columns, as_labelled_columns
 
 
 @overload

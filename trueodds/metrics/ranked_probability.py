@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy.typing as npt
 
-from trueodds.sums.forms import as_rows
+from trueodds.sums.label_forms import as_rows
 from trueodds.sums.ordered import FEWEST_LEVELS, OrderedSums
 from trueodds.sums.sums import CalibrationSums
 

@@ -9,7 +9,7 @@ from trueodds.errors import nearest
 from trueodds.files import FileError
 from trueodds.inputs import columns
 from trueodds.inputs.text.kind import COLUMN
-from trueodds.texts import columns_listed
+from trueodds.texts import column_quotes
 
 SUFFIX = ".txt"
 LARGEST = 2**20
@@ -43,7 +43,7 @@ def of_table(path: Path, label: str, *, setting: str) -> LabelledTexts:
         (label, f"name the column of the labels: {setting}"),
     ):
         if name not in header:
-            problem = f"{path} has no column {name!r}; it has {columns_listed(header)}"
+            problem = f"{path} has no column {name!r}; it has {column_quotes(header)}"
             raise FileError(f"{problem}; {cure}.{nearest(name, header)}")
     found = columns.read(path, (), (COLUMN, label)).texts
     texts, labels = found[COLUMN].as_list(), found[label].as_classes().as_list()

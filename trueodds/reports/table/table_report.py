@@ -11,14 +11,14 @@ import numpy.typing as npt
 from trueodds.files import FileError
 from trueodds.inputs.columns import Texts
 from trueodds.processes.choices import MOST_RATIO, TOLERANCE, ReportBy, TrendUnit
-from trueodds.reports.checks import first_checks, is_off
 from trueodds.reports.composition import report_of
+from trueodds.reports.first_checks import first_checks, is_off
 from trueodds.reports.options import ReportOptions
-from trueodds.reports.rounding import RoundedFigures, rounded_figures
+from trueodds.reports.resolution import RoundedFigures, rounded_figures
 from trueodds.reports.schemas import MOST_MINUTES, Report, Unit, Verdict
 from trueodds.reports.slices import slices_of, sources_of, tags_of, trend_of
-from trueodds.reports.table.acting import acting_threshold, may_act, sample_evenly
-from trueodds.reports.table.answers import Answers, positive_rows_of
+from trueodds.reports.table.acting_threshold import acting_threshold, may_act, sample_evenly
+from trueodds.reports.table.table_content import Answers, positive_rows_of
 from trueodds.sums.answers import AnswerSums
 from trueodds.sums.bins import CELLS, cell_of
 from trueodds.sums.hours import MINUTE_MS

@@ -35,7 +35,7 @@ class OrderedEProcess(StoredState, AnytimeTest):
         >>> alarm = metrics.OrderedEProcess.start(levels=3)
         >>> p_NK, reached_NK = [[0.9, 0.5]] * 200, [[True, True], [True, False]] * 100
         >>> alarm, log_e_B = alarm.advance_each(p_NK, reached_NK)
-        >>> alarm.labels, alarm.alarmed()
+        >>> alarm.labels, alarm.is_alarmed()
         (200, True)
     """
 

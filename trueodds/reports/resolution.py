@@ -11,8 +11,8 @@ import numpy.typing as npt
 from trueodds import metrics
 from trueodds.reports.schemas.rounding import Rounding
 from trueodds.reports.words import decimal
-from trueodds.sums.losses import WORST_NLL
-from trueodds.sums.rounding import EXACT, Resolution, rounded_losses, ruled_out
+from trueodds.sums.losses import WORST_NLL, rounded_losses
+from trueodds.sums.rounding import EXACT, Resolution, ruled_out
 from trueodds.sums.steps import possible_step
 from trueodds.sums.sums import CalibrationSums
 from trueodds.texts import capitalise, plural
