@@ -127,7 +127,7 @@ def find(name: str, out: Path | None = None, get: Get = download) -> list[Path]:
         >>> find("weights")
         Traceback (most recent call last):
         ...
-        trueodds.errors.ConfigError: unknown collection 'weights'; known are forecasts, records
+        trueodds.errors.ConfigError: unknown collection 'weights'; allowed: forecasts, records.
     """
     if name not in COLLECTIONS:
         raise unknown("collection", name, sorted(COLLECTIONS))

@@ -320,6 +320,11 @@ class Settings(BaseSettings):
         ge=20,
         description="Also run a faster alarm that allows one false alarm in this many labels. Default: off.",
     )
+    alarm_levels: bool = Field(
+        False,
+        description="Also watch the levels of ordered classes: the alarm then collects evidence that the ECE of the"
+        ' probability of some "at least level k" is larger than the tolerance.',
+    )
     alarm_propensity_floor: float = Field(
         0.05,
         gt=0,

@@ -20,7 +20,7 @@ from trueodds.inputs import columns
 from trueodds.inputs.columns import Texts, times_of
 from trueodds.reports import Report
 from trueodds.reports.table import reading
-from trueodds.reports.table.form import Form
+from trueodds.reports.table.reading import Form
 from trueodds.reports.table.table_report import report_of_answers, sums_by, sums_by_period, sums_of
 
 RNG = np.random.default_rng(0)

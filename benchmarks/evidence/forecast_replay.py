@@ -82,21 +82,24 @@ def replay(http: httpx.Client, sport: str, games: Games) -> dict[str, Any]:
     _label(http, waiting)
     report = _report(http, sport)
     looks.append(look_of(days[-1][0], report))
-    fired = [null for null in report["alarm"]["nulls"] if null["state"] != "quiet"]
-    after = min((null["fired_after"] for null in fired if null["fired_after"] is not None), default=None)
+    fired = [null for null in report["alarm"]["nulls"] if null["fired_after"] is not None]
     return {
         "sport": sport,
         "games": len(games),
         "days": len(days),
         "first": days[0][0],
         "last": days[-1][0],
-        "fired": [{"null": null["null"], "state": null["state"], "after": null["fired_after"]} for null in fired],
-        "fired_after": after,
-        "fired_on": None if after is None else str(games.day_N[after - 1]),
-        "fired_season": None if after is None else str(games.season_N[after - 1]),
+        "fired": [_fired(games, null) for null in sorted(fired, key=lambda null: null["fired_after"])],
         "end": asdict(looks[-1]),
         "changes": [asdict(one) for one in changes(looks)],
     }
+
+
+def _fired(games: Games, null: dict[str, Any]) -> dict[str, Any]:
+    """Return when a test of the alarm fired, and whether it calls somebody (an alarm) or is only shown (a notice)."""
+    last = null["fired_after"] - 1
+    day, season = str(games.day_N[last]), str(games.season_N[last])
+    return {"null": null["null"], "pages": null["pages"], "after": null["fired_after"], "on": day, "season": season}
 
 
 def look_of(date: str, report: dict[str, Any]) -> Look:
@@ -139,14 +142,15 @@ def _report(http: httpx.Client, sport: str) -> dict[str, Any]:
 def markdown(result: dict[str, Any]) -> str:
     """Return the alarms of all sports, and the verdicts of each as they came."""
     lines = [
-        "| sport | games | from, to | alarm | after games | on | verdict at the end | ECE, 95% interval |",
-        "|---|---:|---|---|---:|---|---|---|",
+        "| sport | games | from, to | alarm: after games, on | notice: after games, on | verdict at the end |"
+        " ECE, 95% interval |",
+        "|---|---:|---|---|---|---|---|",
     ]
     for one in result["sports"]:
         end = one["end"]
-        fired = f"{one['fired_after']:,} | {one['fired_on']}" if one["fired_after"] else "- | -"
+        when = [_when([of for of in one["fired"] if of["pages"] is pages]) for pages in (True, False)]
         lines.append(
-            f"| {one['sport'].upper()} | {one['games']:,} | {one['first']}, {one['last']} | {end['alarm']} | {fired}"
+            f"| {one['sport'].upper()} | {one['games']:,} | {one['first']}, {one['last']} | {' | '.join(when)}"
             f" | `{end['verdict']}` | {end['ece']:.3f} [{end['ece_lower']:.3f}, {end['ece_upper']:.3f}] |"
         )
     lines += [
@@ -163,6 +167,11 @@ def markdown(result: dict[str, Any]) -> str:
         for look in one["changes"]
     ]
     return "\n".join(lines)
+
+
+def _when(fired: list[dict[str, Any]]) -> str:
+    """Return when the first of some tests fired."""
+    return f"{fired[0]['after']:,}, {fired[0]['on']}" if fired else "-"
 
 
 def main() -> None:

@@ -34,7 +34,7 @@ FACTOR = 2.5
 """Least ratio of the ECE to the 95th percentile of its noise floor."""
 TRAINING_ERROR = 0.02
 """The training error is below this."""
-LEAVES = ("train_size", "net", "width", "epochs")
+LEAVES = ("train_size", "width", "epochs", "batch_size")
 Row = dict[str, Any]
 
 
@@ -109,15 +109,16 @@ def markdown(result: Row) -> str:
     """Return the table of the search."""
     rule = result["rule"]
     lines = [
-        "| images | width | epochs | minutes | training error | error | NLL | ECE | floor (95%) | ECE / floor | rule |",
-        "|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---|",
+        "| images | width | epochs | batch | minutes | training error | error | NLL | ECE | floor (95%) | ECE / floor |"
+        " rule |",
+        "|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---|",
     ]
     for one in result["tried"]:
         setting = one["setting"]
         minutes = "-" if one["seconds"] is None else f"{one['seconds'] / 60:.1f}"
         lines.append(
-            f"| {setting['train_size']:,} | {setting['width']} | {setting['epochs']} | {minutes}"
-            f" | {one['train_error']:.1%} | {one['error']:.1%} | {one['nll']:.3f} | {one['ece']:.3f}"
+            f"| {setting['train_size']:,} | {setting['width']} | {setting['epochs']} | {setting['batch_size']}"
+            f" | {minutes} | {one['train_error']:.1%} | {one['error']:.1%} | {one['nll']:.3f} | {one['ece']:.3f}"
             f" | {one['floor_p95']:.3f} | {one['ratio']:.1f}"
             f" | {'holds' if one['holds'] else 'does not hold'} |"
         )

@@ -15,7 +15,7 @@ from starlette.responses import RedirectResponse, Response
 from service.alarm.evidence import NULLS, StoredAcknowledgement
 from service.alarm.readings import alarm_of
 from service.alarm.state import ALARM, AlarmState
-from service.alarm.watch import taking
+from service.alarm.watch import needs_levels, taking
 from service.errors import ServiceError
 from service.http import documentation, json_body, signed_body
 from service.http.signed_body import Name, SignedBody
@@ -79,7 +79,7 @@ async def acknowledge(request: Request) -> Response:
 
     The evidence continues to be collected. The alarm of this version does not fire again unless you re-arm it.
     """
-    expected = "model, version, who and why, and maybe null (ece, point or positive)"
+    expected = "model, version, who and why, and maybe null (ece, positive, levels or point)"
     runtime, version, body = await _read(request, AcknowledgementBody, expected)
     nulls: tuple[Watched, ...] = (body.null,) if body.null else NULLS
     by = StoredAcknowledgement(who=body.who, why=body.why, at_ms=time.time_ns() // 1_000_000)
@@ -141,17 +141,24 @@ async def _change(
 ) -> Response:
     """Feed all labels to the alarm, then change its state. Return the alarm, or redirect a form to the report."""
     key, settings = version.key, runtime.settings
-    take = taking(settings, version.positive_class)
+    take, needs = taking(settings, version), needs_levels(settings, version)
 
     def step(tree: Any, block: LabelBlock) -> Any:
         return change(AlarmState.read(take(tree, block), settings)).tree()
 
     # Labels that have arrived meanwhile belong to the last watch, and may fire its alarm.
-    await runtime.store.update_state(*key, ALARM, take)
-    tree = await runtime.store.update_state(*key, ALARM, step)
+    await runtime.store.update_state(*key, ALARM, take, needs_levels=needs)
+    tree = await runtime.store.update_state(*key, ALARM, step, needs_levels=needs)
     state, sums = AlarmState.read(tree, settings), await runtime.store.read_sums(*key)
-    positive = version.positive
-    alarm = await asyncio.to_thread(alarm_of, state, settings, model=version.model, sums=sums, positive=positive)
+    alarm = await asyncio.to_thread(
+        alarm_of,
+        state,
+        settings,
+        model=version.model,
+        sums=sums,
+        positive=version.positive,
+        levels=version.watched_levels,
+    )
     if signed_body.is_form(request):
         query = urlencode({"model": version.model, "version": version.version})
         return RedirectResponse(f"/calibration-report?{query}", 303)

@@ -244,9 +244,14 @@ def compose(data: ReportData, version: Version, query: ReportQuery, settings: Se
     try:
         state = AlarmState.read(data.alarm, settings)
         model, corrected, positive = version.model, data.corrected_block, version.positive
-        has_corrections = corrected is not None
         alarm = alarm_of(
-            state, settings, model=model, sums=data.all_sums, has_corrections=has_corrections, positive=positive
+            state,
+            settings,
+            model=model,
+            sums=data.all_sums,
+            has_corrections=corrected is not None,
+            positive=positive,
+            levels=version.watched_levels,
         )
         advice = advice_of(
             state,

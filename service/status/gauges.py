@@ -169,7 +169,7 @@ def _evidence(states: Sequence[VersionState]) -> list[Metric]:
     log_e = GaugeMetricFamily(
         "trueodds_calibration_log_evalue",
         "Natural logarithm of the evidence against a null hypothesis; it fires at log(1/alpha), 3.0 by default, 3.7 if"
-        " p(positive) is also watched",
+        " p(positive) or the levels are also watched",
         labels=[*KEY, "null"],
     )
     age = GaugeMetricFamily(
@@ -179,7 +179,8 @@ def _evidence(states: Sequence[VersionState]) -> list[Metric]:
         evidence = state.evidence
         alarm.add_metric(state.key, ALARM_STATES.index(state.standing) if evidence else float("nan"))
         if evidence:
-            evidence = evidence.watching(state.version.positive is not None)
+            levels = state.version.watched_levels
+            evidence = evidence.watching(state.version.positive is not None, None if levels is None else len(levels))
         for null in evidence.watched_nulls if evidence else NULLS:
             log_e.add_metric([*state.key, null], evidence.log_e(null) if evidence else float("nan"))
         if evidence and evidence.last_ms is not None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal, Self
 
 import numpy as np
-from scipy.optimize import isotonic_regression
+import scipy  # scipy.optimize takes 0.3 s to load, so it loads at its first use
 
 from trueodds.calibrators.base import Labels, Logits, row_blocks
 from trueodds.calibrators.checks import OneOf, OptionCheck
@@ -98,7 +98,7 @@ def _steps(true_N: Array, total: int, parts: Iterable[Array]) -> tuple[Array, Ar
         below_U += place_U
         last_U = np.maximum(last_U, np.where(place_U > 0, sorted_N[place_U - 1], -np.inf))
     cases_U = np.diff(below_U, append=total)
-    steps = isotonic_regression(hits_U / cases_U, weights=cases_U.astype(np.float64))
+    steps = scipy.optimize.isotonic_regression(hits_U / cases_U, weights=cases_U.astype(np.float64))
     first_B = steps.blocks[:-1]
     value_B = steps.x[first_B]
     if below_U[0] > 0:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal, Self
 
 import numpy as np
-from scipy.interpolate import CubicSpline
+import scipy  # scipy.interpolate takes 0.2 s to load, so it loads at its first use
 
 from trueodds.calibrators.base import Labels, Logits
 from trueodds.calibrators.checks import Number, OneOf, OptionCheck
@@ -87,7 +87,7 @@ def recalibration(score_N: Array, hit_N: Array, pieces: int) -> tuple[Array, Arr
     share_U = np.bincount(first_N, hit_N) / count_U
     gap_N = np.cumsum(share_U[group_N] - sorted_N) / len(sorted_N)
     rank_N, knots = np.linspace(0.0, 1.0, len(sorted_N)), np.linspace(0.0, 1.0, pieces)
-    basis = CubicSpline(knots, np.eye(pieces), bc_type="natural")
+    basis = scipy.interpolate.CubicSpline(knots, np.eye(pieces), bc_type="natural")
     height = np.linalg.lstsq(basis(rank_N), gap_N, rcond=None)[0]
     slope_N = basis(rank_N, 1) @ height
     value_U = np.clip(score_U + np.bincount(group_N, slope_N) / count_U, 0.0, 1.0)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal, Self
 
 import numpy as np
-from scipy.optimize import brentq, minimize_scalar
+import scipy  # scipy.optimize takes 0.3 s to load, so it loads at its first use
 
 from trueodds.calibrators.base import Calibrator, Labels, Logits, row_blocks, softmax_over
 from trueodds.calibrators.checks import Number, OneOf, OptionCheck, check_choice
@@ -273,7 +273,9 @@ def _scan_brier(rows: objectives.Rows) -> tuple[float, Bound]:
     for k in range(len(scan) - 1):
         if slopes[k + 1] < 0 < slopes[k]:
             close = 1e-13 * betas[k]
-            beta = brentq(lambda beta: rows.brier(beta)[1], betas[k + 1], betas[k], xtol=close, rtol=1e-13)
+            beta = scipy.optimize.brentq(
+                lambda beta: rows.brier(beta)[1], betas[k + 1], betas[k], xtol=close, rtol=1e-13
+            )
             minima.append((rows.brier(beta)[0], 1 / beta, None))
     _, temperature, bound = min(minima, key=lambda minimum: minimum[0])
     return float(np.clip(temperature, scan[0], scan[-1])), bound
@@ -289,7 +291,9 @@ def _scan_soft(
     scanned = [value(1 / t) for t in scan]
     best = int(np.argmin(scanned))
     around = 1 / scan[min(best + 1, STEPS - 1)], 1 / scan[max(best - 1, 0)]
-    minimum = minimize_scalar(value, bounds=around, method="bounded", options={"xatol": 1e-6 / scan[best]})
+    minimum = scipy.optimize.minimize_scalar(
+        value, bounds=around, method="bounded", options={"xatol": 1e-6 / scan[best]}
+    )
     if minimum.fun >= scanned[best]:
         return float(scan[best]), _bound_of(best, STEPS)
     return float(np.clip(1 / minimum.x, scan[0], scan[-1])), None

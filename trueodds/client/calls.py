@@ -519,7 +519,8 @@ class Calls:
             version: Version whose alarm has fired.
             who: Your name, for the log.
             why: Your reason, for the log.
-            null: The null hypothesis whose alarm has fired: `ece`, `point` or `positive`. None means all of them.
+            null: The null hypothesis whose alarm has fired: `ece`, `positive`, `levels` or `point`. None means
+                all of them.
         """
         tree = {"model": model, "version": version, "who": who, "why": why, "null": null}
         return _alarm(self._endpoint, "acknowledge", tree)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from html import escape
 
 import numpy as np
-from scipy.optimize import isotonic_regression
+import scipy  # scipy.optimize takes 0.3 s to load, so it loads at its first use
 
 from trueodds.drawing.axis import Across, Point, Scale, line, n, nice_top
 from trueodds.drawing.class_chart import AFTER as CIRCLE
@@ -146,5 +146,5 @@ def apart(places: list[float], least: float = APART) -> list[float]:
     """Move ascending places in [0, 1] as little as possible so that they are `least` apart, if there is space."""
     least = min(least, 1 / max(len(places), 1))
     steps = least * np.arange(len(places))
-    moved = isotonic_regression(places - steps).x if places else steps
+    moved = scipy.optimize.isotonic_regression(places - steps).x if places else steps
     return list(np.clip(moved, 0, 1 - least * max(len(places) - 1, 0)) + steps)

@@ -102,18 +102,17 @@ class ImportRows:
         """
         if isinstance(self.x, tuple) or not self.features or self.features == tuple(features):
             return self
-        if renamed := alike(features, self.features):
-            names = {other: name for name, other in renamed.items()}
-            return replace(self, features=tuple(names.get(name, name) for name in self.features)).reorder(features)
-        if missing := [name for name in features if name not in self.features]:
-            near = nearest(missing[0], self.features)
+        renamed = {other: name for name, other in alike(features, self.features).items()}
+        names = [renamed.get(name, name) for name in self.features]
+        if missing := [name for name in features if name not in names]:
+            near = nearest(missing[0], names)
             problem = f"{self.source} has no column {quotes(missing)}, which the model takes"
-            raise LabelledRowsError(f"{problem}; it has {quotes(self.features)}.{near}")
-        if more := [name for name in self.features if name not in features]:
+            raise LabelledRowsError(f"{problem}; it has {quotes(names)}.{near}")
+        if more := [name for name in names if name not in features]:
             cure = "remove it from the table, or give it with --label if it holds the labels"
             problem = f"{self.source} has the column {quotes(more)}, which the model does not take"
             raise LabelledRowsError(f"{problem}; {cure}")
-        order = [self.features.index(name) for name in features]
+        order = [names.index(name) for name in features]
         return replace(self, x=self.x[:, order], features=tuple(features))
 
     def notes(self, features: Sequence[str]) -> tuple[str, ...]:

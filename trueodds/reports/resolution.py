@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from trueodds import metrics
-from trueodds.reports.schemas.rounding import Rounding
+from trueodds.reports.schemas.figures import Rounding
 from trueodds.reports.words import decimal
 from trueodds.sums.losses import WORST_NLL, rounded_losses
 from trueodds.sums.rounding import EXACT, Resolution, ruled_out

@@ -129,7 +129,7 @@ class PositiveClass:
         """
         p_NC, read_as = with_resolution(probabilities, resolution)
         p_N: Array = self.probability(p_NC).astype(np.float64)
-        return self.sums_of(p_N, check_labels(labels, len(p_N), CLASSES) == self.index, read_as)
+        return self.sums_of(p_N, check_labels(labels, len(p_NC), CLASSES) == self.index, read_as)
 
     @staticmethod
     def sums_of(

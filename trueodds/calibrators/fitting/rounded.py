@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Self, cast
 
 import numpy as np
-from scipy.optimize import minimize
+import scipy  # scipy.optimize takes 0.3 s to load, so it loads at its first use
 from scipy.special import log_softmax
 
 from trueodds.calibrators.base import Calibrator, Labels, Logits, row_blocks
@@ -136,7 +136,7 @@ def fit_power(logits_NC: Logits, labels_N: Labels, step: float) -> float:
     if not any(_logs(logits_NC[block], step)[1].any() for block in row_blocks(*logits_NC.shape)):
         return 1.0
     bounds = [tuple(map(math.log, _SCALES)), tuple(map(math.log, POWERS))]
-    found = minimize(
+    found = scipy.optimize.minimize(
         lambda theta: power_loss(theta, logits_NC, labels_N, step),
         np.zeros(2),
         jac=True,

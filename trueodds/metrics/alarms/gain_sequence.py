@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from scipy.optimize import brentq
+import scipy  # scipy.optimize takes 0.3 s to load, so it loads at its first use
 from scipy.special import logsumexp
 
 from trueodds.sums.inputs import Array, as_numbers, check_level, is_number
@@ -176,7 +176,7 @@ def limit_of(paid_K: Array, widest: float, threshold: float) -> float:
 
     low = float(((paid_K + np.log(SHARES) - threshold) / stake_K).max())
     high = float(((paid_K - threshold) / stake_K).max())
-    return float(brentq(excess, low - 1e-9, high + 1e-9, xtol=1e-10 * max(1.0, abs(low))))
+    return float(scipy.optimize.brentq(excess, low - 1e-9, high + 1e-9, xtol=1e-10 * max(1.0, abs(low))))
 
 
 def _more(paid_K: Array, labels: int, threshold: float) -> int | None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from scipy.optimize import brentq
+import scipy  # scipy.optimize takes 0.3 s to load, so it loads at its first use
 
 from trueodds.metrics.scores import Predictions, as_sums
 from trueodds.sums.bins import CELLS
@@ -113,7 +113,7 @@ def gap_sequence(
             if high == reach:
                 return sign
             low, high = high, min(2 * high, reach)
-        return gap + sign * float(brentq(excess, low, high, xtol=1e-9))
+        return gap + sign * float(scipy.optimize.brentq(excess, low, high, xtol=1e-9))
 
     return GapSequence(gap, limit(-1.0), limit(1.0), level)
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from scipy.optimize import brentq
+import scipy  # scipy.optimize takes 0.3 s to load, so it loads at its first use
 from scipy.special import stdtrit
 
 from trueodds.metrics.intervals.binomial import binomial_interval
@@ -213,7 +213,7 @@ def _of_bets(sums: OrderedSums, level: float) -> tuple[float, float]:
             if high == reach:
                 return sign
             low, high = high, 2 * high
-        return centre + sign * float(brentq(excess, low, high, xtol=1e-9))
+        return centre + sign * float(scipy.optimize.brentq(excess, low, high, xtol=1e-9))
 
     most = sums.levels - 1
     return -most * limit(1.0), -most * limit(-1.0)

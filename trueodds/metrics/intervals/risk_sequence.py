@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.optimize import brentq
+import scipy  # scipy.optimize takes 0.3 s to load, so it loads at its first use
 from scipy.special import logsumexp
 
 from trueodds.sums.inputs import Array, check_level, is_whole
@@ -81,9 +81,9 @@ def risk_sequence(wrong: int, labels: int, *, level: float = 0.95) -> RiskSequen
 
     lower, upper = 0.0, 1.0
     if wrong > 0 and excess(LEAST, 1.0) > 0:
-        lower = float(brentq(excess, LEAST, risk, args=(1.0,), xtol=1e-12))
+        lower = float(scipy.optimize.brentq(excess, LEAST, risk, args=(1.0,), xtol=1e-12))
     if wrong < labels and excess(1 - LEAST, -1.0) > 0:
-        upper = float(brentq(excess, risk, 1 - LEAST, args=(-1.0,), xtol=1e-12))
+        upper = float(scipy.optimize.brentq(excess, risk, 1 - LEAST, args=(-1.0,), xtol=1e-12))
     return RiskSequence(risk, lower, upper, level)
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from scipy.optimize import brentq
+import scipy  # scipy.optimize takes 0.3 s to load, so it loads at its first use
 from scipy.special import bdtr, bdtrc, ndtri
 
 from trueodds.metrics.labelling.strata import answer_counts
@@ -133,9 +133,9 @@ def visible_gaps(
     least, most = math.ceil(lower * labels - ROUNDING) - 1, math.floor(upper * labels + ROUNDING)
     less = more = None
     if least >= 0:
-        less = expected - float(brentq(lambda p: bdtr(least, labels, p) - power, 0.0, 1.0))
+        less = expected - float(scipy.optimize.brentq(lambda p: bdtr(least, labels, p) - power, 0.0, 1.0))
     if most < labels:
-        more = float(brentq(lambda p: bdtrc(most, labels, p) - power, 0.0, 1.0)) - expected
+        more = float(scipy.optimize.brentq(lambda p: bdtrc(most, labels, p) - power, 0.0, 1.0)) - expected
     return less, more
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from scipy.optimize import brentq
+import scipy  # scipy.optimize takes 0.3 s to load, so it loads at its first use
 from scipy.special import chdtri, ndtr, stdtrit
 
 POWER = 0.8
@@ -33,4 +33,6 @@ def detectable(error: float, freedom: float, level: float = 0.05, power: float =
     critical = float(stdtrit(freedom, 1 - level / 2))
     spread = np.sqrt(chdtri(freedom, (np.arange(DRAWS) + 0.5) / DRAWS) / freedom)
     highest = critical * float(spread.max()) + 10
-    return float(error * brentq(lambda delta: ndtr(delta - critical * spread).mean() - power, 0, highest))
+    return float(
+        error * scipy.optimize.brentq(lambda delta: ndtr(delta - critical * spread).mean() - power, 0, highest)
+    )

@@ -7,7 +7,7 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from scipy.optimize import linear_sum_assignment
+import scipy  # scipy.optimize takes 0.3 s to load, so it loads at its first use
 
 from trueodds.errors import nearest
 from trueodds.files import FileError
@@ -225,7 +225,7 @@ def check_order(
     known_N = label_N >= 0
     counts_CC = np.zeros((len(classes), len(classes)), np.int64)
     np.add.at(counts_CC, (top_N[known_N], label_N[known_N]), 1)
-    columns, numbers = linear_sum_assignment(counts_CC, maximize=True)
+    columns, numbers = scipy.optimize.linear_sum_assignment(counts_CC, maximize=True)
     right, most, n = int(counts_CC.trace()), int(counts_CC[columns, numbers].sum()), int(known_N.sum())
     if most > right:
         problem = f"{source}: the labels are numbers, and {right:,} of {n:,} answers are right if the classes are"

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -16,9 +16,8 @@ from trueodds.files import FileError, read_npz
 from trueodds.inputs import columns
 from trueodds.inputs.columns import Texts
 from trueodds.inputs.times import note as time_note
-from trueodds.processes.choices import TABLES
+from trueodds.processes.choices import LABEL, TABLES
 from trueodds.reports.table.classes import bare_names, numeric_names, one_column, unlabelled_note
-from trueodds.reports.table.form import Form, Scale
 from trueodds.reports.table.table_content import (
     Answers,
     Groups,
@@ -40,6 +39,7 @@ from trueodds.sums.inputs import (
     sums_to_one,
     without_noise,
 )
+from trueodds.sums.rounding import Resolution
 from trueodds.sums.steps import inferred_step
 from trueodds.texts import alike, column_quotes, plural, quotes
 
@@ -57,6 +57,27 @@ _COLUMNS = {
     "confidence_source": "confidence_sources",
 }
 """Columns of a table, and the arrays with the same meaning."""
+Scale = Literal["probabilities", "logits"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Form:
+    """Facts about a table that its file does not state."""
+
+    label: str = LABEL
+    """Column of the labels."""
+    scale: Scale | None = None
+    """Kind of the classes' numbers. None: as the array's name says, else probabilities."""
+    classes: tuple[str, ...] = ()
+    """Names of the classes in the order of their numbers. For a table, the columns that are classes."""
+    positive: str | None = None
+    """Class whose probability a single column holds, if the column's name is not a class."""
+    first_label: int | None = None
+    """Number of the first class, 0 or 1, if labels are numbers. None: the labels show it."""
+    labels: Path | None = None
+    """File of the labels that belong to an array."""
+    resolution: Resolution | None = None
+    """Resolution of the probabilities. None: as the rows show it."""
 
 
 def read(path: Path, form: Form | None = None) -> Answers:
