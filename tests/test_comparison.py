@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pytest
 from scipy.special import softmax
 
-from pipeline.recalibrate import Comparison, Rules, compare
+from pipeline.recalibrate import CandidateComparison, Rules, compare
 from pipeline.recalibrate.candidate_numbers import candidate_number, pair_number
 from pipeline.recalibrate.gains import gain_limits, scores
 from tests import reference_gain_sequence as twin
@@ -116,8 +116,8 @@ def test_whom_it_calls_better_and_in_which_words() -> None:
         == replace(none, left_out=3).words()
     )
     assert none.evidence() == "no fresh labels"
-    assert Comparison(5, 0.0, -1.0, 1.0).words().count("Not yet decided.") == 1
-    assert "more than 10 million labels" in Comparison(500, 0.0, -1.0, 1.0).words()
+    assert CandidateComparison(5, 0.0, -1.0, 1.0).words().count("Not yet decided.") == 1
+    assert "more than 10 million labels" in CandidateComparison(500, 0.0, -1.0, 1.0).words()
 
 
 def test_a_margin_promotes_what_is_hardly_worse_and_withdraws_what_is_worse_by_more() -> None:

@@ -111,7 +111,7 @@ def test_without_shtab_it_says_what_to_install(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setitem(sys.modules, "shtab", None)
-    monkeypatch.setattr("trueodds.cli.completion.registered", lambda: ({"compare": LIBRARY["compare"]}, []))
+    monkeypatch.setattr("trueodds.cli.completion.registered_commands", lambda: ({"compare": LIBRARY["compare"]}, []))
     assert cli.main("trueodds", LIBRARY, ["completion", "bash"]) == 1
     assert "needs the package shtab" in (error := capsys.readouterr().err) and "trueodds[completion]" in error
 

@@ -14,7 +14,7 @@ import torch
 
 from pipeline.data import mapped
 from pipeline.data.texts.downloads import Download, fetch
-from pipeline.figures.style import drawn
+from pipeline.figures.style import new_figure
 from pipeline.flows.workspace import write_params
 from pipeline.studies.measuring import _parquet
 from pipeline.training.checkpoint import Checkpoint
@@ -38,7 +38,7 @@ def full(largest: int = 4096) -> Iterator[None]:
 
 
 def draw(path: Path) -> None:
-    with drawn(path.with_suffix(""), "a title", (4, 3)) as figure:
+    with new_figure(path.with_suffix(""), "a title", (4, 3)) as figure:
         figure.subplots().plot(range(500), np.sin(range(500)))
 
 

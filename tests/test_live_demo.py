@@ -56,7 +56,7 @@ def left(folder: Path) -> list[psutil.Process]:
 
 def test_the_introduction_takes_its_numbers_from_the_service() -> None:
     report = {"alarm": {"nulls": [{"tolerance": 0.05, "threshold": 40.0}, {"tolerance": 1.0, "threshold": 1.0}]}}
-    words = " ".join(live_demo.introduction("http://x", report, opened=True).split())
+    words = " ".join(live_demo.introduction("http://x", report, in_browser=True).split())
     assert "the evidence has reached 40. At most one in 40 models whose error stays below 0.05" in words
     assert not re.search(r"below 0?\.02|\{", words), "beside an ECE of .047, on few labels, that looked wrong"
 

@@ -14,9 +14,9 @@ import pytest
 from pipeline.__main__ import main
 from pipeline.choices import Promote
 from pipeline.recalibrate import (
-    ObservedModel,
-    Outcome,
     Recalibration,
+    RecalibrationOutcome,
+    RemoteModel,
     Rules,
     judge,
     judgement_loop,
@@ -141,7 +141,7 @@ def test_an_undecided_calibrator_keeps_its_evidence_until_it_has_had_enough(
     assert outcome.status == "waits" and "No other calibrator is fitted" in outcome.words and outcome.is_undecided
     assert models.version_of("tiny", "recalibrated") == waiting
 
-    def displaced(outcome: Outcome) -> str:
+    def displaced(outcome: RecalibrationOutcome) -> str:
         version = models.version_of("tiny", "recalibrated")
         assert outcome.status == "published" and outcome.candidate == version != waiting
         assert f"displaces {waiting}: undecided on 400 fresh labels" in outcome.words
@@ -242,7 +242,7 @@ def test_judge_takes_no_version_where_the_roles_say_what_is_judged(models: Publi
 
 
 def test_a_shadow_of_an_observed_model_is_another_candidate_beside_another_version(models: PublishedModels) -> None:
-    desk = ObservedModel("tiny", ("1", "2"), ("a",))
+    desk = RemoteModel("tiny", ("1", "2"), ("a",))
     together = request(models, rules=Rules(budget="together"))
     texts = [observed.judge(replace(together, version=v), desk, directly).words for v in desk.versions]
     assert "This is candidate 1;" in texts[0] and "This is candidate 4;" in texts[1]

@@ -1,7 +1,10 @@
-"""Checks of the language: sentence length in pages, beginnings of docstrings, and names that are no nouns.
+"""Checks of the language: sentence length in pages, beginnings of docstrings, and names.
+
+A name that leaves a function is a noun, a verb or a predicate such as `is_served`. Within a package a file has a name
+of its own, and so has a class in all packages.
 
 `python -m tools.prose` prints findings such as `docs/how-to/x.md:12: 31 words ...`. It exits with 1 if there are any.
-`python -m tools.prose names PATH..` lists names for a reader instead. No check uses it.
+`python -m tools.prose names PATH..` prints the names under the paths only.
 """
 
 from __future__ import annotations
@@ -28,11 +31,36 @@ CODE = ("trueodds", "pipeline", "service", "tools", "benchmarks", "examples")
 UNREAD = ("docs/explanation/results.md", "docs/reference/commands.md")
 """Pages that a program writes for the most part."""
 
+NAMED = ("trueodds", "pipeline", "service")
+"""Packages whose names `names` prints."""
+OPEN = ("trueodds/importing/", "service/")
+"""Folders that still have such names, so that the check leaves them out. It holds for all others in NAMED."""
+
 NOUNS = frozenset({"seed", "speed", "embed", "shed"})
 PARTICIPLES = frozenset(
     {"known", "held", "kept", "shown", "given", "found", "told", "said", "done", "taken", "made", "lost", "sent"}
-    | {"written", "drawn", "gone", "seen", "chosen", "met", "run"}
+    | {"written", "drawn", "gone", "seen", "chosen", "met"}
 )
+PREDICATES = frozenset({"is", "was", "has", "are", "if"})
+"""Words that make a predicate or a condition of a name, such as `is_served`: it ends with a participle as it should."""
+TERMS = frozenset({"done", "expected", "labelled", "observed", "ordered", "predicted", "served", "weighted"})
+"""Terms of the field: expected / observed positives, the predicted class, labelled rows, ordered classes, weighted
+means, the served version beside a candidate, and the units of a bar that are done. Each may be a name alone.
+"""
+STORED = frozenset(
+    {"acknowledged", "acted", "answered", "assumed", "capped", "chosen", "confirmed", "contradicted", "corrected"}
+    | {"crowded", "declined", "held", "known", "matured", "mixed", "nll_if_rounded", "published", "recalibrated"}
+    | {"refused", "repeated", "resized", "stored", "tried", "unlabelled"}
+    | {"abstained", "escalated", "failed", "fired", "kept", "removed", "restored", "taken", "truncated", "voided"}
+    | {"max_observed", "max_pinned", "max_pipelined"}
+)
+"""Keys of JSON bodies, files, tables, settings and state dicts: a field that is written under its name keeps it."""
+ENTRIES = frozenset({"__init__.py", "__main__.py", "command.py", "errors.py", "kind.py"})
+"""File names that stand for the same role in each folder."""
+MIRRORS = ("cli", "flows", "schemas", "shapes")
+"""Folders whose files have the name of what they run or describe: a command, a flow, a part of a report, a net."""
+FORMS = ("trueodds/client/", "trueodds/reports/schemas/")
+"""Folders of forms on the wire, such as a client's form of a body. A class has the name of what it is a form of."""
 
 
 def sentences(text: str) -> Iterator[str]:
@@ -83,41 +111,52 @@ def beginnings(file: Path) -> Iterator[tuple[int, str]]:
             yield line, f"a docstring begins with {first.group()!r}; begin with a verb or a noun: {text.strip()[:60]}"
 
 
-def is_no_noun(name: str) -> bool:
-    """Return whether a name is a single participle, such as `held` or `fitted`."""
-    name = name.strip("_")
-    participle = name in PARTICIPLES or (len(name) > 4 and name.endswith("ed") and not name.endswith("eed"))
-    return participle and name not in NOUNS
+def is_participle(name: str) -> bool:
+    """Return whether a name is a participle or ends with one, such as `held` or `read_rounded`. A predicate is none."""
+    *first, last = name.strip("_").split("_")
+    if name.strip("_") in TERMS or PREDICATES & {*first}:
+        return False
+    ending = len(last) > 4 and last.endswith("ed") and not last.endswith("eed") and last not in NOUNS
+    return ending or (not first and last in PARTICIPLES)
 
 
 def names(file: Path) -> Iterator[tuple[int, str]]:
-    """Yield line and name of each function, parameter, field and constant that is a participle alone."""
+    """Yield line and name of each function, parameter, field and constant that ends with a participle."""
+    cure = "a name that leaves a function is a noun, a verb or a predicate"
     for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            if is_no_noun(node.name):
-                yield node.lineno, f"function {node.name}"
+            if is_participle(node.name):
+                yield node.lineno, f"function {node.name}; {cure}"
             for argument in (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs):
-                if is_no_noun(argument.arg):
-                    yield argument.lineno, f"parameter {argument.arg} of {node.name}"
+                if is_participle(argument.arg):
+                    yield argument.lineno, f"parameter {argument.arg} of {node.name}; {cure}"
         elif isinstance(node, ast.ClassDef | ast.Module):
             for part in node.body:
                 target = part.target if isinstance(part, ast.AnnAssign) else None
-                if isinstance(target, ast.Name) and is_no_noun(target.id):
-                    yield part.lineno, f"attribute {target.id} of {getattr(node, 'name', 'the module')}"
+                if isinstance(target, ast.Name) and is_participle(target.id) and target.id not in STORED:
+                    yield part.lineno, f"attribute {target.id} of {getattr(node, 'name', 'the module')}; {cure}"
 
 
 def twice(files: list[Path]) -> Iterator[str]:
-    """Yield class names and file names that stand for two things and more."""
+    """Yield class names that stand for two things, and file names that a package has twice."""
     classes, rooms = defaultdict(list), defaultdict(list)
     for file in files:
-        rooms[file.name].append(str(file))
+        if file.name not in ENTRIES and file.parent.name not in MIRRORS:
+            rooms[file.parts[0], file.name].append(str(file))
         for node in ast.parse(file.read_text(encoding="utf-8")).body:
-            if isinstance(node, ast.ClassDef):
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
                 classes[node.name].append(f"{file}:{node.lineno}")
-    for kind, places in (("class", classes), ("file", rooms)):
-        for name, where in sorted(places.items()):
-            if len(where) > 1 and name not in ("__init__.py", "__main__.py"):
-                yield f"{kind} {name}: {', '.join(where)}"
+    for name, places in sorted(classes.items()):
+        if len([place for place in places if not place.startswith(FORMS)]) > 1:
+            yield f"class {name} stands for two things: {', '.join(places)}"
+    for (package, name), places in sorted(rooms.items()):
+        if len(places) > 1:
+            yield f"file {name} stands for two things in {package}: {', '.join(places)}"
+
+
+def misnomers(files: list[Path]) -> list[str]:
+    """List the names in some files that are participles or stand for two things."""
+    return [f"{file}:{line}: {text}" for file in files for line, text in names(file)] + list(twice(files))
 
 
 def files_under(paths: list[str], suffix: str) -> list[Path]:
@@ -131,14 +170,15 @@ def files_under(paths: list[str], suffix: str) -> list[Path]:
 def main(arguments: list[str]) -> int:
     """Print the findings under the paths given, or under all that the checks read."""
     if arguments[:1] == ["names"]:
-        files = files_under(arguments[1:] or list(CODE[:3]), ".py")
-        listing = [f"{file}:{line}: {text}" for file in files for line, text in names(file)] + list(twice(files))
-        print("\n".join(listing))
-        return 0
+        listing = misnomers(files_under(arguments[1:] or list(NAMED), ".py"))
+        print("\n".join(listing), end="\n" if listing else "")
+        return 1 if listing else 0
     pages = files_under(arguments or ["README.md", "docs"], ".md")
     code = files_under(arguments or list(CODE), ".py")
     findings = [f"{page}:{line}: {text}" for page in pages for line, text in long_sentences(page)]
     findings += [f"{file}:{line}: {text}" for file in code for line, text in beginnings(file)]
+    if not arguments:
+        findings += misnomers([file for file in files_under(list(NAMED), ".py") if not str(file).startswith(OPEN)])
     print("\n".join(findings), end="\n" if findings else "")
     return 1 if findings else 0
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import sys
 
 from trueodds import cli
-from trueodds.cli.registered import HOME, registered
+from trueodds.cli.registered import HOME, registered_commands
 
 
 def main() -> int:
     """Run the command that `sys.argv` names and return its exit status (see `trueodds.cli.main`)."""
     words = sys.argv[1:]
-    commands, clashes = registered()
+    commands, clashes = registered_commands()
     if not commands and not clashes:
         print(f"error: {HOME} is not installed, so no command is registered: pip install -e {HOME}", file=sys.stderr)
         return 1

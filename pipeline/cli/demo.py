@@ -110,20 +110,20 @@ def _feedback(client: Client, ids: list[str], labels: Labels) -> None:
             progress.update(len(ids[rows]))
 
 
-def _check(report: dict[str, Any], recomputed: float, table: dict[str, Any], rows: int) -> None:
+def _check(report: dict[str, Any], ece: float, table: dict[str, Any], rows: int) -> None:
     """Raise DemoError if the report differs from the answers, or from metrics.json by more than NEAR."""
     from pipeline.cli.service_process import DemoError
 
     live, offline = report["ece"], table["after"]["ece"]
     if report["labelled"] != rows:
         raise DemoError(f"the service counts {report['labelled']} labels; {rows} were sent")
-    if not abs(live - recomputed) <= EXACT:
-        raise DemoError(f"live ECE is {live!r}, but the answered probabilities give {recomputed!r}")
+    if not abs(live - ece) <= EXACT:
+        raise DemoError(f"live ECE is {live!r}, but the answered probabilities give {ece!r}")
     if not abs(live - offline) <= NEAR:
         raise DemoError(f"live ECE is {live:.4f}, metrics.json says {offline:.4f}: they differ by more than {NEAR}")
 
 
-def _summary(name: str, table: dict[str, Any], report: dict[str, Any], recomputed: float) -> str:
+def _summary(name: str, table: dict[str, Any], report: dict[str, Any], ece: float) -> str:
     """Return the table that the demo prints."""
     both = (table["before"], table["after"])
     rows: list[tuple[str, ...]] = [("", "before", "after calibration")]
@@ -138,13 +138,13 @@ def _summary(name: str, table: dict[str, Any], report: dict[str, Any], recompute
     rule = "-" * 64
     lines = [
         "",
-        f"TrueOdds: {name}, {table['n']:,} test rows, {_fitted(table['calibrator'])}",
+        f"TrueOdds: {name}, {table['n']:,} test rows, {_calibrator_words(table['calibrator'])}",
         rule,
         *(f"{label:<22}{left:<22}{right}".rstrip() for label, left, right in rows),
         rule,
         f"{'live ECE (service)':<22}{live:<22.4f}{report['labelled']:,} labels",
         f"{percent:<22}{interval}",
-        f"{'  from the answers':<22}{recomputed:<22.4f}differs by {abs(live - recomputed):.0e}",
+        f"{'  from the answers':<22}{ece:<22.4f}differs by {abs(live - ece):.0e}",
         f"{'  in metrics.json':<22}{table['after']['ece']:<22.4f}differs by {abs(live - table['after']['ece']):.0e}",
         rule,
         *(textwrap.fill(note, 78) for note in table["notes"]),
@@ -152,7 +152,7 @@ def _summary(name: str, table: dict[str, Any], report: dict[str, Any], recompute
     return "\n".join(lines)
 
 
-def _fitted(calibrator: dict[str, Any]) -> str:
+def _calibrator_words(calibrator: dict[str, Any]) -> str:
     """Return the calibrator with its parameters, such as `temperature 0.81`."""
     numbers = [f"{value:.4g}" for value in calibrator.values() if isinstance(value, float)]
     return " ".join([calibrator["calibrator"], *numbers])

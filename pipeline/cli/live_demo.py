@@ -56,19 +56,19 @@ def live_demo(work: Path, artifacts: Path = stages.ARTIFACTS, *, speed: float = 
     open_models(work / "models").publish(artifacts / stages.BUNDLE.name, "default", default_model=True)
     with serving(work) as url, Client(url) as client:
         before = client.report().model_dump(mode="json")
-        print(introduction(url, before, opened=_open(f"{url}/calibration-report")), flush=True)
+        print(introduction(url, before, in_browser=_open(f"{url}/calibration-report")), flush=True)
         _replay(url, artifacts / stages.DATA.name / "arrays.npz", speed)
         report, page = client.report().model_dump(mode="json"), client.page()
     write_bytes(work / "calibration-report.html", page)
     print(_closing(report, work))
 
 
-def introduction(url: str, report: dict[str, Any], *, opened: bool) -> str:
+def introduction(url: str, report: dict[str, Any], *, in_browser: bool) -> str:
     """Return the text at the start. The alarm's tolerance and threshold come from the service's report."""
     alarm = report["alarm"]["nulls"][0]
     return INTRODUCTION.format(
         url=url,
-        where="It opens in your browser." if opened else "Open it in a browser.",
+        where="It opens in your browser." if in_browser else "Open it in a browser.",
         start=DRIFT_AT,
         rate=RATE,
         delay=DELAY,

@@ -10,7 +10,7 @@ from trueodds.cli import Subparsers
 
 def add_parser(commands: Subparsers) -> None:
     epilog = common.examples("params", "params method=focal --params other.yaml")
-    common.add_parameters(commands.add_parser("params", description=__doc__, epilog=epilog, intermixed=True))
+    common.add_parameters(commands.add_parser("params", description=__doc__, epilog=epilog, intermix=True))
 
 
 def run(arguments: argparse.Namespace) -> int:

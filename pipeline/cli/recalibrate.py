@@ -17,7 +17,7 @@ from trueodds.cli import Parser, Subparsers
 from trueodds.processes.choices import SMALLEST_PROPENSITY
 
 if TYPE_CHECKING:
-    from pipeline.recalibrate import CalibratorChoice, Outcome, Recalibration
+    from pipeline.recalibrate import CalibratorChoice, Recalibration, RecalibrationOutcome
 
 
 def add_parser(commands: Subparsers) -> None:
@@ -90,7 +90,7 @@ def request_of(arguments: argparse.Namespace, **fit: object) -> Recalibration:
     )
 
 
-def outcome_text(outcome: Outcome) -> str:
+def outcome_text(outcome: RecalibrationOutcome) -> str:
     """Return the outcome in words, after the table of candidates if a calibrator was fitted."""
     return "\n".join([*([_table_text(outcome.choice)] if outcome.choice else []), outcome.words])
 

@@ -45,7 +45,7 @@ def repro(home: Path) -> None:
     """
     from pipeline.flows import workspace
 
-    with workspace.kept(home, home / WORKSPACE, lambda words: print(words, flush=True)) as place:
+    with workspace.open_kept_workspace(home, home / WORKSPACE, lambda words: print(words, flush=True)) as place:
         command = [sys.executable, "-m", "dvc", "--wait-for-lock", "repro"]
         process = subprocess.Popen(binding.command(command), cwd=place.folder, env=place.environment())
         try:

@@ -76,7 +76,7 @@ def add_parser(commands: Subparsers) -> None:
     for name, lines in EXAMPLES.items():
         epilog = common.examples(*lines, program="python -m pipeline" if name in STAGE_COMMANDS else "trueodds")
         work = "calibrate" if name == FIT else name
-        parser = commands.add_parser(name, description=WORK[work].__doc__, epilog=epilog, intermixed=True)
+        parser = commands.add_parser(name, description=WORK[work].__doc__, epilog=epilog, intermix=True)
         parser.set_defaults(work=work)
         common.add_parameters(parser)
     commands.choices["train"].add_argument(

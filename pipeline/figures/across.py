@@ -11,7 +11,7 @@ import numpy as np
 
 from pipeline.figures.close_look import panel
 from pipeline.figures.labels import label
-from pipeline.figures.style import BAR, GAP, INK, LINE, bare, drawn
+from pipeline.figures.style import BAR, GAP, INK, LINE, bare, new_figure
 from trueodds.metrics import CELLS, CalibrationSums, ece, mce, noise_floor
 from trueodds.sums.inputs import Array
 
@@ -54,7 +54,7 @@ class Point:
 def reliability_grid(sums: Mapping[str, CalibrationSums], bins: int, level: float, out: Path, title: str) -> None:
     """Draw a reliability diagram for each model to `out`.svg and `out`.png (gamma-net paper, figs. 2, 4, 7, 9)."""
     across, rows = min(len(sums), ACROSS), -(-len(sums) // ACROSS)
-    with drawn(out, title, (2.5 * max(across, 2), 2.9 * rows + 0.6), png=True) as figure:
+    with new_figure(out, title, (2.5 * max(across, 2), 2.9 * rows + 0.6), png=True) as figure:
         grid = figure.subplots(rows, across, squeeze=False, sharex=True, sharey=True)
         for axes in grid.flat[len(sums) :]:
             axes.set_visible(False)
@@ -80,7 +80,7 @@ def robustness(sums: Mapping[str, Sequence[CalibrationSums]], out: Path, title: 
     so does the floor. Only their distance is informative, not the height alone. For many bins the MCE is that of a bin
     with a single row. Written to `out`.svg and, with `png`, to `out`.png (gamma-net paper, figs. 5, 8).
     """
-    with drawn(out, title, (8.8, 4.2), png=png) as figure:
+    with new_figure(out, title, (8.8, 4.2), png=png) as figure:
         left, right = figure.subplots(1, 2)
         for number, (name, of_seeds) in enumerate(sums.items()):
             style = line_style(number)
@@ -117,13 +117,13 @@ def overlay(
 
     across = min(len(columns), 3)
     rows = -(-len(columns) // across)
-    with drawn(out, title, (max(3.4 * across, 5.4), 2.9 * rows + 0.7), png=True) as figure:
+    with new_figure(out, title, (max(3.4 * across, 5.4), 2.9 * rows + 0.7), png=True) as figure:
         grid = figure.subplots(rows, across, squeeze=False, sharex=True)
         for axes in grid.flat[len(columns) :]:
             axes.set_visible(False)
         for axes, column in zip(grid.flat, columns, strict=False):
             for number, (name, of_seeds) in enumerate(curves.items()):
-                values_SE = np.stack([_smoothed(of[column], smoothing) for of in of_seeds])
+                values_SE = np.stack([_smooth(of[column], smoothing) for of in of_seeds])
                 epochs = of_seeds[0]["epoch"]
                 style = line_style(number) | {"markevery": max(1, len(epochs) // 6)}
                 axes.plot(epochs, values_SE.mean(axis=0), **style, markersize=3.5, linewidth=1.3, label=name)
@@ -144,7 +144,7 @@ def points(of: Sequence[Point], labels: tuple[str, str], out: Path, title: str) 
 
     Written to `out`.svg and `out`.png (gamma-net paper, fig. 10; Karandikar et al. 2021, fig. 10).
     """
-    with drawn(out, title, (7.4, 4.8), png=True) as figure:
+    with new_figure(out, title, (7.4, 4.8), png=True) as figure:
         axes = figure.subplots()
         front = sorted((one for one in of if one.on_front), key=lambda one: one.x.value)
         if front:
@@ -171,7 +171,7 @@ def shift(lines: Mapping[str, Sequence[tuple[int, Interval]]], measure: str, out
 
     Written to `out`.svg and `out`.png (Karandikar et al. 2021, figs. 2, 7, 8, 9).
     """
-    with drawn(out, title, (8.2, 4.4), png=True) as figure:
+    with new_figure(out, title, (8.2, 4.4), png=True) as figure:
         axes = figure.subplots()
         for number, (name, of) in enumerate(lines.items()):
             beside = (number - (len(lines) - 1) / 2) * 0.04
@@ -198,7 +198,7 @@ def bars(
     """
     names = list(dict.fromkeys(name for of in groups.values() for name in of))
     width = 0.8 / max(1, len(names))
-    with drawn(out, title, (max(6.4, 0.34 * len(names) * len(groups) + 2), 4.4), png=True) as figure:
+    with new_figure(out, title, (max(6.4, 0.34 * len(names) * len(groups) + 2), 4.4), png=True) as figure:
         axes = figure.subplots()
         for number, name in enumerate(names):
             at = [(k - 0.4 + (number + 0.5) * width, of[name]) for k, of in enumerate(groups.values()) if name in of]
@@ -238,7 +238,7 @@ def line_style(number: int) -> dict[str, Any]:
     }
 
 
-def _smoothed(values: Array, smoothing: float) -> Array:
+def _smooth(values: Array, smoothing: float) -> Array:
     """Return exponentially smoothed values, which start at the first one. Missing values stay missing."""
     out, level = np.array(values, np.float64), np.nan
     for k, value in enumerate(values):

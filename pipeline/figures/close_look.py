@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from pipeline.figures.style import BAR, GAP, INK, LINE, bare, drawn
+from pipeline.figures.style import BAR, GAP, INK, LINE, bare, new_figure
 from trueodds.metrics import Bins, CalibrationSums, binomial_interval, ece
 from trueodds.sums.inputs import Array
 
@@ -33,7 +33,7 @@ def reliability(arrays: Arrays, out: Path, title: str) -> None:
 
     Similar to Mukhoti et al. 2020, figure 2. Written to `out`.svg and `out`.png.
     """
-    with drawn(out, title, size(arrays, 3.9), png=True) as figure:
+    with new_figure(out, title, size(arrays, 3.9), png=True) as figure:
         for epoch, (top, low) in grid(figure, arrays, [2.4, 1]):
             confidence, correct = arrays["train_confidence"][epoch], arrays["train_correct"][epoch]
             sums = CalibrationSums.from_top(confidence, correct)
@@ -99,8 +99,8 @@ def gradients(arrays: Arrays, out: Path, title: str) -> None:
     the 5% and 95% quantiles of the norm at a Brier score. Written to `out`.svg and `out`.png.
     """
     norms, briers = arrays["train_gradient_norm"], arrays["train_brier"]
-    rows, edges = norms.shape[1], (stretched(briers.max()), stretched(norms.max()))
-    with drawn(out, title, size(arrays, 4.6), png=True) as figure:
+    rows, edges = norms.shape[1], (stretch_edges(briers.max()), stretch_edges(norms.max()))
+    with new_figure(out, title, size(arrays, 4.6), png=True) as figure:
         panels = grid(figure, arrays, [1.9, 1], share=False)
         for epoch, (top, low) in panels:
             norm, brier, right = norms[epoch], briers[epoch], arrays["train_correct"][epoch]
@@ -144,7 +144,7 @@ def cloud(axes: Axes, brier: Array, norm: Array, edges: tuple[Array, Array]) -> 
     return mesh
 
 
-def stretched(most: float) -> Array:
+def stretch_edges(most: float) -> Array:
     """Return the edges of CELLS cells from 0 to `most`, of equal width in the square root."""
     edges: Array = np.linspace(0, 1, CELLS + 1) ** 2 * max(float(most), 1e-12)
     return edges

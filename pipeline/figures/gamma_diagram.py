@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from pipeline.figures.style import BAR, GAP, INK, LINE, PALE, bare, drawn
+from pipeline.figures.style import BAR, GAP, INK, LINE, PALE, bare, new_figure
 from pipeline.methods.gamma import CAP, RULES, gamma_star, gradient_ratio, p_zero
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ def gamma_curve(out: Path) -> Path:
     Similar to Mukhoti et al. 2020, figure 4a and proposition 2. Written to `out`.svg and `out`.png; returns the PNG.
     """
     out.parent.mkdir(parents=True, exist_ok=True)
-    with drawn(out, "Focal loss: its gradient over that of cross entropy", (10.2, 4.3), png=True) as figure:
+    with new_figure(out, "Focal loss: its gradient over that of cross entropy", (10.2, 4.3), png=True) as figure:
         left, right = figure.subplots(1, 2, width_ratios=[1.15, 1])
         _ratios(left)
         _exponents(right)

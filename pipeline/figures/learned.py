@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pipeline.figures.close_look import ACROSS, FEWEST, RIGHT, WRONG, grid, legend, size
-from pipeline.figures.style import BAR, GAP, INK, bare, drawn
+from pipeline.figures.style import BAR, GAP, INK, bare, new_figure
 from trueodds.sums.inputs import Array
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ CELLS = 20  # cells of confidence for the quantile lines
 DASHES: tuple[Any, ...] = ("-", (0, (5, 1.5)), (0, (3, 1.5)), (0, (1, 1.2)))
 
 
-def learned(columns: Columns, out: Path, title: str) -> bool:
+def learned_figure(columns: Columns, out: Path, title: str) -> bool:
     """Draw gamma, the outer loss and the learned strengths by epoch to `out`.svg and `out`.png.
 
     Similar to the gamma-net paper, figure 3 (c) and (d): the mean of gamma with the band of its 5% and 95% quantiles,
@@ -62,7 +62,7 @@ def learned(columns: Columns, out: Path, title: str) -> bool:
         panels.append(("strength of the noise", lambda axes: _noise(axes, columns)))
     if not panels:
         return False
-    with drawn(out, title, (max(5.2 * len(panels), 6.2), 3.9), png=True) as figure:
+    with new_figure(out, title, (max(5.2 * len(panels), 6.2), 3.9), png=True) as figure:
         for axes, (words, draw) in zip(figure.subplots(1, len(panels), squeeze=False).flat, panels, strict=True):
             draw(axes)
             axes.set(title=words, xlabel="epoch")
@@ -81,7 +81,7 @@ def gammas(arrays: Arrays, out: Path, title: str) -> None:
     gamma = arrays["test_gamma"]
     margin = 0.05 * float(np.ptp(gamma)) or 0.5
     edges = np.linspace(gamma.min() - margin, gamma.max() + margin, BINS + 1)
-    with drawn(out, title, size(arrays, 4.6), png=True) as figure:
+    with new_figure(out, title, size(arrays, 4.6), png=True) as figure:
         for epoch, (top, low) in grid(figure, arrays, [1.9, 1], share=False):
             values, confidence = gamma[epoch], arrays["test_confidence"][epoch]
             right = arrays["test_correct"][epoch]

@@ -10,9 +10,9 @@ import numpy as np
 import numpy.typing as npt
 
 from pipeline.figures.across import ACROSS, legend, line_style
-from pipeline.figures.close_look import RIGHT, WRONG, cloud, spearman, stretched
+from pipeline.figures.close_look import RIGHT, WRONG, cloud, spearman, stretch_edges
 from pipeline.figures.labels import label
-from pipeline.figures.style import bare, drawn
+from pipeline.figures.style import bare, new_figure
 from trueodds.sums.inputs import Array
 
 POINTS = 256
@@ -37,7 +37,7 @@ def densities(of: Mapping[str, Rows], array: str, out: Path, title: str) -> None
     root = array.endswith("norm")
     most = 1.0 if array.endswith(("confidence", "_p")) else max(float(rows[array].max()) for rows in of.values())
     ends = (0.0, np.sqrt(most) if root else most)
-    with drawn(out, title, (max(2.9 * across, 5.4), 2.7 * lines + 0.6), png=True) as figure:
+    with new_figure(out, title, (max(2.9 * across, 5.4), 2.7 * lines + 0.6), png=True) as figure:
         grid = figure.subplots(lines, across, squeeze=False, sharex=True)
         for axes in grid.flat[len(epochs) :]:
             axes.set_visible(False)
@@ -64,8 +64,10 @@ def gradients(of: Mapping[str, Rows], out: Path, title: str) -> None:
     """
     across, lines = min(len(of), ACROSS), -(-len(of) // ACROSS)
     last = {name: {key: values[-1] for key, values in rows.items() if key != "epochs"} for name, rows in of.items()}
-    edges = tuple(stretched(max(float(rows[key].max()) for rows in last.values())) for key in ("train_brier", _NORM))
-    with drawn(out, title, (max(2.9 * across + 0.4, 5.4), 3.2 * lines + 0.6), png=True) as figure:
+    edges = tuple(
+        stretch_edges(max(float(rows[key].max()) for rows in last.values())) for key in ("train_brier", _NORM)
+    )
+    with new_figure(out, title, (max(2.9 * across + 0.4, 5.4), 3.2 * lines + 0.6), png=True) as figure:
         grid = figure.subplots(lines, across, squeeze=False)
         for axes in grid.flat[len(of) :]:
             axes.set_visible(False)
@@ -91,7 +93,7 @@ def outcomes(of: Mapping[str, Rows], out: Path, title: str) -> None:
     epochs = next(iter(of.values()))["epochs"]
     edges = np.linspace(0, 1, CELLS + 1).tolist()
     size = (max(2.6 * len(epochs), 5.4), 2.1 * len(of) + 0.8)
-    with drawn(out, title, size, png=True) as figure:
+    with new_figure(out, title, size, png=True) as figure:
         grid = figure.subplots(len(of), len(epochs), squeeze=False, sharex=True, sharey=True)
         for line, (name, rows) in zip(grid, of.items(), strict=True):
             for k, axes in enumerate(line):

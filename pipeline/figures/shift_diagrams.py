@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pipeline.figures.labels import limits
-from pipeline.figures.style import AFTER, BEFORE, INK, LINE, bare, drawn
+from pipeline.figures.style import AFTER, BEFORE, INK, LINE, bare, new_figure
 from trueodds.evaluation.shift import ShiftMeasurement, ShiftResults
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def severities(results: ShiftResults, out: Path, title: str) -> None:
     The standard error is that of `trueodds.metrics.intervals.within_types`; severity 0 has none. Written to `out`.svg
     and `out`.png.
     """
-    with drawn(out, title, (11.2, 6.6), png=True) as figure:
+    with new_figure(out, title, (11.2, 6.6), png=True) as figure:
         axes_P = figure.subplots(2, 2).ravel()
         for axes, (name, label) in zip(axes_P, PANELS, strict=True):
             _lines(axes, results, name)
@@ -61,7 +61,7 @@ def corruptions(results: ShiftResults, out: Path, title: str) -> None:
     """Draw the ECE (equal mass, l2 norm) by severity, before and after, a panel per corruption, to `out`.svg."""
     columns = min(5, len(results.corruptions))
     rows = -(-len(results.corruptions) // columns)
-    with drawn(out, title, (2.3 * columns + 0.4, 1.8 * rows + 1.0)) as figure:
+    with new_figure(out, title, (2.3 * columns + 0.4, 1.8 * rows + 1.0)) as figure:
         axes_P = figure.subplots(rows, columns, sharex=True, sharey=True, squeeze=False).ravel()
         for number, (axes, corruption) in enumerate(zip(axes_P, results.corruptions, strict=False)):
             for one, style in zip(results.measurements, _styles(results.measurements), strict=True):

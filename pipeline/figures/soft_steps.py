@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from pipeline.figures.across import line_style
-from pipeline.figures.style import bare, drawn
+from pipeline.figures.style import bare, new_figure
 from pipeline.methods.penalties.bins import gaussian_memberships
 from pipeline.methods.penalties.uncertainty import soft_uncertainty
 
@@ -29,7 +29,7 @@ def memberships(out: Path) -> Path:
     """
     out.parent.mkdir(parents=True, exist_ok=True)
     c_N = torch.linspace(0, 1, POINTS, dtype=torch.float64)
-    with drawn(out, "How much of a confidence falls into each of five soft bins", (10.4, 3.3), png=True) as figure:
+    with new_figure(out, "How much of a confidence falls into each of five soft bins", (10.4, 3.3), png=True) as figure:
         panels = figure.subplots(1, len(BIN_TEMPERATURES), sharey=True)
         for axes, temperature in zip(panels, BIN_TEMPERATURES, strict=True):
             for k, u_N in enumerate(gaussian_memberships(c_N, 0.0, BINS, temperature).T):
@@ -46,7 +46,7 @@ def uncertainty(out: Path) -> Path:
     """
     out.parent.mkdir(parents=True, exist_ok=True)
     h_N = torch.linspace(0, 1, POINTS, dtype=torch.float64)
-    with drawn(out, "How uncertain a row counts, by its entropy", (5.4, 3.6), png=True) as figure:
+    with new_figure(out, "How uncertain a row counts, by its entropy", (5.4, 3.6), png=True) as figure:
         axes = figure.subplots()
         for k, (kappa, temperature) in enumerate(UNCERTAINTIES):
             style = line_style(k) | {"label": f"kappa {kappa:g}, T {temperature:g}"}

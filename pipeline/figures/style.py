@@ -37,7 +37,7 @@ STYLE: dict[Any, Any] = {
 
 
 @contextmanager
-def drawn(out: Path, title: str, size: tuple[float, float], *, png: bool = False) -> Iterator[Figure]:
+def new_figure(out: Path, title: str, size: tuple[float, float], *, png: bool = False) -> Iterator[Figure]:
     """Yield a figure to draw on, then write `out`.svg and, with `png`, `out`.png, without dates and program names."""
     import matplotlib
     from matplotlib.figure import Figure

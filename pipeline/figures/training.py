@@ -10,8 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from pipeline.figures.close_look import gradients, reliability
-from pipeline.figures.learned import gammas, learned
-from pipeline.figures.style import BAR, GAP, INK, LINE, bare, drawn
+from pipeline.figures.learned import gammas, learned_figure
+from pipeline.figures.style import BAR, GAP, INK, LINE, bare, new_figure
 from trueodds.files import FileError, read_npz
 from trueodds.sums.inputs import Array
 
@@ -49,7 +49,7 @@ def draw(epochs: Path, epoch_rows: Path, out: Path, title: str) -> list[Path]:
     out.mkdir(parents=True, exist_ok=True)
     curves(columns, out / "training", f"{title}: calibration in training")
     names = ["training"]
-    if learned(columns, out / "learned", f"{title}: learned in training"):
+    if learned_figure(columns, out / "learned", f"{title}: learned in training"):
         names.append("learned")
     if not len(arrays["epochs"]):
         return [out / f"{name}.png" for name in names]
@@ -90,7 +90,7 @@ def curves(columns: Columns, out: Path, title: str) -> None:
     rows.
     """
     held_out = "test" if "test_nll" in columns else "val"
-    with drawn(out, title, (10.6, 6.6), png=True) as figure:
+    with new_figure(out, title, (10.6, 6.6), png=True) as figure:
         axes = figure.subplots(2, 3, sharex=True)
         panels = (
             ("ece", ("",), "ECE (fraction, 15 bins)"),

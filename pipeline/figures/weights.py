@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from pipeline.figures.style import INK, drawn
+from pipeline.figures.style import INK, new_figure
 from pipeline.methods.losses.bsce import bsce
 from pipeline.methods.losses.dual_focal import dual_focal
 from pipeline.methods.losses.focal import focal
@@ -34,7 +34,7 @@ def simplex(out: Path) -> Path:
     p_N3 = points()
     x_N, y_N = (p_N3 @ CORNERS).T
     title = "Weight of a row by its probabilities of three classes; its class is the upper corner"
-    with drawn(out, title, (10.4, 3.9), png=True) as figure:
+    with new_figure(out, title, (10.4, 3.9), png=True) as figure:
         panels = figure.subplots(1, len(WEIGHTS))
         for axes, (name, loss) in zip(panels, WEIGHTS.items(), strict=True):
             mesh = axes.tripcolor(x_N, y_N, weights(loss, p_N3), vmin=0, vmax=2, cmap="Blues", shading="gouraud",

@@ -93,7 +93,11 @@ def summary_markdown(table: dict[str, Any], title: str) -> str:
     numbers = {k: v for k, v in table["calibrator"].items() if isinstance(v, int | float) and k != "fitted_classes"}
     words = ", ".join(f"{k} {v:.4g}" for k, v in numbers.items())
     lines += ["", f"Calibrator: **{table['calibrator']['calibrator']}**{' (' + words + ')' if words else ''}"]
-    lines += ["", *(f"> {note}\n" for note in table["notes"]), *_compared(table["compared"], table["level"], ece)]
+    lines += [
+        "",
+        *(f"> {note}\n" for note in table["notes"]),
+        *_comparison(table["compared"], table["level"], ece),
+    ]
     return "\n".join(lines).rstrip() + "\n"
 
 
@@ -112,7 +116,7 @@ def _positive(before: dict[str, Any] | None, after: dict[str, Any] | None, level
     return [f"| {words} | {form.format(**before)} | {form.format(**after)} |" for words, form in rows.items()]
 
 
-def _compared(others: dict[str, Any], level: float, ece: str) -> list[str]:
+def _comparison(others: dict[str, Any], level: float, ece: str) -> list[str]:
     """Return the calibrators measured for comparison. `ece` is the header of their calibration error."""
     if not others:
         return []

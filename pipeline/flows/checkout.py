@@ -44,7 +44,7 @@ class Code:
 
     folder: Path
     commit: str | None
-    untracked: tuple[str, ...]
+    untracked_files: tuple[str, ...]
     words: str
 
 
@@ -82,7 +82,10 @@ def _checkout(home: Path, root: Path) -> Code:
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         with naming(folder / name):
             shutil.copy2(home / name, folder / name, follow_symlinks=False)
-    taken = [*(["uncommitted changes"] if changes else []), *([f"{len(untracked)} new files"] if untracked else [])]
+    taken = [
+        *(["uncommitted changes"] if changes else []),
+        *([f"{len(untracked)} new files"] if untracked else []),
+    ]
     words = f"checkout of {commit[:10]}{' with ' + ' and '.join(taken) if taken else ''}: {root}"
     return Code(folder, commit, untracked, words)
 
@@ -124,11 +127,11 @@ def _copy(home: Path, root: Path, data: str) -> Code:
                 return True
             return path in outs or ignores(str(path))
 
-        def skipped(folder: str, names: list[str]) -> set[str]:
+        def names_to_skip(folder: str, names: list[str]) -> set[str]:
             return {name for name in names if left_out(Path(folder, name))}
 
         try:
-            shutil.copytree(home, root, ignore=skipped, symlinks=True, dirs_exist_ok=True)
+            shutil.copytree(home, root, ignore=names_to_skip, symlinks=True, dirs_exist_ok=True)
         except shutil.Error as error:  # one entry per file; the first gives the reason
             raise WorkspaceError(f"{root} cannot be created: {error.args[0][0][2]}") from None
     return Code(root, None, (), f"no git: the code is copied to {root}; no experiment is recorded in DVC")

@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from trueodds.errors import ConfigError, unknown
 
 
-class Meta(BaseModel):
+class StageMeta(BaseModel):
     """The keys of a stage's `meta` in dvc.yaml."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
@@ -33,7 +33,7 @@ class Stage:
 
     name: str
     needs: tuple[str, ...]
-    meta: Meta
+    meta: StageMeta
 
 
 def read(folder: Path) -> list[Stage]:
@@ -68,14 +68,14 @@ def _name(node: Any, folder: Path) -> str:
     return str(name) if file == "dvc.yaml" else f"{file}:{name}"
 
 
-def _meta(stage: str, tree: Any) -> Meta:
+def _meta(stage: str, tree: Any) -> StageMeta:
     """Validate the meta of a stage."""
     where = f"dvc.yaml, stage {stage}, meta"
     try:
-        return Meta.model_validate({} if tree is None else tree)
+        return StageMeta.model_validate({} if tree is None else tree)
     except ValidationError as failure:
         error = failure.errors()[0]
         key = ".".join(str(part) for part in error["loc"]) or "meta"
         if error["type"] == "extra_forbidden":
-            raise ConfigError(f"{where}: {unknown('key', key, Meta.model_fields)}") from None
+            raise ConfigError(f"{where}: {unknown('key', key, StageMeta.model_fields)}") from None
         raise ConfigError(f"{where}: {key} = {error['input']!r}: {error['msg']}") from None

@@ -29,7 +29,7 @@ from pydantic import Field
 from pipeline import choices
 from pipeline import recalibrate as recalibration
 from pipeline.flows import artifacts, models_of
-from pipeline.recalibrate import CalibratorChoice, FewLabelsError, ObservedModel, Outcome, Recalibration
+from pipeline.recalibrate import CalibratorChoice, FewLabelsError, Recalibration, RecalibrationOutcome, RemoteModel
 from trueodds.bundle import RECALIBRATED, PublishedModels, open_models
 from trueodds.client import NO_ANSWER, CallError, Client
 from trueodds.drawing.reliability import before_and_after
@@ -69,7 +69,7 @@ def tell(flow: Flow[..., Any], flow_run: FlowRun, state: State[Any]) -> None:
     try:
         client = Client.from_environment(given.get("service"))
         who = f"flow run {flow_run.name}"
-        client.report_undecided(given.get("model"), given.get("version"), who=who, why=why[:2000])
+        client.report_no_decision(given.get("model"), given.get("version"), who=who, why=why[:2000])
     except UserError as error:
         log = flow_run_logger(flow_run)
         log.error("the service could not be told that this recalibration ended without a decision: %s", error)
@@ -141,7 +141,7 @@ def recalibrate(
     if dry_run:
         return Completed(name="Rehearsed", message=recalibration.rehearse(request))
     try:
-        if ObservedModel.of(request) is None:
+        if RemoteModel.of(request) is None:
             request = replace(request, model=request.model_name())
         outcome = recalibration.recalibrate(request, as_task)
     except (FewLabelsError, CallError) as error:
@@ -160,7 +160,7 @@ def recalibrate(
     return Completed(name=name, message=words)
 
 
-def _wants_labels(outcome: Outcome, request: Recalibration) -> bool:
+def _wants_labels(outcome: RecalibrationOutcome, request: Recalibration) -> bool:
     """Return whether a verdict is awaited: on a calibrator, or on a net about which a verdict decides."""
     waiting = [one for one in outcome.judgements if one.decision == "stays" and one.comparison.verdict == "undecided"]
     return any(one.slot == RECALIBRATED or request.promote_of(one.slot) == "when-better" for one in waiting)
@@ -210,16 +210,16 @@ def _look_again(minutes: float, request: Recalibration, version: str | None, abo
     return f"The next run starts at {run.expected_start_time or when:%Y-%m-%d %H:%M} UTC."
 
 
-def later_parameters(given: dict[str, Any], request: Recalibration, version: str | None, about: str) -> dict[str, Any]:
+def later_parameters(before: dict[str, Any], request: Recalibration, version: str | None, about: str) -> dict[str, Any]:
     """Return the parameters of another run for the same model and place.
 
     If a run has put its fit under judgement, the next run must not displace it, or its evidence would never grow.
     """
     place = {"model": request.model, "service": request.client.url, "models": request.models.place, "version": version}
-    return given | place | {"displace": request.displace and about in NOTHING_DONE}
+    return before | place | {"displace": request.displace and about in NOTHING_DONE}
 
 
-def _show(outcome: Outcome, models: PublishedModels) -> None:
+def _show(outcome: RecalibrationOutcome, models: PublishedModels) -> None:
     """Create the artifacts of an outcome."""
     if outcome.choice is not None:
         create_table_artifact(
@@ -257,7 +257,7 @@ def candidate_rows(choice: CalibratorChoice) -> list[dict[str, Any]]:
     return rows
 
 
-def _picture(outcome: Outcome) -> str:
+def _picture(outcome: RecalibrationOutcome) -> str:
     """Return a diagram of before and after as a data URL."""
     assert outcome.choice is not None
     choice = outcome.choice

@@ -17,7 +17,7 @@ def was_cancelled(run: str) -> bool:
     return found is not None and found.state is not None and (found.state.is_cancelled() or found.state.is_cancelling())
 
 
-def created(run: str) -> datetime | None:
+def creation_time(run: str) -> datetime | None:
     """Return when the run was requested; None if the server does not answer."""
     found = _read(run)
     return None if found is None else found.created

@@ -21,7 +21,7 @@ from prefect.states import Completed
 from pipeline import config, stages
 from pipeline.export.trial import try_bundle
 from pipeline.flows import artifacts, child, graph, models_of, remote, workspace
-from pipeline.flows.runs import created, was_cancelled
+from pipeline.flows.runs import creation_time, was_cancelled
 from pipeline.flows.schema import PUBLISH, Publish, descriptions, read_text, signature
 from pipeline.recalibrate import DisagreementError, Recalibration, check_folder
 from pipeline.recalibrate.standing import publication_text
@@ -49,13 +49,13 @@ class StageError(UserError, RuntimeError):
 
 
 @task(persist_result=False)
-def run_stage(stage: graph.Stage, place: workspace.Workspace, shared: bool) -> State[None] | None:
+def run_stage(stage: graph.Stage, place: workspace.Workspace, sharing: bool) -> State[None] | None:
     """Run `dvc repro -s` for one stage. A stage that did not have to run ends in the state Skipped.
 
     Args:
         stage: The stage.
         place: The workspace.
-        shared: Whether outputs that others made are fetched from DVC's remote.
+        sharing: Whether outputs that others made are fetched from DVC's remote.
 
     Raises:
         StageError: The stage failed. The message has the last lines of its output.
@@ -74,7 +74,7 @@ def run_stage(stage: graph.Stage, place: workspace.Workspace, shared: bool) -> S
         last[:] = [*last[-11:], text]
 
     alone = [sys.executable, "-m", "dvc", "--wait-for-lock", "repro", "-s", stage.name]
-    command = remote.command("repro", stage.name) if shared else alone
+    command = remote.command("repro", stage.name) if sharing else alone
     with slot(stage.meta.concurrency):
         status = child.run(command, place.folder, place.environment(), line, stage.meta.timeout_seconds)
     if status:
@@ -98,13 +98,13 @@ def _train(**leaves: Any) -> None:
     run = str(flow_run.get_id())
     if "PREFECT__FLOW_RUN_ID" in os.environ:  # started by a worker: stop with it, by a signal that Prefect reports
         binding.die_with_parent(signal.SIGTERM, os.getppid())
-    if (asked := created(run)) is not None:
+    if (asked := creation_time(run)) is not None:
         log.info("requested at %s UTC; uses the current code, params.yaml and data", f"{asked:%Y-%m-%d %H:%M:%S}")
     workspace.prune(home, log.info, was_cancelled)
-    with workspace.opened(home, run, overrides, log.info) as place:
+    with workspace.open_workspace(home, run, overrides, log.info) as place:
         shared = remote.name_of(place.folder)
         try:
-            _run_graph(place, shared is not None and _taken(place, shared))
+            _run_graph(place, shared is not None and _take(place, shared))
         except TerminationSignal:
             if was_cancelled(run):
                 place.remove()
@@ -146,7 +146,7 @@ def publish(
     return bundle, f"{words} Evidence: {ends}." if ends else words
 
 
-def _taken(place: workspace.Workspace, name: str) -> bool:
+def _take(place: workspace.Workspace, name: str) -> bool:
     """Fetch entries from the remote. Returns whether that worked; if not, the run makes everything itself."""
     log = get_run_logger()
     log.info("DVC's remote %s: outputs that others made are fetched from it", name)
@@ -184,7 +184,7 @@ def _served_elsewhere(models: PublishedModels) -> str | None:
     return None
 
 
-def _run_graph(place: workspace.Workspace, shared: bool) -> None:
+def _run_graph(place: workspace.Workspace, sharing: bool) -> None:
     """Run each stage as soon as those it needs are done. After a failure, running stages finish and the run ends."""
     futures: dict[str, PrefectFuture[Any]] = {}
     try:
@@ -200,7 +200,7 @@ def _run_graph(place: workspace.Workspace, shared: bool) -> None:
             ).submit(
                 stage=stage,
                 place=place,
-                shared=shared,
+                sharing=sharing,
                 return_state=False,
                 wait_for=[futures[name] for name in stage.needs],
             )

@@ -46,7 +46,7 @@ class Workspace:
     root: Path
     folder: Path
     commit: str | None
-    untracked: tuple[str, ...]
+    untracked_files: tuple[str, ...]
 
     def environment(self) -> dict[str, str]:
         """Return the environment of the run's processes: this Python, the caller's data and downloads, no buffering."""
@@ -60,7 +60,7 @@ class Workspace:
 
     def save_experiment(self, name: str) -> None:
         """Save the run as a DVC experiment, so that `dvc exp show` in the caller's checkout lists it."""
-        include = [word for path in self.untracked for word in ("--include-untracked", path)]
+        include = [word for path in self.untracked_files for word in ("--include-untracked", path)]
         command = [sys.executable, "-m", "dvc", "exp", "save", "--force", "--name", name, *include]
         with _git_lock(self.home):
             call(command, self.folder, self.environment())
@@ -74,7 +74,7 @@ class Workspace:
 
 
 @contextmanager
-def opened(
+def open_workspace(
     home: Path, run: str, overrides: Mapping[str, Any], say: Say, *, patience: float = LOCK_SECONDS
 ) -> Iterator[Workspace]:
     """Create or reopen the run's workspace and lock it. It is kept if the block raises, for a retry.
@@ -90,21 +90,25 @@ def opened(
         WorkspaceError: Another process works in it, or git failed.
     """
     root = home / RUNS / run
-    with _locked(root, "an abandoned run still works in it. Stop that run, then retry", patience):
+    with _lock(root, "an abandoned run still works in it. Stop that run, then retry", patience):
         if _marker(root).is_file():
             fields = read_json(_marker(root))
             workspace = Workspace(home, root, Path(fields["folder"]), fields["commit"], tuple(fields["untracked"]))
             say(f"continuing in {root}, which an earlier attempt left")
         else:
             shutil.rmtree(root, ignore_errors=True)
-            workspace = _filled(home, root, overrides, say)
-            made = {"folder": str(workspace.folder), "commit": workspace.commit, "untracked": [*workspace.untracked]}
+            workspace = _fill(home, root, overrides, say)
+            made = {
+                "folder": str(workspace.folder),
+                "commit": workspace.commit,
+                "untracked": [*workspace.untracked_files],
+            }
             write_json(_marker(root), made)
         yield workspace
 
 
 @contextmanager
-def kept(home: Path, root: Path, say: Say) -> Iterator[Workspace]:
+def open_kept_workspace(home: Path, root: Path, say: Say) -> Iterator[Workspace]:
     """Lock the workspace at `root` and update it to the caller's current code, parameters and data.
 
     Its build outputs and checkpoint stay, so that stages which are up to date are skipped.
@@ -112,22 +116,22 @@ def kept(home: Path, root: Path, say: Say) -> Iterator[Workspace]:
     Raises:
         WorkspaceError: Another process works in it, or git failed.
     """
-    with _locked(root, "another make run, make demo or make serve works in it. Wait for its end, then try again"):
+    with _lock(root, "another make run, make demo or make serve works in it. Wait for its end, then try again"):
         try:
-            workspace = _filled(home, root, {}, say)
+            workspace = _fill(home, root, {}, say)
         except WorkspaceError:  # incomplete, or left by a checkout at another place
             shutil.rmtree(root, ignore_errors=True)
-            workspace = _filled(home, root, {}, say)
+            workspace = _fill(home, root, {}, say)
         yield workspace
 
 
-def prune(home: Path, say: Say, cancelled: Callable[[str], bool], keep_days: float = KEEP_DAYS) -> None:
+def prune(home: Path, say: Say, was_cancelled: Callable[[str], bool], keep_days: float = KEEP_DAYS) -> None:
     """Delete workspaces of cancelled runs, and those of failed runs that nobody retried for `keep_days`."""
     for marker in sorted((home / RUNS).glob("*.json")):
         root, age_days = marker.with_suffix(""), (time.time() - marker.stat().st_mtime) / 86_400
         words = f"left by a run {age_days:.0f} days ago"
         if age_days < keep_days:
-            if not cancelled(root.name):
+            if not was_cancelled(root.name):
                 continue
             words = "its run was cancelled"
         lock = FileLock(f"{root}.lock")
@@ -141,7 +145,7 @@ def prune(home: Path, say: Say, cancelled: Callable[[str], bool], keep_days: flo
         say(f"removed {root}: {words}")
 
 
-def _filled(home: Path, root: Path, overrides: Mapping[str, Any], say: Say) -> Workspace:
+def _fill(home: Path, root: Path, overrides: Mapping[str, Any], say: Say) -> Workspace:
     """Fill the workspace with the caller's code, data and parameters."""
     params = config.load(home / "params.yaml", overrides)
     with _git_lock(home):
@@ -149,7 +153,7 @@ def _filled(home: Path, root: Path, overrides: Mapping[str, Any], say: Say) -> W
     say(code.words)
     take_settings(home, code.folder, git=code.commit is not None)
     write_params(code.folder / "params.yaml", {**overrides, **take_data(home, code.folder, params.data.path)})
-    return Workspace(home, root, code.folder, code.commit, code.untracked)
+    return Workspace(home, root, code.folder, code.commit, code.untracked_files)
 
 
 def write_params(path: Path, overrides: Mapping[str, Any]) -> None:
@@ -181,7 +185,7 @@ def write_params(path: Path, overrides: Mapping[str, Any]) -> None:
 
 
 @contextmanager
-def _locked(root: Path, cure: str, patience: float = LOCK_SECONDS) -> Iterator[None]:
+def _lock(root: Path, cure: str, patience: float = LOCK_SECONDS) -> Iterator[None]:
     """Hold the lock of a workspace."""
     root.parent.mkdir(exist_ok=True)
     lock = FileLock(f"{root}.lock")

@@ -7,29 +7,29 @@ reason.
 """
 
 from pipeline.recalibrate.calibrator_choice import CalibratorChoice, CandidateScore, choose, origin_of, write_candidate
-from pipeline.recalibrate.candidate_comparison import Comparison, Rules, compare
+from pipeline.recalibrate.candidate_comparison import CandidateComparison, Rules, compare
 from pipeline.recalibrate.judgement_loop import judge, recalibrate
 from pipeline.recalibrate.model_state import check_folder, rehearse
-from pipeline.recalibrate.observed import ObservedModel
+from pipeline.recalibrate.observed import RemoteModel
 from pipeline.recalibrate.request import (
     LEAST_LABELS,
     DisagreementError,
     FewLabelsError,
     Judgement,
-    Outcome,
     Recalibration,
+    RecalibrationOutcome,
 )
 
 __all__ = [
     "LEAST_LABELS",
     "CandidateScore",
     "CalibratorChoice",
-    "Comparison",
+    "CandidateComparison",
     "DisagreementError",
     "FewLabelsError",
     "Judgement",
-    "ObservedModel",
-    "Outcome",
+    "RemoteModel",
+    "RecalibrationOutcome",
     "Recalibration",
     "Rules",
     "check_folder",

@@ -77,7 +77,7 @@ class Rules:
 
 
 @dataclass(frozen=True)
-class Comparison:
+class CandidateComparison:
     """Interval and verdict of a comparison of candidate and served version, on labels that neither fit has seen."""
 
     labels: int
@@ -182,7 +182,7 @@ def compare(
     candidate_logits_NC: npt.NDArray[np.floating] | None = None,
     rules: Rules | None = None,
     propensities_N: npt.NDArray[np.float64] | None = None,
-) -> Comparison:
+) -> CandidateComparison:
     """Compare two versions on fresh labels, in their order, by a confidence sequence of the mean gain.
 
     The gain of label n is d_n = S(q_n, y_n) - S(p_n, y_n), with p of the served version, q of the candidate, and S the
@@ -213,7 +213,7 @@ def compare(
         logits_NC, labels_N = logits_NC[kept_N], labels_N[kept_N]
         candidate_logits_NC = None if candidate_logits_NC is None else candidate_logits_NC[kept_N]
     if not len(labels_N):
-        return Comparison(0, None, rules=rules, weighted=known, left_out=left_out)
+        return CandidateComparison(0, None, rules=rules, weighted=known, left_out=left_out)
     others_NC = logits_NC if candidate_logits_NC is None else candidate_logits_NC
     log_p_N, brier_p_N = scores(served, logits_NC, labels_N, rules.smoothing)
     log_q_N, brier_q_N = scores(candidate, others_NC, labels_N, rules.smoothing)
@@ -224,7 +224,7 @@ def compare(
     least, most = min(least + margin, -LEAST_LOSS), most + margin
     found = gain_sequence(log_q_N - log_p_N + margin, least=least, most=most, level=rules.level, weight_N=weight_N)
     brier = gain_sequence(brier_p_N - brier_q_N, least=-2.0, most=2.0, level=rules.level, weight_N=weight_N)
-    return Comparison(
+    return CandidateComparison(
         found.labels,
         found.mean - margin,
         found.lower - margin,

@@ -22,9 +22,9 @@ from pipeline.recalibrate.judging import (
     judge_slot,
     settle,
 )
-from pipeline.recalibrate.model_state import LOCK, Candidate, ModelState, check_folder
-from pipeline.recalibrate.observed import ObservedModel
-from pipeline.recalibrate.request import FewLabelsError, Judgement, Outcome, Recalibration, Status
+from pipeline.recalibrate.model_state import LOCK, JudgedVersion, ModelState, check_folder
+from pipeline.recalibrate.observed import RemoteModel
+from pipeline.recalibrate.request import FewLabelsError, Judgement, Recalibration, RecalibrationOutcome, Status
 from trueodds.bundle import DEFAULT, RECALIBRATED, SHADOW, BundleError, BusyError, Slot
 from trueodds.client import Labelled
 from trueodds.errors import ConfigError, UserError
@@ -38,7 +38,7 @@ alarm would reset its evidence to zero.
 """
 
 
-def recalibrate(request: Recalibration, call: Call = directly) -> Outcome:
+def recalibrate(request: Recalibration, call: Call = directly) -> RecalibrationOutcome:
     """Fit a calibrator on the live labels and put it under judgement; then judge the net that is the shadow, if any.
 
     A calibrator that is already under judgement is judged first. It is promoted, withdrawn, or stays. If it stays,
@@ -58,7 +58,7 @@ def recalibrate(request: Recalibration, call: Call = directly) -> Outcome:
         ConfigError: A candidate is unknown.
         FitError: No candidate can be fitted.
     """
-    if model := ObservedModel.of(request):
+    if model := RemoteModel.of(request):
         return observed.recalibrate(request, model, call)
     check_folder(request)
     name = request.model_name()
@@ -68,11 +68,11 @@ def recalibrate(request: Recalibration, call: Call = directly) -> Outcome:
     except BusyError:
         served = request.models.version_of(name, DEFAULT) or ""
         words = f"Another recalibration of {name} is running; nothing was done."
-        return Outcome("nothing", name, served, None, words)
+        return RecalibrationOutcome("nothing", name, served, None, words)
     return _wait(request, outcome, call) if outcome.status == "published" else outcome
 
 
-def judge(request: Recalibration, call: Call = directly) -> Outcome:
+def judge(request: Recalibration, call: Call = directly) -> RecalibrationOutcome:
     """Judge the versions beside the served one on labels of later answers: both slots, or `request.slot`.
 
     A calibrator is promoted at "better" and withdrawn at "worse", unless `request.promote` says otherwise. A person
@@ -84,7 +84,7 @@ def judge(request: Recalibration, call: Call = directly) -> Outcome:
         CallError: The service does not answer, or refuses.
         DisagreementError: The service serves another folder, or has labels of other classes.
     """
-    if model := ObservedModel.of(request):
+    if model := RemoteModel.of(request):
         return observed.judge(request, model, call)
     if given := [name for name in ("version", "shadow") if getattr(request, name) is not None]:
         raise ConfigError(
@@ -99,7 +99,7 @@ def judge(request: Recalibration, call: Call = directly) -> Outcome:
     return _wait(request, outcome, call)
 
 
-def _judge(request: Recalibration, call: Call) -> Outcome:
+def _judge(request: Recalibration, call: Call) -> RecalibrationOutcome:
     """Judge the calibrator first. If it is promoted, the net is compared with it from then on."""
     slots: Iterable[Slot] = (request.slot,) if request.slot else (RECALIBRATED, SHADOW)
     judgements: list[Judgement] = []
@@ -120,12 +120,12 @@ def _judge(request: Recalibration, call: Call) -> Outcome:
     return replace(outcome, words=outcome.words + problem)
 
 
-def _judge_or_fit(request: Recalibration, state: ModelState, call: Call) -> Outcome:
+def _judge_or_fit(request: Recalibration, state: ModelState, call: Call) -> RecalibrationOutcome:
     """Judge the calibrator under judgement, or fit a new one, and judge the net."""
     name, served = state.name, state.served.version
     if request.version not in (None, served):
         words = f"{name}/{request.version} is no longer served, {served} is: nothing to recalibrate."
-        return Outcome("nothing", name, served, None, words)
+        return RecalibrationOutcome("nothing", name, served, None, words)
     outcome, previous = None, None
     if (candidate := state.candidates.get(RECALIBRATED)) and request.promote != "now":
         judgement = evidence_about(request, state, candidate, call)
@@ -140,7 +140,7 @@ def _judge_or_fit(request: Recalibration, state: ModelState, call: Call) -> Outc
     return _with_net(request, outcome or _fit(request, state, call, previous), call)
 
 
-def _gives_way(request: Recalibration, candidate: Candidate, judgement: Judgement) -> bool:
+def _gives_way(request: Recalibration, candidate: JudgedVersion, judgement: Judgement) -> bool:
     """Return whether a better fit may replace a calibrator under judgement."""
     if request.displace:
         return True
@@ -150,7 +150,7 @@ def _gives_way(request: Recalibration, candidate: Candidate, judgement: Judgemen
     return verdict == "worse" and request.promote == "never"
 
 
-def _with_net(request: Recalibration, outcome: Outcome, call: Call) -> Outcome:
+def _with_net(request: Recalibration, outcome: RecalibrationOutcome, call: Call) -> RecalibrationOutcome:
     """Add the judgement of the net that is the shadow to an outcome. The net does not block a calibrator."""
     try:
         net = judge_slot(request, SHADOW, call)
@@ -166,7 +166,7 @@ def _with_net(request: Recalibration, outcome: Outcome, call: Call) -> Outcome:
     )
 
 
-def _fit(request: Recalibration, state: ModelState, call: Call, previous: Judgement | None) -> Outcome:
+def _fit(request: Recalibration, state: ModelState, call: Call, previous: Judgement | None) -> RecalibrationOutcome:
     """Fit a calibrator, and publish it if it is better than the served one."""
     name, served = state.name, state.served
     rows: Labelled = call(fetch_labels, request.client, name, served, request.labels)
@@ -186,20 +186,22 @@ def _fit(request: Recalibration, state: ModelState, call: Call, previous: Judgem
         words = f"Nothing published: {choice.rows:,} labels do not distinguish the best candidate from the served one."
         if previous is not None:
             words += f" {name}/{previous.version} stays the recalibrated version. {previous.comparison.words()}"
-        return Outcome("kept", name, served.version, None, words, choice)
+        return RecalibrationOutcome("kept", name, served.version, None, words, choice)
     lower = f"{choice.best.name}: NLL {choice.gain:.4f} nats a label lower"
     if request.promote == "now":
         version: str = call(publish_candidate, request, state, choice, rows, "")
         why = request.reason(lower) + ends(request, state, call)
         request.models.promote(name, version, why=why, who=request.who, beside=served.version)
-        return Outcome("promoted", name, served.version, version, f"{name}/{version} answers now. {lower}.", choice)
+        return RecalibrationOutcome(
+            "promoted", name, served.version, version, f"{name}/{version} answers now. {lower}.", choice
+        )
     instead = f"; displaces {previous.version}: {previous.comparison.evidence()}" if previous else ""
     version = call(publish_candidate, request, state, choice, rows, instead)
     words = (
         f"{name}/{version} is published as the recalibrated version, {lower} (cross-validated){instead}. Labels"
         f" of later answers decide: trueodds judge. {commands(name, RECALIBRATED, version)}"
     )
-    return Outcome("published", name, served.version, version, words, choice)
+    return RecalibrationOutcome("published", name, served.version, version, words, choice)
 
 
 def publish_candidate(
@@ -222,10 +224,12 @@ def publish_candidate(
     return version
 
 
-def _outcome(name: str, served: str, judgements: list[Judgement]) -> Outcome:
+def _outcome(name: str, served: str, judgements: list[Judgement]) -> RecalibrationOutcome:
     """Join the outcomes of judged versions, one line each."""
     words = "\n".join(one.words for one in judgements)
-    return Outcome(_status(judgements), name, served, judgements[0].version, words, judgements=tuple(judgements))
+    return RecalibrationOutcome(
+        _status(judgements), name, served, judgements[0].version, words, judgements=tuple(judgements)
+    )
 
 
 def _status(judgements: list[Judgement]) -> Status:
@@ -236,7 +240,7 @@ def _status(judgements: list[Judgement]) -> Status:
     return "promoted" if "promoted" in decisions else "withdrawn" if "withdrawn" in decisions else "waits"
 
 
-def _wait(request: Recalibration, outcome: Outcome, call: Call) -> Outcome:
+def _wait(request: Recalibration, outcome: RecalibrationOutcome, call: Call) -> RecalibrationOutcome:
     """Wait for a verdict and return the outcome. The lock is released between two attempts."""
     end, published = time.monotonic() + request.wait_seconds, outcome.status == "published"
     while (outcome.is_undecided or outcome.status == "published") and (left := end - time.monotonic()) > 0:
@@ -252,7 +256,7 @@ def _wait(request: Recalibration, outcome: Outcome, call: Call) -> Outcome:
     return outcome
 
 
-def _after(earlier: Outcome, outcome: Outcome) -> Outcome:
+def _after(earlier: RecalibrationOutcome, outcome: RecalibrationOutcome) -> RecalibrationOutcome:
     """Return the outcome of a later attempt with the decisions of earlier ones."""
     decided = [one for one in earlier.judgements if one.decision != "stays"]
     judgements = [*decided, *outcome.judgements]

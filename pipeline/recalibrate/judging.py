@@ -7,9 +7,9 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
-from pipeline.recalibrate.candidate_comparison import Comparison, compare
+from pipeline.recalibrate.candidate_comparison import CandidateComparison, compare
 from pipeline.recalibrate.candidate_numbers import candidate_number
-from pipeline.recalibrate.model_state import Candidate, ModelState
+from pipeline.recalibrate.model_state import JudgedVersion, ModelState
 from pipeline.recalibrate.request import Decision, DisagreementError, Judgement, Recalibration
 from trueodds.bundle import DEFAULT, RECALIBRATED, SHADOW, Bundle, BundleError, Slot
 from trueodds.client import Client, Labelled
@@ -53,7 +53,9 @@ def fetch_labels(
     return rows
 
 
-def evidence_about(request: Recalibration, state: ModelState, candidate: Candidate, call: Call = directly) -> Judgement:
+def evidence_about(
+    request: Recalibration, state: ModelState, candidate: JudgedVersion, call: Call = directly
+) -> Judgement:
     """Return the evidence about a version under judgement until now, without deciding.
 
     A version with the served net is compared on all labels of the served version, by the logits that both share.
@@ -78,7 +80,7 @@ def evidence_about(request: Recalibration, state: ModelState, candidate: Candida
     rows: Labelled = call(fetch_labels, request.client, name, served, None, candidate.since_ms, paired)
     rules = replace(request.rules, candidate=candidate_number(request.models.changes(name), bundle.version))
     both = (served.calibrator, bundle.calibrator)
-    comparison: Comparison = call(
+    comparison: CandidateComparison = call(
         compare, *both, rows.logits_NC, rows.labels_N, rows.shadow_logits_NC, rules, rows.propensities_N
     )
     return Judgement(candidate.slot, bundle.version, comparison)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass, field
 
-from pipeline.recalibrate.observed import ObservedModel
+from pipeline.recalibrate.observed import RemoteModel
 from pipeline.recalibrate.request import LEAST_LABELS, DisagreementError, Recalibration
 from trueodds.bundle import DEFAULT, MODEL, SLOTS, Bundle, BundleError, Slot
 from trueodds.processes.choices import MODELS
@@ -14,7 +14,7 @@ LOCK = "recalibrate"
 
 
 @dataclass(frozen=True)
-class Candidate:
+class JudgedVersion:
     """A version under judgement."""
 
     slot: Slot
@@ -29,7 +29,7 @@ class ModelState:
 
     name: str
     served: Bundle
-    candidates: dict[Slot, Candidate] = field(default_factory=dict)
+    candidates: dict[Slot, JudgedVersion] = field(default_factory=dict)
 
     def has_another_net(self, bundle: Bundle) -> bool:
         """Return whether a bundle has another net than the served version, and therefore other logits."""
@@ -46,11 +46,11 @@ class ModelState:
         served = models.version_of(name, DEFAULT)
         if served is None:
             raise BundleError(f"{name} has no served version in {models.given_place}; choose one: trueodds promote")
-        candidates: dict[Slot, Candidate] = {}
+        candidates: dict[Slot, JudgedVersion] = {}
         for slot in SLOTS:
             if (version := models.version_of(name, slot)) is not None:
                 bundle = Bundle.load(models.version_folder(name, version))
-                candidates[slot] = Candidate(slot, bundle, models.since_ms(name, slot))
+                candidates[slot] = JudgedVersion(slot, bundle, models.since_ms(name, slot))
         return cls(name, Bundle.load(models.version_folder(name, served)), candidates)
 
 
@@ -85,7 +85,7 @@ def rehearse(request: Recalibration) -> str:
         BundleError: There is no such folder or model, or the model's bundle is not complete.
         OSError: The model folder cannot be written.
     """
-    if model := ObservedModel.of(request):
+    if model := RemoteModel.of(request):
         version = model.version(request.version)
         rows = len(request.client.labelled(model.name, version, last=request.labels))
         words = f"rehearsed: another server serves {model.name}, so nothing is published"

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from pipeline.recalibrate.calibrator_choice import CalibratorChoice, choose
-from pipeline.recalibrate.candidate_comparison import Comparison, compare
+from pipeline.recalibrate.candidate_comparison import CandidateComparison, compare
 from pipeline.recalibrate.candidate_numbers import pair_number
-from pipeline.recalibrate.request import FewLabelsError, Judgement, Outcome, Recalibration
+from pipeline.recalibrate.request import FewLabelsError, Judgement, Recalibration, RecalibrationOutcome
 from trueodds.bundle import SHADOW
 from trueodds.bundle.contents import shadow_of
 from trueodds.calibrators import Identity
@@ -24,7 +24,7 @@ Call = Callable[..., Any]
 
 
 @dataclass(frozen=True)
-class ObservedModel:
+class RemoteModel:
     """A model whose answers another server sends to the service."""
 
     name: str
@@ -34,7 +34,7 @@ class ObservedModel:
     """Versions whose would-be answers are sent as a shadow, in the same order."""
 
     @classmethod
-    def of(cls, request: Recalibration) -> ObservedModel | None:
+    def of(cls, request: Recalibration) -> RemoteModel | None:
         """Return the requested model if another server serves it, otherwise None.
 
         A version that both servers have counts as the service's.
@@ -71,7 +71,7 @@ class ObservedModel:
         return _named_or_newest(self.name, "shadow", name, self.shadows)
 
 
-def recalibrate(request: Recalibration, model: ObservedModel, call: Call) -> Outcome:
+def recalibrate(request: Recalibration, model: RemoteModel, call: Call) -> RecalibrationOutcome:
     """Fit a calibrator on the live labels of a version, and write it to the request's file if it is better.
 
     Raises:
@@ -88,7 +88,7 @@ def recalibrate(request: Recalibration, model: ObservedModel, call: Call) -> Out
     choice: CalibratorChoice = call(choose, *fit)
     if not choice.better:
         words = f"Nothing written: {choice.rows:,} labels do not distinguish the best candidate from the answers as is."
-        return Outcome("kept", model.name, version, None, words, choice)
+        return RecalibrationOutcome("kept", model.name, version, None, words, choice)
     words = f"{choice.best.name}: NLL {choice.gain:.4f} nats a label lower (cross-validated)."
     if request.out is not None:
         _write(request.out, choice)
@@ -96,10 +96,10 @@ def recalibrate(request: Recalibration, model: ObservedModel, call: Call) -> Out
             f" {request.out} holds it; on the server of {model.name}, load it with calibrators.from_json and apply it"
             f" to logits (for probabilities: trueodds.logits_of{_with(rows.resolution)})."
         )
-    return Outcome("fitted", model.name, version, None, words, choice)
+    return RecalibrationOutcome("fitted", model.name, version, None, words, choice)
 
 
-def judge(request: Recalibration, model: ObservedModel, call: Call) -> Outcome:
+def judge(request: Recalibration, model: RemoteModel, call: Call) -> RecalibrationOutcome:
     """Compare a shadow with the served version on all labels of answers that both gave.
 
     The evidence is valid if the shadow was made without these labels.
@@ -115,14 +115,16 @@ def judge(request: Recalibration, model: ObservedModel, call: Call) -> Outcome:
     same = Identity()
     number = pair_number(model.versions.index(version), model.shadows.index(shadow))
     rules = replace(request.rules, candidate=number)
-    comparison: Comparison = call(
+    comparison: CandidateComparison = call(
         compare, same, same, rows.logits_NC, rows.labels_N, rows.shadow_logits_NC, rules, rows.propensities_N
     )
     words = (
         f"{model.name}/{shadow} beside {version}. {comparison.words()} Nothing changes here: promote or withdraw it on"
         f" the server of {model.name}."
     )
-    return Outcome("waits", model.name, version, shadow, words, judgements=(Judgement(SHADOW, shadow, comparison),))
+    return RecalibrationOutcome(
+        "waits", model.name, version, shadow, words, judgements=(Judgement(SHADOW, shadow, comparison),)
+    )
 
 
 def fetch_labels(client: Client, name: str, version: str, last: int | None, shadow: str | None = None) -> Labelled:

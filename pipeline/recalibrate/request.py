@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from pipeline.choices import LABELS, PROMOTE, Promote
 from pipeline.recalibrate.calibrator_choice import CalibratorChoice
-from pipeline.recalibrate.candidate_comparison import Comparison, Rules
+from pipeline.recalibrate.candidate_comparison import CandidateComparison, Rules
 from trueodds.bundle import SHADOW, SLOTS, PublishedModels, Reason, Slot
 from trueodds.client import Client
 from trueodds.errors import ConfigError, UserError
@@ -110,13 +110,13 @@ class Judgement:
 
     slot: Slot
     version: str
-    comparison: Comparison
+    comparison: CandidateComparison
     decision: Decision = "stays"
     words: str = ""
 
 
 @dataclass(frozen=True, eq=False)
-class Outcome:
+class RecalibrationOutcome:
     """The result of a recalibration, and the evidence about the versions under judgement."""
 
     status: Status

@@ -71,23 +71,23 @@ def compare(study: Study, places: Sequence[Place]) -> list[BaselineComparison]:
     return sorted(compared, key=lambda one: MEASURES.index(one.test.measure))
 
 
-def summary(compared: Sequence[BaselineComparison]) -> str:
+def summary(comparisons: Sequence[BaselineComparison]) -> str:
     """Return the number of significant differences in words; "" if nothing was tested."""
-    return differences.summary(one.test for one in compared)
+    return differences.summary(one.test for one in comparisons)
 
 
-def _setting(varied: Mapping[str, Any]) -> str:
+def _setting(leaves: Mapping[str, Any]) -> str:
     """Return the name of a run's setting."""
-    return " ".join(f"{leaf}={value}" for leaf, value in varied.items() if leaf != SEED and value is not None)
+    return " ".join(f"{leaf}={value}" for leaf, value in leaves.items() if leaf != SEED and value is not None)
 
 
-def _baseline(study: Study, done: Sequence[Place], by_seed: Mapping[Any, Place]) -> dict[Any, Place]:
+def _baseline(study: Study, places: Sequence[Place], by_seed: Mapping[Any, Place]) -> dict[Any, Place]:
     """Return the baseline's runs by seed that equal a setting in all other parameters; none for the baseline itself."""
     varied = next(iter(by_seed.values())).run.axis_leaves
     rest = {leaf: value for leaf, value in varied.items() if leaf not in (SEED, *study.baseline)}
     if all(varied.get(leaf) == value for leaf, value in study.baseline.items()):
         return {}
-    return {p.run.overrides.get(SEED): p for p in done if p.run.matches({**rest, **study.baseline})}
+    return {p.run.overrides.get(SEED): p for p in places if p.run.matches({**rest, **study.baseline})}
 
 
 def _scores(place: Place, entry: str) -> RowScores | None:

@@ -109,7 +109,7 @@ def _training(_spec: study_format.TrainingReliability, drawing: _Drawing, out: P
     close_look.reliability(dict(*of.values()), out, title)
 
 
-def _bins(_spec: study_format.Bins, drawing: _Drawing, out: Path, title: str) -> None:
+def _bins(_spec: study_format.BinsFigure, drawing: _Drawing, out: Path, title: str) -> None:
     sums = {name: [drawing.sums(p) for p in drawing.places(setting)] for name, setting in drawing.names.items()}
     across.robustness(sums, out, title)
 

@@ -44,7 +44,7 @@ class _Part(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, use_attribute_docstrings=True)
 
 
-class Source(_Part):
+class PaperSource(_Part):
     """The paper and the table or figure that a study reproduces."""
 
     paper: str
@@ -105,7 +105,7 @@ class ChoiceRule(_Part):
         return self
 
 
-class Step(_Part):
+class TuningStep(_Part):
     """One step of sequential tuning: a parameter is tuned while earlier ones keep their chosen values."""
 
     leaf: str
@@ -118,7 +118,7 @@ class Tune(_Part):
     """Sequential tuning of every setting by itself, before the study's runs."""
 
     seed: int = 0
-    steps: list[Step] = Field(min_length=1)
+    steps: list[TuningStep] = Field(min_length=1)
 
 
 class _Figure(_Part):
@@ -145,7 +145,7 @@ class TrainingReliability(_Figure):
     kind: Literal["training"]
 
 
-class Bins(_Figure):
+class BinsFigure(_Figure):
     """ECE and MCE with 10 to 1,000 bins, averaged over seeds."""
 
     kind: Literal["bins"]
@@ -233,7 +233,7 @@ class Outcomes(_Figure):
 Figure = Annotated[
     Reliability
     | TrainingReliability
-    | Bins
+    | BinsFigure
     | Curves
     | Points
     | Bars
@@ -251,7 +251,7 @@ class Study(_Part):
 
     title: str = Field(min_length=1)
     about: str = ""
-    source: Source | None = None
+    source: PaperSource | None = None
     hold: dict[str, Any] = Field(default_factory=dict)
     """Parameters that all runs share, which override params.yaml."""
     vary: dict[str, list[Any]] = Field(default_factory=dict)

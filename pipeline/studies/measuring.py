@@ -164,7 +164,7 @@ def write(folder: Path, table: Sequence[Row]) -> list[Path]:
         return [path]
 
 
-def write_shifted(folder: Path, table: Sequence[Row]) -> list[Path]:
+def write_shift(folder: Path, table: Sequence[Row]) -> list[Path]:
     """Write shift.csv if any run has a shift."""
     if not table:
         return []
@@ -199,14 +199,14 @@ def _measure_or_read(
     name: str,
     entries: Sequence[str],
     code: str,
-    measured: Callable[[Place, Sequence[str]], Iterator[Any]],
+    measurement: Callable[[Place, Sequence[str]], Iterator[Any]],
 ) -> dict[str, Any]:
     """Return the rows of the entries: measured, or read from the file `name` if the same code measured them before."""
     path, judging = place.folder / name, _judging(place)
     kept: dict[str, Any] = read_json(path) if path.is_file() else {}
     keys = {entry: f"{entry} bins={judging.bins} level={judging.level} {code}" for entry in entries}
     new = [entry for entry in entries if keys[entry] not in kept]
-    for entry, values in zip(new, measured(place, new), strict=True):
+    for entry, values in zip(new, measurement(place, new), strict=True):
         kept[keys[entry]] = values
         write_json(path, kept)
     return {entry: kept[keys[entry]] for entry in entries}
@@ -247,13 +247,13 @@ def _measure_shift(place: Place, entries: Sequence[str]) -> Iterator[list[Row]]:
             yield _by_severity(entry, calibrator, shifted, _judging(place))
 
 
-def _by_severity(entry: str, calibrator: Calibrator, shifted: ShiftedLogits, judging: MeasurementSettings) -> list[Row]:
+def _by_severity(entry: str, calibrator: Calibrator, logits: ShiftedLogits, judging: MeasurementSettings) -> list[Row]:
     """Return one row per severity for one calibrator."""
-    labels_N, bins = shifted.clean.labels_N, judging.bins
-    clean = figures(calibrator, shifted.clean.logits_NC, labels_N, bins)
-    by_corruption = [[figures(calibrator, of, labels_N, bins) for of in logits_SNC] for _, logits_SNC in shifted]
+    labels_N, bins = logits.clean.labels_N, judging.bins
+    clean = figures(calibrator, logits.clean.logits_NC, labels_N, bins)
+    by_corruption = [[figures(calibrator, of, labels_N, bins) for of in logits_SNC] for _, logits_SNC in logits]
     measured = ShiftMeasurement(entry, "compared", clean, np.moveaxis(np.array(by_corruption), -1, 0))
-    table = by_severity(measured, shifted.severities, judging.level)
+    table = by_severity(measured, logits.severities, judging.level)
     rows: list[dict[str, Any]] = [{SEVERITY: severity} for severity in table.pop(SEVERITY)]
     for figure in FIGURES:
         for k, row in enumerate(rows):

@@ -74,7 +74,7 @@ def report(study: Study, outcome: StudyOutcome, out: Path) -> str:
         return f"{study.title}: no run is finished"
     under_shift = measuring.shifted_rows_of(outcome.places, study.calibrators)
     found = findings(study, outcome, table, under_shift)
-    written = [*measuring.write(out, table), *measuring.write_shifted(out, under_shift)]
+    written = [*measuring.write(out, table), *measuring.write_shift(out, under_shift)]
     figures = drawing.draw(study, outcome.places, table, under_shift, out)
     written += [*figures, _write_page(out / PAGE, study, found, figures)]
     words = [*found.notes, found.summary, *(f"  {line}" for line in found.comparisons), *found.choices]
@@ -135,10 +135,10 @@ def notes(study: Study) -> list[str]:
     return [baseline_comparison.NOTE] if any(map(measuring.is_plug_in, study.report)) else []
 
 
-def chosen_lines(study: Study, chosen: Sequence[ChosenSettings]) -> list[str]:
+def chosen_lines(study: Study, choices: Sequence[ChosenSettings]) -> list[str]:
     """Return the settings that the rule chose, with their test results."""
     said = []
-    for one in chosen:
+    for one in choices:
         said.append(f"Chosen: {one.words}.")
         for setting in one.settings:
             figures = ", ".join(f"{column} {_cell(column, setting.rows)}" for column in study.report)

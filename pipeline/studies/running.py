@@ -210,7 +210,7 @@ def run_one(home: Path, place: Place, say: Say | None = None) -> None:
             if say is not None:
                 say(words)
 
-        with workspace.opened(home, f"study-{place.key}", place.run.overrides, line) as work:
+        with workspace.open_workspace(home, f"study-{place.key}", place.run.overrides, line) as work:
             served = data.kind_of(place.run.params.data) in SERVED
             command = [sys.executable, "-m", "dvc", "--wait-for-lock", "repro", *([] if served else ["evaluate"])]
             try:

@@ -120,9 +120,9 @@ def _axis_leaves(study: Study) -> Iterator[dict[str, Any]]:
     yield from study.runs
 
 
-def _contains(leaves: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
-    """Return whether `leaves` contains all of `wanted`."""
-    return all(leaf in leaves and leaves[leaf] == value for leaf, value in wanted.items())
+def _contains(leaves: Mapping[str, Any], part: Mapping[str, Any]) -> bool:
+    """Return whether `leaves` contains all of `part`."""
+    return all(leaf in leaves and leaves[leaf] == value for leaf, value in part.items())
 
 
 @dataclass(frozen=True)

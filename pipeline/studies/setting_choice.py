@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pipeline.studies.format import CALIBRATOR, VALIDATION, ChoiceRule, Leaves, Step, Study, StudyError
+from pipeline.studies.format import CALIBRATOR, VALIDATION, ChoiceRule, Leaves, Study, StudyError, TuningStep
 from pipeline.studies.measuring import SEED, Row, Setting, is_plug_in, name_of
 from pipeline.studies.runs import Run
 from trueodds.texts import plural
@@ -149,27 +149,27 @@ def tune(study: Study, runs: Sequence[Run], params: Path, measure: Measure, say:
     ]
 
 
-def _best(study: Study, step: Step, tried: Sequence[tuple[Any, Row | None]], name: str) -> tuple[Any, str]:
+def _best(study: Study, step: TuningStep, trials: Sequence[tuple[Any, Row | None]], name: str) -> tuple[Any, str]:
     """Return the best value of a step for one setting, and a line that explains the choice."""
     assert study.choose is not None
     rule = study.choose.model_copy(update={"each": []})
-    settings = [Setting(f"{step.leaf}={value}", (row,)) for value, row in tried if row is not None]
+    settings = [Setting(f"{step.leaf}={value}", (row,)) for value, row in trials if row is not None]
     taken = choose(rule, settings)
     if not taken:
-        values = ", ".join(str(value) for value, _ in tried)
+        values = ", ".join(str(value) for value, _ in trials)
         raise StudyError(f"{name}: no run with {step.leaf} = {values} could be measured; read the runs' logs")
     (found,) = taken[0].settings
-    value = next(value for value, _ in tried if found.name == f"{step.leaf}={value}")
+    value = next(value for value, _ in trials if found.name == f"{step.leaf}={value}")
     column = str(rule.least)
     estimate = ", a plug-in estimate," if is_plug_in(column) else ""
     said = ", ".join(
         f"{value}: {'failed' if row is None or row.get(column) is None else format(row[column], '.4f')}"
-        for value, row in tried
+        for value, row in trials
     )
     return value, f"tuned {name}: {step.leaf} = {value} ({column}{estimate} {said})"
 
 
-def _concerns(step: Step, run: Run) -> bool:
+def _concerns(step: TuningStep, run: Run) -> bool:
     """Return whether a step applies to a run."""
     return all(run.overrides.get(leaf) in values for leaf, values in step.where.items())
 

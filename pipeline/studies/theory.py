@@ -39,15 +39,15 @@ def findings(draws: int = DRAWS, seed: int = 0) -> list[ClaimCheck]:
     return [part(rng, draws) for part in parts]
 
 
-def lines(found: Sequence[ClaimCheck]) -> str:
+def lines(checks: Sequence[ClaimCheck]) -> str:
     """Return findings as a Markdown table, with a sentence for each."""
     head = ["| claim | from | holds in | largest violation |", "|---|---|---:|---:|"]
     rows = [
         f"| {one.claim.replace('|', chr(92) + '|')} | {one.source} | {one.held:,} of {one.draws:,} draws |"
         f" {'-' if one.held == one.draws else format(one.failed_by, '.2g')} |"
-        for one in found
+        for one in checks
     ]
-    return "\n".join([*head, *rows, "", *(f"- {one.claim} ({one.source}): {one.words}" for one in found)])
+    return "\n".join([*head, *rows, "", *(f"- {one.claim} ({one.source}): {one.words}" for one in checks)])
 
 
 def minimiser(eta: npt.ArrayLike, gamma: float = 2.0, steps: int = 400) -> Array:
@@ -163,9 +163,9 @@ def _focal(rng: np.random.Generator, draws: int, gammas: tuple[float, float], wh
     return _finding("focal, section 4", claim, gaps <= 1e-12, float(max(gaps.max(), 0)), words)
 
 
-def _finding(source: str, claim: str, held: npt.NDArray[np.bool_], failed_by: float, words: str) -> ClaimCheck:
+def _finding(source: str, claim: str, holds_N: npt.NDArray[np.bool_], failed_by: float, words: str) -> ClaimCheck:
     """Return the finding of a claim."""
-    return ClaimCheck(source, claim, int(held.sum()), len(held), failed_by if not held.all() else 0.0, words)
+    return ClaimCheck(source, claim, int(holds_N.sum()), len(holds_N), failed_by if not holds_N.all() else 0.0, words)
 
 
 def _pair(rng: np.random.Generator) -> tuple[Array, Array]:

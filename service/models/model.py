@@ -157,7 +157,7 @@ class Model:
                 str(bundle.model_path), options, providers=wanted, provider_options=[OPTIONS.get(n, {}) for n in wanted]
             )
         except Exception as error:  # onnxruntime has a dozen exception types without a common base
-            raise BundleError(trial.why_refused(bundle.model_path, str(error), ort.__version__)) from None
+            raise BundleError(trial.reason_to_refuse(bundle.model_path, str(error), ort.__version__)) from None
         if session.get_providers()[0] != name:  # it falls back to the next one and reports that on stderr only
             raise BundleError(f"onnxruntime cannot start {name}; its libraries or its device are missing")
         infer = functools.partial(_logits, bundle, session)

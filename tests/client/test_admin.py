@@ -109,7 +109,7 @@ def test_an_alarm_is_acknowledged_and_armed_again(client: Client, folder: Path, 
 
 
 def test_a_recalibration_without_a_decision_is_told(client: Client) -> None:
-    assert client.report_undecided("tiny", None, who="flow run 7", why="the disk is full") == []
+    assert client.report_no_decision("tiny", None, who="flow run 7", why="the disk is full") == []
 
 
 def test_any_route_has_the_key_the_tries_and_the_errors(client: Client) -> None:
@@ -169,7 +169,7 @@ def test_both_clients_have_the_same_calls_and_say_what_they_return() -> None:
     calls = {name for name in dir(Client) if not name.startswith("_")} - {"close", "from_environment", "url"}
     assert calls == {
         *("acknowledge", "delete", "feedback", "labelled", "models", "observe", "observe_decision"),
-        *("observe_decisions", "page", "predict", "predictions", "ready", "rearm", "report", "report_undecided"),
+        *("observe_decisions", "page", "predict", "predictions", "ready", "rearm", "report", "report_no_decision"),
         *("request", "versions", "void"),
     }
     for name in calls:

@@ -19,15 +19,15 @@ from trueodds.replay import ReplayError
 from trueodds.replay.caller import instance
 from trueodds.replay.drift import Schedule, clock
 from trueodds.replay.kinds import KINDS, seconds
-from trueodds.replay.source import ModelSignature, Source, read
+from trueodds.replay.source import ModelSignature, RowSource, read
 from trueodds.replay.stream import Bias, Event, Stream
 
 MODEL = ModelSignature(ImageInput(height=8, width=6, channels=1), tuple("abcdefghij"))
 PIXELS = np.random.default_rng(3).integers(80, 170, (50, 8, 6, 1), np.uint8)
 
 
-def source(labels: int = 10) -> Source:
-    return Source("here", PIXELS.__getitem__, np.arange(len(PIXELS)) % labels, None)
+def source(labels: int = 10) -> RowSource:
+    return RowSource("here", PIXELS.__getitem__, np.arange(len(PIXELS)) % labels, None)
 
 
 def events(count: int, **changes: Any) -> list[Event]:

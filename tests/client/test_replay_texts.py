@@ -14,13 +14,13 @@ from trueodds.inputs import TextInput
 from trueodds.replay import ReplayError
 from trueodds.replay.caller import instance
 from trueodds.replay.drift import Schedule, change_words
-from trueodds.replay.source import ModelSignature, Source, read
+from trueodds.replay.source import ModelSignature, RowSource, read
 from trueodds.replay.stream import Event, Stream
 
 BOATS, TEA = "ship sail mast keel " * 50, "cup tea milk pot " * 50
 KIND = TextInput(max_tokens=5, vocabulary_size=6)
 MODEL = ModelSignature(KIND, ("a", "b"))
-SOURCE = Source("here", [BOATS, TEA].__getitem__, np.array([0, 1]), ("boats", "tea"), "text")
+SOURCE = RowSource("here", [BOATS, TEA].__getitem__, np.array([0, 1]), ("boats", "tea"), "text")
 
 
 def events(*drift: str) -> list[Event]:

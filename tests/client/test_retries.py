@@ -103,7 +103,7 @@ def test_a_change_is_sent_again_only_where_it_was_not_made(relay: Relay) -> None
             lambda: client.void(import_id="none", **signed),
             lambda: client.acknowledge("tiny", "1", **signed),
             lambda: client.rearm("tiny", "1", **signed),
-            lambda: client.report_undecided("tiny", None, **signed),
+            lambda: client.report_no_decision("tiny", None, **signed),
         )
         for call in calls:
             for plan, code in ((Lose(), "no_answer"), (Refuse(504, body=b"gateway"), "http_504")):
@@ -112,7 +112,7 @@ def test_a_change_is_sent_again_only_where_it_was_not_made(relay: Relay) -> None
                     call()
                 assert error.value.code == code and len(relay.requests) == before + 1
         relay.plan, before = [Refuse(), Refuse()], len(relay.requests)
-        assert client.report_undecided("tiny", None, **signed) == [] and len(relay.requests) == before + 3
+        assert client.report_no_decision("tiny", None, **signed) == [] and len(relay.requests) == before + 3
         relay.plan, before = [Lose()], len(relay.requests)
         with pytest.raises(CallError, match="answered 404"):  # counting changes nothing
             client.void(import_id="none", dry_run=True, **signed)

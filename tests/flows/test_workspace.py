@@ -35,7 +35,7 @@ def home(repository: Path, tmp_path: Path) -> Path:
 
 
 def opened(home: Path, run_name: str = "one", **overrides: object) -> Workspace:
-    with workspace.opened(home, run_name, overrides, messages.append) as place:
+    with workspace.open_workspace(home, run_name, overrides, messages.append) as place:
         return place
 
 
@@ -50,7 +50,7 @@ def test_a_checkout_with_the_callers_changes_and_other_parameters(home: Path) ->
     run(["git", "add", "trueodds/errors.py"], home)
     before = snapshot(home)
     place = opened(home, method="focal", seed=7)
-    assert place.folder == home / ".runs" / "one" and place.untracked == ("pipeline/new.py",)
+    assert place.folder == home / ".runs" / "one" and place.untracked_files == ("pipeline/new.py",)
     assert (place.folder / "pipeline" / "new.py").read_text() == "NEW = 1\n"
     assert (place.folder / "trueodds" / "errors.py").read_text() == "CHANGED = 1\n"
     assert not (place.folder / "pipeline" / "parameters.py").exists()
@@ -94,7 +94,7 @@ def test_only_one_process_works_in_it(home: Path) -> None:
     assert other.stdout is not None and other.stdout.readline()
     with (
         pytest.raises(WorkspaceError, match="in use by another process"),
-        workspace.opened(home, "one", {}, messages.append, patience=0.1),
+        workspace.open_workspace(home, "one", {}, messages.append, patience=0.1),
     ):
         pass
     other.kill()
@@ -177,7 +177,7 @@ def test_a_subfolder_of_a_repository(repository: Path, tmp_path: Path) -> None:
 
 
 def kept(home: Path) -> Workspace:
-    with workspace.kept(home, home / ".run" / "workspace", messages.append) as place:
+    with workspace.open_kept_workspace(home, home / ".run" / "workspace", messages.append) as place:
         return place
 
 
@@ -283,7 +283,7 @@ def test_of_a_shallow_clone_with_filters_and_names_of_its_own(home: Path, tmp_pa
     (shallow / ".git" / "info" / "exclude").write_text("secret\n")
     (shallow / "secret").touch()
     place = opened(shallow)
-    assert run(["git", "log", "--format=%s"], place.folder).stdout == "more\n" and place.untracked == ()
+    assert run(["git", "log", "--format=%s"], place.folder).stdout == "more\n" and place.untracked_files == ()
     assert run(["git", "config", "user.name"], place.folder).stdout == "Ada\n"
     (place.folder / "secret").touch()
     assert "secret" not in run(["git", "status", "--porcelain"], place.folder).stdout

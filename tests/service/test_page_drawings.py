@@ -115,7 +115,7 @@ def test_enormous_evidence_stays_on_the_paper() -> None:
     assert d.rows[0].log_e == [9.0, 9.0] and d.rows[-1].log_e[1] is None
     quiet = page_parts.alarm(0.0)
     d = evidence_diagram(quiet)
-    assert d is not None and d.line_y > d.scale.y and not any(c.fired or c.cut for c in d.curves)
+    assert d is not None and d.line_y > d.scale.y and not any(c.alarm or c.cut for c in d.curves)
     assert evidence_diagram(altered_alarm(quiet)) is None
 
 
@@ -162,8 +162,9 @@ def test_words() -> None:
         "1 in 10⁷⁷⁷",
     ]
     assert [words.chance(value) for value in values] == texts
-    assert [words.signed(-0.071), words.signed(0.2, ""), words.signed(None)] == ["−7.1 points", "+20.0", "–"]
-    assert words.signed(-0.0004, "") == words.signed(0.0004, "") == "0.0"
+    assert [words.signed_points(x, "") for x in (-0.071, 0.2, None)] == ["−7.1", "+20.0", "–"]
+    assert words.signed_points(-0.071) == "−7.1 points"
+    assert words.signed_points(-0.0004, "") == words.signed_points(0.0004, "") == "0.0"
     assert [words.decimal(x) for x in (-0.5, True, None, "x", 1)] == ["−0.500", "–", "–", "–", "1.000"]
     assert [plural(1, "label"), plural(2000, "label")] == ["1 label", "2,000 labels"]
     assert [plural(0, "try", "tries"), plural(1, "try", "tries")] == ["0 tries", "1 try"]

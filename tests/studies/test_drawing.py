@@ -135,9 +135,9 @@ def test_a_column_of_training_that_was_not_measured(tmp_path: Path) -> None:
 
 def test_smoothing_is_exponential_and_keeps_gaps() -> None:
     values = np.array([np.nan, 1.0, 3.0, np.nan, 2.0])
-    assert across._smoothed(values, 0.5)[[1, 2, 4]].tolist() == [1.0, 2.0, 2.0]
-    assert np.isnan(across._smoothed(values, 0.5)[[0, 3]]).all()
-    assert across._smoothed(values[1:3], 0.0).tolist() == [1.0, 3.0]
+    assert across._smooth(values, 0.5)[[1, 2, 4]].tolist() == [1.0, 2.0, 2.0]
+    assert np.isnan(across._smooth(values, 0.5)[[0, 3]]).all()
+    assert across._smooth(values[1:3], 0.0).tolist() == [1.0, 3.0]
 
 
 def test_no_point_of_the_front_is_beaten() -> None:

@@ -101,7 +101,7 @@ def _logits_of(bundle: Bundle, infer: Infer, rows: Inputs, name: str) -> npt.NDA
     return logits_NC
 
 
-def why_refused(path: Path, message: str, version: str) -> str:
+def reason_to_refuse(path: Path, message: str, version: str) -> str:
     """Turn onnxruntime's message about the graph at `path` into an explanation with a cure.
 
     `version` is the installed one.

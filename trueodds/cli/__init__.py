@@ -68,16 +68,16 @@ COMMANDS = {
 class Parser(argparse.ArgumentParser):
     """An argparse parser that suggests the nearest option, with error messages of two lines.
 
-    `intermixed` allows positional arguments on both sides of an option.
+    `intermix` allows positional arguments on both sides of an option.
     """
 
-    def __init__(self, *, intermixed: bool = False, **options: Any) -> None:
+    def __init__(self, *, intermix: bool = False, **options: Any) -> None:
         super().__init__(**options | {"formatter_class": argparse.RawDescriptionHelpFormatter, "allow_abbrev": False})
-        self._intermixed = intermixed
+        self._intermix = intermix
 
     def parse(self, words: Sequence[str]) -> argparse.Namespace:
         """Parse the arguments. If some are unknown, the process ends with status 2."""
-        parse_known = self.parse_known_intermixed_args if self._intermixed else self.parse_known_args
+        parse_known = self.parse_known_intermixed_args if self._intermix else self.parse_known_args
         arguments, rest = parse_known(words)
         if rest:
             names = [name for action in self._actions if action.dest != "help" for name in action.option_strings]

@@ -41,7 +41,7 @@ class CalibrateOptionsError(UserError, ValueError):
 
 def add_parser(commands: Subparsers) -> None:
     epilog = "\n".join(["examples:", *(f"  trueodds {line}" for line in EXAMPLES)])
-    parser = commands.add_parser("calibrate", description=__doc__, epilog=epilog, intermixed=True)
+    parser = commands.add_parser("calibrate", description=__doc__, epilog=epilog, intermix=True)
     parser.add_argument("logits", type=Path, help=forms.LOGITS)
     parser.add_argument("--test", type=Path, metavar="FILE", help="test rows, in the same form")
     parser.add_argument("--labels", type=Path, metavar="FILE", help="an .npy with the labels of an .npy of logits")

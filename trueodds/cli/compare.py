@@ -23,7 +23,7 @@ EXAMPLES = (
 
 def add_parser(commands: Subparsers) -> None:
     epilog = "\n".join(["examples:", *(f"  trueodds {line}" for line in EXAMPLES)])
-    parser = commands.add_parser("compare", description=__doc__, epilog=epilog, intermixed=True)
+    parser = commands.add_parser("compare", description=__doc__, epilog=epilog, intermix=True)
     add_form(parser, several=True)
     words = "the class of two whose probability is compared, over all of [0, 1]"
     parser.add_argument("--positive", metavar="CLASS", help=words)

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from trueodds.cli import Command, Parser, Subparsers
-from trueodds.cli.registered import registered
+from trueodds.cli.registered import registered_commands
 from trueodds.errors import MissingExtraError
 from trueodds.processes.version import __version__
 
@@ -39,7 +39,7 @@ def add_parser(commands: Subparsers) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Print the script. A message names the commands whose options are missing because their extra is not installed."""
-    commands, _ = registered()
+    commands, _ = registered_commands()
     root, incomplete = tree(commands)
     print(script(root, arguments.shell))
     if incomplete:

@@ -51,7 +51,7 @@ EXAMPLES = (
 
 def add_parser(commands: Subparsers) -> None:
     epilog = "\n".join(["examples:", *(f"  trueodds {line}" for line in EXAMPLES)])
-    parser = commands.add_parser("import", description=__doc__, epilog=epilog, intermixed=True)
+    parser = commands.add_parser("import", description=__doc__, epilog=epilog, intermix=True)
     parser.add_argument("model", type=Path, help="the ONNX file; its weights may be in files beside it")
     parser.add_argument("--labelled", type=Path, required=True, metavar="ROWS", help=forms.ROWS)
     words = "test rows, in the same form (default: half of the labelled rows, class-balanced)"
@@ -218,23 +218,23 @@ def _classes(text: str) -> tuple[str, ...]:
     return tuple(name.strip() for name in names if name.strip())
 
 
-def _move(written: Path, out: Path) -> Path:
+def _move(folder: Path, out: Path) -> Path:
     """Move the written files to the folder `out`. Return the bundle's new place."""
     from trueodds.bundle import Bundle
 
     out.mkdir(exist_ok=True)
-    bundle = Bundle.load(written / BUNDLE).move_to(out / BUNDLE)
-    for file in written.iterdir():
+    bundle = Bundle.load(folder / BUNDLE).move_to(out / BUNDLE)
+    for file in folder.iterdir():
         if file.is_file():
             file.replace(out / file.name)
     return bundle.directory
 
 
-def _next_step(bundle: Path, published: str | None) -> str:
+def _next_step(bundle: Path, models: str | None) -> str:
     """Return the next command for the user."""
-    if published is None:
+    if models is None:
         return f"Publish it:  trueodds publish --bundle {bundle}"
-    return f"Serve it:  TRUEODDS_MODELS={published} trueodds serve"
+    return f"Serve it:  TRUEODDS_MODELS={models} trueodds serve"
 
 
 def summary(outcome: Outcome) -> str:

@@ -22,7 +22,7 @@ class NameClashError(UserError, ImportError):
     """
 
 
-def registered() -> tuple[dict[str, Command], list[str]]:
+def registered_commands() -> tuple[dict[str, Command], list[str]]:
     """Return the commands that installed packages register, and a message for each package that cannot be loaded."""
     commands: dict[str, Command] = {}
     clashes = []

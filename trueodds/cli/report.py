@@ -34,7 +34,7 @@ def add_parser(commands: Subparsers) -> None:
     from trueodds.sums.bins import Binning
 
     epilog = "\n".join(["examples:", *(f"  trueodds {line}" for line in EXAMPLES)])
-    parser = commands.add_parser("report", description=__doc__, epilog=epilog, intermixed=True)
+    parser = commands.add_parser("report", description=__doc__, epilog=epilog, intermix=True)
     add_form(parser)
     words = "the positive class of two; the report adds figures of its probability, and alerts by it; a single"
     words += " column of probabilities belongs to this class, unless its name is a class"

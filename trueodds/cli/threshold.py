@@ -35,7 +35,7 @@ class NotCertifiedError(UserError, ValueError):
 
 def add_parser(commands: Subparsers) -> None:
     epilog = "\n".join(["examples:", *(f"  trueodds {line}" for line in EXAMPLES)])
-    parser = commands.add_parser("threshold", description=__doc__, epilog=epilog, intermixed=True)
+    parser = commands.add_parser("threshold", description=__doc__, epilog=epilog, intermix=True)
     add_form(parser)
     words = "the positive class of two, for --costs; a single column of probabilities belongs to this class"
     parser.add_argument("--positive", metavar="CLASS", help=words)

@@ -535,7 +535,7 @@ class Calls:
         return _alarm(self._endpoint, "rearm", tree)
 
     @Call
-    def report_undecided(
+    def report_no_decision(
         self, model: str | None, version: str | None, *, who: str, why: str
     ) -> Steps[list[dict[str, Any]]]:
         """Report that a recalibration ended without a decision. The service counts this and notifies its webhooks.
@@ -733,14 +733,14 @@ def _join(trees: list[dict[str, Any]]) -> Predictions:
         raise CallError("other_classes", message) from None
 
 
-def _interruption(error: Exception, trees: list[dict[str, Any]], answered: int) -> CallError:
+def _interruption(error: Exception, trees: list[dict[str, Any]], count: int) -> CallError:
     """Build the error for a failure after the first request.
 
     It holds the stored answers, whose ids are needed for their labels.
     """
     cause = error if isinstance(error, CallError) else CallError("invalid_input", str(error))
-    message = f"{cause.message}. {plural(answered, 'row was', 'rows were')} answered before: see the error's `answered`"
+    message = f"{cause.message}. {plural(count, 'row was', 'rows were')} answered before: see the error's `answered`"
     rest = {"status": cause.status, "request_id": cause.request_id, "details": cause.details}
-    failure = CallError(cause.code, f"from row {answered} on: {message}", **rest)  # type: ignore[arg-type]
+    failure = CallError(cause.code, f"from row {count} on: {message}", **rest)  # type: ignore[arg-type]
     failure.answered = _join(trees)
     return failure

@@ -142,7 +142,7 @@ def session(graph: Model | bytes | str, path: Path, *, spinning: bool = True) ->
     try:
         return ort.InferenceSession(data, options, providers=["CPUExecutionProvider"])
     except Exception as error:  # onnxruntime has a dozen exception types without a common base
-        raise ModelFileError(trial.why_refused(path, str(error), ort.__version__)) from None
+        raise ModelFileError(trial.reason_to_refuse(path, str(error), ort.__version__)) from None
 
 
 def _to_bytes(model: Model, path: Path) -> bytes:

@@ -27,7 +27,7 @@ from trueodds.inputs import VectorInput, columns
 from trueodds.logits import Logits
 from trueodds.metrics import softmax
 from trueodds.processes.limited import progress, step
-from trueodds.processes.progress import counted
+from trueodds.processes.progress import count_off
 from trueodds.sums.inputs import both_classes, check_probabilities
 from trueodds.texts import Places, is_whole_number, quotes
 
@@ -217,7 +217,7 @@ def logits_of(model: ServableModel, rows: Mapping[str, ImportRows]) -> dict[str,
     inputs = {split: batches(model.kind, each) for split, each in rows.items()}
     for split, each in rows.items():
         parts: list[npt.NDArray[np.float32]] = []
-        for batch in counted(inputs[split], len(each), f"score {each.source}", model.kind.noun):
+        for batch in count_off(inputs[split], len(each), f"score {each.source}", model.kind.noun):
             try:
                 parts.append(model.run(batch))
             except Exception as error:  # onnxruntime has a dozen exception types without a common base

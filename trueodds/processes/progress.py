@@ -49,7 +49,7 @@ def bar(total: int, what: str, unit: str, *, done: int = 0, hidden: bool = False
     )
 
 
-def counted(batches: Iterable[Batch], total: int, what: str, unit: str) -> Iterator[Batch]:
+def count_off(batches: Iterable[Batch], total: int, what: str, unit: str) -> Iterator[Batch]:
     """Yield batches, and move a bar of `total` units by the length of each that has been worked on."""
     with bar(total, what, unit) as shown:
         for batch in batches:

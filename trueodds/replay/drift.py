@@ -33,7 +33,7 @@ def clock(at: float) -> str:
 
 
 @dataclass(frozen=True)
-class Step:
+class DriftStep:
     """Entry of a schedule: at `start`, or evenly from `start` to `end`, the kind's strength becomes `strength`."""
 
     kind: str
@@ -53,7 +53,7 @@ class Step:
 class Schedule:
     """Steps in the order of their start. Steps of one kind do not overlap."""
 
-    steps: tuple[Step, ...] = ()
+    steps: tuple[DriftStep, ...] = ()
 
     @classmethod
     def parse(cls, texts: Iterable[str]) -> Schedule:
@@ -128,8 +128,8 @@ class Schedule:
         return noisy_D
 
 
-def change_words(text: str, other: str, removed: float, foreign: float, generator: np.random.Generator) -> str:
-    """Return a text without a share `removed` of its words, and with a share `foreign` of the rest replaced.
+def change_words(text: str, other: str, loss: float, foreign: float, generator: np.random.Generator) -> str:
+    """Return a text without a share `loss` of its words, and with a share `foreign` of the rest replaced.
 
     The replacements are words of `other`, a text of another class. At least one word stays.
     """
@@ -140,12 +140,12 @@ def change_words(text: str, other: str, removed: float, foreign: float, generato
     kept = [
         new if chance < foreign else old
         for old, new, chance, lost in zip(words, theirs, chance_W, lost_W, strict=True)
-        if lost >= removed
+        if lost >= loss
     ]
     return " ".join(kept or words[:1])
 
 
-def _step(entry: str) -> Step:
+def _step(entry: str) -> DriftStep:
     kind, colon, rest = entry.partition(":")
     strength_text, at, when = rest.partition("@")
     if not (colon and at):
@@ -169,4 +169,4 @@ def _step(entry: str) -> Step:
         raise ReplayError(f"--drift {entry!r}: {error}; expected {GRAMMAR}") from None
     if dots and end <= start:
         raise ReplayError(f"--drift {entry!r}: {end_text} is not after {start_text}; expected {GRAMMAR}")
-    return Step(kind, strength, start, end)
+    return DriftStep(kind, strength, start, end)

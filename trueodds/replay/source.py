@@ -37,7 +37,7 @@ class ModelSignature:
 
 
 @dataclass(frozen=True)
-class Source:
+class RowSource:
     """Rows to draw from. `row` returns one in the form of the model's input."""
 
     name: str
@@ -58,7 +58,7 @@ class Source:
         return index if self.classes is None else self.classes[index]
 
 
-def read(path: Path, model: ModelSignature, split: str | None = None) -> Source:
+def read(path: Path, model: ModelSignature, split: str | None = None) -> RowSource:
     """Read the rows of a file or folder.
 
     The path is an .npz with x_<split>, y_<split> and optionally class_names and feature_names, or a folder
@@ -86,7 +86,7 @@ def read(path: Path, model: ModelSignature, split: str | None = None) -> Source:
         raise ReplayError(str(error)) from None
 
 
-def _npz(path: Path, model: ModelSignature, split: str | None) -> Source:
+def _npz(path: Path, model: ModelSignature, split: str | None) -> RowSource:
     arrays = files.read_npz(path)
     there = [name.removeprefix("x_") for name in arrays if name.startswith("x_") and f"y_{name[2:]}" in arrays]
     split = _split(path, split, there, "x_<split> and y_<split>")
@@ -115,17 +115,17 @@ def _npz(path: Path, model: ModelSignature, split: str | None) -> Source:
         if "tokenizer" not in arrays:
             raise ReplayError(f"{path} has no tokenizer; expected are the arrays of dvc repro, or texts")
         row = _texts_of_rows(model.input, rows, arrays["tokenizer"].tobytes()).__getitem__
-    return Source(f"{path} ({split})", row, labels_N.astype(np.int64), classes, model.input.noun, deviation_D)
+    return RowSource(f"{path} ({split})", row, labels_N.astype(np.int64), classes, model.input.noun, deviation_D)
 
 
-def _texts_of(path: Path, model: ModelSignature, split: str | None) -> Source:
+def _texts_of(path: Path, model: ModelSignature, split: str | None) -> RowSource:
     top, name = _top(path, split, "*.txt")
     rows, labels_N, classes = _texts(top)
     _check_labels(name, labels_N, len(model.classes))
-    return Source(name, rows.__getitem__, labels_N, classes, model.input.noun)
+    return RowSource(name, rows.__getitem__, labels_N, classes, model.input.noun)
 
 
-def _folder(path: Path, model: ModelSignature, split: str | None) -> Source:
+def _folder(path: Path, model: ModelSignature, split: str | None) -> RowSource:
     if not model.input.files:
         cure = f"give an .npz with x_test ({model}) and y_test"
         raise ReplayError(f"{path} is a folder of images, but the model takes {model.input.noun}s; {cure}")
@@ -150,7 +150,7 @@ def _folder(path: Path, model: ModelSignature, split: str | None) -> Source:
         return np.asarray(image_HWC)
 
     image(0)
-    return Source(name, image, np.array([label for _, label in images]), classes)
+    return RowSource(name, image, np.array([label for _, label in images]), classes)
 
 
 def _deviations(rows_ND: Inputs) -> npt.NDArray[np.float64]:

@@ -11,7 +11,7 @@ from trueodds.errors import nearest
 from trueodds.replay import ReplayError
 from trueodds.replay.drift import Schedule, change_words
 from trueodds.replay.kinds import BIASES
-from trueodds.replay.source import Row, Source
+from trueodds.replay.source import Row, RowSource
 
 SURE = 0.9
 CHUNK = 1024
@@ -80,7 +80,7 @@ class Event:
 class Stream:
     """Poisson arrivals, `rate` per second, of rows drawn with replacement. Delays are exponential with mean `delay`."""
 
-    source: Source
+    source: RowSource
     rate: float
     delay: float = 0.0
     drift: Schedule = field(default_factory=Schedule)

@@ -39,14 +39,14 @@ def report_of(
     alarm: Alarm | None = None,
     advice: Advice | None = None,
     acting: ActingAlone | None = None,
-    rounded: RoundedFigures | None = None,
-    corrected: int = 0,
+    rounding: RoundedFigures | None = None,
+    corrections: int = 0,
     versions: Sequence[Slice] = (),
     classes: Sequence[Slice] | None = None,
     tags: Sequence[Slice] | None = None,
     confidence_sources: Sequence[Slice] | None = None,
     trend: Trend | None = None,
-    known: Sequence[KnownVersion] = (),
+    choices: Sequence[KnownVersion] = (),
     notes: Sequence[str] = (),
     next_steps: Mapping[Verdict, str] | None = None,
 ) -> Report:
@@ -68,14 +68,14 @@ def report_of(
             is set: then a test of these labels decides.
         advice: Whether a recalibration on all labels so far would help.
         acting: How a promise to act alone is kept.
-        rounded: Resolution of the probabilities, which limits what is known of the NLL.
-        corrected: Number of labels that another class has replaced.
+        rounding: Resolution of the probabilities, which limits what is known of the NLL.
+        corrections: Number of labels that another class has replaced.
         versions: Table of the model's versions.
         classes: Table by predicted class.
         tags: Table by tag.
         confidence_sources: Table by source of the confidences.
         trend: Trend over time.
-        known: Versions that a reader can ask for.
+        choices: Versions that a reader can ask for.
         notes: More cautions.
         next_steps: Sentences on how to get answers or labels (see `headline`).
 
@@ -89,7 +89,7 @@ def report_of(
     if ratio_tolerance is None:
         ratio_tolerance = (alarm.ratio_tolerance if alarm else None) or MOST_RATIO
     evidence = _Evidence(sums, options, labelling, tolerance, ratio_tolerance, alarm, advice)
-    figures, limits = evidence.figures(options.level), rounded.limits if rounded else {}
+    figures, limits = evidence.figures(options.level), rounding.limits if rounding else {}
     if options.one_look and sums.labelled.n:
         p_value = calibration_p_value(sums.labelled, options.bins, options.binning)
         figures = figures | {"calibration_p_value": p_value}  # a copy, because the cached dict is shared
@@ -104,8 +104,8 @@ def report_of(
     )
     tables = {"classes": classes, "tags": tags}
     second = [*cautions(sums, labelling, tables, one_look=options.one_look, positive=of_p, alarm=alarm), *notes]
-    if rounded and rounded.rounding.reading:
-        second.append(rounded.rounding.reading)
+    if rounding and rounding.rounding.reading:
+        second.append(rounding.rounding.reading)
     return Report(
         model=model,
         version=version,
@@ -120,7 +120,7 @@ def report_of(
         answers=sums.answers,
         labelled=sums.labelled.n,
         one_look=options.one_look,
-        corrected=corrected,
+        corrected=corrections,
         coverage=labelling.coverage,
         level=options.level,
         binning=options.binning,
@@ -138,8 +138,8 @@ def report_of(
         alarm=alarm,
         advice=advice,
         acting=acting,
-        known=list(known),
-        rounding=rounded.rounding if rounded else None,
+        known=list(choices),
+        rounding=rounding.rounding if rounding else None,
         **{**figures, **limits},
     )
 

@@ -52,7 +52,7 @@ def first_checks(
     known = [check for check in checks if check]
     if not positive:
         return known
-    return [check.model_copy(update={"reading": f"{_OF_TOP_LABEL}{_lowered(check.reading)}"}) for check in known]
+    return [check.model_copy(update={"reading": f"{_OF_TOP_LABEL}{_lower_first(check.reading)}"}) for check in known]
 
 
 def _since(trend: Trend) -> Check | None:
@@ -83,7 +83,7 @@ def _since(trend: Trend) -> Check | None:
     return Check(about="time", reading=reading, window=window)
 
 
-def _lowered(sentence: str) -> str:
+def _lower_first(sentence: str) -> str:
     return sentence[0].lower() + sentence[1:]
 
 

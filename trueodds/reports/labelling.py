@@ -148,12 +148,12 @@ def _expected_accuracy(sums: AnswerSums, level: float) -> ExpectedAccuracy:
         reading=(
             f"If their confidences hold, {share} {'is' if expected.answers == 1 else 'are'} right ({100 * level:.6g}%"
             f" interval {limits}). This assumes that the model is calibrated on them and that the meaning of the inputs"
-            f" has not changed. No label has confirmed it.{_gap_of_labelled(sums, expected.accuracy)}"
+            f" has not changed. No label has confirmed it.{_gap_of_labels(sums, expected.accuracy)}"
         ),
     )
 
 
-def _gap_of_labelled(sums: AnswerSums, expected: float) -> str:
+def _gap_of_labels(sums: AnswerSums, expected: float) -> str:
     """Describe the gap of the answers that have a label."""
     if not sums.labelled.n:
         return ""

@@ -77,6 +77,6 @@ def _reading(bias: LevelBias, at_least: list[AtLeastFigures]) -> str:
     off = [one for one in at_least if one.more_than_chance]
     if not off:
         return f'{first} No "at least" is off by more than chance.'
-    named = ", ".join(f"{one.name} ({words.signed(one.signed_gap)})" for one in off[:MOST_NAMED])
+    named = ", ".join(f"{one.name} ({words.signed_points(one.signed_gap)})" for one in off[:MOST_NAMED])
     named += f" and {len(off) - MOST_NAMED} more" * (len(off) > MOST_NAMED)
     return f'{first} "At least" is off by more than chance for {named}.'

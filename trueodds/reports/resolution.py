@@ -94,19 +94,19 @@ def rounded_figures(
 
 
 def rounded_figures_of_sums(
-    rounded: CalibrationSums, labelled: int, resolution: Resolution | None, level: float
+    sums: CalibrationSums, labelled: int, resolution: Resolution | None, level: float
 ) -> RoundedFigures:
     """Describe the resolution of labelled answers of which only sums are known; see `rounded_figures`.
 
     Args:
-        rounded: Sums over rounded answers, and exact ones whose true class has probability 0. "correct" is whether the
+        sums: Sums over rounded answers, and exact ones whose true class has probability 0. "correct" is whether the
             true class has probability 0, "nll" the lower bound of the NLL, and "brier" the NLL of a zero.
         labelled: Number of labelled answers.
         resolution: Resolution of the answers; None if nothing has decided it.
         level: Confidence level of the limits.
     """
     read_as = resolution or EXACT
-    zeros = round(float(rounded.total("correct")))
+    zeros = round(float(sums.total("correct")))
     if read_as.step is None:
         reading = ""
         if zeros:
@@ -121,20 +121,20 @@ def rounded_figures_of_sums(
     if not read_as.has_nll:
         reading += f" This is too coarse for an NLL, and each confidence is off by up to {read_as.half:g}."
         return RoundedFigures(Rounding(step=read_as.step, source=read_as.source, zeros=zeros, reading=reading), {})
-    if not rounded.n:
+    if not sums.n:
         return RoundedFigures(Rounding(step=read_as.step, source=read_as.source, reading=reading), {})
-    at_least = rounded.total("nll") / rounded.n
+    at_least = sums.total("nll") / sums.n
     shown = Rounding(step=read_as.step, source=read_as.source, nll_at_least=at_least, reading=reading)
     if not zeros:
         return RoundedFigures(shown, {})
-    zeros_read_as = float(np.exp(-rounded.total("brier") / zeros))
+    zeros_read_as = float(np.exp(-sums.total("brier") / zeros))
     reading += (
         f" {plural(zeros, 'answer')} of {labelled:,} gave what happened a 0. These zeros are read as"
         f" {zeros_read_as:.2g} (geometric mean). The NLL is at least {decimal(at_least, 4)}. It has no upper limit,"
         " because a zero bounds it only from below."
     )
     limits = {
-        "nll_lower": metrics.score_interval(rounded, score="nll", level=level).lower,
+        "nll_lower": metrics.score_interval(sums, score="nll", level=level).lower,
         "nll_upper": None,
         "nll_unseen": None,
     }

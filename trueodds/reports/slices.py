@@ -15,7 +15,7 @@ from trueodds.reports.options import ReportOptions
 from trueodds.reports.schemas import NO_TAG, ROUNDING, Confirmation, Slice, Trend, TrendPoint, Unit
 from trueodds.reports.words import level as percent_of
 from trueodds.reports.words import p_value as chance_of
-from trueodds.reports.words import signed
+from trueodds.reports.words import signed_points
 from trueodds.sums.answers import AnswerSums
 from trueodds.sums.bins import COARSE_CELLS, Binning
 from trueodds.sums.inputs import Array
@@ -106,8 +106,8 @@ def _confirmation(
         reading += "Labels contradict the expected accuracy: do not rely on it for answers without a label."
     elif confirmed:
         reading += (
-            f"Labels confirm the expected accuracy: the gap is within {100 * tolerance:g} points, {signed(least, '')}"
-            f" to {signed(most)} at {percent_of(level)}. {CONDITION}"
+            f"Labels confirm the expected accuracy: the gap is within {100 * tolerance:g} points,"
+            f" {signed_points(least, '')} to {signed_points(most)} at {percent_of(level)}. {CONDITION}"
         )
     else:
         reading += f"So far labels do not contradict the expected accuracy. {_visible(less, more)} {CONDITION}"
@@ -159,9 +159,9 @@ def _range(count_C: Array, confidence_C: Array, level: float) -> tuple[float, fl
     return calibrated_range(count_G, mean_G, level)
 
 
-def _table(named: Iterable[tuple[str, AnswerSums]], options: ReportOptions) -> list[Slice]:
+def _table(groups: Iterable[tuple[str, AnswerSums]], options: ReportOptions) -> list[Slice]:
     """Build the rows of a table and mark those that are off by more than chance."""
-    rows = [_slice(name, sums, options) for name, sums in named]
+    rows = [_slice(name, sums, options) for name, sums in groups]
     tested = [row for row in rows if row.p_value is not None]
     chosen = benjamini_hochberg([row.p_value for row in tested if row.p_value is not None], FALSE_DISCOVERY_RATE)
     for row, more_than_chance in zip(tested, chosen, strict=True):

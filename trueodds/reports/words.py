@@ -40,10 +40,10 @@ def decimal(value: Any, digits: int = 3) -> str:
     return f"{value:.{digits}f}".replace("-", MINUS) if is_number else DASH
 
 
-def signed(value: float | None, unit: str = " points", digits: int = 1) -> str:
+def signed_points(value: float | None, unit: str = " points", digits: int = 1) -> str:
     """Format a share in points with its sign, a true minus sign. A value that rounds to 0 has no sign.
 
-    >>> signed(-0.07)
+    >>> signed_points(-0.07)
     '−7.0 points'
     """
     if value is None:
@@ -69,7 +69,7 @@ def span(lower: float | None, upper: float | None, how: str = "decimal", digits:
     if upper is None:
         return f"{decimal(lower, digits)} or more" if how == "decimal" else DASH
     if how == "signed":
-        return f"{signed(lower, '', digits)} to {signed(upper, '', digits)}"
+        return f"{signed_points(lower, '', digits)} to {signed_points(upper, '', digits)}"
     low, high = (percent(value, digits) if how == "percent" else decimal(value, digits) for value in (lower, upper))
     return f"{low} {DASH} {high}"
 
@@ -195,7 +195,7 @@ FILTERS = {
     "unseen": unseen,
     "percent": percent,
     "decimal": decimal,
-    "signed": signed,
+    "signed": signed_points,
     "count": count,
     "plural": plural,
     "p_value": p_value,

@@ -47,14 +47,14 @@ def model_name(name: str, longest: int = MAX_NAME) -> str:
     return f"{readable or 'question'}-{digest_of(name)}"
 
 
-def version_name(served: str, wording: str) -> str:
+def version_name(model: str, wording: str) -> str:
     """Return the version of a question: the served model and the hash of the wording.
 
     Examples:
         >>> version_name("jev-2", "0a1b2c3d"), version_name("acme/jev:2", "0a1b2c3d")
         ('jev-2-0a1b2c3d', 'acme-jev-2-24842efd-0a1b2c3d')
     """
-    return f"{model_name(served, MAX_SERVED)}-{wording}"
+    return f"{model_name(model, MAX_SERVED)}-{wording}"
 
 
 def class_names(options: list[str | bool]) -> tuple[str, ...]:
@@ -72,10 +72,10 @@ def class_names(options: list[str | bool]) -> tuple[str, ...]:
     return tuple(_class_name(option, mixed) for option in options)
 
 
-def _class_name(option: str | bool, mixed: set[str]) -> str:
+def _class_name(option: str | bool, doubles: set[str]) -> str:
     if isinstance(option, bool):
         name = str(option).lower()
-        return f"boolean {name}" if name in mixed else name
-    if option in mixed:
+        return f"boolean {name}" if name in doubles else name
+    if option in doubles:
         return f"text {option}"
     return option if option and option.isprintable() and option == option.strip() else json.dumps(option)

@@ -67,17 +67,17 @@ def _listed_choice(question: Question, answer: dict[str, Any]) -> tuple[tuple[st
     found = dict[int, float]()
     for entry in entries:
         _put(found, places.get(_key(entry.get("value"))), entry.get("value"), entry, question)
-    _check_offered(places, answer)
+    _check_choice(places, answer)
     return question.classes, _complete(found, question)
 
 
 def _keyed_choice(question: Question, answer: dict[str, Any]) -> tuple[tuple[str, ...], list[float]]:
-    probabilities = _keyed(answer)
+    probabilities = _by_option(answer)
     places = {_key(option): k for k, option in enumerate(question.options)}
     found = dict[int, float]()
     for option, p in probabilities.items():
         _put(found, places.get(_key(option)), option, {"probability": p}, question)
-    _check_offered(places, answer)
+    _check_choice(places, answer)
     return question.classes, _complete(found, question)
 
 
@@ -98,7 +98,7 @@ def _listed_score(question: Question, answer: dict[str, Any]) -> tuple[tuple[str
 
 
 def _keyed_score(question: Question, answer: dict[str, Any]) -> tuple[tuple[str, ...], list[float]]:
-    probabilities = _keyed(answer)
+    probabilities = _by_option(answer)
     found = dict[int, float]()
     numbers = [int(key) if key.isascii() and key.isdecimal() and len(key) < 9 else key for key in probabilities]
     places = _levels(numbers, question)
@@ -129,7 +129,7 @@ def _entries(answer: dict[str, Any]) -> list[dict[str, Any]]:
     return entries
 
 
-def _keyed(answer: dict[str, Any]) -> dict[str, Any]:
+def _by_option(answer: dict[str, Any]) -> dict[str, Any]:
     probabilities = answer.get("probabilities")
     if not isinstance(probabilities, dict):
         raise AnswerError(f"probabilities is {short(probabilities)}; expected an object with a number per option")
@@ -152,25 +152,25 @@ def _level_names(numbers: list[Any], question: Question) -> tuple[str, ...]:
     return tuple(str(min(numbers) + k) for k in range(len(question.options)))
 
 
-def _put(found: dict[int, float], place: int | None, option: Any, entry: dict[str, Any], question: Question) -> None:
+def _put(numbers: dict[int, float], place: int | None, option: Any, entry: dict[str, Any], question: Question) -> None:
     if place is None:
         offered = quotes([str(o) for o in question.options], 5)
         raise AnswerError(f"{short(option)} is not an option that was offered ({offered}); {_BELONGS}")
-    if place in found:
+    if place in numbers:
         raise AnswerError(f"{short(option)} has two probabilities; expected one per option")
-    found[place] = _number(f"the probability of {short(option)}", entry.get("probability"))
+    numbers[place] = _number(f"the probability of {short(option)}", entry.get("probability"))
 
 
-def _check_offered(places: dict[tuple[str, Any], int], answer: dict[str, Any]) -> None:
+def _check_choice(places: dict[tuple[str, Any], int], answer: dict[str, Any]) -> None:
     if (chosen := answer.get("choice")) is not None and _key(chosen) not in places:
         raise AnswerError(f"the choice is {short(chosen)}, which was not offered; {_BELONGS}")
 
 
-def _complete(found: dict[int, float], question: Question) -> list[float]:
-    if missing := [k for k in range(len(question.classes)) if k not in found]:
+def _complete(numbers: dict[int, float], question: Question) -> list[float]:
+    if missing := [k for k in range(len(question.classes)) if k not in numbers]:
         names = quotes([question.classes[k] for k in missing], 3)
         raise AnswerError(f"there is no probability for {names}; send the whole answer, with one for every option")
-    return [found[k] for k in range(len(question.classes))]
+    return [numbers[k] for k in range(len(question.classes))]
 
 
 def _number(name: str, value: Any) -> float:

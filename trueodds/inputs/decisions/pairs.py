@@ -103,7 +103,7 @@ def read_pair(request: Any, response: Any) -> Pair:
         )
     if not isinstance(served, str) or not served:
         raise PairError(f"the response's model is {short(served)}; expected the name of the served model: {_WIRE}")
-    asked = _listed(questions, answers) if isinstance(questions, list) else _keyed(questions, answers)
+    asked = _of_list(questions, answers) if isinstance(questions, list) else _of_object(questions, answers)
     read, problems = list[Answer](), list[Problem]()
     for number, (name, question, answer) in enumerate(asked, 1):
         shown = name if isinstance(name, str) else f"number {number}"
@@ -117,14 +117,14 @@ def read_pair(request: Any, response: Any) -> Pair:
     return Pair(shape, served, request.get(INPUTS[shape]), once, (*problems, *twice))
 
 
-def _answer(shape: Shape, served: str, question: Question, answer: Any, response: dict[str, Any]) -> Answer:
-    version, reading = version_name(served, question.wording), reading_of(shape, question, answer, response)
+def _answer(shape: Shape, model: str, question: Question, answer: Any, response: dict[str, Any]) -> Answer:
+    version, reading = version_name(model, question.wording), reading_of(shape, question, answer, response)
     if reading is None:
         return Answer(question, version, question.classes, None)
     return Answer(question, version, reading.classes, reading.probabilities, reading.mass)
 
 
-def _listed(questions: list[Any], answers: Any) -> Iterator[tuple[Any, Any, Any]]:
+def _of_list(questions: list[Any], answers: Any) -> Iterator[tuple[Any, Any, Any]]:
     """Yield the name, the question and the answer of each question of a list. A text says why there is no answer.
 
     Raises:
@@ -142,7 +142,7 @@ def _listed(questions: list[Any], answers: Any) -> Iterator[tuple[Any, Any, Any]
         yield name or None, question, f"its answer is named {short(own)}; {_BELONGS}" if is_other else _not_text(answer)
 
 
-def _keyed(questions: dict[str, Any], answers: Any) -> Iterator[tuple[Any, Any, Any]]:
+def _of_object(questions: dict[str, Any], answers: Any) -> Iterator[tuple[Any, Any, Any]]:
     """Yield the name, the question and the answer of each question of an object; then the answers without a question.
 
     A text says why there is no answer.

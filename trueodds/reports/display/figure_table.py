@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from trueodds.reports.schemas import OrderedFigures, PositiveFigures, Rounding
-from trueodds.reports.words import DASH, decimal, digits_of_rare, percent, signed, span, unseen
+from trueodds.reports.words import DASH, decimal, digits_of_rare, percent, signed_points, span, unseen
 from trueodds.texts import plural
 
 
@@ -30,7 +30,7 @@ def figure_rows(figures: Mapping[str, Any]) -> list[tuple[str, str, str, str]]:
     return [
         ("accuracy", percent(figures["accuracy"]), limits("accuracy", "percent"), ""),
         ("mean confidence", percent(figures["mean_confidence"]), "", "should equal the accuracy"),
-        ("gap, points", signed(figures["signed_gap"], ""), limits("signed_gap", "signed"), ""),
+        ("gap, points", signed_points(figures["signed_gap"], ""), limits("signed_gap", "signed"), ""),
         ("ECE", decimal(figures["ece"], 4), "", of_top + bins),
         ("  estimate", decimal(figures["ece_estimate"], 4), limits("ece"), "without what chance adds"),
         ("  noise floor", decimal(figures["floor_mean"], 4), "", floor),
@@ -89,7 +89,7 @@ def positive_rows(positive: PositiveFigures) -> list[tuple[str, str, str, str]]:
         ("mean p", percent(positive.mean_probability, fine), "", "should equal the share"),
         ("expected", decimal(positive.expected, 1), "", f"{positive.observed or 0:,} observed"),
         ("  over observed", DASH if nothing else ratio(positive.ratio), between, ""),
-        ("gap, points", signed(positive.signed_gap, "", fine), limits("signed_gap", "signed"), ""),
+        ("gap, points", signed_points(positive.signed_gap, "", fine), limits("signed_gap", "signed"), ""),
         ("ECE of p", decimal(positive.ece, 4), "", f"{plural(len(positive.bins), 'bin')} of equal {kind}"),
         ("  estimate", decimal(positive.ece_estimate, 4), limits("ece"), "without what chance adds"),
         ("  noise floor", decimal(positive.floor_mean, 4), "", floor),
@@ -122,7 +122,7 @@ def at_least_rows(ordered: OrderedFigures) -> list[tuple[str, ...]]:
             percent(one.mean_probability, digits),
             percent(one.share, digits),
             span(one.share_lower, one.share_upper, "percent", digits),
-            signed(one.signed_gap, "", digits),
+            signed_points(one.signed_gap, "", digits),
             decimal(one.ece),
             span(one.ece_lower, one.ece_upper),
             decimal(one.floor_p95),

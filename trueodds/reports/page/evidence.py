@@ -30,7 +30,7 @@ class Curve:
     path: str
     dot: tuple[str, str]
     """The last point."""
-    fired: tuple[str, str] | None
+    alarm: tuple[str, str] | None
     """The point at which the curve reached the alarm line."""
     cut: tuple[str, str] | None
     """The x at which the curve leaves the axis, and the largest evidence in words."""
@@ -101,7 +101,7 @@ def _curve(null: AlarmOf, scale: Scale, labels: float) -> Curve:
         null=null.null,
         path=line((x(p), scale(p.log_e)) for p in history),
         dot=(n(x(last)), n(scale(last.log_e))),
-        fired=None if fired_x is None else (n(fired_x), n(scale(math.log(null.threshold)))),
+        alarm=None if fired_x is None else (n(fired_x), n(scale(math.log(null.threshold)))),
         cut=(n(x(over[0])), chance(max(p.log_e for p in over))) if over else None,
     )
 

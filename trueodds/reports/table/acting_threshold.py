@@ -150,22 +150,22 @@ def _costs(answers: Answers, costs: Costs, positive: str) -> Array:
     return np.where(alarms_N, costs.alarm, costs.miss)
 
 
-def may_act(found: ActingThreshold, drawn: str = "") -> MayAct:
-    """Build the report's section: the threshold and its description. `drawn` says how the labels were sampled."""
-    return MayAct(threshold=found, reading=" ".join(filter(None, [capitalise(reading(found)), drawn])))
+def may_act(result: ActingThreshold, sampling: str = "") -> MayAct:
+    """Build the report's section: the threshold and its description. `sampling` says how the labels were sampled."""
+    return MayAct(threshold=result, reading=" ".join(filter(None, [capitalise(reading(result)), sampling])))
 
 
-def reading(found: ActingThreshold, *, costs: bool = False) -> str:
+def reading(result: ActingThreshold, *, costs: bool = False) -> str:
     """Describe in a few sentences what a threshold promises, or why there is none."""
-    group = f"{found.group}: " if found.group else ""
-    if found.threshold is None:
-        return group + (_too_few(found) if found.reason == "too_few" else _none(found))
-    span = f"{percent(found.share_lower)} to {percent(found.share_upper)}"
-    per_answer = f", {decimal(found.loss)} each on average" if costs else ""
+    group = f"{result.group}: " if result.group else ""
+    if result.threshold is None:
+        return group + (_too_few(result) if result.reason == "too_few" else _none(result))
+    span = f"{percent(result.share_lower)} to {percent(result.share_upper)}"
+    per_answer = f", {decimal(result.loss)} each on average" if costs else ""
     return (
-        f"{group}may act alone from {at_least(found.threshold)} on: {percent(found.share)} ({span}) of the answers."
-        f" {found.wrong:,} of {plural(found.acted, 'such label is', 'such labels are')} wrong{per_answer}; with"
-        f" {level(round(found.confidence, 4))} confidence {_bound(found, costs)}."
+        f"{group}may act alone from {at_least(result.threshold)} on: {percent(result.share)} ({span}) of the answers."
+        f" {result.wrong:,} of {plural(result.acted, 'such label is', 'such labels are')} wrong{per_answer}; with"
+        f" {level(round(result.confidence, 4))} confidence {_bound(result, costs)}."
     )
 
 
@@ -181,32 +181,32 @@ def at_least(threshold: float) -> str:
     return f"{min(math.ceil(threshold * 10**digits) / 10**digits, 1.0):.{digits}f}"
 
 
-def _bound(found: ActingThreshold, costs: bool) -> str:
+def _bound(result: ActingThreshold, costs: bool) -> str:
     """Describe the bound on the acting answers."""
     if costs:
-        return f"an answer that acts costs at most {found.risk:g} on average"
-    return f"at most {level(found.risk)} of the answers that act are wrong"
+        return f"an answer that acts costs at most {result.risk:g} on average"
+    return f"at most {level(result.risk)} of the answers that act are wrong"
 
 
-def _too_few(found: ActingThreshold) -> str:
+def _too_few(result: ActingThreshold) -> str:
     """Explain that there are too few labels."""
-    more = f": about {found.more_labels:,} more are needed" if found.more_labels else ""
+    more = f": about {result.more_labels:,} more are needed" if result.more_labels else ""
     seen = ""
-    if found.tried:
-        seen = f" {_surest_answers(found)}"
-    unsure = "" if found.more_labels else " Whether more would help is not clear."
-    return f"too few labels ({found.labels:,}) to let answers act alone{more}.{seen}{unsure}"
+    if result.tried:
+        seen = f" {_surest_answers(result)}"
+    unsure = "" if result.more_labels else " Whether more would help is not clear."
+    return f"too few labels ({result.labels:,}) to let answers act alone{more}.{seen}{unsure}"
 
 
-def _none(found: ActingThreshold) -> str:
+def _none(result: ActingThreshold) -> str:
     """Explain that no threshold can be certified."""
     return (
         "no threshold can be certified: even the 5% most confident answers are wrong too often, and more labels will"
-        f" not change that. {_surest_answers(found)}"
+        f" not change that. {_surest_answers(result)}"
     )
 
 
-def _surest_answers(found: ActingThreshold) -> str:
+def _surest_answers(result: ActingThreshold) -> str:
     """Describe the errors among the answers with the highest confidence."""
-    verb = "is" if found.tried_wrong == 1 else "are"
-    return f"Of the {plural(found.tried, 'most confident labelled answer')}, {found.tried_wrong:,} {verb} wrong."
+    verb = "is" if result.tried_wrong == 1 else "are"
+    return f"Of the {plural(result.tried, 'most confident labelled answer')}, {result.tried_wrong:,} {verb} wrong."

@@ -140,7 +140,7 @@ class ModelComparison:
 
 
 @dataclass(frozen=True, eq=False)
-class Net:
+class ModelRows:
     """Rows of one net: their scores, and its probabilities and labels if all are known."""
 
     scores: RowScores
@@ -202,7 +202,7 @@ def compare(
         given = f"models is {type(models).__name__}, {'without' if labels is None else 'with'} labels"
         allowed = "give {'a': p_NC, 'b': q_NC} and the labels, or reports of trueodds.report: [one, other]"
         raise ConfigError(f"{given}; {allowed}")
-    nets: dict[str, list[Net]] = {}
+    nets: dict[str, list[ModelRows]] = {}
     arrays = {name: np.asarray(without_tensors(values)) for name, values in models.items()}
     _check_columns(arrays)
     notes = list[str]()
@@ -214,7 +214,7 @@ def compare(
 
 
 def of_nets(
-    nets: Mapping[str, Sequence[Net]], *, bins: int = 15, level: float = 0.95, notes: Sequence[str] = ()
+    nets: Mapping[str, Sequence[ModelRows]], *, bins: int = 15, level: float = 0.95, notes: Sequence[str] = ()
 ) -> ModelComparison:
     """Compare models by the rows of their nets (see `compare`)."""
     check_level(level)
@@ -290,7 +290,7 @@ def _reports_of(models: object) -> dict[str, CalibrationReport] | None:
     return reports
 
 
-def _nets_of_reports(reports: Mapping[str, CalibrationReport]) -> dict[str, list[Net]]:
+def _nets_of_reports(reports: Mapping[str, CalibrationReport]) -> dict[str, list[ModelRows]]:
     """Return the rows that the reports keep.
 
     Raises:
@@ -319,7 +319,7 @@ def _nets_of_reports(reports: Mapping[str, CalibrationReport]) -> dict[str, list
         if other := int(np.count_nonzero(ours.labels_N != theirs.labels_N)):
             problem = f"{first!r} and {name!r} have different labels in {plural(other, 'row')}"
             raise ConfigError(f"{problem}; give reports of the same rows, in the same order")
-    return {name: [Net(of.scores)] for name, of in kept.items()}
+    return {name: [ModelRows(of.scores)] for name, of in kept.items()}
 
 
 def _columns_of(report: CalibrationReport) -> str:
@@ -346,7 +346,7 @@ def _check_columns(arrays: Mapping[str, npt.NDArray[Any]]) -> None:
             raise ConfigError(f"{first!r} has {kinds[first]} and {name!r} {columns}; {cure}")
 
 
-def _crowding_notes(nets: Mapping[str, Sequence[Net]], bins: int) -> list[str]:
+def _crowding_notes(nets: Mapping[str, Sequence[ModelRows]], bins: int) -> list[str]:
     """Name the models whose rows are nearly all in one bin, as with a rare positive class. Their errors may cancel."""
     found = []
     for name, of in nets.items():
@@ -368,17 +368,17 @@ def _two_axes(array: npt.NDArray[Any]) -> npt.NDArray[np.floating]:
 
 def _net(
     values: npt.NDArray[Any], labels: npt.ArrayLike, classes: Sequence[object] | None, resolution: Resolution
-) -> Net:
+) -> ModelRows:
     """Build the rows of one net."""
     p_NC = checked_rows(both_classes(values), resolution)[0].astype(np.float64)
     named = labels if classes is None else label_indices(labels, classes, p_NC.shape[1])
     labels_N = check_labels(named, *p_NC.shape)
     if values.ndim == 1:
-        return Net(RowScores.of_positive(p_NC[:, 1], labels_N == 1, resolution))
-    return Net(RowScores.of_probabilities(p_NC, labels_N, resolution), summing_to_1(p_NC, resolution), labels_N)
+        return ModelRows(RowScores.of_positive(p_NC[:, 1], labels_N == 1, resolution))
+    return ModelRows(RowScores.of_probabilities(p_NC, labels_N, resolution), summing_to_1(p_NC, resolution), labels_N)
 
 
-def _figures(name: str, nets: Sequence[Net], bins: int) -> ComparedModel:
+def _figures(name: str, nets: Sequence[ModelRows], bins: int) -> ComparedModel:
     """Average the figures of a model's nets."""
     of_nets = [_of_net(net, bins) for net in nets]
     means = {key: float(np.mean([one[key] for one in of_nets])) for key in of_nets[0]}
@@ -386,7 +386,7 @@ def _figures(name: str, nets: Sequence[Net], bins: int) -> ComparedModel:
     return ComparedModel(name=name, nll=None if np.isnan(nll) else nll, **means)
 
 
-def _of_net(net: Net, bins: int) -> dict[str, float]:
+def _of_net(net: ModelRows, bins: int) -> dict[str, float]:
     """Compute the figures of one net."""
     scores = net.scores
     sums = CalibrationSums.from_top(scores.confidence_N, scores.correct_N)

@@ -289,8 +289,8 @@ def _reported_rows(
 
 
 def _verdict(
-    answers: AnswerSums, shown: Figures, certain: Figures, of_p_certainly: PositiveFigures | None = None
+    answers: AnswerSums, figures: Figures, certain: Figures, of_p_certainly: PositiveFigures | None = None
 ) -> Verdict:
     """Return the verdict on the rows, at one look."""
     within = is_within(answers, certain, Labelling(), TOLERANCE, of_p_certainly)
-    return verdict_at_one_look(shown, within=within, positive=of_p_certainly is not None)
+    return verdict_at_one_look(figures, within=within, positive=of_p_certainly is not None)

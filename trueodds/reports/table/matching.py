@@ -12,7 +12,7 @@ from trueodds.evaluation.paired_differences import RowScores
 from trueodds.files import FileError, read_npz
 from trueodds.inputs import columns
 from trueodds.inputs.columns import Texts
-from trueodds.reports.table.comparing import Net
+from trueodds.reports.table.comparing import ModelRows
 from trueodds.reports.table.table_content import Answers, positive_rows_of
 from trueodds.sums.rounding import summing_to_1
 from trueodds.texts import plural, short
@@ -55,7 +55,7 @@ def ids_of(path: Path) -> list[str] | None:
 
 def nets_of(
     tables: Mapping[str, Answers], ids: Mapping[str, Sequence[str] | None], positive: str | None = None
-) -> tuple[dict[str, Net], list[str]]:
+) -> tuple[dict[str, ModelRows], list[str]]:
     """Return the rows that have a label in every table, in one order, and sentences about rows left out.
 
     Args:
@@ -142,15 +142,15 @@ def _labels(answers: Answers, row_N: Rows) -> list[str]:
     return [names[code] if correct else "" for code, correct in zip(codes, right, strict=True)]
 
 
-def _net(answers: Answers, row_N: Rows, positive: str | None, full: bool) -> Net:
+def _net(answers: Answers, row_N: Rows, positive: str | None, full: bool) -> ModelRows:
     """Build the scores of one table's rows."""
     if positive is not None:
         _, p_N, is_positive_N = positive_rows_of(answers, positive)
-        return Net(RowScores.of_positive(p_N[row_N], is_positive_N[row_N], answers.resolution))
+        return ModelRows(RowScores.of_positive(p_N[row_N], is_positive_N[row_N], answers.resolution))
     if not full or answers.probabilities_NC is None or answers.label_N is None:
         scores = RowScores.of_confidence(answers.confidence_N[row_N], answers.correct_N[row_N], answers.resolution)
-        return Net(scores)
+        return ModelRows(scores)
     p_NC, label_N = answers.probabilities_NC[row_N].astype(np.float64), answers.label_N[row_N]
-    return Net(
+    return ModelRows(
         RowScores.of_probabilities(p_NC, label_N, answers.resolution), summing_to_1(p_NC, answers.resolution), label_N
     )

@@ -92,7 +92,7 @@ def report_of_answers(
         if by != "confidence_source"
         else sources_of(_sums_by(answers, "confidence_sources", groups.confidence_sources), options),
         trend=trend_of(*sums_by_period(answers, trend), options, tolerance) if trend else None,
-        rounded=_rounded(answers, options.level),
+        rounding=_rounding(answers, options.level),
         notes=answers.notes,
         next_steps=NEXT_STEPS,
     )
@@ -111,7 +111,7 @@ def report_of_answers(
     return report
 
 
-def _rounded(answers: Answers, level: float) -> RoundedFigures | None:
+def _rounding(answers: Answers, level: float) -> RoundedFigures | None:
     """Describe the resolution of a table with all probabilities; None for other tables."""
     if answers.probabilities_NC is None or answers.label_N is None:
         return None

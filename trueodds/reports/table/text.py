@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from trueodds.reports.display.figure_table import LEVELS, at_least_rows, figure_rows, ordered_rows, positive_rows
 from trueodds.reports.schemas import Bin, Decisions, OrderedFigures, Report, Slice, TrendPoint
 from trueodds.reports.table.evaluation import align
-from trueodds.reports.words import DASH, decimal, digits_of, level, percent, period, signed, span
+from trueodds.reports.words import DASH, decimal, digits_of, level, percent, period, signed_points, span
 from trueodds.texts import plural
 
 MOST_LINES = 40
@@ -69,7 +69,7 @@ def _bins(bins: Sequence[Bin], name: str, share: str) -> list[str]:
             percent(b.mean_confidence, digits),
             percent(b.accuracy, digits),
             span(b.accuracy_lower, b.accuracy_upper, "percent", digits),
-            signed(b.gap, "", digits),
+            signed_points(b.gap, "", digits),
         )
         for b in bins
         if b.count
